@@ -29,8 +29,7 @@ from lai_core.estimators.summaries import ValidationSummary, summarize
 from lai_core.records.base import Record, Trace, mask_positions
 from lai_core.records.convolution import ConvolutionTrace
 from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace
-from lai_core.records.embedding import EmbeddingTrace
-from lai_core.records.gain import GainTrace
+from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
 __version__ = "0.1.0"
 

@@ -4,13 +4,13 @@ import re
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 from jaxtyping import Bool, Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET as DEFAULT_MEMORY_BUDGET
 from lai_core._engine.checks import check_choice as check_choice
+from lai_core._engine.checks import check_count as check_count
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace
@@ -27,19 +27,15 @@ from lai_core._engine.rounding import sums_agree as sums_agree
 from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
 from lai_core.estimators._parameters import ghost_gradients, totals
-from lai_core.estimators._sides import lai_sides
 from lai_core.estimators.by_position import check_segment_numbers as check_segment_numbers
 from lai_core.estimators.by_position import segment_sums
-from lai_core.estimators.catalogue import CATALOGUE, find_estimator
+from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
-from lai_core.estimators.scores import lai_scores
-from lai_core.estimators.summaries import ValidationSummary
 from lai_core.estimators.summaries import joined_summaries as joined_summaries
 from lai_core.mixtures._draws import Draws as Draws
 from lai_core.mixtures._draws import ShuffledDraws as ShuffledDraws
 from lai_core.mixtures._draws import Weighted as Weighted
-from lai_core.mixtures._draws import check_whole as check_whole
 from lai_core.mixtures._draws import numbered as numbered
 from lai_core.mixtures._draws import source_names as source_names
 from lai_core.records.base import Record, Trace
@@ -122,20 +118,9 @@ def agreements(own: Sequence[Array], full: Sequence[Array]) -> dict[str, float]:
 def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: Array | None = None) -> float:
     """Return the largest error over the largest entry, or over the size of what the entries are sums of.
 
-    Parameters
-    ----------
-    found, expected
-        Of the same shape.
-    least
-        What the error is over at least; an error over nothing is returned as it is.
-    terms
-        Arrays of `expected`'s shape that it is the sum of, one behind the other; None: it is no sum. A sum is
-        rounded by a share of the root of its terms' sum of squares, see `rounding_bound`.
-
-    Returns
-    -------
-    float
-        Not negative.
+    It is over `least` at least, and an error over nothing as it is. `terms` are arrays, one behind the other,
+    whose sum is `expected`, if it is one: a sum is rounded by a share of the root of its terms' sum of
+    squares (`rounding_bound`).
     """
     xp = xp_of(expected)
     sizes = [float(xp.max(xp.abs(expected))), least]
@@ -203,14 +188,8 @@ def check_batch(role: str, batch: Any) -> None:
 
 
 def kernel_of(estimator: str) -> tuple[Callable[..., Array], Literal["output", "all"]]:
-    """Return the kernel of an estimator that has one, and which output gradients it needs.
-
-    Raises
-    ------
-    ValueError
-        If it has none.
-    """
-    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in KERNELS])
+    """Return the kernel of an estimator that has one, and which output gradients it needs."""
+    asked = find_estimator(estimator, among=PAIRWISE)
     return KERNELS[asked.name], asked.gradients or "all"
 
 
@@ -294,69 +273,3 @@ def fitted_weights(
         xp.stack([xp.where(counted, part, xp.zeros_like(part)) for part in side], axis=0) for side in sides
     )
     return block_weights(lai, ghost)
-
-
-FORMS = 64
-"""How many forms of traces are kept: the last batch of an epoch, sequences of several lengths."""
-
-
-class LaiScores:
-    """`lai_scores` for a training loop, where nearly every batch has the form of the one before.
-
-    Checks read shapes, types and options alone, so that they find the same wherever those are the same. On
-    small layers they take several times as long as the products. What is kept here is that they passed.
-    """
-
-    def __init__(self) -> None:
-        self._summary: Any = None
-        self._form: Hashable = None
-        self._checked: dict[Hashable, Workspace] = {}
-
-    def __call__(self, validation: Trace | ValidationSummary, training: Trace, **options: Any) -> Array:
-        """Return what `lai_scores` does."""
-        if not isinstance(validation, ValidationSummary) or options.keys() - {"positions"}:
-            return lai_scores(validation, training, **options)
-        positions = options.get("positions")
-        try:
-            self._scores_against(validation)
-            form = form_of(training), positions
-            known = self._checked.get(form)
-        except (AttributeError, TypeError):  # what is no array has no form: the checks say so
-            return lai_scores(validation, training, **options)
-        sides = lai_sides(validation, training, None, positions, False, DEFAULT_MEMORY_BUDGET, checked=known)
-        if known is None:
-            if len(self._checked) == FORMS:
-                self._checked.clear()
-            self._checked[form] = sides.work
-        return sides.scores(exclude_self=False)
-
-    def _scores_against(self, summary: ValidationSummary) -> None:
-        """Forget what was checked against a summary of another form."""
-        if summary is self._summary:
-            return
-        totals = tuple(_array_form(block) for parameter in summary.totals for block in parameter)
-        form = summary.estimator, summary.positions, summary.factored, summary.layouts, totals
-        if form != self._form:
-            self._checked.clear()
-        self._summary, self._form = summary, form
-
-
-def form_of(trace: Trace) -> Hashable:
-    """Return all that checks read of a trace: the kinds of its records, the forms of arrays, the options."""
-    found: list[Any] = []
-    for layer in trace.layers:
-        kind = type(layer)
-        arrays, static = _fields(kind)
-        found.append(kind)
-        found += [_array_form(getattr(layer, name)) for name in arrays]
-        found += [getattr(layer, name) for name in static]
-    return tuple(found)
-
-
-@cache
-def _fields(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return tuple(kind.array_fields), kind.static_fields()
-
-
-def _array_form(array: Any) -> Hashable:
-    return None if array is None else (type(array), array.shape, array.dtype, array.device)

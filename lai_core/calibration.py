@@ -5,6 +5,15 @@ LAI is w = 1, LLI is w = 0 below the last layer. What is returned here goes into
 `lai_core.bounds.decay_powers` are the largest for which the printed bound holds.
 
 A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
+
+Parameters
+----------
+alpha, beta
+    Similarities of layer inputs and of output gradients, the bottom layer first, of any sign.
+beta_last
+    Gradient similarities of the last layer.
+low, high
+    Bounds on the ratios :math:`\beta^{(l)} / \beta^{(L)}`; the last one is 1 in truth.
 """
 
 from jaxtyping import Float
@@ -12,7 +21,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Kernel, Kernels, Layers, Scores, checked
 
 __all__ = [
     "block_weights",
@@ -25,19 +34,13 @@ __all__ = [
 
 
 @checked
-def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Float[Array, " L"]:
+def minimax_weights(low: Layers, high: Layers, /) -> Layers:
     r"""Compute the layer weights whose worst error over all ratios between two bounds is smallest.
 
     Implements :eq:`minimax-weights`: :math:`w_l = (m^{(l)} + M^{(l)})/2`. Under A1, A3 and non-expansive
     alignment :math:`w_l = \rho^{2(L-l)}/2`, which halves the bound of LLI.
 
-    Assume: :math:`m_l \le M_l`.
-
-    Parameters
-    ----------
-    low, high
-        Bounds on the ratios :math:`\beta^{(l)} / \beta^{(L)}`, the bottom layer first; the last one is 1
-        in truth.
+    Assume: :math:`m_l \le M_l`. Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------
@@ -48,28 +51,13 @@ def minimax_weights(low: Float[Array, " L"], high: Float[Array, " L"], /) -> Flo
 
 
 @checked
-def minimax_bound(
-    alpha: Float[Array, "L n_val n_train"],
-    beta_last: Float[Array, "n_val n_train"],
-    low: Float[Array, " L"],
-    high: Float[Array, " L"],
-    /,
-) -> Float[Array, " n_train"]:
+def minimax_bound(alpha: Kernels, beta_last: Kernel, low: Layers, high: Layers, /) -> Scores:
     r"""Bound the gap between Ghost and LAI with the `minimax_weights`.
 
     Implements :eq:`minimax-weights`: :math:`\sum_z |\beta^{(L)}_{zj}| \sum_l |\alpha^{(l)}_{zj}|
     (M^{(l)} - m^{(l)})/2`, attained, and the smallest that any weights allow.
 
-    Assume: :math:`m_l \le M_l`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, of any sign.
-    beta_last
-        Gradient similarities of the last layer.
-    low, high
-        Bounds on the ratios.
+    Assume: :math:`m_l \le M_l`. Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------
@@ -81,21 +69,17 @@ def minimax_bound(
 
 
 @checked
-def least_squares_weights(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /, *, ridge: float = 0.0
-) -> Float[Array, " L"]:
+def least_squares_weights(alpha: Kernels, beta: Kernels, /, *, ridge: float = 0.0) -> Layers:
     r"""Fit layer weights to Ghost's kernel by least squares over all pairs.
 
     Implements :eq:`calibrated-least-squares`, the solution of :math:`\sum_k \langle\alpha^{(l)}\beta^{(L)},
     \alpha^{(k)}\beta^{(L)}\rangle w_k = \langle\alpha^{(l)}\beta^{(L)}, \sum_k \alpha^{(k)} \beta^{(k)}
     \rangle` with inner products over pairs. If every :math:`\beta^{(l)} = r_l \beta^{(L)}`, then w = r.
 
-    Assume: second moments over pairs exist.
+    Assume: second moments over pairs exist. Arguments: :mod:`lai_core.calibration`.
 
     Parameters
     ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
     ridge
         Pull towards LAI, all weights 1, in units of the mean squared column: embeddings of different
         layers are alike, and without it weights may be large and of both signs.
@@ -127,21 +111,14 @@ def least_squares_weights(
 
 
 @checked
-def decoupled_weights(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " L"]:
+def decoupled_weights(alpha: Kernels, beta: Kernels, /) -> Layers:
     r"""Fit each layer's weight by itself: well conditioned, and 1 for the last layer.
 
     Implements :eq:`calibrated-decoupled`: :math:`w_l = \sum (\alpha^{(l)})^2 \beta^{(l)} \beta^{(L)} /
     \sum (\alpha^{(l)} \beta^{(L)})^2` over all pairs, the minimum of
     :math:`\sum (\alpha^{(l)} \beta^{(l)} - w \alpha^{(l)} \beta^{(L)})^2`.
 
-    Assume: the denominator is not zero.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
+    Assume: the denominator is not zero. Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------
@@ -152,9 +129,7 @@ def decoupled_weights(
 
 
 @checked
-def block_weights(
-    approximate: Float[Array, "L n_val n_train"], exact: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " L"]:
+def block_weights(approximate: Kernels, exact: Kernels, /) -> Layers:
     r"""Fit each layer's weight by itself, from that layer's part of both kernels.
 
     Implements :eq:`calibrated-decoupled` for parts of any form: the minimum of :math:`\sum (Y^{(l)} - w
@@ -188,7 +163,7 @@ def model_weights(
     validation_moment: Float[Array, "d_L d_L"],
     training_moment: Float[Array, "d_L d_L"],
     /,
-) -> Float[Array, " L"]:
+) -> Layers:
     r"""Compute the layer weights that a model of the backward pass implies.
 
     Implements :eq:`calibrated-model`: :math:`w_l = \mathrm{tr}(M^{(l)} S_j S_z) / \mathrm{tr}(S_j S_z)`,

@@ -6,6 +6,19 @@ decrease of the summed validation loss. Values are positive for samples that hel
 :math:`\phi_j \approx \eta v_j`.
 
 A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
+
+Parameters
+----------
+loss
+    The summed validation loss, from parameters to one number.
+parameters
+    Where the step starts.
+gradients
+    Gradients of the samples' own losses at `parameters`, each times its weight in the step.
+learning_rate
+    :math:`\eta`, positive.
+smoothness
+    :math:`\lambda`, a Lipschitz constant of the validation loss's gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +26,9 @@ from functools import reduce
 from math import factorial
 from operator import add
 
-from jaxtyping import Float
-
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Flat, PerSample, SampleGradients, checked
 
 __all__ = [
     "midpoint_error_bound",
@@ -34,35 +45,21 @@ MOST_PLAYERS = 16
 
 @checked
 def one_step_shapley(
-    loss: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    gradients: Float[Array, "n p"],
-    /,
-    *,
-    learning_rate: float,
-) -> Float[Array, " n"]:
+    loss: Callable[[Array], Array], parameters: Flat, gradients: SampleGradients, /, *, learning_rate: float
+) -> PerSample:
     r"""Compute Shapley values of one SGD step by enumerating every set of samples.
+
+    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
-    loss
-        The summed validation loss, from parameters to one number.
-    parameters
-        Where the step starts.
     gradients
         Gradients of the samples' own losses at `parameters`, each times its weight in the step; at most 16.
-    learning_rate
-        :math:`\eta`, positive.
 
     Returns
     -------
     array
         In units of the loss; the values add up to the decrease that the whole batch brings.
-
-    Raises
-    ------
-    ValueError
-        If there are more than 16 samples.
 
     Examples
     --------
@@ -98,22 +95,22 @@ def one_step_shapley(
 @checked
 def monte_carlo_shapley(
     loss: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    gradients: Float[Array, "n p"],
+    parameters: Flat,
+    gradients: SampleGradients,
     permutations: Sequence[Sequence[int]],
     /,
     *,
     learning_rate: float,
-) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+) -> tuple[PerSample, PerSample]:
     r"""Estimate Shapley values of one SGD step from permutations, with their standard errors.
 
     The estimate is unbiased where the permutations are drawn uniformly, because a Shapley value is a
     sample's mean contribution over all orders of joining; over all n! of them it is exact.
 
+    Arguments: :mod:`lai_core.shapley`.
+
     Parameters
     ----------
-    loss, parameters, gradients, learning_rate
-        As in `one_step_shapley`, for any number of samples.
     permutations
         At least two orders in which the samples join, each of the numbers 0 to n - 1.
 
@@ -122,11 +119,6 @@ def monte_carlo_shapley(
     tuple of arrays
         Mean contributions, in units of the loss; and their standard errors, the sample deviation over the
         root of the number of permutations.
-
-    Raises
-    ------
-    ValueError
-        If there is only one permutation, or one is not a permutation.
     """
     check_number("learning_rate", learning_rate, above=0.0)
     n, count = int(gradients.shape[0]), len(permutations)
@@ -151,12 +143,12 @@ def monte_carlo_shapley(
 @checked
 def midpoint_scores(
     gradient: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    gradients: Float[Array, "n p"],
+    parameters: Flat,
+    gradients: SampleGradients,
     /,
     *,
     learning_rate: float,
-) -> Float[Array, " n"]:
+) -> PerSample:
     r"""Compute inner products with the validation gradient half a step ahead.
 
     Implements :eq:`midpoint`: :math:`\phi_j = \eta\, g_j^\top \nabla L_V(\theta - \tfrac{\eta}{2} \sum_i
@@ -164,13 +156,12 @@ def midpoint_scores(
     and after j average to the middle of the step.
 
     Assume: one SGD step with a fixed normalisation; :math:`L_V` is quadratic.
+    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
     gradient
         Gradient of the summed validation loss, as a function of the parameters.
-    parameters, gradients, learning_rate
-        As in `one_step_shapley`, for any number of samples.
 
     Returns
     -------
@@ -184,9 +175,7 @@ def midpoint_scores(
 
 
 @checked
-def step_midpoint_scores(
-    slope: Callable[[Array], Array], gradients: Float[Array, "n p"], /
-) -> Float[Array, " n"]:
+def step_midpoint_scores(slope: Callable[[Array], Array], gradients: SampleGradients, /) -> PerSample:
     r"""Compute inner products with the derivative of any step at half of the batch's gradient.
 
     Implements :eq:`step-midpoint`: :math:`\phi_j = -g_j^\top \nabla F(\tfrac12 \sum_i g_i)` with
@@ -217,8 +206,8 @@ def step_midpoint_scores(
 
 @checked
 def shapley_first_order_bound(
-    gradients: Float[Array, "n p"], /, *, learning_rate: float, smoothness: float
-) -> Float[Array, " n"]:
+    gradients: SampleGradients, /, *, learning_rate: float, smoothness: float
+) -> PerSample:
     r"""Bound how far a sample's inner product is from its Shapley value per unit learning rate.
 
     Implements :eq:`shapley-first-order`:
@@ -226,16 +215,7 @@ def shapley_first_order_bound(
     most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
 
     Assume: one SGD step with a fixed normalisation; :math:`\nabla L_V` is :math:`\lambda`-Lipschitz;
-    :math:`\eta > 0`.
-
-    Parameters
-    ----------
-    gradients
-        Gradients of the samples' own losses, as in `one_step_shapley`.
-    learning_rate
-        :math:`\eta`, positive.
-    smoothness
-        :math:`\lambda`, a Lipschitz constant of the validation loss's gradient.
+    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
 
     Returns
     -------
@@ -251,8 +231,8 @@ def shapley_first_order_bound(
 
 @checked
 def midpoint_error_bound(
-    gradients: Float[Array, "n p"], /, *, learning_rate: float, hessian_lipschitz: float
-) -> Float[Array, " n"]:
+    gradients: SampleGradients, /, *, learning_rate: float, hessian_lipschitz: float
+) -> PerSample:
     r"""Bound how far the midpoint score is from the Shapley value per unit learning rate.
 
     Implements :eq:`midpoint-error`: with :math:`G = \sum_i g_i` the error is at most
@@ -262,14 +242,10 @@ def midpoint_error_bound(
         |g_i| \Big)^2.
 
     Assume: one SGD step with a fixed normalisation; the Hessian of :math:`L_V` is :math:`\mu`-Lipschitz;
-    :math:`\eta > 0`.
+    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
-    gradients
-        Gradients of the samples' own losses, as in `one_step_shapley`.
-    learning_rate
-        :math:`\eta`, positive.
     hessian_lipschitz
         :math:`\mu`, a Lipschitz constant of the validation loss's Hessian.
 

@@ -38,7 +38,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 # Shapes in the signatures of what computes are checked at every call; the public functions before
 # them have their own messages, which a type checker's would hide.
-ENGINE = [f"lai_core._engine.{name}" for name in ("gradients", "factors", "outer", "pairs", "positions")]
+ENGINE = [f"lai_core._engine.{name}" for name in ("gradients", "factors", "outer", "pairs")]
 with install_import_hook([*ENGINE, "lai_core.estimators._parameters"], "beartype.beartype"):
     import lai_core  # noqa: F401
 

@@ -12,15 +12,8 @@ from uuid import uuid4
 def write_whole(path: Path, write: Callable[[Path], Any], *, keep: bool = False) -> None:
     """Write a file under a name of its own, flush it to the disk, and move it to its place.
 
-    Parameters
-    ----------
-    path
-        The place, in a folder that exists.
-    write
-        Writes the content to the path that it is called with.
-    keep
-        Whether a file that is there by then stays: of several processes the first one's. Needs a file system
-        with hard links; on another one the last one's stays, which is also whole.
+    Where it should `keep`, a file that is there by then stays: of several processes the first one's. That
+    needs a file system with hard links; on another one the last one's stays, which is also whole.
     """
     own = path.with_name(f".{path.name}.{uuid4().hex}")
     try:

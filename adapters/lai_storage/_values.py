@@ -47,13 +47,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type]:
 
 
 def flattened(value: Any, where: str, arrays: list[Any]) -> Any:
-    """Return `value` as what JSON holds, with each array's place in `arrays`, which is added to.
-
-    Raises
-    ------
-    TypeError
-        If something is of a kind that cannot be kept.
-    """
+    """Return `value` as what JSON holds, with each array's place in `arrays`, which is added to."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -79,13 +73,7 @@ def flattened(value: Any, where: str, arrays: list[Any]) -> Any:
 
 
 def rebuilt(structure: Any, arrays: Sequence[Any], path: str) -> Any:
-    """Return what was flattened, with `arrays` in their places.
-
-    Raises
-    ------
-    ValueError
-        If it holds a kind that no imported package has.
-    """
+    """Return what was flattened, with `arrays` in their places."""
     if not isinstance(structure, dict):
         return structure
     if "float" in structure:

@@ -133,11 +133,6 @@ def write_mixture(
         Of the sources; None: their numbers.
     title
         Its heading.
-
-    Raises
-    ------
-    ValueError
-        If there is no update, or another number of names than of sources.
     """
     if not history:
         msg = "history: expected at least one update, got none; call Mixture.step"

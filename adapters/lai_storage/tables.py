@@ -62,11 +62,6 @@ def score_parts(
         What the parameters are called: a folder of its own, and a column.
     ids, groups
         What the samples are called, and to what they belong; None: their numbers, no column.
-
-    Raises
-    ------
-    ValueError
-        If there is not one id or group per sample, or the folder holds scores of other settings.
     """
     named = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
     for name, values in named.items():
@@ -118,11 +113,6 @@ def score_stream(
     name
         From a sample to the id that `score` returns for it in a column `id`. None: the id is the sample's
         number, by which only a stream that became shorter is noticed.
-
-    Raises
-    ------
-    ValueError
-        If the stream is empty, or has other samples than those in the parts that are written.
     """
     folder = _begun(folder, checkpoint, {"samples": None, "rows": rows, **settings})
     index, count = process

@@ -52,11 +52,6 @@ def top_samples(
         training sample. Fewer than `top` rows where fewer samples have a score of that sign. Of equal
         scores the first come first.
 
-    Raises
-    ------
-    ValueError
-        If a block is not a matrix of as many rows as the one before, or there is not one id per sample.
-
     Examples
     --------
     >>> import numpy as np

@@ -30,11 +30,6 @@ def write_weights(weights: Any, path: str | PathLike[str], *, ids: Sequence[Any]
     ids
         What the host calls the samples, each once; None: their numbers.
 
-    Raises
-    ------
-    ValueError
-        If the weights are none, the ids do not fit, or the name ends in neither.
-
     Examples
     --------
     >>> import tempfile

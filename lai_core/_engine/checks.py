@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-from lai_core._engine.namespace import Array, Namespace, is_floating, namespace_of
+from lai_core._engine.namespace import Array, Namespace, is_floating
 
 DEFAULT_MEMORY_BUDGET = 2**30
 """Bytes that the temporaries of one call may take where the caller names no `memory_budget`: 1 GiB."""
@@ -29,41 +29,6 @@ def check_not_empty(name: str, array: Array) -> None:
     if 0 in array.shape:
         msg = f"{name}: expected every axis to have at least one entry, got shape {tuple(array.shape)}"
         raise ValueError(msg)
-
-
-def check_vector(name: str, array: Array, length: int | None = None) -> Namespace:
-    """Raise unless `array` is a non-empty vector of real floats, `(length,)` where a length is given.
-
-    Returns
-    -------
-    Namespace
-        The array's namespace.
-    """
-    expected = "(n,)" if length is None else f"({length},)"
-    return _check_floats(name, array, expected, axes=(1,), length=length)
-
-
-def check_rows(name: str, array: Array) -> Namespace:
-    """Raise unless `array` has real floats, one a sample, `(n,)`, or one a position, `(n, t)`.
-
-    Returns
-    -------
-    Namespace
-        The array's namespace.
-    """
-    return _check_floats(name, array, "(n,) or (n, t)", axes=(1, 2))
-
-
-def _check_floats(
-    name: str, array: Array, expected: str, axes: Sequence[int], length: int | None = None
-) -> Namespace:
-    xp = namespace_of({name: array})
-    if array.ndim not in axes or (length is not None and array.shape[0] != length):
-        msg = f"{name}: expected shape {expected}, got {tuple(array.shape)}"
-        raise ValueError(msg)
-    check_not_empty(name, array)
-    check_floating(name, array, xp)
-    return xp
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -102,32 +67,13 @@ def check_number(
     raise ValueError(msg)
 
 
-def check_count(name: str, value: Any) -> int:
-    """Raise unless `value` is a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        msg = f"{name}: expected a whole number, got {type(value).__name__}"
-        raise TypeError(msg)
-    if value < 1:
-        msg = f"{name}: expected at least 1, got {value}"
-        raise ValueError(msg)
+def check_count(name: str, value: Any, at_least: int = 1) -> int:
+    """Raise unless `value` is a whole number that is large enough."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < at_least:
+        msg = f"{name}: expected a whole number >= {at_least}, got {value!r}"
+        raise ValueError(msg) if whole else TypeError(msg)
     return int(value)
-
-
-def check_budget(memory_budget: Any) -> int:
-    """Raise unless `memory_budget` is a positive whole number of bytes.
-
-    Returns
-    -------
-    int
-        The budget.
-    """
-    if isinstance(memory_budget, bool) or not isinstance(memory_budget, Integral):
-        msg = f"memory_budget: expected a whole number of bytes, got {memory_budget!r}"
-        raise TypeError(msg)
-    if memory_budget <= 0:
-        msg = f"memory_budget: expected a positive number of bytes, got {memory_budget}"
-        raise ValueError(msg)
-    return int(memory_budget)
 
 
 def over_budget(what: str, needed: int, memory_budget: int, way_out: str) -> ValueError:

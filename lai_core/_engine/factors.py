@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, cast, matmul
+from lai_core._engine.namespace import Array, Namespace, cast, matmul
 
 
 def by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "groups nt d"]:
@@ -43,3 +43,20 @@ def of_groups(factor: Array, part: slice, groups: int) -> Array:
     """Keep the channels of the groups `part`."""
     size = factor.shape[-1] // groups
     return factor[..., part.start * size : part.stop * size]
+
+
+def with_positions(xp: Namespace, array: Array) -> Array:
+    """Return `(n, d)` as `(n, 1, d)`; `(n, t, d)` as it is."""
+    return array if array.ndim == 3 else xp.reshape(array, (array.shape[0], 1, array.shape[1]))
+
+
+def sum_positions(work: Workspace, array: Array) -> Array:
+    """Return `(n, t, d)` summed over positions, `(n, d)` as it is; in the accumulation type."""
+    if array.ndim == 2:
+        return cast(work.xp, array, work.dtype)
+    return work.xp.sum(array, axis=1, dtype=work.dtype)
+
+
+def number_of_positions(array: Array) -> int:
+    """Return t of `(n, t, d)`, 1 of `(n, d)`."""
+    return 1 if array.ndim == 2 else int(array.shape[1])

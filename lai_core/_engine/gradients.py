@@ -59,13 +59,7 @@ class Workspace:
     def fit_both(
         self, entries: Callable[[int, int], int], rows: int, columns: int, what: str
     ) -> tuple[int, int]:
-        """Halve `rows`, then `columns`, until `entries(rows, columns)` numbers fit the budget.
-
-        Raises
-        ------
-        ValueError
-            If not even `entries(1, 1)` fit.
-        """
+        """Halve `rows`, then `columns`, until `entries(rows, columns)` numbers fit the budget."""
         # A block of r x c pairs keeps r c products alive, and what both sides' samples are laid out as. Each
         # cut halves one side: what fits is found in log2(rows) + log2(columns) steps, by shapes alone.
         while not self.holds(entries(rows, columns)):
@@ -170,11 +164,9 @@ class VectorGradient(ParameterGradient):
 
     @property
     def samples(self) -> int:
-        """How many samples the batch has."""
         return int(self.values.shape[0])
 
     def blocks(self, training: "VectorGradient", work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
-        """Yield the inner products in blocks that fit the budget."""
         width = self.total_entries()
         rows, columns = work.fit_both(
             lambda n, m: n * m + (n + m) * width, self.samples, training.samples, "one pair of samples"
@@ -186,16 +178,13 @@ class VectorGradient(ParameterGradient):
                 yield row, column, matmul(work.xp, left, right)
 
     def paired(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of sample j's gradient with sample j's of `training`."""
         left, right = (cast(work.xp, side.values, work.dtype) for side in (self, training))
         return dots(work.xp, left, right)
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
-        """Return the gradient summed over the samples."""
         return (work.xp.sum(cast(work.xp, self.values, work.dtype), axis=0),)
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of every sample's gradient with a `total`."""
         return matmul(work.xp, cast(work.xp, self.values, work.dtype), direction[0])
 
     def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "VectorGradient | None":
@@ -210,13 +199,10 @@ class VectorGradient(ParameterGradient):
         return VectorGradient(values)
 
     def total_entries(self) -> int:
-        """How many numbers `total` holds."""
         return int(self.values.shape[1])
 
     def pairwise_cost(self, training: "VectorGradient") -> int:
-        """Multiply-adds of all `blocks` against `training`."""
         return self.samples * training.samples * self.total_entries()
 
     def total_cost(self) -> int:
-        """Multiply-adds of `total`."""
         return self.samples * self.total_entries()

@@ -11,24 +11,11 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from array_api_compat import (
-    array_namespace,
-    is_array_api_obj,
-    is_torch_array,
-    to_device,
-)
-from array_api_compat import (
-    device as device,
-)
-from array_api_compat import (
-    is_jax_array as is_jax_array,
-)
-from array_api_compat import (
-    is_numpy_array as is_numpy_array,
-)
-from array_api_compat import (
-    is_torch_namespace as is_torch_namespace,
-)
+from array_api_compat import array_namespace, is_array_api_obj, is_torch_array, to_device
+from array_api_compat import device as device
+from array_api_compat import is_jax_array as is_jax_array
+from array_api_compat import is_numpy_array as is_numpy_array
+from array_api_compat import is_torch_namespace as is_torch_namespace
 
 Array = Any
 """Any array whose namespace follows the array API standard (numpy, torch, jax, strict, ...)."""
@@ -48,25 +35,7 @@ def is_array(value: object) -> bool:
 
 
 def namespace_of(named: Mapping[str, Array]) -> Namespace:
-    """Return the one namespace of all arrays in `named`, after checking that they share it and a device.
-
-    Parameters
-    ----------
-    named
-        What each array is called in messages, and the array.
-
-    Returns
-    -------
-    Namespace
-        The arrays' common namespace.
-
-    Raises
-    ------
-    TypeError
-        If a value is not an array, or the arrays come from different namespaces.
-    ValueError
-        If the arrays lie on different devices.
-    """
+    """Return the one namespace of all arrays, which must share it and a device; keys name them in errors."""
     for name, value in named.items():
         if not is_array(value):
             msg = f"{name}: expected an array (numpy, torch, jax, ...), got {type(value).__name__}"

@@ -34,7 +34,6 @@ class OuterGradient(Factors):
         return tuple(totals)
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of every sample's gradient with a `total`."""
         chunks = spans(self.samples, self._chunk(self._along_entries(), work))
         parts = [self._along(direction, chunk, work) for chunk in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
@@ -98,14 +97,12 @@ class OuterGradient(Factors):
         needed = max(4 * self.total_entries(), 2 * factors)
         if work.holds(needed):
             return self.along(validation.total(half), half)
-        if not isinstance(validation, OuterGradient) or self._is_one_row():
+        one_row = len(self.columns) == self.groups == self.height == 1
+        if one_row or not isinstance(validation, OuterGradient):
             raise work.too_small("one row of a summed gradient", needed)
         halves = zip(self._halves(), validation._halves(), strict=True)
         first, second = (own.scores(other, work) for own, other in halves)
         return first + second
-
-    def _is_one_row(self) -> bool:
-        return (len(self.columns), self.groups, self.height) == (1, 1, 1)
 
     def _halves(self) -> tuple["OuterGradient", "OuterGradient"]:
         """Cut the matrix in two: its blocks, else its groups, else its rows."""

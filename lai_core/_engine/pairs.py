@@ -18,6 +18,10 @@ FEWEST = 16
 """Rows of a product that is about as fast as one of many."""
 
 
+Products = Callable[[Array, Array], Array]
+"""Inner products of two sides' factors, or of the gradients that were built of them."""
+
+
 @dataclass(frozen=True)
 class Factors(ParameterGradient):
     """The factors of a matrix's per-sample gradients.
@@ -45,7 +49,6 @@ class Factors(ParameterGradient):
 
     @property
     def samples(self) -> int:
-        """How many samples the batch has."""
         return int(self.rows.shape[0])
 
     @property
@@ -86,10 +89,6 @@ class Factors(ParameterGradient):
         pairs = self.samples * self.positions * training.samples * training.positions
         return pairs * (self.width + self.height)
 
-    def _built_cost(self, training: "Factors") -> int:
-        products = self.samples * training.samples * self.total_entries()
-        return self.total_cost() + training.total_cost() + products
-
     def _pair_entries(self, training: "Factors") -> int:
         """Numbers alive at once for a pair: alpha, a block's share, beta, their product and its sum."""
         return 5 * self.groups * self.positions * training.positions
@@ -110,7 +109,9 @@ class Factors(ParameterGradient):
         # Built: each side's gradient once, t d_out d_in and t' d_out d_in, and their product, d_out d_in.
         # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
         products, rows = pair + own + other, 1 + 2 * self.widest + own + other
-        cheaper = self._built_cost(training) < self.pairwise_cost(training)
+        kernel_cost = self.samples * training.samples * self.total_entries()
+        built_cost = self.total_cost() + training.total_cost() + kernel_cost
+        cheaper = built_cost < self.pairwise_cost(training)
         building = cheaper if work.holds(max(products, rows)) else rows < products
         if not building:
             counts = training.samples * training.positions, self.samples * self.positions
@@ -137,7 +138,7 @@ class Factors(ParameterGradient):
         self, chunk: slice, training: "Factors", training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         xp = work.xp
-        products = partial(_products, by_group, (chunk, training_chunk), self.groups, work)
+        products = partial(products_of, by_group, (chunk, training_chunk), self.groups, work)
         alpha = self.alpha(products, training)
         beta = products(self.rows, training.rows)
         if self.groups == self.positions == training.positions == 1:
@@ -160,21 +161,30 @@ class Factors(ParameterGradient):
         cached = (cached_numbers(self.rows) or 0) // ((n + m) * self.widest)
         if cached >= FEWEST:
             slab = min(slab, cached)
-        kernel: Array = None
-        sides = ((self.rows, chunk), (training.rows, training_chunk))
-        rows = [by_sample(factor, part, self.groups, work) for factor, part in sides]
-        for left, right, scale in self._paired_columns(training):
-            blocks = ((left, chunk), (right, training_chunk))
-            columns = [by_sample(factor, part, self.groups, work) for factor, part in blocks]
+
+        def products(own: Array, other: Array) -> Array:
+            return matmul(xp, own, xp.matrix_transpose(other))
+
+        return self._sum_built(products, training, (chunk, training_chunk), slab, work)
+
+    def _sum_built(
+        self, products: Products, training: "Factors", chunks: tuple[slice, slice], slab: int, work: Workspace
+    ) -> Array:
+        """Sum the products of both sides' gradients, built `slab` rows at a time."""
+        found: Array = None
+        both = list(zip((self.rows, training.rows), chunks, strict=True))
+        rows = [by_sample(factor, chunk, self.groups, work) for factor, chunk in both]
+        for *blocks, scale in self._paired_columns(training):
+            pair = zip(blocks, chunks, strict=True)
+            columns = [by_sample(block, chunk, self.groups, work) for block, chunk in pair]
             for part in spans(self.height // self.groups, slab):
-                own, other = (built(*side, part, work) for side in zip(rows, columns, strict=True))
-                product = scaled(matmul(xp, own, xp.matrix_transpose(other)), scale)
-                kernel = product if kernel is None else kernel + product
+                gradients = (built(*side, part, work) for side in zip(rows, columns, strict=True))
+                product = scaled(products(*gradients), scale)
+                found = product if found is None else found + product
         if (constant := self._constant_product(training)) is not None:
-            pairs = ((self, chunk), (training, training_chunk))
-            left, right = (xp.sum(side.rows[part, ...], axis=1, dtype=work.dtype) for side, part in pairs)
-            kernel = kernel + constant * matmul(xp, left, xp.matrix_transpose(right))
-        return kernel
+            sums = (work.xp.sum(factor[chunk, ...], axis=1, dtype=work.dtype) for factor, chunk in both)
+            found = found + constant * products(*sums)
+        return found
 
     def paired(self, training: "Factors", work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`.
@@ -198,31 +208,16 @@ class Factors(ParameterGradient):
                 self.samples,
                 "one pair of samples",
             )
-            parts = [self._paired_built(training, chunk, rows, work) for chunk in spans(self.samples, n)]
+            products = partial(dots, work.xp)
+            chunks = ((chunk, chunk) for chunk in spans(self.samples, n))
+            parts = [self._sum_built(products, training, both, rows, work) for both in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
     def _paired_positions(self, training: "Factors", chunk: slice, work: Workspace) -> Float[Array, " n"]:
-        products = partial(_products, by_sample, (chunk, chunk), self.groups, work)
+        products = partial(products_of, by_sample, (chunk, chunk), self.groups, work)
         pairs = self.alpha(products, training), products(self.rows, training.rows)
         left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
         return dots(work.xp, left, right)
-
-    def _paired_built(
-        self, training: "Factors", chunk: slice, slab: int, work: Workspace
-    ) -> Float[Array, " n"]:
-        xp = work.xp
-        found: Array = None
-        rows = [by_sample(side.rows, chunk, self.groups, work) for side in (self, training)]
-        for left, right, scale in self._paired_columns(training):
-            columns = [by_sample(factor, chunk, self.groups, work) for factor in (left, right)]
-            for part in spans(self.height // self.groups, slab):
-                own, other = (built(*side, part, work) for side in zip(rows, columns, strict=True))
-                product = scaled(dots(xp, own, other), scale)
-                found = product if found is None else found + product
-        if (constant := self._constant_product(training)) is not None:
-            sums = [xp.sum(side.rows[chunk, ...], axis=1, dtype=work.dtype) for side in (self, training)]
-            found = found + constant * dots(xp, *sums)
-        return found
 
     def side_by_side(self, rows: int, work: Workspace) -> Any:
         """Return the same gradients with one block of columns, scaled, where their products are small.
@@ -259,11 +254,7 @@ class Factors(ParameterGradient):
         return self.constant * training.constant
 
 
-Products = Callable[[Array, Array], Array]
-"""Inner products of two factors' positions."""
-
-
-def _products(
+def products_of(
     laid_out: Callable[..., Array],
     chunks: tuple[slice, slice],
     groups: int,

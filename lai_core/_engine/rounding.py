@@ -15,7 +15,9 @@ SEEN = 0.01
 
 
 def rounding_bound(eps: float, magnitude: float) -> float:
-    r"""Return by how much rounding alone may move a sum.
+    r"""Return by how much rounding alone may move a sum whose terms' squares have the root `magnitude`.
+
+    `eps` is the distance from 1 to the next number, of the type of fewest digits that takes part: twice u.
 
     A sum of terms x_j, each computed with a relative error d_j, is off by sum_j d_j x_j. The terms' absolute
     values tell its size and not the sum, which nearly cancels where a model is trained, labels are random or
@@ -36,18 +38,6 @@ def rounding_bound(eps: float, magnitude: float) -> float:
 
     The root of the sum of squares is at most the sum of absolute values, under which an error in one of n
     equal terms would be lost sqrt(n) times as often.
-
-    Parameters
-    ----------
-    eps
-        Distance from 1 to the next number, of the type of fewest digits that takes part: twice u.
-    magnitude
-        The root of the sum of the terms' squares.
-
-    Returns
-    -------
-    float
-        In the unit of `magnitude`.
     """
     return DEVIATIONS * sqrt(IN_SERIES) * (eps / 2) * magnitude
 
@@ -55,28 +45,15 @@ def rounding_bound(eps: float, magnitude: float) -> float:
 def tolerance(eps: float, terms: float, count: float, magnitude: float = 0.0) -> float:
     r"""Return by how much two computations of a sum of `count` terms may differ.
 
+    `terms` is the root of the sum of the terms' squares, `magnitude` that of the products which the terms are
+    sums of, where these are known. A sum with random signs has that size on average.
+
     The larger one of two numbers. The first is `rounding_bound`, of the terms and of a `magnitude` of what
     they are themselves made of. The second is for terms that have lost digits before they are terms: the
     gradient of a fitted sample's cross-entropy is p - 1, whose relative error is u / (1 - p), and no bound
     on the results knows of it. It grants each term an error of eps^(5/8), which leaves five of single
     precision's eight digits. But it grants the sum no more than a third of what an error of 1% in one term
     of average size makes, which is `terms / sqrt(count)`, for so much has to be seen.
-
-    Parameters
-    ----------
-    eps
-        As in `rounding_bound`.
-    terms
-        The root of the sum of the terms' squares. A sum with random signs has that size on average.
-    count
-        How many terms there are.
-    magnitude
-        The same root for the products that the terms are sums of, where these are known.
-
-    Returns
-    -------
-    float
-        In the unit of `terms`.
     """
     root = sqrt(max(count, 1.0))
     lost = min(eps**DIGITS * terms * root, SEEN / 3 * terms / root)
@@ -106,18 +83,7 @@ def sums_agree(blocks: Sequence[Block], count: float) -> list[bool]:
 
     A parameter's error may be a rounding of the whole gradient, whose products it is made of: that of
     attention's key bias is zero but for such roundings. Where the whole is not finite nothing is told.
-
-    Parameters
-    ----------
-    blocks
-        One a parameter.
-    count
-        How many samples of weight 1 have the same sum of squares: sum_j w_j^2.
-
-    Returns
-    -------
-    list
-        One answer a parameter.
+    `count` is how many samples of weight 1 have the same sum of squares: sum_j w_j^2.
     """
     whole = sqrt(sum(block.size**2 for block in blocks))
     if not whole < inf:

@@ -19,11 +19,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import UnionType
-from typing import Any, Protocol, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 
-from lai_core._engine.checks import check_floating, check_not_empty, check_number
+from lai_core._engine.axes import Axes, Sizes
+from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import (
     Array,
     DType,
@@ -31,27 +32,41 @@ from lai_core._engine.namespace import (
     accumulation_dtype,
     cast,
     is_array,
+    is_floating,
     namespace_of,
 )
 
 Constant = float | Array
 """A Python number, not negative, or an array without axes, whose value a compiler may not know yet."""
 
+Kernels = Float[Array, "L n_val n_train"]
+"""Of each layer, a number for every validation and training sample."""
+Kernel = Float[Array, "n_val n_train"]
+Scores = Float[Array, " n_train"]
+ValidationNorms = Float[Array, " n_val"]
+TrainingNorms = Float[Array, " n_train"]
+Layers = Float[Array, " L"]
+Scalar = Float[Array, ""]
+Outcomes = Float[Array, " outcomes"]
+Numbers = Float[Array, "..."]
+Vector = Float[Array, "... d_L"]
+"""A last layer's output gradient."""
+Flat = Float[Array, " p"]
+"""All parameters of a model, or their gradient."""
+PerSample = Float[Array, " n"]
+SampleGradients = Float[Array, "n p"]
+Operator = Float[Array, "... d_l d_L"]
+"""A map of a last layer's output gradient to layer l's."""
+Gains = Float[Array, "... n"]
+"""A number for each of n layers."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
-Sizes = dict[str, tuple[int, str]]
-"""For each axis whose length is known: the length, and the argument that had it first."""
-Leaf = tuple[str, Array, "Axes", Sizes]
+Leaf = tuple[str, Array, Axes, Sizes]
 """An array as it is called in messages, the axes that it should have, and what is known of their lengths."""
+Kind = Any
+"""What an annotation asks for: `Axes`, `NO_AXES` of a constant, a list of one kind of element, or a pair."""
 
-
-class Kind(Protocol):
-    """What an annotation asks of an argument."""
-
-    def leaves(self, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
-        """List the arrays in `value`, to be checked together with those of the other arguments."""
-
-    def read(self, xp: Namespace, value: Any, dtype: DType) -> Any:
-        """Return `value` with its arrays of floats as `dtype`."""
+NO_AXES = Axes(("",))
 
 
 def checked(function: Function) -> Function:
@@ -66,9 +81,9 @@ def checked(function: Function) -> Function:
         named = (*zip(names, arguments, strict=False), *options.items())
         given = [(kinds.get(name), name, value) for name, value in named]
         sizes: Sizes = {}
-        leaves = [leaf for kind, name, value in given if kind for leaf in kind.leaves(name, value, sizes)]
+        leaves = [leaf for kind, name, value in given if kind for leaf in _leaves(kind, name, value, sizes)]
         xp, dtype = _conform(leaves)
-        read = [kind.read(xp, value, dtype) if kind else value for kind, _, value in given]
+        read = [_read(xp, value, dtype) if kind else value for kind, _, value in given]
         count = min(len(names), len(arguments))
         return function(*read[:count], *arguments[count:], **dict(zip(options, read[count:], strict=True)))
 
@@ -81,151 +96,67 @@ def _conform(leaves: list[Leaf]) -> tuple[Namespace, DType]:
         return None, None
     xp = namespace_of({name: array for name, array, _, _ in leaves})
     for name, array, axes, sizes in leaves:
-        axes.check(xp, name, array, sizes)
-    floats = [(array, axes) for _, array, axes, _ in leaves if not axes.integers]
+        axes.check(name, array, xp, sizes=sizes)
+    floats = [(array, axes) for _, array, axes, _ in leaves if axes.dtype == "real floating"]
     # A constant is read in the type of the arrays beside it: 0.5 as float64 does not widen them.
     arrays = [array for array, axes in floats if axes is not NO_AXES] or [array for array, _ in floats]
     return xp, accumulation_dtype(xp, *(array.dtype for array in arrays))
 
 
-class Axes:
-    """An array whose axes have names: one list of names, or several that would do."""
-
-    def __init__(self, *readings: str, integers: bool = False) -> None:
-        self.readings = tuple(tuple(reading.split()) for reading in readings)
-        self.integers = integers
-        for word in (word for words in self.readings for word in words):
-            if not word.isidentifier() and word != "...":
-                msg = f"annotation: expected names of axes, `_` or `...`, got {word!r}"
-                raise ValueError(msg)
-
-    def leaves(self, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
-        """Return the array itself."""
-        return [(name, value, self, sizes)]
-
-    def read(self, xp: Namespace, value: Any, dtype: DType) -> Any:
-        """Return the array as `dtype`, if it holds floats."""
-        return value if self.integers else cast(xp, value, dtype)
-
-    def check(self, xp: Namespace, name: str, array: Array, sizes: Sizes) -> None:
-        """Raise unless `array` has the right kind of numbers and the axes; add what is new to `sizes`."""
-        if not self.integers:
-            check_floating(name, array, xp)
-        elif not xp.isdtype(array.dtype, "integral"):
-            msg = f"{name}: expected integers, got {array.dtype}"
-            raise TypeError(msg)
-        shape = tuple(array.shape)
-        readings = [_fit(words, shape, sizes) for words in self.readings]
-        fits = [lengths for lengths in readings if lengths is not None]
-        if not fits:
-            expected = " or ".join(_shape(words, sizes) for words in self.readings)
-            known = {axis: sizes[axis] for words in self.readings for axis in words if axis in sizes}
-            sources = ", ".join(f"{axis}={length} as in {source}" for axis, (length, source) in known.items())
-            msg = f"{name}: expected shape {expected}, got {shape}{'; ' if sources else ''}{sources}"
-            raise ValueError(msg)
-        check_not_empty(name, array)
-        for axis, length in fits[0]:
-            sizes.setdefault(axis, (length, name))
-
-
-NO_AXES = Axes("")
-
-
-class Number:
-    """A constant: a Python number, or an array without axes."""
-
-    def leaves(self, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
-        """Return the array, if it is one."""
-        if is_array(value):
-            return [(name, value, NO_AXES, sizes)]
+def _leaves(kind: Kind, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
+    """List the arrays in an argument, to be checked together with those of the other arguments."""
+    if kind is NO_AXES and not is_array(value):
         check_number(name, value, at_least=0.0)
         return []
-
-    def read(self, xp: Namespace, value: Any, dtype: DType) -> Any:
-        """Return the number, or the array as `dtype`."""
-        return cast(xp, value, dtype) if is_array(value) else float(value)
-
-
-class Many:
-    """A sequence or a mapping, every element of one kind."""
-
-    def __init__(self, element: Kind) -> None:
-        self.element = element
-
-    def leaves(self, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
-        """Return the arrays of all elements."""
-        if is_array(value) or isinstance(value, str) or not isinstance(value, Sequence | Mapping):
-            msg = f"{name}: expected a sequence of arrays, got {type(value).__name__}"
-            raise TypeError(msg)
-        if not value:
-            msg = f"{name}: expected at least one array, got none"
-            raise ValueError(msg)
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        return [leaf for key, one in items for leaf in self.element.leaves(f"{name}[{key}]", one, {})]
-
-    def read(self, xp: Namespace, value: Any, dtype: DType) -> Any:
-        """Return a list or a dictionary of what the elements are read as."""
-        if isinstance(value, Mapping):
-            return {key: self.element.read(xp, one, dtype) for key, one in value.items()}
-        return [self.element.read(xp, one, dtype) for one in value]
-
-
-class Pair:
-    """Two arguments that belong together, as a tuple."""
-
-    def __init__(self, *kinds: Kind) -> None:
-        self.kinds = kinds
-
-    def leaves(self, name: str, value: Any, sizes: Sizes) -> list[Leaf]:
-        """Return the arrays of both."""
-        if not isinstance(value, tuple) or len(value) != len(self.kinds):
+    if isinstance(kind, Axes):
+        return [(name, value, kind, sizes)]
+    if isinstance(kind, tuple):
+        if not isinstance(value, tuple) or len(value) != len(kind):
             msg = f"{name}: expected a pair of arrays, got {type(value).__name__}"
             raise TypeError(msg)
-        parts = enumerate(zip(self.kinds, value, strict=True))
-        return [leaf for place, (kind, one) in parts for leaf in kind.leaves(f"{name}[{place}]", one, sizes)]
+        parts = zip(kind, (f"{name}[0]", f"{name}[1]"), value, strict=True)
+        return [leaf for part in parts for leaf in _leaves(*part, sizes)]
+    if is_array(value) or isinstance(value, str) or not isinstance(value, Sequence | Mapping):
+        msg = f"{name}: expected a sequence of arrays, got {type(value).__name__}"
+        raise TypeError(msg)
+    if not value:
+        msg = f"{name}: expected at least one array, got none"
+        raise ValueError(msg)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    return [leaf for key, one in items for leaf in _leaves(kind[0], f"{name}[{key}]", one, {})]
 
-    def read(self, xp: Namespace, value: Any, dtype: DType) -> Any:
-        """Return both as they are read."""
-        return tuple(kind.read(xp, one, dtype) for kind, one in zip(self.kinds, value, strict=True))
+
+def _read(xp: Namespace, value: Any, dtype: DType) -> Any:
+    """Return an argument with its arrays of floats as `dtype`, integers as they are, constants as floats."""
+    if is_array(value):
+        return cast(xp, value, dtype) if is_floating(xp, value.dtype) else value
+    if isinstance(value, Mapping):
+        return {key: _read(xp, one, dtype) for key, one in value.items()}
+    if isinstance(value, Sequence):
+        return tuple(_read(xp, one, dtype) for one in value)
+    return float(value)
 
 
 def _kind(annotation: Any) -> Kind | None:
     """Return what an annotation asks for; None where it says nothing about arrays."""
     if annotation == Constant:
-        return Number()
-    if hasattr(annotation, "dim_str"):
-        return Axes(annotation.dim_str, integers=annotation.dtype is Integer)
+        return NO_AXES
     origin, parts = get_origin(annotation), get_args(annotation)
+    arrays = parts if origin is UnionType else (annotation,)
+    if all(hasattr(one, "dim_str") for one in arrays):
+        shapes = tuple(one.dim_str for one in arrays)
+        for word in (word for shape in shapes for word in shape.split()):
+            if not word.isidentifier() and word != "...":
+                msg = f"annotation: expected names of axes, `_` or `...`, got {word!r}"
+                raise ValueError(msg)
+        integers = getattr(annotation, "dtype", None) is Integer
+        return Axes(shapes, "integral" if integers else "real floating")
     kinds = [kind for part in parts if (kind := _kind(part))]
     if not kinds:
         return None
-    if origin is UnionType and all(hasattr(part, "dim_str") for part in parts):
-        return Axes(*(part.dim_str for part in parts))
     if origin in (Sequence, Mapping):
-        return Many(*kinds)
+        return kinds
     if origin is tuple and len(kinds) == len(parts) == 2:
-        return Pair(*kinds)
+        return tuple(kinds)
     msg = f"annotation: expected one of those that `lai_core._theory.arrays` reads, got {annotation}"
     raise ValueError(msg)
-
-
-def _fit(words: tuple[str, ...], shape: tuple[int, ...], sizes: Sizes) -> list[tuple[str, int]] | None:
-    """Return the length of each named axis, or None where the shape does not fit the names."""
-    if "..." in words:
-        head, more = words.index("..."), len(shape) - len(words) + 1
-        if more < 0:
-            return None
-        words = words[:head] + ("_",) * more + words[head + 1 :]
-    if len(words) != len(shape):
-        return None
-    lengths: dict[str, int] = {}
-    for axis, length in zip(words, shape, strict=True):
-        known = sizes[axis][0] if axis in sizes else lengths.setdefault(axis, length)
-        if axis != "_" and known != length:
-            return None
-    return [(axis, length) for axis, length in lengths.items() if axis != "_"]
-
-
-def _shape(words: tuple[str, ...], sizes: Sizes) -> str:
-    axes = [f"{axis}={sizes[axis][0]}" if axis in sizes else axis for axis in words]
-    return f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"

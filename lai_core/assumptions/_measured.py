@@ -1,10 +1,15 @@
-"""The smallest constants with which A1, A2, A3 and the non-expansive variant of A3 hold."""
+"""The smallest constants with which A1, A2, A3 and the non-expansive variant of A3 hold, and all at once."""
 
-from jaxtyping import Float
+from dataclasses import dataclass
 
+from jaxtyping import Bool, Float
+
+from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Kernels, Scalar, checked
+from lai_core.assumptions._similarities import similarities
+from lai_core.records.base import Trace
 
 
 @checked
@@ -17,12 +22,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
 
     Satisfied by: chains with :math:`\norm{W^{(t)}}_2 \le \rho` for :math:`t \ge 2` and
     :math:`|\phi^\prime| \le 1`. Violated by: a residual block whose branch is 0, and an orthogonal layer:
-    norms are equal, and :math:`\rho < 1` is asked.
-
-    Parameters
-    ----------
-    norms
-        Norms of the output gradients.
+    norms are equal, and :math:`\rho < 1` is asked. Arguments: :mod:`lai_core.assumptions`.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
 
 
 @checked
-def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
+def activation_bound(norms: Float[Array, "L n"], /) -> Scalar:
     r"""Find the smallest constant with which A2 holds: the largest norm of a layer's input.
 
     Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
@@ -65,53 +65,30 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Float[Array, ""]:
 
 @checked
 def cosines(
-    beta: Float[Array, "L n_val n_train"],
-    validation_norms: Float[Array, "L n_val"],
-    training_norms: Float[Array, "L n_train"],
-    /,
-) -> Float[Array, "L n_val n_train"]:
+    beta: Kernels, validation_norms: Float[Array, "L n_val"], training_norms: Float[Array, "L n_train"], /
+) -> Kernels:
     """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0.
 
-    Parameters
-    ----------
-    beta
-        Gradient similarities.
-    validation_norms, training_norms
-        Norms of the output gradients.
-
-    Returns
-    -------
-    array
-        In [-1, 1], up to rounding.
+    Arguments: :mod:`lai_core.assumptions`.
     """
     return quotient(xp_of(beta), beta, validation_norms[:, :, None] * training_norms[:, None, :], 0.0)
 
 
 @checked
-def smallest_cosine(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array, ""]:
+def smallest_cosine(cosines: Kernels, /) -> Scalar:
     r"""Return the smallest cosine over layers and pairs: A3 holds where it is not negative.
 
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
 
     Satisfied by: every pair :math:`z = j`. Violated by: two samples with different labels under a softmax of
-    two classes: the cosine at the last layer is :math:`-1`.
-
-    Parameters
-    ----------
-    cosines
-        What `cosines` returned.
-
-    Returns
-    -------
-    array
-        The margin by which A3 holds.
+    two classes: the cosine at the last layer is :math:`-1`. Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).min(cosines)
 
 
 @checked
-def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array, ""]:
+def alignment_excess(cosines: Kernels, /) -> Scalar:
     r"""Return the largest excess of a lower layer's cosine over the last one's: 0 if non-expansive.
 
     Implements :eq:`non-expansive`:
@@ -119,17 +96,7 @@ def alignment_excess(cosines: Float[Array, "L n_val n_train"], /) -> Float[Array
 
     Satisfied by: backward passes that are scaled isometries, with equality, and every pair :math:`z = j`.
     Violated by: :math:`g = (1, 1)` and :math:`(1, -1)` below a layer with :math:`W^\top =
-    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1.
-
-    Parameters
-    ----------
-    cosines
-        What `cosines` returned.
-
-    Returns
-    -------
-    array
-        At least 0, which l = L attains.
+    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1. Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).max(cosines - cosines[-1:, ...])
 
@@ -144,3 +111,141 @@ def layer_rates(norms: Float[Array, "L n"]) -> Float[Array, "L n"]:
         broken = xp.where(norm > 0, xp.full_like(last, float("inf")), xp.zeros_like(last))
         rates.insert(0, xp.where(last > 0, alive, broken))
     return xp.stack(rates)
+
+
+@dataclass(frozen=True, eq=False)
+class AssumptionReport:
+    """Which assumptions hold on a batch, and by how much. Numbers are arrays without axes.
+
+    Parameters
+    ----------
+    rho
+        The rate at which every sample's gradient norms decay, a layer at a time.
+    C_a
+        The largest norm of a layer's input.
+    alpha_bar
+        The smallest embedding similarity at the last layer.
+    smallest_alpha
+        The smallest embedding similarity of all layers.
+    smallest_cosine
+        The smallest cosine between output gradients of all layers and pairs.
+    layer_rates, layer_inputs, layer_cosines
+        Layer by layer, the bottom one first: the rate that A1 asks for there (0 at the last
+        layer, which asks for nothing), the largest norm of an input, and the smallest cosine.
+    excess
+        By how much a lower layer's alignment exceeds the last one's, at most.
+    opposing_share
+        The share of pairs whose gradients oppose each other in some layer.
+    tolerance
+        The cosine that is forgiven as rounding.
+    """
+
+    rho: Float[Array, ""]
+    C_a: Float[Array, ""]
+    alpha_bar: Float[Array, ""]
+    smallest_alpha: Float[Array, ""]
+    smallest_cosine: Float[Array, ""]
+    layer_rates: Float[Array, " L"]
+    layer_inputs: Float[Array, " L"]
+    layer_cosines: Float[Array, " L"]
+    excess: Float[Array, ""]
+    opposing_share: Float[Array, ""]
+    tolerance: float
+
+    @property
+    def decay_holds(self) -> Bool[Array, ""]:
+        """Whether A1 holds: rho < 1, by the margin 1 - rho."""
+        return self.rho < 1.0
+
+    @property
+    def activations_bounded(self) -> Bool[Array, ""]:
+        """Whether A2 holds with C_a: on one batch, wherever activations are finite."""
+        return self.C_a < float("inf")
+
+    @property
+    def alignment_holds(self) -> Bool[Array, ""]:
+        """Whether A3 holds, by the margin of the smallest cosine."""
+        return self.smallest_cosine >= -self.tolerance
+
+    @property
+    def non_expansive_holds(self) -> Bool[Array, ""]:
+        """Whether alignment does not increase downwards, by the margin -excess."""
+        return self.excess <= self.tolerance
+
+    @property
+    def embeddings_agree(self) -> Bool[Array, ""]:
+        """Whether no embedding similarity is negative, which several bounds need and the paper omits."""
+        return self.smallest_alpha >= -self.tolerance * self.C_a * self.C_a
+
+    def describe(self) -> str:
+        """Say it in a few lines; looks at values, so it is for eager use.
+
+        Returns
+        -------
+        str
+            One line for each assumption.
+        """
+        lines = (
+            ("A1 gradient-norm decay", self.decay_holds, f"rho = {float(self.rho):.4g}"),
+            ("A2 bounded activations", self.activations_bounded, f"C_a = {float(self.C_a):.4g}"),
+            ("A3 alignment", self.alignment_holds, f"smallest cosine {float(self.smallest_cosine):.4g}"),
+            ("non-expansive", self.non_expansive_holds, f"largest excess {float(self.excess):.4g}"),
+            ("alpha >= 0", self.embeddings_agree, f"smallest alpha {float(self.smallest_alpha):.4g}"),
+        )
+        return "\n".join(f"{name}: {'holds' if bool(held) else 'fails'}, {how}" for name, held, how in lines)
+
+
+def measure_assumptions(
+    validation: Trace, training: Trace, /, *, tolerance: float | None = None
+) -> AssumptionReport:
+    """Measure A1, A2, A3, the non-expansive variant and the sign of embeddings on two batches.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of dense layers without positions, with the output gradients of every layer.
+    tolerance
+        The cosine that is forgiven as rounding; None: 16 units of the traces' precision.
+
+    Returns
+    -------
+    AssumptionReport
+        Constants with which the assumptions hold, and whether they do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.assumptions import measure_assumptions
+    >>> hidden = lai.LayerTrace(np.array([[1.0, 0.0]]), np.array([[0.5]]))
+    >>> last = lai.LayerTrace(np.array([[2.0]]), np.array([[1.0]]))
+    >>> trace = lai.Trace([hidden, last])
+    >>> print(measure_assumptions(trace, trace).describe())
+    A1 gradient-norm decay: holds, rho = 0.5
+    A2 bounded activations: holds, C_a = 2
+    A3 alignment: holds, smallest cosine 1
+    non-expansive: holds, largest excess 0
+    alpha >= 0: holds, smallest alpha 1
+    """
+    found = similarities(validation, training)
+    xp = xp_of(found.alpha)
+    if tolerance is None:
+        tolerance = 16.0 * float(xp.finfo(found.alpha.dtype).eps)
+    check_number("tolerance", tolerance, at_least=0.0)
+    angles = cosines(found.beta, found.validation_gradients, found.training_gradients)
+    gradients = xp.concat([found.validation_gradients, found.training_gradients], axis=1)
+    inputs = xp.concat([found.validation_inputs, found.training_inputs], axis=1)
+    opposing = xp.any(angles < -tolerance, axis=0)
+    return AssumptionReport(
+        rho=xp.max(decay_rate(gradients)),
+        C_a=activation_bound(inputs),
+        alpha_bar=xp.min(found.alpha[-1, ...]),
+        smallest_alpha=xp.min(found.alpha),
+        smallest_cosine=smallest_cosine(angles),
+        layer_rates=xp.max(layer_rates(gradients), axis=1),
+        layer_inputs=xp.max(inputs, axis=1),
+        layer_cosines=xp.min(angles, axis=(1, 2)),
+        excess=alignment_excess(angles),
+        opposing_share=xp.mean(xp.astype(opposing, angles.dtype)),
+        tolerance=float(tolerance),
+    )

@@ -18,6 +18,38 @@ inputs and of output gradients, and rho, C_a and alpha_bar the constants of the 
 same. Sums over powers of rho are computed as sums, so that every bound is right for rho = 1 and above, too.
 Arrays over layers have the bottom layer first. A `TypeError` names an argument of a wrong kind, a
 `ValueError` one whose shape or range does not fit.
+
+A bound on a gap or on similarities is at least their absolute value, one from both sides is the smallest and
+the largest value; what bounds factors and missing layers is rounded up. Arguments are the same everywhere,
+where a function says nothing else:
+
+Parameters
+----------
+alpha, beta
+    Similarities of layer inputs and of output gradients.
+beta_last
+    The last layer's beta.
+kernel
+    LAI's kernel.
+validation_norms, training_norms
+    Norms of the last layer's output gradients.
+rho
+    The rate of A1.
+C_a
+    The largest norm of a layer's input, of A2.
+alpha_bar
+    The smallest alpha of the last layer.
+depth
+    The number of layers L.
+low, high
+    m and M, not negative: bounds on the ratios of the layers' similarities, or of the scores, to the last
+    layer's or the approximate ones. A guarantee needs m > 0.
+scores, approximation
+    Exact and approximate scores; positive helps.
+terms
+    The terms of all layers.
+probabilities
+    q of all layers, not decreasing, the last one 1.
 """
 
 from lai_core.bounds._certificates import (
@@ -35,11 +67,12 @@ from lai_core.bounds._corrected import (
     lli_relative_bound,
     sharp_conservative_bound,
 )
-from lai_core.bounds._powers import decay_powers, geometric_sum
 from lai_core.bounds._printed import (
     conservative_bound,
+    decay_powers,
     gap,
     geometric_bound_as_printed,
+    geometric_sum,
     lai_lower_bound,
     norm_product_bound,
     pair_gap_bound,

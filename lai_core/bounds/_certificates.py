@@ -31,11 +31,6 @@ def layer_factors(
         The matrix of layer t + 1.
     slopes
         Slopes of the activation function at the outputs of layer t.
-
-    Returns
-    -------
-    array
-        No gradient grows by more from layer t + 1 to layer t.
     """
     xp = xp_of(weight)
     spectral = xp.max(xp.linalg.svdvals(weight)) * xp.max(xp.abs(slopes), axis=-1)
@@ -63,11 +58,6 @@ def layer_norm_factor(gain: Float[Array, " d"], deviation: Float[Array, " n"], /
         The LayerNorm's gain.
     deviation
         What it divided each sample by, the square root of variance plus epsilon.
-
-    Returns
-    -------
-    array
-        Rounded up.
     """
     xp = xp_of(gain)
     return _rounded_up(xp, xp.max(xp.abs(gain)) / deviation, 1)
@@ -87,11 +77,6 @@ def residual_factor(branch: Float[Array, " n"], /) -> Float[Array, " n"]:
     ----------
     branch
         F.
-
-    Returns
-    -------
-    array
-        Rounded up.
     """
     return _rounded_up(xp_of(branch), 1.0 + branch, 1)
 
@@ -161,11 +146,6 @@ def missing_layers_bound(
         Embedding similarities of the layers that are missing.
     validation_norms, training_norms
         At least the norms of their output gradients, b.
-
-    Returns
-    -------
-    array
-        At least the absolute value of these layers' part of Ghost's score; rounded up.
     """
     return _missing(xp_of(alpha), alpha, validation_norms, training_norms)
 

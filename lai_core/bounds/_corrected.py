@@ -1,24 +1,21 @@
 """Bounds that hold where the appendix prints others: for LLI, for absolute cosines, without alignment."""
 
-from jaxtyping import Float
-
-from lai_core._engine.namespace import Array, xp_of
-from lai_core._theory.arrays import Constant, checked
-from lai_core.bounds._powers import decay_powers, geometric_sum
-from lai_core.bounds._printed import conservative_bound
+from lai_core._engine.namespace import xp_of
+from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, TrainingNorms, ValidationNorms, checked
+from lai_core.bounds._printed import conservative_bound, decay_powers, geometric_sum
 
 
 @checked
 def sharp_conservative_bound(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LAI under A1, A2 and A3 as tightly as these allow.
 
     Implements :eq:`conservative-sharp`: :math:`C_a^2 \sum_z \sum_{l<L} \max(\beta^{(L)}_{zj},\,
@@ -26,19 +23,7 @@ def sharp_conservative_bound(
     :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
     one of these ends.
 
-    Assume: A1; A2; A3.
-
-    Parameters
-    ----------
-    beta_last, validation_norms, training_norms
-        Similarities of the last layer's output gradients, and their norms.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1; A2; A3. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     products = validation_norms[:, None] * training_norms[None, :]
@@ -49,9 +34,7 @@ def sharp_conservative_bound(
 
 
 @checked
-def aligned_similarity_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, depth: int
-) -> Float[Array, "L n_val n_train"]:
+def aligned_similarity_bound(beta_last: Kernel, /, *, rho: Constant, depth: int) -> Kernels:
     r"""Bound every layer's gradient similarity by the last layer's.
 
     Implements :eq:`alignment-decay`: :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} |\beta^{(L)}_{zj}|` under
@@ -59,18 +42,7 @@ def aligned_similarity_bound(
     on the cosines (:eq:`alignment-implies-decay`), and needs A3 at the last layer in their place.
 
     Assume: A1; :math:`|\cos|` at layer :math:`l` is at most :math:`|\cos|` at the last layer.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    rho, depth
-        The rate of A1, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute similarities.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     size = xp.abs(beta_last)
@@ -78,9 +50,7 @@ def aligned_similarity_bound(
 
 
 @checked
-def lli_gap_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, C_a: Constant, depth: int
-) -> Float[Array, " n_train"]:
+def lli_gap_bound(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: int) -> Scores:
     r"""Bound the gap between Ghost and LLI.
 
     Implements :eq:`lli-gap`: :math:`|\mathrm{Ghost} - \mathrm{LLI}| \le C_a^2 \sum_z |\beta^{(L)}_{zj}|
@@ -88,19 +58,7 @@ def lli_gap_bound(
     absolute value. Under A3 it is the right-hand side that the paper prints for LAI.
 
     Assume: A1; A2; :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|` for every :math:`l`
-    and :math:`z`.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    and :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     return C_a * C_a * xp.sum(xp.abs(beta_last), axis=0) * geometric_sum(rho=rho, depth=depth)
@@ -120,14 +78,7 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     :math:`\beta^{(L)} \ge 0` for every :math:`z`; LLI is not zero.
 
     :eq:`app-rel-gap`. The text assumes: A1; A2; A3; the variant of A3; :math:`\alpha^{(L)} \ge \bar\alpha >
-    0`.
-
-    Parameters
-    ----------
-    rho, C_a, alpha_bar
-        The constants of A1, A2 and of the last layer's embeddings.
-    depth
-        The number of layers L.
+    0`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -139,34 +90,20 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
 
 @checked
 def lli_gap_bound_without_alignment(
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LLI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
     \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
 
-    Assume: A1 with any :math:`\rho > 0`; A2.
-
-    Parameters
-    ----------
-    validation_norms, training_norms
-        Norms of the last layer's output gradients.
-    rho, C_a
-        The constants of A1 and A2; rho may be 1 and more.
-    depth
-        The number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1 with any :math:`\rho > 0`; A2. Arguments: :mod:`lai_core.bounds`.
     """
     lengths = xp_of(training_norms).sum(validation_norms) * training_norms
     return C_a * C_a * lengths * geometric_sum(rho=rho, depth=depth)
@@ -174,33 +111,21 @@ def lli_gap_bound_without_alignment(
 
 @checked
 def lai_gap_bound_without_alignment(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LAI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
     \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
 
-    Assume: A1 with any :math:`\rho > 0`; A2.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    validation_norms, training_norms, rho, C_a, depth
-        As in `lli_gap_bound_without_alignment`.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1 with any :math:`\rho > 0`; A2. Arguments: :mod:`lai_core.bounds`.
     """
     size = xp_of(beta_last).abs(beta_last)
     return conservative_bound(size, validation_norms, training_norms, rho=rho, C_a=C_a, depth=depth)

@@ -1,79 +1,89 @@
-"""The gap between Ghost and LAI and its bounds, as printed."""
+"""The gap between Ghost and LAI and its bounds, as printed, and the powers of rho that bounds are made of."""
 
-from jaxtyping import Float
-
-from lai_core._engine.namespace import Array, xp_of
-from lai_core._theory.arrays import Constant, checked
-from lai_core.bounds._powers import decay_powers, geometric_sum
+from lai_core._engine.checks import check_count
+from lai_core._engine.namespace import xp_of
+from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, TrainingNorms, ValidationNorms, checked
 
 
 @checked
-def printed_ghost_influence(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
+    r"""Compute :math:`\rho^{2(L-l)}` for l = 1, ..., L: by how much A1 lets similarities decay.
+
+    Implements :eq:`admissible-weights` and :eq:`decay-bounds-gain`. The powers are the largest layer
+    weights for which the printed geometric bound holds: :math:`|b - w_l| \le \rho^{2(L-l)}` for every ratio
+    b between 0 and :math:`\rho^{2(L-l)}` if and only if :math:`0 \le w_l \le \rho^{2(L-l)}`, so that LLI
+    (0) is inside and LAI (1) outside. And they are the largest gains :math:`c_l` of the paper's noise
+    model that A1 leaves room for: for gradients of second moment S and a backward operator of mean
+    :math:`\bar A`, whose noise is centred given the gradient, it implies :math:`\mathrm{tr}(\bar A^\top
+    \bar A S) \le \rho^{2(L-l)} \mathrm{tr}\,S`. Small rho and gains near 1 exclude each other.
+
+    :eq:`admissible-weights`. Assume: :math:`\rho \ge 0`.
+
+    :eq:`decay-bounds-gain`. Assume: A1 for every gradient; :math:`\E[\Delta A \mid g] = 0`; :math:`S` is the
+    second moment of :math:`g`. Arguments: :mod:`lai_core.bounds`.
+
+    Returns
+    -------
+    tuple
+        Of the kind of `rho`, except the last, which is 1.0.
+    """
+    powers: list[Constant] = [1.0]
+    for _ in range(check_count("depth", depth) - 1):
+        powers.insert(0, powers[0] * rho * rho)
+    return tuple(powers)
+
+
+@checked
+def geometric_sum(*, rho: Constant, depth: int) -> Constant:
+    r"""Sum :math:`\rho^{2k}` over k = 1, ..., L - 1.
+
+    Arguments: :mod:`lai_core.bounds`.
+
+    Returns
+    -------
+    float or array
+        Of the kind of `rho`; 0 for one layer.
+
+    Examples
+    --------
+    >>> from lai_core.bounds import geometric_sum
+    >>> geometric_sum(rho=0.5, depth=3), geometric_sum(rho=1.0, depth=3)
+    (0.3125, 2.0)
+    """
+    return sum(decay_powers(rho=rho, depth=depth)[:-1], 0.0 * rho)
+
+
+@checked
+def printed_ghost_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute Ghost with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
-
-    Returns
-    -------
-    array
-        The negative of Ghost's scores.
+    No assumption. Arguments: :mod:`lai_core.bounds`.
     """
     return -xp_of(alpha).sum(alpha * beta, axis=(0, 1))
 
 
 @checked
-def printed_lai_influence(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def printed_lai_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute LAI with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients; of beta only the last layer is used.
-
-    Returns
-    -------
-    array
-        The negative of LAI's scores.
+    No assumption. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     return -xp.sum(xp.sum(alpha, axis=0) * beta[-1, ...], axis=0)
 
 
 @checked
-def gap(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, "n_val n_train"]:
+def gap(alpha: Kernels, beta: Kernels, /) -> Kernel:
     r"""Compute what Ghost has and LAI has not, pair by pair.
 
     Implements :eq:`app-epsilon-pair`:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
 
-    No assumption.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
-
-    Returns
-    -------
-    array
-        Ghost's kernel minus LAI's.
+    No assumption. Arguments: :mod:`lai_core.bounds`.
 
     Examples
     --------
@@ -87,27 +97,13 @@ def gap(
 
 
 @checked
-def pair_gap_bound(
-    beta: Float[Array, "L n_val n_train"], /, *, C_a: Constant
-) -> Float[Array, "n_val n_train"]:
+def pair_gap_bound(beta: Kernels, /, *, C_a: Constant) -> Kernel:
     r"""Bound the gap of each pair by its gradient similarities.
 
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
 
-    Assume: A2; A3.
-
-    Parameters
-    ----------
-    beta
-        Gradient similarities.
-    C_a
-        The largest norm of a layer's input.
-
-    Returns
-    -------
-    array
-        At least the absolute gap.
+    Assume: A2; A3. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta)
     size = xp.abs(beta)
@@ -116,31 +112,14 @@ def pair_gap_bound(
 
 @checked
 def norm_product_bound(
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
-    /,
-    *,
-    rho: Constant,
-    depth: int,
-) -> Float[Array, "L n_val n_train"]:
+    validation_norms: ValidationNorms, training_norms: TrainingNorms, /, *, rho: Constant, depth: int
+) -> Kernels:
     r"""Bound every layer's gradient similarity by decayed norms.
 
     Implements :eq:`norm-product-bound`:
     :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\|` under A1, by Cauchy and Schwarz.
 
-    Assume: A1.
-
-    Parameters
-    ----------
-    validation_norms, training_norms
-        Norms of the last layer's output gradients.
-    rho, depth
-        The rate of A1, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute similarities.
+    Assume: A1. Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     return xp_of(products).stack([power * products for power in decay_powers(rho=rho, depth=depth)])
@@ -148,34 +127,22 @@ def norm_product_bound(
 
 @checked
 def conservative_bound(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound the gap between Ghost and LAI under A1, A2 and A3.
 
     Implements :eq:`app-conservative`: :math:`C_a^2 \sum_z [(L-1) \beta^{(L)}_{zj} + \|g^{(L)}_z\|
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
 
-    Assume: A1; A2; A3.
-
-    Parameters
-    ----------
-    beta_last, validation_norms, training_norms
-        Similarities of the last layer's output gradients, and their norms.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    Assume: A1; A2; A3. Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     decayed = products * geometric_sum(rho=rho, depth=depth)
@@ -184,16 +151,16 @@ def conservative_bound(
 
 @checked
 def relative_conservative_bound(
-    beta_last: Float[Array, "n_val n_train"],
-    validation_norms: Float[Array, " n_val"],
-    training_norms: Float[Array, " n_train"],
+    beta_last: Kernel,
+    validation_norms: ValidationNorms,
+    training_norms: TrainingNorms,
     /,
     *,
     rho: Constant,
     C_a: Constant,
     alpha_bar: Constant,
     depth: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Bound LAI's relative error under A1, A2, A3 and what the paper leaves unsaid.
 
     Implements :eq:`app-relative-conservative`: :math:`\frac{C_a^2}{\bar\alpha} [(L-1) +
@@ -203,14 +170,7 @@ def relative_conservative_bound(
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
     Assume: A1; A2; A3; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\alpha^{(L)} \ge \bar\alpha > 0`;
-    :math:`\sum_z \beta^{(L)} > 0`.
-
-    Parameters
-    ----------
-    beta_last, validation_norms, training_norms, depth
-        As in `conservative_bound`.
-    rho, C_a, alpha_bar
-        The constants of A1, A2 and of the last layer's embeddings.
+    :math:`\sum_z \beta^{(L)} > 0`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -225,53 +185,25 @@ def relative_conservative_bound(
 
 
 @checked
-def lai_lower_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, alpha_bar: Constant
-) -> Float[Array, " n_train"]:
+def lai_lower_bound(beta_last: Kernel, /, *, alpha_bar: Constant) -> Scores:
     r"""Bound the size of LAI's score from below.
 
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
 
     Assume: :math:`\alpha^{(L)} \ge \bar\alpha > 0`; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\beta^{(L)}
-    \ge 0` for every :math:`z`.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    alpha_bar
-        The smallest embedding similarity of the last layer.
-
-    Returns
-    -------
-    array
-        At most LAI's score.
+    \ge 0` for every :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     return alpha_bar * xp_of(beta_last).sum(beta_last, axis=0)
 
 
 @checked
-def geometric_bound_as_printed(
-    beta_last: Float[Array, "n_val n_train"], /, *, rho: Constant, C_a: Constant, depth: int
-) -> Float[Array, " n_train"]:
+def geometric_bound_as_printed(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: int) -> Scores:
     r"""Compute the right-hand side printed for the gap between Ghost and LAI, which it does not bound.
 
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
 
-    The text assumes: A1; A2; A3; the variant of A3.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    rho, C_a, depth
-        The constants of A1 and A2, and the number of layers L.
-
-    Returns
-    -------
-    array
-        The printed number for each training sample.
+    The text assumes: A1; A2; A3; the variant of A3. Arguments: :mod:`lai_core.bounds`.
     """
     return C_a * C_a * xp_of(beta_last).sum(beta_last, axis=0) * geometric_sum(rho=rho, depth=depth)

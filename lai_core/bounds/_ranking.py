@@ -6,28 +6,21 @@ Then the cosine, the correlation, the order of pairs and the signs are bounded, 
 without a lower bound on the quotient nothing is.
 """
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import Constant, checked
+from lai_core._theory.arrays import Constant, Kernel, Layers, Scalar, Scores, checked
 
 
 @checked
-def reversed_pairs(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
-) -> Bool[Array, "n_train n_train"]:
+def reversed_pairs(scores: Scores, approximation: Scores, /) -> Bool[Array, "n_train n_train"]:
     r"""Find the pairs that an approximation ranks the other way round.
 
     Implements :eq:`rank-flip`: LAI reverses pairs of Ghost, and of LLI, even on linear networks that
     satisfy every assumption.
 
-    Assume: :math:`\rho \ge 0`; the networks written above.
-
-    Parameters
-    ----------
-    scores, approximation
-        Exact and approximate scores.
+    Assume: :math:`\rho \ge 0`; the networks written above. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -46,16 +39,7 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
     Kantorovich's inequality.
 
     Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; scores are not all zero.
-
-    Parameters
-    ----------
-    low, high
-        m and M, positive.
-
-    Returns
-    -------
-    float or array
-        Of the kind of the constants.
+    Arguments: :mod:`lai_core.bounds`.
 
     Examples
     --------
@@ -67,9 +51,7 @@ def cosine_guarantee(*, low: Constant, high: Constant) -> Constant:
 
 
 @checked
-def pearson_guarantee(
-    approximation: Float[Array, " n_train"], /, *, low: Constant, high: Constant
-) -> Float[Array, ""]:
+def pearson_guarantee(approximation: Scores, /, *, low: Constant, high: Constant) -> Scalar:
     r"""Bound the correlation between exact and approximate scores from below.
 
     Implements :eq:`rank-pearson`: :math:`r \ge \sqrt{1 - (\tau/\lambda)^2 (1 + 1/\mathrm{CV}^2)}` with
@@ -77,14 +59,7 @@ def pearson_guarantee(
     over their absolute mean. The quotients' bounds alone give nothing: scores must also spread.
 
     Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; the radicand is positive;
-    scores are not all equal.
-
-    Parameters
-    ----------
-    approximation
-        Approximate scores.
-    low, high
-        m and M, positive.
+    scores are not all equal. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -103,7 +78,7 @@ def pearson_guarantee(
 
 @checked
 def certain_order(
-    approximation: Float[Array, " n_train"], /, *, low: Constant, high: Constant
+    approximation: Scores, /, *, low: Constant, high: Constant
 ) -> Bool[Array, "n_train n_train"]:
     r"""Find the pairs whose order is certain.
 
@@ -112,13 +87,7 @@ def certain_order(
     that is :math:`S_j / S_k > M/m`.
 
     Assume: :math:`m \le \Ghost_j / \LAI_j \le M` for every sample; :math:`m > 0`; both scores have one sign.
-
-    Parameters
-    ----------
-    approximation
-        Approximate scores.
-    low, high
-        m and M, not negative.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -131,9 +100,7 @@ def certain_order(
 
 
 @checked
-def certain_sign(
-    kernel: Float[Array, "n_val n_train"], /, *, low: Constant, high: Constant
-) -> Bool[Array, " n_train"]:
+def certain_sign(kernel: Kernel, /, *, low: Constant, high: Constant) -> Bool[Array, " n_train"]:
     r"""Find the samples whose score's sign is certain, although validation samples disagree.
 
     Implements :eq:`sign-agreement`: with P and N the sums of the positive and of the negative parts of
@@ -141,18 +108,7 @@ def certain_sign(
     sign where :math:`mP > MN` or :math:`mN > MP`.
 
     Assume: every term's ratio lies in :math:`[m, M]`; :math:`m > 0`; :math:`N > 0`.
-
-    Parameters
-    ----------
-    kernel
-        LAI's kernel.
-    low, high
-        m and M of every pair, not negative.
-
-    Returns
-    -------
-    array
-        Whether the sign is certain.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(kernel)
     size = xp.abs(kernel)
@@ -161,24 +117,13 @@ def certain_sign(
 
 
 @checked
-def selection_regret(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
-) -> Float[Array, ""]:
+def selection_regret(scores: Scores, approximation: Scores, /) -> Scalar:
     r"""Compute what is lost to first order by keeping the samples whose approximate score is positive.
 
     Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
 
     Assume: the normalisation of the step does not depend on which samples are kept.
-
-    Parameters
-    ----------
-    scores, approximation
-        Exact and approximate scores; positive helps.
-
-    Returns
-    -------
-    array
-        In units of scores; not negative.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(scores)
     wrong = xp.where(approximation > 0, scores < 0, scores > 0)
@@ -186,9 +131,7 @@ def selection_regret(
 
 
 @checked
-def selection_regret_bound(
-    scores: Float[Array, " n_train"], approximation: Float[Array, " n_train"], /
-) -> Float[Array, ""]:
+def selection_regret_bound(scores: Scores, approximation: Scores, /) -> Scalar:
     r"""Bound the regret by the smallest distance between scores and scaled approximate scores.
 
     Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`. Where a
@@ -196,16 +139,7 @@ def selection_regret_bound(
     their distance is at least :math:`|v_j|`.
 
     Assume: the normalisation of the step does not depend on which samples are kept.
-
-    Parameters
-    ----------
-    scores, approximation
-        Exact and approximate scores; positive helps.
-
-    Returns
-    -------
-    array
-        At least the regret.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(scores)
     # sum_j |v_j - lambda a_j| = sum_j |a_j| |v_j / a_j - lambda| + what does not depend on lambda: convex,
@@ -224,9 +158,7 @@ def selection_regret_bound(
 
 
 @checked
-def certified_regret_bound(
-    approximation: Float[Array, " n_train"], errors: Float[Array, " n_train"], /
-) -> Float[Array, ""]:
+def certified_regret_bound(approximation: Scores, errors: Scores, /) -> Scalar:
     r"""Bound the regret by how far each approximate score can be off: the least such bound.
 
     Implements :eq:`certified-regret`: :math:`\sum_j \max(\epsilon_j - |\hat v_j|, 0)` where
@@ -234,19 +166,12 @@ def certified_regret_bound(
     then its exact score is at most the excess; the scores at that excess attain the bound.
 
     Assume: :math:`|v_j - \hat v_j| \le \epsilon_j` for every :math:`j`; the normalisation of the step
-    does not depend on which samples are kept.
+    does not depend on which samples are kept. Arguments: :mod:`lai_core.bounds`.
 
     Parameters
     ----------
-    approximation
-        Approximate scores; positive helps.
     errors
         Their bounds, not negative, such as `top_layers_bound`'s.
-
-    Returns
-    -------
-    array
-        In units of scores.
     """
     xp = xp_of(approximation)
     excess = errors - xp.abs(approximation)
@@ -254,7 +179,7 @@ def certified_regret_bound(
 
 
 @checked
-def common_factor(gains: Float[Array, " L"], proportions: Float[Array, " L"], /) -> Float[Array, ""]:
+def common_factor(gains: Layers, proportions: Layers, /) -> Scalar:
     r"""Compute the one factor between Ghost and LAI where they rank alike.
 
     Implements :eq:`identical-ranking`: :math:`\sum_l k_l c_l / \sum_l k_l` where

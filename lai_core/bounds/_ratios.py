@@ -9,23 +9,17 @@ are not used.
 
 from jaxtyping import Float
 
+from lai_core._engine.checks import check_count
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import Constant, checked
-from lai_core.bounds._powers import check_depth
+from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, checked
 
 Ratios = Float[Array, " L"] | Float[Array, "L n_val n_train"]
 """A bound on the ratios: one number for each layer, or for each layer and pair."""
 
 
 @checked
-def lai_gap_range(
-    alpha: Float[Array, "L n_val n_train"],
-    beta_last: Float[Array, "n_val n_train"],
-    low: Ratios,
-    high: Ratios,
-    /,
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
     r"""Bound LAI's score minus Ghost's from both sides.
 
     Implements :eq:`lai-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
@@ -33,33 +27,13 @@ def lai_gap_range(
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
     Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, not negative.
-    beta_last
-        Gradient similarities of the last layer, not negative.
-    low, high
-        Bounds on the ratios.
-
-    Returns
-    -------
-    tuple of arrays
-        The smallest and the largest difference.
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, 1.0 - high), _lower_layers(alpha, beta_last, 1.0 - low)
 
 
 @checked
-def lli_gap_range(
-    alpha: Float[Array, "L n_val n_train"],
-    beta_last: Float[Array, "n_val n_train"],
-    low: Ratios,
-    high: Ratios,
-    /,
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+def lli_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
     r"""Bound Ghost's score minus LLI's from both sides.
 
     Implements :eq:`lli-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
@@ -67,55 +41,27 @@ def lli_gap_range(
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
     Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`.
-
-    Parameters
-    ----------
-    alpha, beta_last, low, high
-        As in `lai_gap_range`.
-
-    Returns
-    -------
-    tuple of arrays
-        The smallest and the largest difference.
+    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, low), _lower_layers(alpha, beta_last, high)
 
 
 @checked
-def lai_gap_bound(
-    beta_last: Float[Array, "n_val n_train"], /, *, C_a: Constant, depth: int
-) -> Float[Array, " n_train"]:
+def lai_gap_bound(beta_last: Kernel, /, *, C_a: Constant, depth: int) -> Scores:
     r"""Bound the gap between Ghost and LAI for ratios between 0 and 1 and similarities of any sign.
 
     Implements :eq:`lai-gap`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le C_a^2 (L-1) \sum_z
     |\beta^{(L)}_{zj}|`. No factor below 1 can be added under A1, for any rho: ratios may be 0.
 
     Assume: A2; :math:`\beta^{(l)} = b_l \beta^{(L)}` with :math:`0 \le b_l \le 1` for every layer and
-    :math:`z`.
-
-    Parameters
-    ----------
-    beta_last
-        Gradient similarities of the last layer.
-    C_a
-        The largest norm of a layer's input.
-    depth
-        The number of layers L.
-
-    Returns
-    -------
-    array
-        At least the absolute difference of the two scores.
+    :math:`z`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
-    return C_a * C_a * (check_depth(depth) - 1) * xp.sum(xp.abs(beta_last), axis=0)
+    return C_a * C_a * (check_count("depth", depth) - 1) * xp.sum(xp.abs(beta_last), axis=0)
 
 
 @checked
-def ghost_over_lai_range(
-    alpha: Float[Array, "L n_val n_train"], low: Ratios, high: Ratios, /
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
+def ghost_over_lai_range(alpha: Kernels, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
     r"""Bound Ghost's score from both sides, in multiples of LAI's.
 
     Implements :eq:`ghost-lai-range`: Ghost's score is at least s and at most t times LAI's, where s and t
@@ -126,13 +72,7 @@ def ghost_over_lai_range(
 
     Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
     :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, not negative.
-    low, high
-        Bounds on the ratios.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -155,7 +95,7 @@ def ghost_over_lai_range(
 
 
 @checked
-def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Array, " n_train"]:
+def relative_error_bound(alpha: Kernels, /) -> Scores:
     r"""Bound LAI's error for aligned layers, in multiples of LAI's score.
 
     Implements :eq:`relative-below-one`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le (1 - s)\,
@@ -165,11 +105,7 @@ def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Arr
 
     Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
     :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities, not negative.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -183,9 +119,7 @@ def relative_error_bound(alpha: Float[Array, "L n_val n_train"], /) -> Float[Arr
 
 
 @checked
-def relative_limit(
-    alpha: Float[Array, "L n_val n_train"], beta_last: Float[Array, "n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def relative_limit(alpha: Kernels, beta_last: Kernel, /) -> Scores:
     r"""Compute where LAI's relative error goes as rho vanishes: not to 0.
 
     Implements :eq:`relative-limit`: :math:`|1 - \sum_z \beta^{(L)} \alpha^{(L)} / \sum_z \beta^{(L)}
@@ -193,19 +127,7 @@ def relative_limit(
     depth: Ghost is then LLI.
 
     Assume: :math:`\alpha` and :math:`\beta^{(L)}` are fixed; similarities have any sign; :math:`\sum_z
-    \beta^{(L)} \sum_l \alpha^{(l)} \ne 0`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities.
-    beta_last
-        Gradient similarities of the last layer.
-
-    Returns
-    -------
-    array
-        A pure number, where LAI's score is not 0.
+    \beta^{(L)} \sum_l \alpha^{(l)} \ne 0`. Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     lli = xp.sum(alpha[-1, ...] * beta_last, axis=0)
@@ -213,21 +135,14 @@ def relative_limit(
 
 
 @checked
-def mean_ratio(
-    alpha: Float[Array, "L n_val n_train"], beta: Float[Array, "L n_val n_train"], /
-) -> Float[Array, " n_train"]:
+def mean_ratio(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute the mean of the lower layers' ratios: LAI is nearer to Ghost than LLI iff it exceeds 1/2.
 
     Implements :eq:`lai-nearer-than-lli`: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(l)} / \sum_z
     \sum_{l<L} \alpha^{(l)} \beta^{(L)}`, for similarities of any sign: LLI gives the lower layers the ratio
     0, LAI the ratio 1.
 
-    Assume: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0`.
-
-    Parameters
-    ----------
-    alpha, beta
-        Similarities of layer inputs and of output gradients.
+    Assume: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0`. Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------

@@ -21,25 +21,13 @@ def truncated_ghost(
     probability :math:`q_l`, so that its share in the mean is :math:`x^{(l)}`.
 
     Assume: :math:`q` is increasing with :math:`q_L = 1`; the terms with :math:`q_l = 0` add up to zero; the
-    expectation is over :math:`K`.
+    expectation is over :math:`K`. Arguments: :mod:`lai_core.bounds`.
 
     Parameters
     ----------
     kept_terms
         The terms :math:`x^{(l)}` of layers K, ..., L, the top one last. A layer with :math:`q_l = 0` is
         never kept, and its term is left out.
-    probabilities
-        q of all layers, not decreasing, the last one 1.
-
-    Returns
-    -------
-    array
-        The estimate of the sum of all L terms.
-
-    Raises
-    ------
-    ValueError
-        If there are more terms than probabilities.
     """
     kept, depth = int(kept_terms.shape[0]), int(probabilities.shape[0])
     if kept > depth:
@@ -61,13 +49,7 @@ def truncation_variance(
     layer is ever kept.
 
     Assume: :math:`0 \le q_1 \le \dots \le q_L = 1`; the variance is over :math:`K`.
-
-    Parameters
-    ----------
-    terms
-        The terms of all layers, the top one last.
-    probabilities
-        q of all layers, not decreasing, the last one 1.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -111,11 +93,6 @@ def truncation_probabilities(
     array
         0 for the layers up to the last one, below the top, at which every entry's partial sum is 0:
         together they add nothing, and the estimate stays unbiased without them.
-
-    Raises
-    ------
-    ValueError
-        If there is not one cost for each layer, or `share` is out of reach.
     """
     xp, depth = xp_of(terms), int(terms.shape[0])
     if len(costs) != depth:

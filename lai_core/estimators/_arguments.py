@@ -1,17 +1,87 @@
-"""Checks and readings of the arguments that several public functions share."""
+r"""What several public functions take: traces, layer weights, and the meaning of positions.
+
+What LAI means on layers that are used at many positions of one sample:
+
+=========  ==============================================================  ======================
+positions  kernel                                                          fits
+=========  ==============================================================  ======================
+tokens     :math:`\sum_{tt'} \langle g_{zt}, g_{jt'}\rangle                every layer has the
+           \sum_l \langle a^l_{zt}, a^l_{jt'}\rangle`                      last layer's positions
+mean       means over positions of a and of g, then as without positions   always
+flatten    :math:`\sum_l \langle A^l_z, A^l_j\rangle_F                     validation and training
+           \langle G_z, G_j\rangle_F`                                      have equal positions
+=========  ==============================================================  ======================
+
+A position that is masked (`mask_positions`) counts for nothing: it is in no pair and in no mean, and the
+number of positions that a mean divides by is that of the others.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from lai_core._engine.checks import check_choice, check_number, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_choice, check_number, listed
+from lai_core._engine.factors import number_of_positions, sum_positions, with_positions
 from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import Array, cast, is_array, namespace_of
-from lai_core._engine.positions import number_of_positions
-from lai_core.estimators._parameters import last_layer
-from lai_core.estimators._positions import POSITIONS, check_positions_fit
+from lai_core._engine.namespace import Array, Namespace, cast, is_array, namespace_of
 from lai_core.records._once import once_a_layout
-from lai_core.records.base import Trace, where
+from lai_core.records.base import Record, Trace, where
 from lai_core.records.compatible import check_pair
+
+POSITIONS = ("tokens", "mean", "flatten")
+
+
+def arranged(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array:
+    """Return `array` as `positions` sees it, `(n, t, d)`: where `valid` is False, as if it were not there."""
+    xp = work.xp
+    masked = valid is not None and array.ndim == 3
+    if masked:
+        array = xp.where(xp.expand_dims(valid, axis=2), array, xp.zeros_like(array[:1, :1, :1]))
+    if positions == "tokens":
+        return with_positions(xp, array)
+    if positions == "flatten":
+        return xp.reshape(array, (array.shape[0], 1, -1))
+    if not masked and number_of_positions(array) == 1:  # a mean of one
+        return with_positions(xp, cast(xp, array, work.dtype))
+    summed = sum_positions(work, array)
+    if not masked:
+        return with_positions(xp, summed * (1.0 / number_of_positions(array)))
+    count = xp.sum(xp.astype(valid, work.dtype), axis=1, keepdims=True)
+    return with_positions(xp, summed / xp.where(count > 0, count, xp.ones_like(count)))
+
+
+def bias_column(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array | None:
+    """Return what a readout bias multiplies, `(n, 1, t)`; None where that is one 1 at every position."""
+    if positions != "flatten" or array.ndim == 2:
+        return None
+    xp = work.xp
+    ones = xp.ones_like(array[..., 0], dtype=work.dtype) if valid is None else xp.astype(valid, work.dtype)
+    return xp.expand_dims(ones, axis=1)
+
+
+def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> str | None:
+    """Say why `positions` does not fit the layers of `trace`; None if it fits."""
+    if positions != "tokens":
+        return None
+    expected = number_of_positions(trace.layers[-1].output_gradients)
+    for index, layer in enumerate(trace.layers):
+        read = layer.readout_input(xp)
+        if read is not None and (count := number_of_positions(read)) != expected:
+            return f"{where(role, index, layer)} has {count} positions, the last layer {expected}"
+    return None
+
+
+def last_layer(trace: Trace, work: Workspace) -> Record:
+    """Return the last record, unless it is that of a table or a gain: LAI and LLI read the last layer."""
+    last = trace.layers[-1]
+    if last.readout_input(work.xp) is None:
+        msg = (
+            f"layers[{len(trace.layers) - 1}] ({last.name!r}): expected the last record to be that of a "
+            f"layer (dense or convolution), got a {type(last).__name__}: LAI and LLI have no last layer to "
+            "read; Ghost needs none"
+        )
+        raise ValueError(msg)
+    return last
 
 
 @once_a_layout
@@ -32,56 +102,43 @@ def check_lai_trace(
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)
     last_layer(trace, work)
-    check_positions_fit(trace, work.xp, positions, role, among)
-
-
-@once_a_layout
-def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget: int) -> Workspace:
-    """Raise unless LAI can score these traces against each other at these `positions`.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with the arrays of both.
-    """
-    work = check_pair(validation, training, "output", memory_budget)
-    check_lai_trace(validation, work, positions, "validation")
-    check_lai_trace(training, work, positions, "training")
-    if positions == "flatten":
-        for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
-            here = where("training", index, layer)
-            check_equal_positions(before.readout_input(work.xp), layer.readout_input(work.xp), here)
-    return work
-
-
-def check_equal_positions(validation: Array | None, training: Array | None, here: str) -> None:
-    """Raise unless two arrays, if there are any, have equally many positions."""
-    if validation is None or training is None:
-        return
-    expected, got = number_of_positions(validation), number_of_positions(training)
-    if expected != got:
+    if (reason := misfit(trace, work.xp, positions, role)) is not None:
+        fitting = [other for other in among if misfit(trace, work.xp, other) is None]
         msg = (
-            f"{here}: expected {expected} positions as in validation because positions='flatten' aligns "
-            f"them, got {got}; 'mean' does not need it"
+            f"positions: {positions!r} needs the last layer's positions in every layer, but "
+            f"{reason}; these fit: {listed(fitting)}"
         )
         raise ValueError(msg)
 
 
-def readout_scales(layer_weights: Any, training: Trace, work: Workspace) -> Sequence[Array | float]:
-    """Return the factor of each layer's readout, checked; 1.0 each where `layer_weights` is None.
+@once_a_layout
+def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget: int) -> Workspace:
+    """Raise unless LAI can score these traces at these `positions`; return where to compute."""
+    work = check_pair(validation, training, "output", memory_budget)
+    check_lai_trace(validation, work, positions, "validation")
+    check_lai_trace(training, work, positions, "training")
+    sides = zip(validation.layers, training.layers, strict=True)
+    for index, layers in enumerate(sides if positions == "flatten" else ()):
+        before, read = (layer.readout_input(work.xp) for layer in layers)
+        if before is None or read is None:
+            continue
+        expected, got = number_of_positions(before), number_of_positions(read)
+        if expected != got:
+            msg = (
+                f"{where('training', index, layers[1])}: expected {expected} positions as in validation "
+                f"because positions='flatten' aligns them, got {got}; 'mean' does not need it"
+            )
+            raise ValueError(msg)
+    return work
 
-    Raises
-    ------
-    ValueError
-        If there is not one weight a layer.
-    TypeError
-        If the weights are neither an array of the traces' namespace nor a sequence of floats.
-    """
+
+def readout_scales(layer_weights: Any, training: Trace, work: Workspace) -> Sequence[Array | float]:
+    """Return the factor of each layer's readout, checked; 1.0 each where `layer_weights` is None."""
     count = len(training.layers)
     if layer_weights is None:
         return (1.0,) * count
     if is_array(layer_weights):
-        check_vector("layer_weights", layer_weights, count)
+        check_array("layer_weights", layer_weights, str(count))
         namespace_of({"training": training.layers[-1].output_gradients, "layer_weights": layer_weights})
         weights = cast(work.xp, layer_weights, work.dtype)
         return tuple(weights[index] for index in range(count))

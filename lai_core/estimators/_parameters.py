@@ -15,7 +15,7 @@ from jaxtyping import Float
 from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
-from lai_core.estimators._positions import arranged, bias_column
+from lai_core.estimators._arguments import arranged, bias_column, last_layer
 from lai_core.estimators.catalogue import Estimator
 from lai_core.records.base import Record, Trace
 
@@ -44,37 +44,15 @@ def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
     return _collected(trace.layers, work)
 
 
-def lli_gradients(trace: Trace, work: Workspace) -> Gradients:
-    """Return the gradients of the last layer's parameters, from this one use of them."""
-    return _collected([last_layer(trace, work)], work)
-
-
-def last_layer(trace: Trace, work: Workspace) -> Record:
-    """Return the last record, which LAI and LLI take for that of the last layer.
-
-    Raises
-    ------
-    ValueError
-        If it is that of a table or a gain.
-    """
-    last = trace.layers[-1]
-    if last.readout_input(work.xp) is None:
-        msg = (
-            f"layers[{len(trace.layers) - 1}] ({last.name!r}): expected the last record to be that of a "
-            f"layer (dense or convolution), got a {type(last).__name__}: LAI and LLI have no last layer to "
-            "read; Ghost needs none"
-        )
-        raise ValueError(msg)
-    return last
-
-
 def seen_gradients(
     estimator: Estimator, trace: Trace, work: Workspace, positions: str = "tokens"
 ) -> Gradients:
     """Return the gradients that an estimator sees of one side."""
     if estimator.parameters == "readouts":
         return lai_gradients(trace, work, positions)
-    return (lli_gradients if estimator.parameters == "last" else ghost_gradients)(trace, work)
+    if estimator.parameters == "last":  # from this one use of them
+        return _collected([last_layer(trace, work)], work)
+    return ghost_gradients(trace, work)
 
 
 def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:

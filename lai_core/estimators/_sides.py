@@ -26,6 +26,13 @@ class Sides:
     training: estimators.Gradients
     work: Workspace
 
+    def kernel(self) -> Float[Array, "n_val n_train"]:
+        """Return the inner products of every validation with every training sample."""
+        if not isinstance(self.validation, Mapping):
+            msg = "validation: expected a Trace, whose samples are pairs' sides, got a ValidationSummary"
+            raise TypeError(msg)
+        return estimators.kernel(self.validation, self.training, self.work)
+
     def scores(self, *, exclude_self: bool) -> Float[Array, " n_train"]:
         """Return the training samples' inner products with the summed validation gradient."""
         if not isinstance(self.validation, Mapping):
@@ -60,21 +67,19 @@ def lai_sides(
     exclude_self: bool,
     memory_budget: int,
     metric: estimators.ReadoutMetric | None = None,
-    *,
-    checked: Workspace | None = None,
 ) -> Sides:
-    """Check what LAI is asked to score, and return both sides; weights and metric go to the training side.
-
-    Sides like these have been `checked` if that is what came of it.
-    """
-    if checked is not None:
-        work, positions = checked, str(validation.positions)
-        summed: Any = _totals(validation, work)
-    elif isinstance(validation, ValidationSummary):
+    """Check what LAI is asked to score, and return both sides; weights and metric go to the training side."""
+    if isinstance(validation, ValidationSummary):
         work = check_summary(validation, training, "lai", exclude_self, memory_budget)
-        positions = _summary_positions(validation, positions)
+        if positions not in (None, validation.positions):
+            msg = (
+                f"positions: expected {validation.positions!r}, with which the summary was made, got "
+                f"{positions!r}"
+            )
+            raise ValueError(msg)
+        positions = str(validation.positions)
         check_lai_trace(training, work, positions, "training")
-        summed = _totals(validation, work)
+        summed: Any = _totals(validation, work)
     else:
         positions = "tokens" if positions is None else positions
         work = check_lai_pair(validation, training, positions, memory_budget)
@@ -83,7 +88,7 @@ def lai_sides(
         summed = estimators.lai_gradients(validation, work, positions)
     scales = readout_scales(layer_weights, training, work)
     readouts = estimators.lai_gradients(training, work, positions, scales, metric)
-    if checked is None and isinstance(validation, ValidationSummary):
+    if isinstance(validation, ValidationSummary):
         _check_block_widths(validation, readouts)
     return Sides(summed, readouts, work)
 
@@ -91,13 +96,7 @@ def lai_sides(
 def check_summary(
     summary: ValidationSummary, training: Any, estimator: str, exclude_self: bool, memory_budget: int
 ) -> Workspace:
-    """Raise unless a summary is of this estimator and fits the training trace.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with the arrays of both.
-    """
+    """Raise unless a summary is of this estimator and fits the training trace; return where to compute."""
     needs = find_estimator(estimator).gradients
     work = check_trace("training", training, needs, memory_budget)
     if summary.estimator != estimator:
@@ -118,13 +117,6 @@ def _totals(summary: ValidationSummary, work: Workspace) -> tuple[Any, ...]:
         return summary.totals
     first, *rest = summary.totals
     return gradient_of(first, work.xp), *rest
-
-
-def _summary_positions(summary: ValidationSummary, positions: str | None) -> str:
-    if positions is not None and positions != summary.positions:
-        msg = f"positions: expected {summary.positions!r}, with which the summary was made, got {positions!r}"
-        raise ValueError(msg)
-    return str(summary.positions)
 
 
 def _check_block_widths(summary: ValidationSummary, training: estimators.Gradients) -> None:

@@ -20,12 +20,13 @@ from typing import Any
 
 from jaxtyping import Float, Integer
 
+from lai_core._engine.axes import check_kind
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, check_count
 from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, cast, device_of, matmul, namespace_of
 from lai_core.estimators._arguments import check_lai_trace
-from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
-from lai_core.estimators.scores import SUMMED, ghost_scores, lai_scores, lli_scores
+from lai_core.estimators.catalogue import PAIRWISE, Estimator, find_estimator
+from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Record, Trace, where
 from lai_core.records.compatible import check_trace
@@ -104,7 +105,7 @@ def segment_scores(
 
     Parameters
     ----------
-    validation, training, estimator
+    validation, training, estimator, memory_budget
         As for `position_scores`.
     segments
         `(n_train, t)` integers: the segment of every position, in `[0, count)` over the whole batch. A
@@ -113,20 +114,11 @@ def segment_scores(
         Number of segments.
     positions
         What LAI's product means: `tokens`, pairs of positions; `mean`, means over a segment's positions.
-    memory_budget
-        Bytes that temporaries may take.
 
     Returns
     -------
     array
         `(count,)`. Positive helps. 0 for a segment without positions.
-
-    Raises
-    ------
-    TypeError
-        If `segments` does not hold integers.
-    ValueError
-        As `position_scores`; also if `segments` has another shape than samples and positions.
 
     Examples
     --------
@@ -149,7 +141,7 @@ def segment_scores(
 
 
 def _checked(training: Trace, estimator: str, memory_budget: int) -> tuple[Estimator, Workspace]:
-    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in SUMMED])
+    asked = find_estimator(estimator, among=PAIRWISE)
     return asked, check_trace("training", training, asked.gradients, memory_budget)
 
 
@@ -169,9 +161,7 @@ def check_segment_numbers(segments: Any, shape: tuple[int, ...], count: Any) -> 
     if tuple(segments.shape) != tuple(shape):
         msg = f"segments: expected shape (n, t) = {tuple(shape)}, got {tuple(segments.shape)}"
         raise ValueError(msg)
-    if not namespace_of({"segments": segments}).isdtype(segments.dtype, "integral"):
-        msg = f"segments: expected integers, got {segments.dtype}"
-        raise TypeError(msg)
+    check_kind("segments", segments, namespace_of({"segments": segments}), "integral")
     check_count("count", count)
 
 

@@ -181,11 +181,6 @@ def find_estimator(name: object, *, among: Iterable[Estimator] = CATALOGUE) -> E
     Estimator
         The one of that name.
 
-    Raises
-    ------
-    ValueError
-        If there is none, naming the nearest one.
-
     Examples
     --------
     >>> from lai_core.estimators.catalogue import find_estimator

@@ -2,8 +2,7 @@
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array, Namespace
-from lai_core.estimators._arguments import check_lai_trace
-from lai_core.estimators._positions import POSITIONS, misfit
+from lai_core.estimators._arguments import POSITIONS, check_lai_trace, misfit
 from lai_core.records.base import Trace, where
 from lai_core.records.compatible import check_pair, check_same_samples, check_trace
 
@@ -37,11 +36,6 @@ def check_values(trace: Trace) -> None:
     trace
         Of any batch.
 
-    Raises
-    ------
-    ValueError
-        If it does, naming the record.
-
     Examples
     --------
     >>> import numpy as np
@@ -65,13 +59,6 @@ def check_same_batch(validation: Trace, training: Trace) -> None:
     ----------
     validation, training
         Traces of one model.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not a trace.
-    ValueError
-        If the two are not of the same batch, naming the first array that differs.
     """
     work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
     check_same_samples(validation, training)

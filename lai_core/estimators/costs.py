@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from numbers import Integral
 from typing import Any
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import itemsize
 from lai_core.estimators import _parameters as estimators
@@ -75,13 +74,6 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
     ScoringCost
         The counts and their ratios.
 
-    Raises
-    ------
-    TypeError
-        If a width is not a whole number.
-    ValueError
-        If there are fewer than two widths, or one is not positive.
-
     Examples
     --------
     >>> from lai_core.estimators import costs
@@ -93,12 +85,7 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
         msg = f"widths: expected the input's and at least one layer's, got {len(widths)} of them"
         raise ValueError(msg)
     for index, width in enumerate(widths):
-        if isinstance(width, bool) or not isinstance(width, Integral):
-            msg = f"widths[{index}]: expected a whole number, got {width!r}"
-            raise TypeError(msg)
-        if width < 1:
-            msg = f"widths[{index}]: expected a positive width, got {width}"
-            raise ValueError(msg)
+        check_count(f"widths[{index}]", width)
     widths = [int(width) for width in widths]
     # Both go forward through every layer, d_in d_out multiply-adds each. A layer's output gradient takes
     # the matrices above it: all but the first for Ghost, which needs it of the first layer, none for LAI.
@@ -164,10 +151,8 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
     ----------
     validation, training
         Traces of both sides, as the estimator takes them.
-    estimator
-        `ghost`, `lai` or `lli`.
-    positions
-        What LAI's product means on layers with positions.
+    estimator, positions
+        As in `summary_cost`.
 
     Returns
     -------
@@ -226,13 +211,6 @@ def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> 
     -------
     tuple of Route
         Those that fit the model, the most exact first, then sketches of that one.
-
-    Raises
-    ------
-    TypeError
-        If it is no trace.
-    ValueError
-        If the trace is unsound, or a width no positive whole number.
 
     Examples
     --------

@@ -6,10 +6,8 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array
-from lai_core.estimators import _parameters as estimators
-from lai_core.estimators._arguments import check_lai_pair, readout_scales
+from lai_core.estimators._sides import exact_sides, lai_sides
 from lai_core.records.base import Trace
-from lai_core.records.compatible import check_pair
 
 
 def ghost_kernel(
@@ -59,10 +57,7 @@ def ghost_kernel(
     >>> float(lai.ghost_kernel(one, one)[0, 0])
     45.0
     """
-    work = check_pair(validation, training, "all", memory_budget)
-    return estimators.kernel(
-        estimators.ghost_gradients(validation, work), estimators.ghost_gradients(training, work), work
-    )
+    return exact_sides("ghost", validation, training, False, memory_budget).kernel()
 
 
 def lli_kernel(
@@ -89,10 +84,7 @@ def lli_kernel(
         `(n_val, n_train)`; positive where a step on the training sample, moving the last layer
         alone, lowers the validation sample's loss.
     """
-    work = check_pair(validation, training, "output", memory_budget)
-    return estimators.kernel(
-        estimators.lli_gradients(validation, work), estimators.lli_gradients(training, work), work
-    )
+    return exact_sides("lli", validation, training, False, memory_budget).kernel()
 
 
 def lai_kernel(
@@ -143,10 +135,4 @@ def lai_kernel(
     >>> float(lai.lai_kernel(trace, trace)[0, 0])  # (5 + 9) * 4
     56.0
     """
-    work = check_lai_pair(validation, training, positions, memory_budget)
-    scales = readout_scales(layer_weights, training, work)
-    return estimators.kernel(
-        estimators.lai_gradients(validation, work, positions),
-        estimators.lai_gradients(training, work, positions, scales),
-        work,
-    )
+    return lai_sides(validation, training, layer_weights, positions, False, memory_budget).kernel()

@@ -5,16 +5,10 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import (
-    DEFAULT_MEMORY_BUDGET,
-    check_floating,
-    check_not_empty,
-    check_number,
-    check_vector,
-)
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
-from lai_core.estimators import _parameters as estimators
-from lai_core.estimators._arguments import check_lai_pair, readout_scales
+from lai_core.estimators._parameters import ReadoutMetric
 from lai_core.estimators._sides import lai_sides
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
@@ -48,11 +42,6 @@ def update_second_moment(
     array
         `(d_L,)`, squared units of the output gradients; at least float32. `previous` is not written to.
 
-    Raises
-    ------
-    ValueError
-        If an array is of a wrong kind or shape, or `decay` lies outside [0, 1).
-
     Examples
     --------
     >>> import numpy as np
@@ -62,35 +51,19 @@ def update_second_moment(
     array([2.5, 1. ])
     """
     check_number("decay", decay, at_least=0.0, below=1.0)
-    xp = namespace_of({"output_gradients": output_gradients})
-    if output_gradients.ndim not in (2, 3):
-        msg = f"output_gradients: expected shape (n, d_L) or (n, t, d_L), got {tuple(output_gradients.shape)}"
-        raise ValueError(msg)
-    check_not_empty("output_gradients", output_gradients)
-    check_floating("output_gradients", output_gradients, xp)
+    xp = check_array("output_gradients", output_gradients, "n d_L", "n t d_L")
     gradients = cast(xp, output_gradients, accumulation_dtype(xp, output_gradients.dtype))
     mean = _mean(gradients * gradients, valid, xp)
     if previous is None:
         return mean
-    check_vector("previous", previous, int(gradients.shape[-1]))
+    check_array("previous", previous, str(int(gradients.shape[-1])))
     namespace_of({"output_gradients": output_gradients, "previous": previous})
     kept = cast(xp, previous, accumulation_dtype(xp, previous.dtype, mean.dtype))
     return kept * float(decay) + mean * (1.0 - float(decay))
 
 
 def _mean(squares: Array, valid: Array | None, xp: Namespace) -> Float[Array, " d_out"]:
-    """Return the mean over samples and, of those that count, positions.
-
-    Returns
-    -------
-    array
-        `(d_out,)`.
-
-    Raises
-    ------
-    ValueError
-        If `valid` is of other samples or positions.
-    """
+    """Return the mean over samples and, of those that count, positions: `(d_out,)`."""
     axes = tuple(range(squares.ndim - 1))
     if valid is None:
         return xp.mean(squares, axis=axes)
@@ -170,13 +143,7 @@ def preconditioned_lai_kernel(
         `(n_val, n_train)`; positive helps.
     """
     metric = _metric(training, second_moment, input_second_moments, exponent, epsilon, memory_budget)
-    work = check_lai_pair(validation, training, positions, memory_budget)
-    scales = readout_scales(layer_weights, training, work)
-    return estimators.kernel(
-        estimators.lai_gradients(validation, work, positions),
-        estimators.lai_gradients(training, work, positions, scales, metric),
-        work,
-    )
+    return lai_sides(validation, training, layer_weights, positions, False, memory_budget, metric).kernel()
 
 
 def preconditioned_lai_scores(
@@ -234,12 +201,12 @@ def preconditioned_lai_scores(
 
 def _metric(
     training: Trace, second_moment: Array, inputs: Any, exponent: float, epsilon: float, memory_budget: int
-) -> estimators.ReadoutMetric:
+) -> ReadoutMetric:
     check_number("exponent", exponent)
     check_number("epsilon", epsilon, above=0.0)
     work = check_trace("training", training, "output", memory_budget)
     outputs: Array = training.layers[-1].output_gradients
-    xp = check_vector("second_moment", second_moment, int(outputs.shape[-1]))
+    xp = check_array("second_moment", second_moment, str(int(outputs.shape[-1])))
     namespace_of({"training": outputs, "second_moment": second_moment})
 
     # <D^-p G_V C^-p, g a^T> with diagonal D of the outputs and C of the inputs: both scale either side alike,
@@ -251,7 +218,7 @@ def _metric(
         return (work.xp.sqrt(moment) + float(epsilon)) ** (-2.0 * float(exponent))
 
     if inputs is None:
-        return estimators.ReadoutMetric(scale(second_moment))
+        return ReadoutMetric(scale(second_moment))
     if len(inputs) != len(training.layers):
         msg = (
             f"input_second_moments: expected one for each of the {len(training.layers)} layers, got "
@@ -262,6 +229,6 @@ def _metric(
     for index, (moment, layer) in enumerate(zip(inputs, training.layers, strict=True)):
         read = layer.readout_input(work.xp)
         if read is not None:
-            check_vector(f"input_second_moments[{index}]", moment, int(read.shape[-1]))
+            check_array(f"input_second_moments[{index}]", moment, str(int(read.shape[-1])))
         scales.append(None if read is None else scale(moment))
-    return estimators.ReadoutMetric(scale(second_moment), tuple(scales))
+    return ReadoutMetric(scale(second_moment), tuple(scales))

@@ -8,13 +8,12 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._sides import exact_sides, lai_sides
-from lai_core.estimators.catalogue import CATALOGUE, find_estimator
+from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_trace
 
-SUMMED = ("ghost", "lai", "lli")
-"""The estimators that are an inner product of what they see of two samples, whatever the samples."""
+SUMMED = tuple(each.name for each in PAIRWISE)
 
 
 def ghost_scores(
@@ -49,12 +48,6 @@ def ghost_scores(
         `(n_train,)`. Positive helps: one SGD step of unit learning rate on sample j lowers the summed
         validation loss by the score, to first order. At least float32.
 
-    Raises
-    ------
-    ValueError
-        If a trace is unsound, the two sides do not fit, `exclude_self` is asked of a summary, or the
-        budget is too small.
-
     Notes
     -----
     Per matrix, in multiply-adds, the cheaper of pairs, `n_val n (d_in + d_out)`, and of the summed
@@ -88,10 +81,8 @@ def lli_scores(
     ----------
     validation, training
         Traces with the output gradients of the last layer; for validation an `lli` summary will do.
-    exclude_self
-        Leave sample j out of its own score, as in `ghost_scores`.
-    memory_budget
-        Bytes that temporaries may take.
+    exclude_self, memory_budget
+        As in `ghost_scores`.
 
     Returns
     -------
@@ -123,26 +114,17 @@ def lai_scores(
     validation, training
         Traces with the output gradients of the last layer; for validation an `lai` summary will do.
     layer_weights
-        `(L,)`, an array of the traces' namespace or a sequence of floats: factors of each layer's
-        alpha, the bias's 1 included. None: all 1.
+        `(L,)`, factors of each layer's alpha, as in `lai_kernel`. None: all 1.
     positions
         `tokens`, `mean` or `flatten`. None: what the summary was made with, `tokens` for a trace.
-    exclude_self
-        Leave sample j out of its own score, as in `ghost_scores`.
-    memory_budget
-        Bytes that temporaries may take.
+    exclude_self, memory_budget
+        As in `ghost_scores`.
 
     Returns
     -------
     array
         `(n_train,)`. Positive helps: one SGD step of unit learning rate on sample j, moving the
         virtual readouts alone, lowers the summed validation loss by the score, to first order.
-
-    Raises
-    ------
-    ValueError
-        As in `ghost_scores`; also if `positions` or `layer_weights` do not fit, or `positions`
-        conflicts with the summary.
 
     Notes
     -----
@@ -182,10 +164,8 @@ def self_influence(
         With the output gradients of every layer for `ghost`, of the last one for `lai` and `lli`.
     estimator
         `ghost`, `lai` or `lli`.
-    positions
-        What LAI's product means on layers with positions: `tokens`, `mean` or `flatten`.
-    memory_budget
-        Bytes that temporaries may take.
+    positions, memory_budget
+        As in `lai_kernel`.
 
     Returns
     -------
@@ -200,7 +180,7 @@ def self_influence(
     >>> lai.self_influence(trace, "ghost")
     array([45.])
     """
-    asked = find_estimator(estimator, among=[each for each in CATALOGUE if each.name in SUMMED])
+    asked = find_estimator(estimator, among=PAIRWISE)
     check_trace("trace", trace, asked.gradients, memory_budget)
     if asked.positions:
         sides = lai_sides(trace, trace, None, positions, False, memory_budget)

@@ -9,11 +9,10 @@ from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
 from lai_core._engine.factored import factored, folded, folded_entries, joined
+from lai_core._engine.factors import number_of_positions
 from lai_core._engine.namespace import Array, itemsize, namespace_of, xp_of
-from lai_core._engine.positions import number_of_positions
 from lai_core.estimators import _parameters as estimators
-from lai_core.estimators._arguments import check_lai_trace
-from lai_core.estimators._positions import POSITIONS
+from lai_core.estimators._arguments import POSITIONS, check_lai_trace
 from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
 from lai_core.records.base import Pytree, Trace
 from lai_core.records.compatible import Layouts, check_equal_layouts, check_trace, layouts
@@ -67,18 +66,7 @@ class ValidationSummary(Pytree):
         return f"ValidationSummary({self.estimator!r}{read}, samples={self.samples}, numbers={numbers})"
 
     def __add__(self, other: object) -> "ValidationSummary":
-        """Return the summary of both validation sets together.
-
-        Returns
-        -------
-        ValidationSummary
-            Whose totals are the sums of both.
-
-        Raises
-        ------
-        ValueError
-            If the summaries are of different estimators, positions or models.
-        """
+        """Return the summary of both validation sets together."""
         if not isinstance(other, ValidationSummary):
             return NotImplemented
         return joined_summaries([self, other])
@@ -113,18 +101,7 @@ class ValidationSummary(Pytree):
 def joined_summaries(
     parts: Sequence[ValidationSummary], memory_budget: int | None = None
 ) -> ValidationSummary:
-    """Return the summary of all validation sets together.
-
-    Returns
-    -------
-    ValidationSummary
-        Of factors while they are less than their sum.
-
-    Raises
-    ------
-    ValueError
-        If the summaries are of different estimators, positions or models, or their sum exceeds the budget.
-    """
+    """Return the summary of all validation sets together, of factors while they are less than their sum."""
     first, *others = parts
     for other in others:
         for what in ("estimator", "positions"):

@@ -1,4 +1,4 @@
-"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
+r"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
 
 * Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal, and the exact change of
   a quadratic: `removal_influence`, `printed_influence`, `leave_one_out`.
@@ -9,27 +9,36 @@
 
 Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
 are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
-shape or range does not fit.
+shape or range does not fit. Arguments are the same everywhere, where a function says nothing else:
+
+Parameters
+----------
+validation_gradients, training_gradients
+    Gradients of the samples' own losses at the same parameters.
+hessian, damping
+    As in `removal_influence`.
+learning_rate
+    :math:`\eta`, positive.
+smoothness
+    :math:`\lambda`, a Lipschitz constant of the gradient of the summed validation loss.
 """
 
-from lai_core.influence._descent import (
+from lai_core.influence._hessian import (
     certified_learning_rate,
     descent_remainder,
-    hessian_cosine_bound,
-)
-from lai_core.influence._hessian import (
     directional_scores,
+    hessian_cosine_bound,
     inner_product_scores,
     leave_one_out,
     printed_influence,
     removal_influence,
 )
 from lai_core.influence._identities import (
+    ownership_residuals,
     pre_activation_gradients,
     self_votes,
     softmax_feedback,
 )
-from lai_core.influence._ownership import ownership_residuals
 
 __all__ = [
     "certified_learning_rate",

@@ -7,9 +7,14 @@ standard errors, `Mixture` moves the weights by them.
 A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
 """
 
-from lai_core.mixtures._evidence import cochran_q, contrast_variances, shrink_contrasts
-from lai_core.mixtures._groups import group_scores
-from lai_core.mixtures._hedge import hedge_regret_bound, hedge_step_size
+from lai_core.mixtures._evidence import (
+    cochran_q,
+    contrast_variances,
+    group_scores,
+    hedge_regret_bound,
+    hedge_step_size,
+    shrink_contrasts,
+)
 from lai_core.mixtures._mixture import (
     Mixture,
     MixtureState,

@@ -6,6 +6,8 @@ from math import isfinite
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+from lai_core._engine.checks import check_count
+
 AHEAD = 1024
 """How many batches, drawn ahead of the last one that was trained on, a state can hold."""
 
@@ -50,12 +52,9 @@ class Draws:
         fixed: Mapping[Any, int] | None,
         seed: int,
     ) -> None:
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("replicas", replicas, 1),
-            ("rank", rank, 0),
-        ):
-            check_whole(name, value, least)
+        check_count("batch_size", batch_size)
+        check_count("replicas", replicas)
+        check_count("rank", rank, 0)
         if rank >= replicas:
             msg = f"rank: expected a number below replicas={replicas}, got {rank}"
             raise ValueError(msg)
@@ -222,9 +221,8 @@ def numbered(groups: Any, names: Sequence[str]) -> Any:
     try:
         return [places[one] for one in groups]
     except KeyError as error:
-        got = (
-            str(error.args[0]) if isinstance(error.args[0], str) else error.args[0]
-        )  # numpy's text is longer
+        (got,) = error.args
+        got = str(got) if isinstance(got, str) else got  # numpy's text is longer
         known = f"one of {', '.join(map(repr, names))}" if names else "whole numbers, for no source is named"
         msg = f"groups: expected {known}, got {got!r}; number them, or Mixture({{name: share}})"
         raise ValueError(msg) from None
@@ -239,16 +237,9 @@ def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:
 def _fixed(fixed: Mapping[int, int], batch: int) -> list[int]:
     """Return the sources of the samples that every batch has."""
     for source, count in fixed.items():
-        check_whole(f"fixed[{source}]", count, 0)
+        check_count(f"fixed[{source}]", count, 0)
     found = [source for source, count in fixed.items() for _ in range(count)]
     if len(found) >= batch:
         msg = f"fixed: expected fewer samples than a batch has, {batch}, got {len(found)}"
         raise ValueError(msg)
     return found
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise unless a value is a whole number that is large enough."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{name}: expected a whole number >= {least}, got {value!r}"
-        raise ValueError(msg)

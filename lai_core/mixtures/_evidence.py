@@ -1,10 +1,72 @@
-"""Whether sources differ, and by how much, given mean scores with standard errors."""
+"""Mean scores of sources, whether they differ and by how much, and the step that follows them."""
+
+from math import inf, log, sqrt
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, xp_of
-from lai_core._theory.algebra import quotient
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_count, check_number
+from lai_core._engine.namespace import Array, accumulation_dtype, cast, device_of, namespace_of, xp_of
+from lai_core._theory.algebra import dot, quotient
 from lai_core._theory.arrays import checked
+
+
+def group_scores(
+    scores: Array, groups: Array, count: int, /
+) -> tuple[Float[Array, " count"], Float[Array, " count"]]:
+    r"""Compute each group's mean score and the standard error of that mean.
+
+    Implements :eq:`share-derivative`: where the groups are the sources of a mixture, minus the mean score of
+    source k is the derivative of the next validation loss in the source's share, per unit learning rate.
+
+    :eq:`share-derivative`. Assume: the step is :math:`\theta^+ = \theta - \eta D \sum_k w_k g_k`;
+    :math:`g_k` is the mean gradient of source :math:`k`; :math:`D` is symmetric and fixed.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`; positive helps. A score that is not finite is left out.
+    groups
+        `(n,)` integers in `[0, count)`, the group of each sample. A sample with another number belongs to no
+        group.
+    count
+        Number of groups.
+
+    Returns
+    -------
+    tuple
+        Means and standard errors, `(count,)` each, in the scores' units. A group of one sample has the
+        standard deviation that is pooled over all groups. A group without samples has mean 0 and an infinite
+        standard error, as has a group of one sample where no group has two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.mixtures import group_scores
+    >>> means, errors = group_scores(np.array([1.0, 3.0, -2.0, -2.0]), np.array([0, 0, 1, 1]), 3)
+    >>> means
+    array([ 2., -2.,  0.])
+    >>> errors
+    array([ 1.,  0., inf])
+    """
+    check_array("scores", scores, "n")
+    xp = namespace_of({"scores": scores, "groups": groups})
+    check_array("groups", groups, str(scores.shape[0]), kind="integral")
+    check_count("count", count)
+    values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
+    finite = xp.isfinite(values)
+    values = xp.where(finite, values, xp.zeros_like(values))
+    numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
+    # (count, n): which samples make up each group; a group's sums are products with it
+    members = xp.astype((groups[None, :] == numbers[:, None]) & finite[None, :], values.dtype)
+    sizes = xp.sum(members, axis=1)
+    means = quotient(xp, dot(xp, members, values[None, :]), sizes, 0.0)
+    deviations = (values[None, :] - means[:, None]) * members
+    squares = xp.sum(deviations * deviations, axis=1)
+    freedom = xp.maximum(sizes - 1, xp.zeros_like(sizes))
+    pooled = quotient(xp, xp.sum(squares), xp.sum(freedom), inf)
+    variances = xp.where(sizes > 1, squares / xp.maximum(freedom, xp.ones_like(freedom)), pooled)
+    return means, xp.sqrt(quotient(xp, variances, sizes, inf))
 
 
 @checked
@@ -91,3 +153,60 @@ def shrink_contrasts(
     excess = xp.mean(contrasts * contrasts - variances, axis=-1, keepdims=True)
     signal = xp.where(excess > 0, excess, xp.zeros_like(excess))
     return contrasts * quotient(xp, signal, signal + variances, 0.0)
+
+
+def hedge_step_size(count: int, horizon: float, /) -> float:
+    r"""Compute the step size that minimises Hedge's bound over a horizon.
+
+    Implements :eq:`hedge-step`: :math:`\eta = \sqrt{\ln K / H}` minimises :math:`\ln K / \eta + \eta H`,
+    which is :math:`2 \sqrt{H \ln K}` there.
+
+    :eq:`hedge-step`. Assume: :math:`K \ge 2`; :math:`H > 0`.
+
+    Parameters
+    ----------
+    count
+        K, the number of sources.
+    horizon
+        H, the number of updates over which one mixture may be taken as the best.
+
+    Returns
+    -------
+    float
+        The step size; 0 for one source.
+    """
+    check_number("horizon", horizon, above=0.0)
+    return sqrt(log(check_count("count", count)) / horizon)
+
+
+@checked
+def hedge_regret_bound(
+    gains: Float[Array, "T K"], weights: Float[Array, "T K"], /, *, step_size: float
+) -> Float[Array, ""]:
+    r"""Bound what the best fixed source gains more than multiplicative weights do.
+
+    Implements :eq:`hedge-regret`: with :math:`w_{1k} = 1/K` and :math:`w_{t+1,k} \propto w_{tk} e^{\eta
+    g_{tk}}`, the regret :math:`\max_k \sum_t g_{tk} - \sum_t \sum_k w_{tk} g_{tk}` is at most :math:`\ln K /
+    \eta + \eta \sum_t \sum_k w_{tk} g_{tk}^2`: as :math:`e^x \le 1 + x + x^2` for :math:`x \le 1`, the sum of
+    the unnormalised weights grows by no more than :math:`\exp(\eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k
+    w_{tk} g_{tk}^2)` a step.
+
+    :eq:`hedge-regret`. Assume: :math:`\eta > 0`; :math:`\eta g_{tk} \le 1`.
+
+    Parameters
+    ----------
+    gains
+        What each source gained at each update.
+    weights
+        The weights that were used at each update.
+    step_size
+        :math:`\eta`.
+
+    Returns
+    -------
+    array
+        The bound, in the gains' units.
+    """
+    check_number("step_size", step_size, above=0.0)
+    xp = xp_of(gains)
+    return log(gains.shape[1]) / step_size + step_size * xp.sum(weights * gains * gains)

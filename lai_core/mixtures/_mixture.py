@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_count, check_number, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_count, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, device_of, namespace_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.chi_squared import upper_quantile
-from lai_core.mixtures._evidence import cochran_q, contrast_variances, shrink_contrasts
-from lai_core.mixtures._hedge import hedge_step_size
+from lai_core.mixtures._evidence import cochran_q, contrast_variances, hedge_step_size, shrink_contrasts
 
 
 class MixtureState(NamedTuple):
@@ -67,7 +67,7 @@ def initial_mixture(prior: Array, /) -> MixtureState:
     MixtureState
         The prior's shares and no evidence.
     """
-    xp = check_vector("prior", prior)
+    xp = check_array("prior", prior, "n")
     values = cast(xp, prior, accumulation_dtype(xp, prior.dtype))
     shares, nothing = values / xp.sum(values), xp.zeros_like(values)
     number = xp.sum(nothing)
@@ -108,7 +108,7 @@ def update_mixture(
     check_options(horizon, floor, confidence)
     sources = int(state.weights.shape[0])
     for name, array in (("means", means), ("standard_errors", standard_errors)):
-        check_vector(name, array, sources)
+        check_array(name, array, str(sources))
     xp = namespace_of({"weights": state.weights, "means": means, "standard_errors": standard_errors})
     means, errors = (cast(xp, one, state.weights.dtype) for one in (means, standard_errors))
     observed = xp.isfinite(means) & xp.isfinite(errors)
@@ -233,7 +233,7 @@ class Mixture:
         array
             The new weights `(K,)`, in the namespace and on the device of `means`.
         """
-        xp = check_vector("means", means, len(self._state.weights))
+        xp = check_array("means", means, str(len(self._state.weights)))
         dtype, device = accumulation_dtype(xp, means.dtype), device_of(means)
         state = MixtureState(*(xp.asarray(one, dtype=dtype, device=device) for one in self._state))
         options = {"horizon": self.horizon, "floor": self.floor, "confidence": self.confidence}

@@ -4,21 +4,14 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Flat, Kernel, Scores, checked
 from lai_core.optimizers._adam import Adam, clipped_backwards, moments, used_gradient
 
 
 @checked
 def adam_step(
-    parameters: Float[Array, " p"],
-    gradient: Float[Array, " p"],
-    first_moment: Float[Array, " p"],
-    second_moment: Float[Array, " p"],
-    /,
-    *,
-    adam: Adam,
-    step: int,
-) -> tuple[Float[Array, " p"], Float[Array, " p"], Float[Array, " p"]]:
+    parameters: Flat, gradient: Flat, first_moment: Flat, second_moment: Flat, /, *, adam: Adam, step: int
+) -> tuple[Flat, Flat, Flat]:
     r"""Take one step of Adam, the map that :eq:`adam-derivative` differentiates.
 
     Parameters
@@ -50,17 +43,17 @@ def adam_step(
 
 @checked
 def adam_derivative_scores(
-    validation_gradient: Float[Array, " p"],
+    validation_gradient: Flat,
     training_gradients: Float[Array, "n_train p"],
-    parameters: Float[Array, " p"],
-    gradient: Float[Array, " p"],
-    first_moment: Float[Array, " p"],
-    second_moment: Float[Array, " p"],
+    parameters: Flat,
+    gradient: Flat,
+    first_moment: Flat,
+    second_moment: Flat,
     /,
     *,
     adam: Adam,
     step: int,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Differentiate the decrease that one Adam step brings in each sample's weight.
 
     Implements :eq:`adam-derivative`: :math:`\langle C^\top (Q \odot \nabla L_V(\theta')), g_j \rangle`
@@ -113,11 +106,11 @@ def adam_derivative_scores(
 def adam_direction_scores(
     validation_gradients: Float[Array, "n_val p"],
     training_gradients: Float[Array, "n_train p"],
-    second_moment: Float[Array, " p"],
+    second_moment: Flat,
     /,
     *,
     epsilon: float = 1e-8,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Compute inner products in the metric of a diagonally preconditioned step, applied once.
 
     Implements :eq:`adam-direction`: :math:`\sum_z g_z^\top P g_j`, :math:`P = 1/(\sqrt{v} +
@@ -165,7 +158,7 @@ def preconditioned_ghost_kernel(
     training_output_gradients: Float[Array, "n_train d_out"],
     preconditioner: Float[Array, "d_out d_in"],
     /,
-) -> Float[Array, "n_val n_train"]:
+) -> Kernel:
     r"""Compute inner products of one matrix's gradients under an entrywise preconditioner.
 
     Implements :eq:`preconditioned-ghost`: :math:`\langle G_z, P \odot G_j \rangle = (g_z \odot g_j)^\top
@@ -204,7 +197,7 @@ def preconditioned_ghost_scores(
     training_output_gradients: Float[Array, "n_train d_out"],
     preconditioner: Float[Array, "d_out d_in"],
     /,
-) -> Float[Array, " n_train"]:
+) -> Scores:
     r"""Compute column sums of `preconditioned_ghost_kernel`, at the cost of the summed validation gradient.
 
     Implements :eq:`preconditioned-ghost`: :math:`g_j^\top (P \odot G_V) a_j`. With LAI's concatenated

@@ -6,8 +6,8 @@ from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, Namespace, matmul, xp_of
 from lai_core._theory.algebra import apply, check_chain, check_width, dot, transposed_product
-from lai_core._theory.arrays import checked
-from lai_core.propagation._perturbation import first_order_norm_bound
+from lai_core._theory.arrays import Gains, Numbers, checked
+from lai_core.propagation._operators import first_order_norm_bound
 
 Law = tuple[Float[Array, "outcomes d_below d_above"], Float[Array, " outcomes"]]
 """A random Jacobian: its outcomes and their probabilities."""
@@ -23,24 +23,7 @@ def propagated_moments(
     :math:`E[h'] = E[J]\,E[h]` and :math:`E[h'h'^\top] = E[J\,E[hh^\top]\,J^\top]`.
 
     Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
-
-    Parameters
-    ----------
-    laws
-        Of each layer l+1, ..., L, the outcomes of its Jacobian and their probabilities.
-    output_gradient
-        The fixed :math:`g^{(L)}`.
-
-    Returns
-    -------
-    tuple of arrays
-        The mean and the covariance.
-
-    Raises
-    ------
-    ValueError
-        If the Jacobians do not multiply.
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     outcomes = [matrices for matrices, _ in laws]
@@ -66,7 +49,7 @@ def jacobian_noise_variance(
     training_mean: Float[Array, "... d_l"],
     training_covariance: Float[Array, "... d_l d_l"],
     /,
-) -> Float[Array, "..."]:
+) -> Numbers:
     r"""Compute the exact variance of a layer's similarity, given both output gradients.
 
     Implements :eq:`jacobian-noise-variance`: :math:`\mathrm{Var}[\beta^{(l)}|g] = u^\top S_j u +
@@ -83,11 +66,6 @@ def jacobian_noise_variance(
         u and :math:`S_z`, as `propagated_moments` gives them.
     training_mean, training_covariance
         w and :math:`S_j`.
-
-    Returns
-    -------
-    array
-        The variance.
     """
     xp = xp_of(validation_mean)
     noise_j = dot(xp, validation_mean, apply(xp, training_covariance, validation_mean))  # u' S_j u
@@ -104,22 +82,7 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
     :math:`\sigma_t = \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2^{1/2}`.
 
     Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
-
-    Parameters
-    ----------
-    laws
-        Of each layer l+1, ..., L, the outcomes of its Jacobian and their probabilities.
-
-    Returns
-    -------
-    tuple of arrays
-        :math:`\rho` and :math:`\sigma`.
-
-    Raises
-    ------
-    ValueError
-        If the Jacobians do not multiply.
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(laws[0][0])
     check_chain("laws", [matrices for matrices, _ in laws])
@@ -134,12 +97,8 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
 
 @checked
 def jacobian_noise_bound(
-    gains: Float[Array, "... n"],
-    noise_gains: Float[Array, "... n"],
-    validation_norm: Float[Array, "..."],
-    training_norm: Float[Array, "..."],
-    /,
-) -> Float[Array, "..."]:
+    gains: Gains, noise_gains: Gains, validation_norm: Numbers, training_norm: Numbers, /
+) -> Numbers:
     r"""Bound the variance of a layer's similarity under independent Jacobian noise.
 
     Implements :eq:`jacobian-noise-bound`: :math:`(V^2 - R^2) \|g_z\|^2 \|g_j\|^2` with
@@ -148,21 +107,12 @@ def jacobian_noise_bound(
     :math:`\rho^2 + \sigma^2 < 1`.
 
     Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
+    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`. Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    gains
-        :math:`\rho_t \ge \|\bar J^{(t)}\|_2`.
     noise_gains
         :math:`\sigma_t`, with :math:`\sigma_t^2 \ge \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2`.
-    validation_norm, training_norm
-        :math:`\|g^{(L)}_z\|` and :math:`\|g^{(L)}_j\|`.
-
-    Returns
-    -------
-    array
-        At least the variance.
     """
     kept, added = gains * gains, noise_gains * noise_gains
     # excess = V - R, without cancellation: V' - R' = (V - R) (rho^2 + sigma^2) + R sigma^2
@@ -176,16 +126,16 @@ def jacobian_noise_bound(
 
 @checked
 def similarity_variance_as_printed(
-    gain: Float[Array, "..."],
-    signal_variance: Float[Array, "..."],
-    kappa: Float[Array, "..."],
-    gains: Float[Array, "... n"],
-    noise_energies: Float[Array, "... n"],
-    anisotropy: Float[Array, "..."],
-    validation_norm: Float[Array, "..."],
-    training_norm: Float[Array, "..."],
+    gain: Numbers,
+    signal_variance: Numbers,
+    kappa: Numbers,
+    gains: Gains,
+    noise_energies: Gains,
+    anisotropy: Numbers,
+    validation_norm: Numbers,
+    training_norm: Numbers,
     /,
-) -> Float[Array, "..."]:
+) -> Numbers:
     r"""Compute the printed schematic bound on a layer's similarity, without its cross terms.
 
     Implements :eq:`app-var-beta`: :math:`c^2\,\mathrm{Var}\,\beta^\star + \kappa \|g_z\|^2 \|g_j\|^2
@@ -194,25 +144,16 @@ def similarity_variance_as_printed(
     :math:`\kappa = 2\prod_t \rho_t^2` it has the terms of the exact variance that are of first order
     in the noise energies; `jacobian_noise_bound` holds.
 
-    The text assumes: schematic by the paper's own word.
+    The text assumes: schematic by the paper's own word. Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
     gain, signal_variance, kappa
         c, :math:`\mathrm{Var}\,\beta^\star` and :math:`\kappa`.
-    gains
-        :math:`\rho_t`, t = l+1, ..., L.
     noise_energies
         :math:`E\|\Delta J^{(t)}\|_F^2`.
     anisotropy
         :math:`\|\bar E^{(l)}\|_F^2`.
-    validation_norm, training_norm
-        :math:`\|g^{(L)}_z\|` and :math:`\|g^{(L)}_j\|`.
-
-    Returns
-    -------
-    array
-        The printed number.
     """
     energy = anisotropy + first_order_norm_bound(gains * gains, noise_energies)
     return gain * gain * signal_variance + kappa * (validation_norm * training_norm) ** 2 * energy

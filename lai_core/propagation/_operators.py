@@ -1,12 +1,13 @@
-"""Layer Jacobians, and the operator that carries the last layer's gradient down to layer l."""
+"""Layer Jacobians, their product from the last layer down, and what a rest beside their mean does to it."""
 
 from collections.abc import Mapping, Sequence
 
 from jaxtyping import Float
 
+from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import apply, check_chain, check_width
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Gains, Numbers, Operator, checked
 
 Jacobian = Float[Array, "... d_below d_above"]
 """A matrix that carries the gradient of one layer down to a lower one."""
@@ -28,11 +29,6 @@ def layer_jacobian(
         :math:`W^{(l)}`.
     derivatives
         :math:`\phi'(s^{(l-1)})` of each sample.
-
-    Returns
-    -------
-    array
-        The Jacobian of each sample.
     """
     return derivatives[..., None] * xp_of(weight).matrix_transpose(weight)
 
@@ -46,24 +42,7 @@ def vjp_recursion(
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
 
-    Assume: a chain of layers; :math:`l = 2, \dots, L`.
-
-    Parameters
-    ----------
-    jacobians
-        :math:`J^{(l+1)}, \dots, J^{(L)}`.
-    output_gradient
-        :math:`g^{(L)}`.
-
-    Returns
-    -------
-    tuple of arrays
-        :math:`g^{(l)}, \dots, g^{(L)}`.
-
-    Raises
-    ------
-    ValueError
-        If the matrices do not multiply.
+    Assume: a chain of layers; :math:`l = 2, \dots, L`. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     check_chain("jacobians", jacobians)
@@ -81,22 +60,7 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
     Implements :eq:`app-A-prod`, for a chain of layers; with a skip around a layer it is
     `separating_operator` that holds.
 
-    Assume: a chain of layers.
-
-    Parameters
-    ----------
-    jacobians
-        :math:`J^{(l+1)}, \dots, J^{(L)}`.
-
-    Returns
-    -------
-    array
-        The operator :math:`A^{(l)}`.
-
-    Raises
-    ------
-    ValueError
-        If the matrices do not multiply.
+    Assume: a chain of layers. Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(jacobians[0])
     check_chain("jacobians", jacobians)
@@ -127,11 +91,6 @@ def separating_operator(
         pre-activations held fixed, under the key `(k, t)`.
     layer, last
         The numbers l and L of the first and the last layer.
-
-    Returns
-    -------
-    array
-        The operator :math:`A^{(l)}`.
 
     Raises
     ------
@@ -167,3 +126,144 @@ def _check_edges(edges: Mapping[tuple[int, int], Array]) -> None:
         if shape[-2:] != expected:
             msg = f"edges[{(start, stop)}]: expected shape (..., {expected[0]}, {expected[1]}), got {shape}"
             raise ValueError(msg)
+
+
+@checked
+def jacobian_split(
+    jacobians: Float[Array, "outcomes d_below d_above"], probabilities: Float[Array, " outcomes"], /
+) -> tuple[Float[Array, "d_below d_above"], Float[Array, "outcomes d_below d_above"]]:
+    r"""Split a random Jacobian into its mean and its centred rest, :math:`J = \bar J + \Delta J`.
+
+    Implements :eq:`jacobian-split`, with :math:`\bar J := E[J]`: of all systematic parts it is the
+    only one for which :math:`E[\Delta J] = 0`, which the variances below need.
+
+    The text assumes: the mean is left open in the text; here :math:`\bar J = \E J`.
+    Arguments: :mod:`lai_core.propagation`.
+
+    Parameters
+    ----------
+    jacobians
+        The outcomes.
+    """
+    mean = xp_of(jacobians).sum(jacobians * probabilities[:, None, None], axis=0)
+    return mean, jacobians - mean
+
+
+@checked
+def first_order_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jacobian], /) -> Operator:
+    r"""Add up the terms of :math:`\Delta A^{(l)}` with one rest, as printed.
+
+    Implements :eq:`app-DeltaA`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
+    \bar J^{(t+1)} \cdots \bar J^{(L)}`. With n layers it leaves out the :math:`2^n - 1 - n` terms with
+    two rests and more; `telescoping_perturbation` has them all.
+
+    The text assumes: terms of higher order in :math:`\Delta J` are left to the residual.
+    Arguments: :mod:`lai_core.propagation`.
+    """
+    _check_pairs(means, deviations)
+    return _replaced_one_by_one(means, deviations, means)
+
+
+@checked
+def telescoping_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jacobian], /) -> Operator:
+    r"""Compute the whole change of the product, :math:`\Delta A^{(l)} = A^{(l)} - \bar A^{(l)}`.
+
+    Implements :eq:`telescoping`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
+    J^{(t+1)} \cdots J^{(L)}`, without remainder: one factor after the other is replaced.
+
+    No assumption. Arguments: :mod:`lai_core.propagation`.
+    """
+    _check_pairs(means, deviations)
+    jacobians = [mean + rest for mean, rest in zip(means, deviations, strict=True)]
+    return _replaced_one_by_one(means, deviations, jacobians)
+
+
+@checked
+def gain_product(gains: Gains, /, *, first: int, last: int) -> Numbers:
+    r"""Multiply the gains of consecutive layers, :math:`\rho_{u \to v} = \prod_{t=u}^v \rho_t`.
+
+    Implements :eq:`gain-products`. The paper leaves :math:`\rho_t` undefined; here it is an upper
+    bound on :math:`\|\bar J^{(t)}\|_2` (unrelated to the decay rate of assumption A1).
+
+    The text assumes: :math:`\rho_t` is not defined in the text; here :math:`\norm{\bar J^{(t)}}_2`.
+    Arguments: :mod:`lai_core.propagation`.
+
+    Parameters
+    ----------
+    first, last
+        Places in `gains` of the first and the last factor, from 0.
+
+    Returns
+    -------
+    array
+        1 if `first > last`.
+    """
+    count = gains.shape[-1]
+    check_number("first", first, at_least=0, at_most=count)
+    check_number("last", last, at_least=-1, at_most=count - 1)
+    return xp_of(gains).prod(gains[..., first : max(first, last + 1)], axis=-1)
+
+
+@checked
+def first_order_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
+    r"""Compute the right-hand side of the printed bound on :math:`\|\Delta A^{(l)}\|`.
+
+    Implements :eq:`app-DeltaA-bound`: :math:`\sum_t \rho_{l+1 \to t-1}\, \delta_t\, \rho_{t+1 \to L}`.
+    It bounds the norm of `first_order_perturbation`. It does not bound :math:`\|\Delta A^{(l)}\|`, not
+    up to any constant: `perturbation_norm_bound` does.
+
+    The text assumes: higher-order products of :math:`\Delta J` are ignored; :math:`\rho_t` is not
+    defined. Arguments: :mod:`lai_core.propagation`.
+    """
+    xp, count = xp_of(gains), gains.shape[-1]
+    total = perturbations[..., 0] * xp.prod(gains[..., 1:], axis=-1)
+    for t in range(1, count):
+        below, above = xp.prod(gains[..., :t], axis=-1), xp.prod(gains[..., t + 1 :], axis=-1)
+        total = total + below * perturbations[..., t] * above
+    return total
+
+
+@checked
+def perturbation_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
+    r"""Bound :math:`\|\Delta A^{(l)}\|_2` by what holds.
+
+    Implements :eq:`perturbation-norm`: :math:`\prod_t (\rho_t + \delta_t) - \prod_t \rho_t`, attained by
+    non-negative scalars.
+
+    No assumption. Arguments: :mod:`lai_core.propagation`.
+    """
+    # With P = prod rho and D = prod (rho + delta) - P so far, one layer more gives
+    # D' = (D + P) (rho + delta) - P rho = D (rho + delta) + P delta: no difference, hence no cancellation.
+    bound, product = perturbations[..., 0], gains[..., 0]
+    for t in range(1, gains.shape[-1]):
+        gain, perturbation = gains[..., t], perturbations[..., t]
+        bound = bound * (gain + perturbation) + product * perturbation
+        product = product * gain
+    return bound
+
+
+def _check_pairs(means: Sequence[Array], deviations: Sequence[Array]) -> None:
+    """Raise unless the means multiply, and there is one rest of the same shape for each."""
+    if len(deviations) != len(means):
+        msg = f"deviations: expected {len(means)} matrices as means has, got {len(deviations)}"
+        raise ValueError(msg)
+    check_chain("means", means)
+    for index, (mean, rest) in enumerate(zip(means, deviations, strict=True)):
+        if rest.shape[-2:] != mean.shape[-2:]:
+            rows, columns = mean.shape[-2:]
+            msg = (
+                f"deviations[{index}]: expected shape (..., {rows}, {columns}) as means[{index}] has, "
+                f"got {tuple(rest.shape)}"
+            )
+            raise ValueError(msg)
+
+
+def _replaced_one_by_one(before: Sequence[Array], changed: Sequence[Array], after: Sequence[Array]) -> Array:
+    """Return the sum over t of `before[:t] changed[t] after[t + 1:]`, by one sweep from below."""
+    xp = xp_of(before[0])
+    # With P = before[:t] and S the sum so far, one matrix more gives S' = S after[t] + P changed[t].
+    total, product = changed[0], before[0]
+    for left, middle, right in zip(before[1:], changed[1:], after[1:], strict=True):
+        total = matmul(xp, total, right) + matmul(xp, product, middle)
+        product = matmul(xp, product, left)
+    return total

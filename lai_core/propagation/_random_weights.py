@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
-
 from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Numbers, checked
 
 
 @dataclass(frozen=True)
@@ -34,13 +31,7 @@ class RandomLayer:
 
     @classmethod
     def linear(cls, *, width: int, variance: float) -> "RandomLayer":
-        """Make a layer whose every unit passes gradients.
-
-        Returns
-        -------
-        RandomLayer
-            The layer.
-        """
+        """Make a layer whose every unit passes gradients."""
         return cls(variance, width**2, width, width**2)
 
     @classmethod
@@ -57,11 +48,6 @@ class RandomLayer:
             Probability that a unit is active for one sample.
         both
             Probability that it is active for both.
-
-        Returns
-        -------
-        RandomLayer
-            The layer.
         """
         check_number("each", each, at_least=0.0, at_most=1.0)
         check_number("both", both, at_least=0.0, at_most=each)
@@ -71,8 +57,8 @@ class RandomLayer:
 
 @checked
 def random_weights_moments(
-    layers: Sequence[RandomLayer], norms: Float[Array, "..."], squares: Float[Array, "..."], /
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    layers: Sequence[RandomLayer], norms: Numbers, squares: Numbers, /
+) -> tuple[Numbers, Numbers]:
     r"""Carry :math:`P = E\|g_z\|^2\|g_j\|^2` and :math:`Q = E\beta^2` down through random layers.
 
     Implements :eq:`random-weights-variance`, its recursion:
@@ -81,19 +67,12 @@ def random_weights_moments(
     independent of the gates and of what comes from above.
 
     Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates.
+    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    layers
-        From layer l up to layer L-1: each with the weights above it.
     norms, squares
         P and Q of the last layer.
-
-    Returns
-    -------
-    tuple of arrays
-        P and Q of layer l.
     """
     for layer in reversed(layers):
         v2, both = layer.variance**2, layer.both_active
@@ -105,9 +84,7 @@ def random_weights_moments(
 
 
 @checked
-def random_weights_variance(
-    layers: Sequence[RandomLayer], norms: Float[Array, "..."], similarity: Float[Array, "..."], /
-) -> Float[Array, "..."]:
+def random_weights_variance(layers: Sequence[RandomLayer], norms: Numbers, similarity: Numbers, /) -> Numbers:
     r"""Compute the variance of a layer's similarity over random weights, given the last layer's gradients.
 
     Implements :eq:`random-weights-variance`: :math:`Q_l - (\prod_t v_t E[n_{zj,t}])^2 \beta^{(L)2}`. In
@@ -115,21 +92,7 @@ def random_weights_variance(
     :math:`(1 + 1/\cos^2) / n_{zj}`.
 
     Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates.
-
-    Parameters
-    ----------
-    layers
-        From layer l up to layer L-1.
-    norms
-        :math:`\|g^{(L)}_z\|^2 \|g^{(L)}_j\|^2`.
-    similarity
-        :math:`\beta^{(L)}`.
-
-    Returns
-    -------
-    array
-        The variance.
+    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
     """
     _, squares = random_weights_moments(layers, norms, similarity * similarity)
     mean: Any = similarity
@@ -140,8 +103,8 @@ def random_weights_variance(
 
 @checked
 def linear_random_weights_variance(
-    norms: Float[Array, "..."], similarity: Float[Array, "..."], /, *, width: int, depth: int
-) -> Float[Array, "..."]:
+    norms: Numbers, similarity: Numbers, /, *, width: int, depth: int
+) -> Numbers:
     r"""Compute the same variance in a linear network of random weights of variance 1/width.
 
     Implements :eq:`random-weights-variance`, in closed form: :math:`\frac{P_0 + 2Q_0}{3}
@@ -149,21 +112,14 @@ def linear_random_weights_variance(
     the width, k the depth, :math:`P_0 = \|g_z\|^2\|g_j\|^2` and :math:`Q_0 = \beta^{(L)2}`.
 
     Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates.
+    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
-    norms, similarity
-        As in `random_weights_variance`.
     width
         n.
     depth
         k, the number of layers between.
-
-    Returns
-    -------
-    array
-        The variance.
     """
     check_number("width", width, at_least=1)
     check_number("depth", depth, at_least=0)

@@ -5,14 +5,14 @@ a kind that is nearly it, declare its arrays (`Axes`) and return its `ParameterG
 `OuterGradient` (a matrix, from two factors) or a `VectorGradient` (anything else, as it is).
 """
 
+from lai_core._engine.axes import Axes
+from lai_core._engine.factors import sum_positions, with_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.outer import OuterGradient
-from lai_core._engine.positions import sum_positions, with_positions
-from lai_core.records.base import Axes, Record, Trace
+from lai_core.records.base import Record, Trace
 from lai_core.records.convolution import ConvolutionTrace
 from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace
-from lai_core.records.embedding import EmbeddingTrace
-from lai_core.records.gain import GainTrace
+from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
 __all__ = [
     "Axes",

@@ -1,17 +1,112 @@
-"""Per-sample gradients of a convolution's kernel: offset by offset, or by a namespace's own convolutions."""
+"""Convolutions: patches of maps, and a kernel's per-sample gradients, by offsets or the namespace's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
+from typing import Any
 
 from jaxtyping import Float
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, matmul
+from lai_core._engine.namespace import Array, DType, Namespace, cast, device_of, matmul
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.own import Convolutions, convolutions
 from lai_core._engine.pairs import Factors
-from lai_core.records._patches import Geometry, padded_with_zeros
+
+
+def by_position(xp: Namespace, array: Array) -> Array:
+    """Return a map `(n, channels, *space)` as `(n, positions, channels)`."""
+    last = xp.permute_dims(array, (0, *range(2, array.ndim), 1))
+    return xp.reshape(last, (array.shape[0], prod(map(int, array.shape[2:])), array.shape[1]))
+
+
+def padded_with_zeros(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Array:
+    """Put `low` zeros before and `high` after an axis."""
+    parts = [array]
+    for length, before in ((low, True), (high, False)):
+        if not length:
+            continue
+        shape = tuple(length if index == axis else size for index, size in enumerate(array.shape))
+        zeros = xp.zeros(shape, dtype=array.dtype, device=device_of(array))
+        parts = [zeros, *parts] if before else [*parts, zeros]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Kernel, stride, padding and dilation of a convolution, per axis of space."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+
+    def output(self, space: Sequence[int]) -> tuple[int, ...]:
+        """Return the lengths of the output's axes of space."""
+        axes = zip(space, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(
+            (int(length) + sum(pad) - dilation * (kernel - 1) - 1) // stride + 1
+            for length, kernel, stride, pad, dilation in axes
+        )
+
+    def windows(self, space: Sequence[int]) -> list[tuple[slice, ...]]:
+        """Return, per offset of the kernel, the slices of the padded input under all output positions."""
+        found: list[tuple[slice, ...]] = [()]
+        for length, kernel, stride, dilation in zip(
+            space, self.kernel, self.stride, self.dilation, strict=True
+        ):
+            span = stride * (length - 1) + 1
+            starts = [dilation * offset for offset in range(kernel)]
+            found = [(*window, slice(start, start + span, stride)) for window in found for start in starts]
+        return found
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Maps `(n, channels, *space)` with zeros around, channels last: made when a patch is first read."""
+
+    xp: Namespace
+    maps: Array
+    padding: Sequence[tuple[int, int]]
+
+    @cached_property
+    def array(self) -> Array:
+        """The padded maps `(n, *space, channels)`."""
+        # Padding writes a new array, in the order that each patch is then read in.
+        padded = self.xp.permute_dims(self.maps, (0, *range(2, self.maps.ndim), 1))
+        for axis, (low, high) in enumerate(self.padding):
+            padded = padded_with_zeros(self.xp, padded, axis + 1, low, high)
+        return padded
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One offset's columns `(n, positions, channels)`, cut out of the padded input when they are read."""
+
+    padded: Padded
+    window: tuple[slice, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Samples, positions, channels."""
+        positions = prod(len(range(part.start, part.stop, part.step)) for part in self.window)
+        return (int(self.padded.maps.shape[0]), positions, int(self.padded.maps.shape[1]))
+
+    @property
+    def dtype(self) -> DType:
+        """The input's type."""
+        return self.padded.maps.dtype
+
+    def __getitem__(self, key: Any) -> Array:
+        """Cut out the columns of the samples `[chunk, ...]`; any other index reads all of them first."""
+        if not (
+            isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], slice) and key[1] is Ellipsis
+        ):
+            return self[:, ...][key]
+        part = self.padded.array[(key[0], *self.window, slice(None))]
+        return self.padded.xp.reshape(part, (part.shape[0], *self.shape[1:]))
+
 
 POINT = Geometry((), (), (), ())
 
@@ -52,7 +147,6 @@ class KernelGradient(OuterGradient):
         return tuple(offsets[..., index] for index in range(offsets.shape[-1]))
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        """Return the inner product of every sample's gradient with a `total`."""
         if (own := self._own(work)) is None:
             return super().along(direction, work)
         kernel = work.xp.stack([cast(work.xp, block, work.dtype) for block in direction], axis=-1)

@@ -54,12 +54,8 @@ def once_a_layout(check: Check) -> Check:
 def _add(argument: Any, parts: list[Any]) -> None:
     """Append all that a check may depend on: types, shapes, places, static values; never an array.
 
-    One list for all arguments, which no two different ones share: a class says how many parts follow.
-
-    Raises
-    ------
-    TypeError
-        If a check of it may depend on more.
+    One list for all arguments, which no two different ones share: a class says how many parts follow. Where a
+    check may depend on more, a `TypeError`.
     """
     kind = type(argument)
     if kind in _PLAIN:
@@ -95,13 +91,7 @@ def _add_record(record: Record, parts: list[Any]) -> None:
 
 @cache
 def _reader(kind: type[Record]) -> tuple[Callable[[Record], tuple[Any, ...]], int]:
-    """Return what reads all fields of a kind, arrays before static ones, and how many arrays there are.
-
-    Raises
-    ------
-    TypeError
-        If the kind is not of this library.
-    """
+    """Return what reads all fields of a kind, arrays before static ones, and how many arrays there are."""
     if not kind.__module__.startswith("lai_core.records."):
         msg = f"no signature: {kind.__name__}"
         raise TypeError(msg)

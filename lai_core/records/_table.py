@@ -23,7 +23,6 @@ class TableGradient(ParameterGradient):
 
     @property
     def samples(self) -> int:
-        """How many samples the batch has."""
         return int(self.reads[0].ids.shape[0])
 
     @property
@@ -81,7 +80,6 @@ class TableGradient(ParameterGradient):
         return TableGradient(tuple(read.part(samples, columns) for read in self.reads), tuple(layers))
 
     def paired(self, training: "TableGradient", work: Workspace) -> Array:
-        """Return the inner product of sample j's gradient with sample j's of `training`."""
         each = (slice(j, j + 1) for j in range(self.samples))
         blocks = [inner_products(self._part(one), training._part(one), work) for one in each]
         return work.xp.concat([work.xp.reshape(block, (1,)) for block in blocks], axis=0)
@@ -94,7 +92,6 @@ class TableGradient(ParameterGradient):
         return (found,)
 
     def along(self, direction: tuple[Array, ...], work: Workspace) -> Array:
-        """Return the inner product of every sample's gradient with a `total`."""
         found: Any = 0.0
         for read in self.reads:
             found = found + read.along(direction[0], work)
@@ -170,11 +167,9 @@ class TableGradient(ParameterGradient):
         return TableGradient(reads, layers)
 
     def total_entries(self) -> int:
-        """How many numbers `total` holds."""
         return self.reads[0].rows * self.width
 
     def pairwise_cost(self, training: "TableGradient") -> int:
-        """Multiply-adds of all `blocks` against `training`."""
         own, other = (sum(int(read.ids.shape[1]) for read in side.reads) for side in (self, training))
         tied, other_tied = (sum(layer.positions for layer in side.layers) for side in (self, training))
         pairs = own * (other + other_tied) + tied * other

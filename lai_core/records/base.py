@@ -9,9 +9,9 @@ checks and its pytree (`lai_jax.register_record`) follow from the declaration.
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from lai_core._engine.checks import check_floating, check_not_empty
+from lai_core._engine.axes import Axes
 from lai_core._engine.gradients import ParameterGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
 
@@ -19,53 +19,9 @@ OWN = ("name", "weight")
 """Static fields that may differ between the two sides, or are compared by themselves."""
 
 
-@dataclass(frozen=True)
-class Axes:
-    """What an array of a record may be: its axes in words, its kind of numbers.
-
-    Parameters
-    ----------
-    shapes
-        Each possible shape as the names of its axes: `"n d"`, `"n t d"`; `*space` is one axis or more.
-        The first is the samples', `d` the width that both sides share.
-    dtype
-        `real floating`, `integral` or `bool`.
-    """
-
-    shapes: tuple[str, ...] = ("n d", "n t d")
-    dtype: Literal["real floating", "integral", "bool"] = "real floating"
-
-    def check(self, name: str, array: Array, xp: Namespace) -> None:
-        """Raise unless an array has one of the shapes, entries, and numbers of its kind."""
-        if not any(_fits(shape.split(), array.ndim) for shape in self.shapes):
-            shapes = " or ".join(_written(shape.split()) for shape in self.shapes)
-            msg = f"{name}: expected shape {shapes}, got {tuple(array.shape)}"
-            raise ValueError(msg)
-        check_not_empty(name, array)
-        if self.dtype == "real floating":
-            check_floating(name, array, xp)
-        elif not xp.isdtype(array.dtype, self.dtype):
-            kind = "an integer" if self.dtype == "integral" else "a boolean"
-            msg = f"{name}: expected {kind} dtype, got {array.dtype}"
-            raise TypeError(msg)
-
-    def width(self, array: Array) -> int | None:
-        """Return the length of the axis `d`; None where no shape has one."""
-        shape = next(shape.split() for shape in self.shapes if _fits(shape.split(), array.ndim))
-        return int(array.shape[shape.index("d")]) if "d" in shape else None
-
-
-def _fits(axes: list[str], rank: int) -> bool:
-    return rank >= len(axes) if axes[-1].startswith("*") else rank == len(axes)
-
-
 def _static_names(kind: Any) -> tuple[str, ...]:
     """Name the static fields of a kind or, which alone torch's compiler can read, of a record."""
     return tuple(field.name for field in fields(kind) if field.name not in kind.array_fields)
-
-
-def _written(axes: list[str]) -> str:
-    return f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
 
 
 class Pytree:
@@ -187,13 +143,6 @@ class Trace(Pytree):
     ----------
     layers
         The records; the last one always has output gradients. Any iterable; kept as a tuple.
-
-    Raises
-    ------
-    TypeError
-        If a layer is not a record.
-    ValueError
-        If there is no layer.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Checks of traces against themselves and against each other, from shapes and types alone."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, Literal
 
-from lai_core._engine.checks import check_budget, listed
+from lai_core._engine.checks import check_count, listed
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
 from lai_core.records._once import once_a_layout
@@ -26,13 +26,7 @@ def _arrays(role: str, trace: Trace) -> dict[str, Array]:
 
 @once_a_layout
 def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Workspace:
-    """Raise unless `trace` is sound and has the output gradients an estimator needs.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with its arrays.
-    """
+    """Raise unless a trace is sound and has the gradients an estimator needs; return where to compute."""
     if not isinstance(trace, Trace):
         msg = f"{role}: expected a Trace, got {type(trace).__name__}"
         raise TypeError(msg)
@@ -55,7 +49,7 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
             raise ValueError(msg)
     check_shared_shapes(role, trace)
     dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
-    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_budget(memory_budget))
+    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_count("memory_budget", memory_budget))
 
 
 def check_weight_key(here: str, layer: Record) -> None:
@@ -87,13 +81,7 @@ def check_shared_shapes(role: str, trace: Trace) -> None:
 
 @once_a_layout
 def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: int) -> Workspace:
-    """Raise unless two traces are of one model and can be scored against each other.
-
-    Returns
-    -------
-    Workspace
-        Where to compute with the arrays of both.
-    """
+    """Raise unless two traces can be scored against each other; return where to compute."""
     sides = {"validation": validation, "training": training}
     left, right = (check_trace(role, trace, needs, memory_budget) for role, trace in sides.items())
     xp = namespace_of({role: any_array(trace) for role, trace in sides.items()})
@@ -105,6 +93,7 @@ Layouts = tuple[tuple[tuple[str, Any], ...], ...]
 """Of each layer, names and values of what must be equal on both sides; hashable, so static in a pytree."""
 
 
+@once_a_layout
 def layouts(trace: Trace, needs: Needs) -> Layouts:
     """Return of each layer what must be equal on both sides of an estimator with these needs."""
     found = []
@@ -118,14 +107,15 @@ def layouts(trace: Trace, needs: Needs) -> Layouts:
 
 def check_layouts(source: str, expected: Layouts, training: Trace, needs: Needs) -> None:
     """Raise unless the layers of `training` are those of `expected`, which came from `source`."""
-    names = [where("training", index, layer) for index, layer in enumerate(training.layers)]
-    check_equal_layouts(source, expected, "training", layouts(training, needs), names)
+    check_equal_layouts(source, expected, "training", layouts(training, needs), training)
 
 
 def check_equal_layouts(
-    source: str, expected: Layouts, role: str, got: Layouts, names: Sequence[str] | None = None
+    source: str, expected: Layouts, role: str, got: Layouts, trace: Trace | None = None
 ) -> None:
-    """Raise unless two sides have the same layers."""
+    """Raise unless two sides have the same layers, named as in the trace if there is one."""
+    if expected == got:
+        return
     if len(expected) != len(got):
         msg = f"{role}: expected {len(expected)} layers as in {source}, got {len(got)}"
         raise ValueError(msg)
@@ -133,7 +123,7 @@ def check_equal_layouts(
         wanted, given = (dict(layout) for layout in pair)
         for what in (*wanted, *given):
             if wanted.get(what) != given.get(what):
-                here = names[index] if names else f"{role}.layers[{index}]"
+                here = where(role, index, trace.layers[index]) if trace else f"{role}.layers[{index}]"
                 msg = f"{here}: expected {what} {wanted.get(what)!r} as in {source}, got {given.get(what)!r}"
                 raise ValueError(msg)
 

@@ -4,13 +4,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from lai_core._engine.axes import Axes
+from lai_core._engine.factors import sum_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, namespace_of
-from lai_core._engine.positions import sum_positions
-from lai_core.records._maps import KernelGradient
-from lai_core.records._patches import Geometry as Geometry
-from lai_core.records._patches import Padded, Patch, by_position
-from lai_core.records.base import Axes, Record
+from lai_core.records._maps import Geometry as Geometry
+from lai_core.records._maps import KernelGradient, Padded, Patch, by_position
+from lai_core.records.base import Record
 from lai_core.records.dense import LayerTrace
 
 
@@ -40,12 +40,8 @@ class ConvolutionTrace(Record):
         Zeros before and after each axis of space.
     groups
         Groups of channels that do not mix.
-    bias
-        Whether there is a trainable bias per output channel.
-    weight
-        Key of the kernel; records with equal keys share it.
-    name
-        What the layer is called in messages.
+    bias, weight, name
+        As in `LayerTrace`.
 
     Examples
     --------
@@ -181,13 +177,6 @@ class ConvolutionTrace(Record):
         LayerTrace
             Activations `(n, positions, channels * offsets)`, a channel's offsets side by side, as in
             the flattened kernel; output gradients `(n, positions, d_out)`.
-
-        Raises
-        ------
-        TypeError
-            If an array is of a wrong kind.
-        ValueError
-            If the arrays do not fit each other and the kernel.
 
         Examples
         --------

@@ -4,11 +4,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from lai_core._engine.axes import Axes
+from lai_core._engine.factors import sum_positions, with_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace
 from lai_core._engine.outer import OuterGradient
-from lai_core._engine.positions import sum_positions, with_positions
-from lai_core.records.base import Axes, Record
+from lai_core.records.base import Record
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,35 +1,114 @@
-"""Ghost against LAI: absolutely, relative to their means, and as estimators of the conditional mean."""
+"""Bounds on Ghost's variance, and Ghost against LAI: in size, relative to their means, as estimators."""
 
 from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import dot
-from lai_core._theory.arrays import checked
+from lai_core._theory.arrays import Layers, Outcomes, Scalar, checked
+from lai_core.variance._identities import ghost_parts
+
+
+@checked
+def minkowski_lower_bound(first: Float[Array, "..."], second: Float[Array, "..."], /) -> Float[Array, "..."]:
+    r"""Bound the variance of a sum from below by the variances of its two terms.
+
+    Implements :eq:`minkowski-lower-bound`: :math:`\mathrm{Var}[X+Y] \ge
+    (\sqrt{\mathrm{Var}\,X} - \sqrt{\mathrm{Var}\,Y})^2`, attained by perfectly opposed terms.
+
+    Assume: finite variances.
+
+    Parameters
+    ----------
+    first, second
+        Var X and Var Y, not negative.
+    """
+    xp = xp_of(first)
+    return (xp.sqrt(first) - xp.sqrt(second)) ** 2
+
+
+@checked
+def ghost_variance_lower_bound(
+    alpha: Layers, gains: Layers, signal_variance: Scalar, noise: Scalar, /
+) -> Scalar:
+    r"""Bound the variance of Ghost from below, whatever the covariance of signal and noise.
+
+    Implements :eq:`app-var-CS-lb`: :math:`(|\sum_l \alpha^{(l)} c_l| \sqrt{\mathrm{Var}\,\beta^\star} -
+    \sqrt{\mathrm{Var}\,Y})^2`, for numbers :math:`\alpha^{(l)}` and one validation sample. It may be 0
+    with noise of any size: it is no floor in terms of the noise.
+
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
+    Arguments: :mod:`lai_core.variance`.
+    """
+    return minkowski_lower_bound(dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance, noise)
+
+
+@checked
+def signed_covariance_bound(
+    alpha: Layers,
+    gains: Layers,
+    signal_variance: Scalar,
+    signal_covariance: Layers,
+    noise_covariance: Float[Array, "L L"],
+    /,
+) -> tuple[Scalar, Scalar]:
+    r"""Bound the variance of Ghost from below, with the sign that the printed bounds need.
+
+    Implements :eq:`signed-covariance-bound`: with
+    :math:`s = \min(0,\ 2(\sum_l \alpha^{(l)} c_l)\,\mathrm{Cov}(\beta^\star, Y))`, the variance is at
+    least :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y + s`, and at
+    least :math:`\mathrm{Var}\,Y + s`. The printed bounds are these where s = 0, and only there.
+
+    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
+    Arguments: :mod:`lai_core.variance`.
+
+    Returns
+    -------
+    tuple of arrays
+        The bound with the signal's term and the bound by the noise alone.
+    """
+    xp = xp_of(alpha)
+    signal, noise, cross = ghost_parts(alpha, gains, signal_variance, signal_covariance, noise_covariance)
+    opposed = xp.minimum(cross, xp.zeros_like(cross))
+    return signal + noise + opposed, noise + opposed
+
+
+@checked
+def variance_order(alpha: Layers, deviations: Layers, /) -> tuple[Scalar, Scalar]:
+    r"""Bound the variance of Ghost from above, beside LAI's variance, by the spread in each layer.
+
+    Implements :eq:`variance-order`: :math:`\mathrm{Var}[\sum_l \alpha^{(l)} \beta^{(l)}] \le
+    (\sum_l |\alpha^{(l)}|\, \mathrm{sd}\,\beta^{(l)})^2` whatever the covariances. Hence with
+    non-negative :math:`\alpha^{(l)}` and no layer's spread above the last one's, LAI's variance
+    :math:`(\sum_l \alpha^{(l)}\, \mathrm{sd}\,\beta^{(L)})^2` is at least Ghost's.
+
+    Assume: fixed :math:`\alpha \ge 0`; one validation sample; :math:`\sd \beta^{(l)} \le \sd \beta^{(L)}` for
+    every layer. Arguments: :mod:`lai_core.variance`.
+
+    Parameters
+    ----------
+    deviations
+        :math:`\mathrm{sd}\,\beta^{(l)}`, not negative.
+
+    Returns
+    -------
+    tuple of arrays
+        The upper bound on Ghost's variance, and LAI's variance.
+    """
+    xp = xp_of(alpha)
+    return dot(xp, xp.abs(alpha), deviations) ** 2, (xp.sum(alpha) * deviations[-1]) ** 2
 
 
 @checked
 def regression_gain(
-    similarities: Float[Array, "L outcomes"],
-    shared: Float[Array, " outcomes"],
-    probabilities: Float[Array, " outcomes"],
-    /,
-) -> Float[Array, " L"]:
+    similarities: Float[Array, "L outcomes"], shared: Outcomes, probabilities: Outcomes, /
+) -> Layers:
     r"""Compute the gains for which signal and noise are uncorrelated, whatever the law.
 
     Implements :eq:`regression-gain`: :math:`c_l = \mathrm{Cov}(\beta^{(l)}, \beta^\star) /
     \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
     printed variance of Ghost holds. Where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, it is this c.
 
-    Assume: fixed :math:`\alpha`; :math:`\Var \beta^\star > 0`.
-
-    Parameters
-    ----------
-    similarities
-        :math:`\beta^{(l)}` in each outcome.
-    shared
-        :math:`\beta^\star` in each outcome, not constant.
-    probabilities
-        Of the outcomes, summing to 1 (not checked).
+    Assume: fixed :math:`\alpha`; :math:`\Var \beta^\star > 0`. Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -42,13 +121,7 @@ def regression_gain(
 
 
 @checked
-def variance_criterion(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_variance: Float[Array, ""],
-    noise: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+def variance_criterion(alpha: Layers, gains: Layers, signal_variance: Scalar, noise: Scalar, /) -> Scalar:
     r"""Compute the variance of Ghost minus that of LAI, for uncorrelated signal and noise.
 
     Implements :eq:`variance-criterion`: :math:`\mathrm{Var}\,Y - [(\sum_l \alpha^{(l)})^2 -
@@ -57,13 +130,7 @@ def variance_criterion(
     :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y) = 0`.
-
-    Parameters
-    ----------
-    alpha, gains
-        :math:`\alpha^{(l)}` and :math:`c_l`.
-    signal_variance, noise
-        :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
+    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -75,12 +142,7 @@ def variance_criterion(
 
 
 @checked
-def unit_gain_difference(
-    alpha: Float[Array, " L"],
-    noise: Float[Array, ""],
-    covariance: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+def unit_gain_difference(alpha: Layers, noise: Scalar, covariance: Scalar, /) -> Scalar:
     r"""Compute the variance of Ghost minus that of LAI where every gain is 1.
 
     Implements :eq:`unit-gain-variance`: :math:`\mathrm{Var}\,Y + 2 \sum_l \alpha^{(l)}\,
@@ -89,13 +151,7 @@ def unit_gain_difference(
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`c_l = 1` for every layer; finite variances;
     for the sign also :math:`(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0`.
-
-    Parameters
-    ----------
-    alpha
-        :math:`\alpha^{(l)}`.
-    noise, covariance
-        :math:`\mathrm{Var}\,Y` and :math:`\mathrm{Cov}(\beta^\star, Y)`.
+    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -108,13 +164,8 @@ def unit_gain_difference(
 
 @checked
 def scale_free_variance(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    signal_mean: Float[Array, ""],
-    signal_variance: Float[Array, ""],
-    noise: Float[Array, ""],
-    /,
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    alpha: Layers, gains: Layers, signal_mean: Scalar, signal_variance: Scalar, noise: Scalar, /
+) -> tuple[Scalar, Scalar]:
     r"""Compute squared coefficients of variation of Ghost and of LAI: variance over squared mean.
 
     Implements :eq:`scale-free-variance`: where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, Ghost's
@@ -122,19 +173,7 @@ def scale_free_variance(
     smaller one, for any gains and any :math:`\alpha^{(l)}`.
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
-    \beta^\star`; both means are not zero.
-
-    Parameters
-    ----------
-    alpha, gains
-        With :math:`\sum_l \alpha^{(l)}` and :math:`\sum_l \alpha^{(l)} c_l` not 0.
-    signal_mean, signal_variance, noise
-        :math:`E\beta^\star` (not 0), :math:`\mathrm{Var}\,\beta^\star` and :math:`\mathrm{Var}\,Y`.
-
-    Returns
-    -------
-    tuple of arrays
-        Ghost's and LAI's.
+    \beta^\star`; both means are not zero. Arguments: :mod:`lai_core.variance`.
     """
     lai = signal_variance / signal_mean**2
     return lai + noise / (dot(xp_of(alpha), alpha, gains) * signal_mean) ** 2, lai
@@ -142,12 +181,8 @@ def scale_free_variance(
 
 @checked
 def calibrated_error(
-    alpha: Float[Array, " L"],
-    gains: Float[Array, " L"],
-    weights: Float[Array, " L"],
-    signal_second_moment: Float[Array, ""],
-    /,
-) -> Float[Array, ""]:
+    alpha: Layers, gains: Layers, weights: Layers, signal_second_moment: Scalar, /
+) -> Scalar:
     r"""Compute the mean squared error of weighted LAI about Ghost's conditional mean.
 
     Implements :eq:`calibrated-error`: about :math:`T = E[\text{Ghost}|g^{(L)}] = \sum_l \alpha^{(l)}
@@ -157,17 +192,6 @@ def calibrated_error(
 
     Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
     \beta^\star`; over the law of :math:`g^{(L)}` and of what is below it.
-
-    Parameters
-    ----------
-    alpha, gains, weights
-        :math:`\alpha^{(l)}`, :math:`c_l` and :math:`w_l`; plain LAI has weights 1.
-    signal_second_moment
-        :math:`E\beta^{\star 2}`.
-
-    Returns
-    -------
-    array
-        The error.
+    Arguments: :mod:`lai_core.variance`.
     """
     return dot(xp_of(alpha), alpha, weights - gains) ** 2 * signal_second_moment

@@ -254,12 +254,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a budget that is no number": (
         lambda: lai.lai_kernel(one(), one(), memory_budget=1e9),
         TypeError,
-        "memory_budget: expected a whole number of bytes, got 1000000000.0",
+        "memory_budget: expected a whole number >= 1, got 1000000000.0",
     ),
     "a negative budget": (
         lambda: lai.lai_kernel(one(), one(), memory_budget=-1),
         ValueError,
-        "memory_budget: expected a positive number of bytes, got -1",
+        "memory_budget: expected a whole number >= 1, got -1",
     ),
     "second moment of another width": (
         lambda: lai.preconditioned_lai_scores(one(), one(), np.ones(3)),

@@ -79,7 +79,7 @@ def test_budgets_are_as_their_descriptions_say():
     assert DEFAULT_MEMORY_BUDGET == GIB
     assert _adapters.GRADIENT_BUDGET == 2 * GIB
     assert Workspace(np, np.float64, 8).parts == OuterGradient(np.ones((1, 1, 1)), ()).groups == 1
-    assert (AHEAD, _maps.BUILT, _adapters.FORMS, KEPT) == (1024, 2**19, 64, 256)
+    assert (AHEAD, _maps.BUILT, KEPT) == (1024, 2**19, 256)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,24 @@
 """The site's own check of its links can fail."""
 
 import importlib.util
+import inspect
 import json
 import re
 import types
 
 import jsonschema
 import pytest
+from sphinx.ext import napoleon
 
-from lai_core import bounds, propagation
+from lai_core import assumptions, bounds, calibration, influence, propagation, shapley, variance
 from lai_core.estimators.catalogue import CATALOGUE
 from tests.support import ledger
+
+PUBLIC = [
+    getattr(module, name)
+    for module in (assumptions, bounds, calibration, influence, propagation, shapley, variance)
+    for name in module.__all__
+]
 
 
 def extension(name):
@@ -42,7 +50,7 @@ def test_a_table_that_is_shown_as_its_source_is_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["choosing", "options"])
 def test_the_tables_of_estimators_have_a_row_for_each(name):
-    _, _, *rows = extension("estimator_tables").table(name)
+    _, _, *rows = extension("site_tables").estimators(name).splitlines()
     assert [row.split("`")[1] for row in rows] == [each.name for each in CATALOGUE]
     assert len({row.count("|") for row in rows}) == 1
 
@@ -62,6 +70,30 @@ def test_shapes_in_annotations_are_shown_with_the_parameters():
     ]
     plain = [":param rho: A rate.", ":returns: *float or array* -- A sum."]
     assert list(extension("shapes").with_shapes(plain, bounds.geometric_sum)) == plain
+
+
+def test_what_a_docstring_leaves_to_its_modules_glossary_is_shown_with_it():
+    """Each parameter of each function that refers to one: its own words first, in the signature's order."""
+    module = extension("shapes")
+    config = napoleon.Config(napoleon_use_param=True, napoleon_use_rtype=False)
+    referring = [one for one in PUBLIC if module.GLOSSARY.search(one.__doc__ or "")]
+    for function in referring:
+        lines = napoleon.NumpyDocstring(inspect.getdoc(function), config).lines()
+        shown = module.with_glossary(lines, function, config)
+        named = [field[1] for line in shown if (field := module.PARAMETER.match(line))]
+        assert named == list(inspect.signature(function).parameters), function.__name__
+        assert not module.GLOSSARY.search("\n".join(shown))
+    assert len(referring) > 50
+    written = [
+        "Bound",
+        ":math:`x`. Arguments: :mod:`lai_core.bounds`.",
+        ":param errors: Own.",
+        ".. rubric:: E",
+    ]
+    shown = module.with_glossary(written, bounds.certified_regret_bound, config)
+    words = ":param approximation: Exact and approximate scores; positive helps."
+    expected = ["Bound", ":math:`x`.", words, written[2], ":returns: *array*", written[3]]
+    assert [line for line in shown if line] == expected
 
 
 def test_every_public_module_has_a_page_of_the_reference():

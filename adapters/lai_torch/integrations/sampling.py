@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from lai_core._adapters import ShuffledDraws, Weighted, check_whole, numbered, source_names
+from lai_core._adapters import ShuffledDraws, Weighted, check_count, numbered, source_names
 
 
 class MixtureSampler(ShuffledDraws, Sampler[int]):
@@ -71,7 +71,7 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
         samples = sum(map(len, members))
         self.batches = max(1, samples // (batch_size * replicas)) if batches is None else batches
-        check_whole("batches", self.batches, 1)
+        check_count("batches", self.batches, 1)
 
     def __len__(self) -> int:
         """Return the number of samples that an epoch has on this process."""

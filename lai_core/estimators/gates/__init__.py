@@ -11,14 +11,14 @@ The functions take what a model's forward pass can record beside a trace: the de
 norms of the columns of every matrix but the first, `(d_t,)`.
 """
 
-from lai_core.estimators.gates._factors import (
+from lai_core.estimators.gates._inputs import (
+    GateTrace,
     gate_factors,
     gate_step_error,
     relu_gates,
     squared_column_norms,
 )
 from lai_core.estimators.gates._kernel import gate_lai_kernel, gate_lai_scores
-from lai_core.estimators.gates._trace import GateTrace
 
 __all__ = [
     "GateTrace",

@@ -8,8 +8,7 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import spans
 from lai_core._engine.namespace import Array, cast, matmul
 from lai_core._theory.algebra import dot
-from lai_core.estimators.gates._inputs import GateInputs, gate_inputs
-from lai_core.estimators.gates._trace import GateTrace
+from lai_core.estimators.gates._inputs import GateInputs, GateTrace, gate_inputs
 from lai_core.records.compatible import check_same_samples
 
 
@@ -42,11 +41,6 @@ def gate_lai_kernel(
     -------
     array
         `(n_val, n_train)`; positive helps, as Ghost's. At least float32.
-
-    Raises
-    ------
-    ValueError
-        If a trace is unsound or no such chain, shapes do not fit, or the budget is too small.
 
     Examples
     --------
@@ -81,12 +75,10 @@ def gate_lai_scores(
 
     Parameters
     ----------
-    validation, training
+    validation, training, memory_budget
         As in `gate_lai_kernel`.
     exclude_self
         Leave sample j out of its own score: both sides are of the same batch, in the same order.
-    memory_budget
-        Bytes that temporaries may take.
 
     Returns
     -------

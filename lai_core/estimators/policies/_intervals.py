@@ -13,7 +13,8 @@ from typing import Any
 
 from jaxtyping import Bool, Float
 
-from lai_core._engine.checks import check_choice, check_floating, check_not_empty, check_number, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_choice, check_floating, check_not_empty, check_number
 from lai_core._engine.namespace import (
     Array,
     Namespace,
@@ -271,7 +272,7 @@ def _bound(xp: Namespace, values: Array, bound: Any) -> Array | float:
     if not is_array(bound):
         check_number("bound", bound, above=0.0)
         return float(bound)
-    check_vector("bound", bound, int(values.shape[1]))
+    check_array("bound", bound, str(int(values.shape[1])))
     namespace_of({"parts": values, "bound": bound})
     return cast(xp, bound, values.dtype)
 

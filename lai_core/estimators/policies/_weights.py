@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_choice, check_number, check_rows, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_choice, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
 
 ArrayT = TypeVar("ArrayT")
@@ -81,7 +82,8 @@ def keep_top(
     xp, values = _finite(scores, otherwise=-math.inf)
     count: Any = math.prod(values.shape)
     if valid is not None:
-        xp = _check_valid(valid, scores)
+        namespace_of({"scores": scores, "valid": valid})
+        check_array("valid", valid, " ".join(map(str, values.shape)), kind="bool")
         values = xp.where(valid, values, xp.full_like(values, -math.inf))
         count = xp.sum(xp.astype(valid, values.dtype))
     order = xp.argsort(-xp.reshape(values, (-1,)), stable=True)
@@ -95,18 +97,6 @@ def keep_top(
         kept = xp.maximum(share, xp.ones_like(share))
     taken = (rank < kept) & (values > -math.inf)
     return normalized(xp, xp.astype(taken, values.dtype), normalize, count)
-
-
-def _check_valid(valid: Any, scores: Any) -> Namespace:
-    """Raise unless a mask is of booleans, and of the scores' shape."""
-    xp = namespace_of({"scores": scores, "valid": valid})
-    if tuple(valid.shape) != tuple(scores.shape):
-        msg = f"valid: expected the scores' shape {tuple(scores.shape)}, got {tuple(valid.shape)}"
-        raise ValueError(msg)
-    if not xp.isdtype(valid.dtype, "bool"):
-        msg = f"valid: expected booleans, got {valid.dtype}"
-        raise TypeError(msg)
-    return xp
 
 
 def top_count(fraction: float, samples: int) -> int:
@@ -178,7 +168,7 @@ def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[Array
     array([0.65, 0.05, 0.25, 0.05])
     """
     check_number("floor", floor, at_least=0.0, at_most=1.0)
-    check_vector("scores", scores)
+    check_array("scores", scores, "n")
     xp, values = _finite(scores)
     drawable = xp.astype(xp.isfinite(scores), values.dtype)
     even = _divided(xp, drawable, xp.sum(drawable))
@@ -190,7 +180,7 @@ def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[Array
 
 def _finite(scores: Array, otherwise: float = 0.0) -> tuple[Namespace, Array]:
     """Return the namespace and the scores, at least float32, with `otherwise` where they are not finite."""
-    xp = check_rows("scores", scores)
+    xp = check_array("scores", scores, "n", "n t")
     values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
     return xp, xp.where(xp.isfinite(values), values, xp.full_like(values, otherwise))
 

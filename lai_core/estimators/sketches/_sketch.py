@@ -4,7 +4,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_budget, check_not_empty
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count, check_not_empty
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, namespace_of
 from lai_core.estimators._sides import lai_sides
@@ -52,14 +52,6 @@ def sketch_outputs(
         For LAI: the last record is a `ReadoutTrace` in at least float32, which LLI refuses and Ghost
         leaves out.
 
-    Raises
-    ------
-    TypeError
-        If the last record is of another kind.
-    ValueError
-        If signs or permutation are not `(d_L,)`, the width lies outside [1, d_L], there are no output
-        gradients, or the budget does not hold one position.
-
     Examples
     --------
     >>> import numpy as np
@@ -84,7 +76,7 @@ def sketch_outputs(
     _check_entries("permutation", permutation, outputs)
     _check_width(width, outputs)
     xp = namespace_of({"output_gradients": gradients, "signs": signs, "permutation": permutation})
-    work = Workspace(xp, accumulation_dtype(xp, gradients.dtype), check_budget(memory_budget))
+    work = Workspace(xp, accumulation_dtype(xp, gradients.dtype), check_count("memory_budget", memory_budget))
     flat = xp.reshape(gradients, (-1, outputs))
     sketched = sketch(flat, xp.astype(signs, work.dtype), permutation, width, work)
     sketched = xp.reshape(sketched, (*gradients.shape[:-1], width))

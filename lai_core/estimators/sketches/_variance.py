@@ -5,12 +5,15 @@ times the columns at position t. Signs s add :math:`s_i s_k M_{ik}` for every tw
 :math:`M = \sum_t u_t g_t^\top`, and the variance is :math:`\sum_{i \ne k} (M_{ik}^2 + M_{ik} M_{ki})`.
 """
 
+from functools import partial
+
 from jaxtyping import Float
 
 from lai_core._engine.factors import by_group
 from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, Namespace, cast, matmul
 from lai_core._engine.outer import OuterGradient
+from lai_core._engine.pairs import products_of
 
 
 def chance_of_a_shared_group(outputs: int, width: int) -> float:
@@ -110,22 +113,12 @@ def _pulled_by_pairs(
         part = slice(start, min(start + columns, chunk.stop))
         pulled: Array = None
         for span in spans(validation.samples, rows):
-            product = _pulled_by(validation, span, training, part, work)
+            alpha = validation.alpha(partial(products_of, by_group, (span, part), 1, work), training)
+            turned = xp.matrix_transpose(alpha)
+            product = matmul(xp, turned, by_group(validation.rows, span, 1, work))[0, ...]
             pulled = product if pulled is None else pulled + product
         parts.append(pulled)
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
-
-
-def _pulled_by(
-    validation: OuterGradient, span: slice, training: OuterGradient, part: slice, work: Workspace
-) -> Float[Array, "nt d"]:
-    xp = work.xp
-
-    def products(left: Array, right: Array) -> Array:
-        return matmul(xp, by_group(right, part, 1, work), xp.matrix_transpose(by_group(left, span, 1, work)))
-
-    alpha = validation.alpha(products, training)
-    return matmul(xp, alpha, by_group(validation.rows, span, 1, work))[0, ...]
 
 
 def _off_diagonal(

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core import _adapters, propagation
 from lai_core._engine import factors, pairs
-from lai_core._engine.checks import check_number, check_vector
+from lai_core._engine.axes import check_array
+from lai_core._engine.checks import check_number
 from lai_core._engine.gradients import VectorGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
@@ -123,10 +124,10 @@ def test_options_of_exact_scores_that_go_together(options):
 
 
 def test_a_vector_has_one_axis():
-    assert check_vector("scores", np.ones(3)) is not None
+    assert check_array("scores", np.ones(3), "n") is not None
     for array in (np.ones((3, 1)), np.array(1.0)):
         with pytest.raises(ValueError, match="scores: expected"):
-            check_vector("scores", array)
+            check_array("scores", array, "n")
 
 
 @pytest.mark.parametrize(

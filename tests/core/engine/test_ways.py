@@ -125,7 +125,7 @@ def test_gradients_are_built_where_that_takes_fewer_products(begins):
     for height, width, fewer in ((2, 3, True), (3, 3, False)):
         one, two = outer(3, 3, height, (width,)), outer(3, 3, height, (width,))
         least = begins(
-            OuterGradient, "_paired_built", lambda room, one=one, two=two: one[0].paired(two[0], room)
+            OuterGradient, "_sum_built", lambda room, one=one, two=two: one[0].paired(two[0], room)
         )
         assert (least <= 2**10) == fewer
     one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))

@@ -70,9 +70,9 @@ def test_a_chain_is_counted_layer_by_layer(widths, passes, numbers):
     ("widths", "error", "message"),
     [
         ([3], ValueError, "widths: expected the input's and at least one layer's, got 1 of them"),
-        ([3, True], TypeError, r"widths\[1\]: expected a whole number, got True"),
-        ([2.5, 3], TypeError, r"widths\[0\]: expected a whole number, got 2.5"),
-        ([3, 0], ValueError, r"widths\[1\]: expected a positive width, got 0"),
+        ([3, True], TypeError, r"widths\[1\]: expected a whole number >= 1, got True"),
+        ([2.5, 3], TypeError, r"widths\[0\]: expected a whole number >= 1, got 2.5"),
+        ([3, 0], ValueError, r"widths\[1\]: expected a whole number >= 1, got 0"),
     ],
 )
 def test_widths_that_no_chain_has_are_named(widths, error, message):

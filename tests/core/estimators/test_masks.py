@@ -155,5 +155,5 @@ def test_a_mask_that_fits_no_layer_is_refused():
     with pytest.raises(ValueError, match=re.escape(message)):
         lai.lai_kernel(lai.Trace([first, trace.layers[1]]), trace)
     first = replace(trace.layers[0], valid=np.ones((4, 5)))
-    with pytest.raises(TypeError, match="valid: expected a boolean dtype, got float64"):
+    with pytest.raises(TypeError, match="valid: expected booleans, got float64"):
         lai.lai_kernel(lai.Trace([first, trace.layers[1]]), trace)

@@ -247,7 +247,9 @@ REFUSED = {
     "segments: expected integers, got float64": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS * 1.0, 1, "lai"
     ),
-    "count: expected at least 1, got 0": lambda: lai.segment_scores(TRACE, TRACE, SEGMENTS, 0, "lai"),
+    "count: expected a whole number >= 1, got 0": lambda: lai.segment_scores(
+        TRACE, TRACE, SEGMENTS, 0, "lai"
+    ),
     "estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": lambda: lai.position_scores(
         TRACE, TRACE, "exact"
     ),

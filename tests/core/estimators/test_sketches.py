@@ -226,7 +226,7 @@ def test_a_summary_gives_the_same_variance(backend):
     ("samples", "budget", "message"),
     [
         (0, 2**20, "output_gradients: expected every axis to have at least one entry, got shape (0, 6)"),
-        (3, 0, "memory_budget: expected a positive number of bytes, got 0"),
+        (3, 0, "memory_budget: expected a whole number >= 1, got 0"),
         (3, 127, "memory_budget: expected at least 192 bytes for one position's outputs, got 127; raise it"),
     ],
 )

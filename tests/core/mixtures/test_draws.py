@@ -102,5 +102,5 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_what_does_not_fit_is_named(message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}$"):
         made(**BAD[message])

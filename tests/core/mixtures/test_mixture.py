@@ -194,10 +194,10 @@ def test_a_mean_far_above_all_before_gives_its_source_all_but_the_floor():
 SCORES, GROUPS = np.ones(3), np.array([0, 1, 1])
 KEYS = sorted(MixtureState._fields)
 BAD = {
-    "groups: expected shape (3,), one group a score, got (2,)": lambda: group_scores(SCORES, GROUPS[:2], 2),
+    "groups: expected shape (3,), got (2,)": lambda: group_scores(SCORES, GROUPS[:2], 2),
     "groups: expected integers, got float64": lambda: group_scores(SCORES, SCORES, 2),
-    "count: expected at least 1, got 0": lambda: group_scores(SCORES, GROUPS, 0),
-    "count: expected a whole number, got float": lambda: group_scores(SCORES, GROUPS, 2.0),
+    "count: expected a whole number >= 1, got 0": lambda: group_scores(SCORES, GROUPS, 0),
+    "count: expected a whole number >= 1, got 2.0": lambda: group_scores(SCORES, GROUPS, 2.0),
     "scores: expected shape (n,), got (3, 1)": lambda: group_scores(np.ones((3, 1)), GROUPS, 2),
     "means: expected shape (2,), got (3,)": lambda: Mixture(2).step(SCORES, SCORES),
     "standard_errors: expected shape (3,), got (2,)": lambda: Mixture(3).step(SCORES, np.ones(2)),

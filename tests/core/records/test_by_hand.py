@@ -7,7 +7,7 @@ import pytest
 
 import lai_core as lai
 from lai_core._engine.namespace import namespace_of
-from lai_core.records._patches import Geometry, Padded, Patch, by_position, padded_with_zeros
+from lai_core.records._maps import Geometry, Padded, Patch, by_position, padded_with_zeros
 
 XP = namespace_of({"numpy": np.ones(1)})
 HEAD = lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))

@@ -148,7 +148,7 @@ def maps(*shape):
         (
             lambda: lai.EmbeddingTrace(maps(2, 3), maps(2, 3, 4), 5),
             TypeError,
-            "ids: expected an integer dtype",
+            "ids: expected integers",
         ),
         (lambda: lai.EmbeddingTrace(np.ones((2, 3, 1), int), maps(2, 3, 4), 5), ValueError, "(n,) or (n, t)"),
         (

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from lai_core._adapters import DEFAULT_MEMORY_BUDGET, LaiScores
+from lai_core._adapters import DEFAULT_MEMORY_BUDGET
 from lai_torch._curation.scorers.base import Scorer
 from lai_torch._curation.scorers.calibrated import CalibratedScorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
@@ -69,4 +69,4 @@ def scorer(
                 scale_inputs=estimator.scale_inputs,
             )
         case _:
-            return TraceScorer(model, loss, tracer, LaiScores(), **made)
+            return TraceScorer(model, loss, tracer, lai.lai_scores, **made)

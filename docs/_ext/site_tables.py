@@ -1,0 +1,106 @@
+"""Tables that pages show by ``{computed} site_tables:...``: estimators, pinned counts, the paper's claims."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lai_core.estimators.catalogue import CATALOGUE
+from tests.support.paper_claims import CLAIMS
+
+COUNTS = Path(__file__).parents[2] / "benchmarks" / "compatibility" / "counts.json"
+ESTIMATORS = {"ghost": "Ghost", "exact": "`exact_scores`", "lai": "LAI"}
+VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
+MOST = 8
+BACKWARD = {"all": "through the whole model", "output": "to the last layer's output", None: "none"}
+
+KEPT = {
+    "summary": "a summary of fixed size",
+    "traces": "every sample's trace",
+    "gradient": "its summed gradient",
+    "samples": "its samples: traced anew at each step",
+}
+
+NEEDS = {
+    "second_moment": "the output gradients' second moment",
+    "gates": "the activations' derivatives",
+    "fits_weights": "Ghost on some validation samples",
+    "learning_rate": "the step's learning rate",
+}
+
+TABLES = {
+    "choosing": {
+        "sees": lambda each: each.meaning,
+        "cost beside plain training": lambda each: each.cost,
+        "backward pass": lambda each: BACKWARD[each.gradients],
+        "kept of the validation set": lambda each: KEPT[each.keeps],
+    },
+    "options": {
+        "also needs": lambda each: next((text for name, text in NEEDS.items() if getattr(each, name)), ""),
+        **{
+            title: lambda each, name=name: "yes" if getattr(each, name) else ""
+            for title, name in {
+                "`positions`, layer weights": "positions",
+                "`sketch`": "sketch",
+                "one forward pass for scoring and training": "shared_forward",
+                "`chunk`": "chunks",
+                "`'batch+self'`": "batch_as_validation",
+                "`'batch'`": "exclude_self",
+            }.items()
+        },
+        "unit": lambda each: each.unit,
+    },
+}
+
+
+def table(head, rows):
+    """Return a table in markdown."""
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def estimators(name):
+    """Return the catalogue of estimators for `choosing` or by `options`, one row an estimator."""
+    columns = TABLES[name]
+    rows = ([f"`{each.name}`", *(cell(each) for cell in columns.values())] for each in CATALOGUE)
+    return table(["estimator", *columns], rows)
+
+
+def counts():
+    """Return per suite and estimator of the compatibility runs how many cases came to what."""
+    rows = [
+        (_suite(suite, entry), str(entry["cases"]), name, *(str(counts.get(v, 0)) for v in VERDICTS))
+        for suite, entry in json.loads(COUNTS.read_text()).items()
+        for estimator, name in ESTIMATORS.items()
+        if (counts := entry["counts"][estimator])
+    ]
+    return table(("suite", "cases", "estimator", *VERDICTS), rows)
+
+
+def reasons():
+    """Return per suite the most frequent reasons of refusals, and of cases that ask nothing."""
+    rows = [
+        (suite, ESTIMATORS.get(each["estimator"], "all"), each["verdict"], str(each["cases"]), _why(each))
+        for suite, entry in json.loads(COUNTS.read_text()).items()
+        for each in entry["reasons"][:MOST]
+    ]
+    return table(("suite", "estimator", "verdict", "cases", "reason, and an example"), rows)
+
+
+def claims():
+    """Return the paper's sentences about its tables, with what the tables give."""
+    rows = []
+    for claim in CLAIMS:
+        gives = ": ".join(filter(None, (claim.figures, claim.remark)))
+        # what stands in parentheses is none of the paper's words
+        said = claim.said if claim.said.startswith("(") else f"“{claim.said}”"
+        rows.append((said, claim.place, gives, "holds" if claim.verdict else "**does not hold**"))
+    return table(("the text", "where", "the table gives", " "), rows)
+
+
+def _suite(suite, entry):
+    return suite if entry["every"] == 1 else f"{suite} (every {entry['every']}th case)"
+
+
+def _why(each):
+    text = f"{each['reason']} (`{each['example']}`)"
+    return text.replace("|", "\\|").replace("<", "\\<").replace("$", "\\$").replace("[", "\\[")
