@@ -6,6 +6,7 @@ from hypothesis import given
 
 import lai_core as lai
 from lai_core.assumptions import (
+    AssumptionReport,
     activation_bound,
     alignment_excess,
     cosines,
@@ -279,3 +280,36 @@ def test_the_batch_that_does_not_fit_is_called_by_its_name(function):
     layer = lai.LayerTrace(np.ones((1, 1)), np.ones((1, 1)))
     with pytest.raises(ValueError, match=r"^training: expected 2 layers as in validation, got 1"):
         function(lai.Trace([layer, layer]), lai.Trace([layer]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sixteen_units_of_the_precision_are_forgiven_as_rounding(dtype):
+    layer = lai.LayerTrace(np.ones((1, 1), dtype), np.ones((1, 1), dtype))
+    report = measure_assumptions(*[lai.Trace([layer])] * 2)
+    assert report.tolerance == 16 * np.finfo(dtype).eps
+
+
+def report(**margins):
+    """Make a report of these margins, with a tolerance of 1/4; an assumption without one holds well."""
+    scalars = {"rho": 0.5, "C_a": 2.0, "alpha_bar": 1.0, "smallest_alpha": 1.0, "smallest_cosine": 1.0}
+    layers = dict.fromkeys(("layer_rates", "layer_inputs", "layer_cosines"), np.ones(1))
+    values = {**scalars, "excess": 0.0, "opposing_share": 0.0, **margins}
+    return AssumptionReport(**{k: np.asarray(v) for k, v in values.items()}, **layers, tolerance=0.25)
+
+
+@pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment", "non-expansive")
+@pytest.mark.parametrize(
+    ("assumption", "margin", "holds", "fails"),
+    [
+        ("decay_holds", "rho", 0.999, 1.0),
+        ("activations_bounded", "C_a", 1e100, np.inf),
+        ("alignment_holds", "smallest_cosine", -0.25, -0.251),
+        ("non_expansive_holds", "excess", 0.25, 0.251),
+        ("embeddings_agree", "smallest_alpha", -1.0, -1.001),  # 1/4 of the largest squared norm, 4
+    ],
+)
+def test_where_an_assumption_ceases_to_hold(assumption, margin, holds, fails):
+    assert getattr(report(**{margin: holds}), assumption)
+    assert not getattr(report(**{margin: fails}), assumption)
+    assert report(**{margin: holds}).describe().count("holds") == 5
+    assert report(**{margin: fails}).describe().count("fails") == 1

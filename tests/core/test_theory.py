@@ -15,7 +15,17 @@ import torch
 from jaxtyping import Integer
 
 import lai_core as lai
-from lai_core import assumptions, bounds, calibration, influence, optimizers, propagation, shapley, variance
+from lai_core import (
+    assumptions,
+    bounds,
+    calibration,
+    influence,
+    mixtures,
+    optimizers,
+    propagation,
+    shapley,
+    variance,
+)
 from lai_core.optimizers import Adam
 from lai_core.propagation import RandomLayer
 from tests.support.backends import BACKENDS, STRICT_OTHER_DEVICE
@@ -279,6 +289,24 @@ OTHERS = [
     (partial(lai.score_intervals, PARTS), "bound", POSITIVE),
     (partial(lai.drop_harmful, PARTS), "rate", ((1e-3, 1.0), (0.0, 1.001))),
     (partial(assumptions.measure_assumptions, TRACE, TRACE), "tolerance", NOT_NEGATIVE),
+    (partial(lai.keep_top, PARTS[0]), "fraction", ((1e-3, 1.0), (0.0, 1.5, True))),
+    (partial(lai.sampling_probabilities, PARTS[0]), "floor", ((0.0, 1.0), (-1e-3, 1.1))),
+    (partial(lai.update_second_moment, None, PARTS), "decay", BELOW_ONE),
+    (partial(lai.preconditioned_lai_kernel, TRACE, TRACE, np.ones(1)), "epsilon", POSITIVE),
+    (
+        partial(lai.preconditioned_lai_kernel, TRACE, TRACE, np.ones(1)),
+        "exponent",
+        ((-1, 0.0), (None, np.inf)),
+    ),
+    (partial(lai.lai_kernel, TRACE, TRACE), "memory_budget", ((2**10,), (0, -1, 1e9))),
+    *(
+        (partial(mixtures.Mixture, 2), name, ends)
+        for name, ends in (
+            ("horizon", ((1.0, 9.0), (0.5,))),
+            ("floor", ((0.0, 1.0), (-1e-3, 2.0))),
+            ("confidence", BELOW_ONE),
+        )
+    ),
 ]
 
 

@@ -85,7 +85,11 @@ def test_layer_weights_remove_the_scale_of_linear_layers_with_one_output(widths,
 @pytest.mark.equation("self-exclusion")
 @given(n=st.integers(1, 6), p=st.integers(1, 4), seed=GENERATORS)
 def test_own_and_other_votes_add_up_and_decide(n, p, seed):
-    gradients = np.random.default_rng(seed).normal(size=(n, p))
+    """Of columns: a kernel under a preconditioner of one side need not be symmetric."""
+    rng = np.random.default_rng(seed)
+    gradients, any_kernel = rng.normal(size=(n, p)), rng.normal(size=(n, n))
+    own, others = influence.self_votes(any_kernel)
+    np.testing.assert_allclose((own, own + others), (np.diag(any_kernel), any_kernel.sum(0)), atol=1e-12)
     own, others = influence.self_votes(gradients @ gradients.T)
     np.testing.assert_allclose(own, (gradients**2).sum(-1), rtol=1e-9)
     rest = gradients.sum(0) - gradients

@@ -61,9 +61,9 @@ def test_below_the_certified_rate_the_score_decides(p, seed, share):
 
 @pytest.mark.equation("descent-meaning")
 def test_at_the_certified_rate_the_loss_is_where_it_was():
-    scores, gradients = np.array([3.0, 0.0]), np.array([[1.0, 2.0], [0.0, 0.0]])
+    scores, gradients = np.array([3.0, 0.0, -0.5]), np.array([[1.0, 2.0], [0.0, 0.0], [0.5, 0.0]])
     rates = influence.certified_learning_rate(scores, gradients, smoothness=4.0)
-    assert rates.tolist() == [0.3, 0.0]  # 2 * 3 / (4 * 5); a gradient of zero moves nothing
+    assert rates.tolist() == [0.3, 0.0, 1.0]  # 2 * 3 / (4 * 5); a gradient of zero moves nothing
     assert -rates[0] * 3.0 + rates[0] ** 2 * 4.0 * 5.0 / 2 == 0.0
 
 

@@ -40,9 +40,9 @@ PAIRS = st.builds(Pair, chains, GENERATORS)
 
 
 @pytest.mark.equation("layer-gradients", "shared-signal", "app-beta-L")
-@given(seed=GENERATORS)
-def test_similarities_of_networks_and_the_last_as_the_signal(seed):
-    case = unconstrained(np.random.default_rng(seed), Shape(n_val=2, n_train=3))
+@given(seed=GENERATORS, depth=st.integers(1, 3))
+def test_similarities_of_networks_and_the_last_as_the_signal(seed, depth):
+    case = unconstrained(np.random.default_rng(seed), Shape(depth=depth, n_val=2, n_train=3))
     validation = [g[0][:, None, :] for g in case.validation.gradients]
     training = [g[0][None, :, :] for g in case.training.gradients]
     found = propagation.layer_similarities(validation, training)
