@@ -1,6 +1,7 @@
 """The theory's argument checker: what each annotation asks for, what is said, and what is handed on."""
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -98,6 +99,7 @@ REFUSED: Table = {
     "ValueError: law[1]: expected shape (m=6,), got (5,); m=6": given(3, (np.ones((6, 1)), np.ones(5))),
     "ValueError: low: expected shape (p=2,) or (n=3, p=2), got (3,)": given(4, np.ones(3)),
     "ValueError: rho: expected a finite number >= 0.0, got -1.0": given(rho=-1.0),
+    "ValueError: rho: expected a finite number >= 0.0, got": [given(rho=math.nan), given(rho=math.inf)],
     "TypeError: rho: expected a Python number, got str": given(rho="1"),
     "ValueError: rho: expected shape (), got (1,)": given(rho=np.ones(1)),
     "TypeError: _everything()": [
