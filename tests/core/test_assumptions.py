@@ -20,7 +20,7 @@ from lai_core.assumptions import (
 from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
 from tests.support.inequalities import at_most, hunt
-from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape, unconstrained
+from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, unconstrained
 from tests.support.refusals import Table, check_refusal
 
 

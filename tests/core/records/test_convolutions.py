@@ -11,7 +11,6 @@ from hypothesis import given, settings
 import lai_core as lai
 from lai_core.records.compatible import check_trace
 from tests.core.estimators.test_contraction import peak
-from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
 
