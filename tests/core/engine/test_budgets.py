@@ -191,20 +191,16 @@ ANSWERS: dict[str, tuple[Callable[[Case, Workspace], Any], Callable[[Case], np.n
 
 def refusals(call: Callable[[int], Any], budget: int = 1) -> Iterator[int]:
     """Give the bytes that one error after the other asks for, until they are enough."""
-    while (message := refusal(call, budget)) is not None:
-        asked = re.match(r"memory_budget: expected at least (\d+) bytes for .*, got (\d+); raise it", message)
-        needed, got = map(int, asked.groups())
-        assert got == budget < needed
-        yield needed
-        budget = needed
-
-
-def refusal(call: Callable[[int], Any], budget: int) -> str | None:
-    try:
-        call(budget)
-    except ValueError as error:
-        return str(error)
-    return None
+    while True:
+        try:
+            call(budget)
+        except ValueError as error:
+            said = r"memory_budget: expected at least (\d+) bytes for .*, got (\d+); raise it"
+            needed, got = map(int, re.match(said, str(error)).groups())
+            assert got == budget < needed
+            yield (budget := needed)
+        else:
+            return
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
