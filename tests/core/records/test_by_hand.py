@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import lai_core as lai
+from lai_core._engine.namespace import namespace_of
+from lai_core.records._patches import Padded, Patch
 from tests.support.refusals import check_refusal
 
 HEAD = lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))
@@ -61,6 +63,17 @@ def test_a_key_is_of_one_shape(one, other):
     message = "validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix"
     with pytest.raises(ValueError, match=re.escape(message)):
         lai.ghost_kernel(*[lai.Trace([*shared[1:], HEAD])] * 2)
+
+
+def test_a_patch_is_cut_out_as_it_is_indexed():
+    padded = np.arange(2.0 * 5 * 4 * 3).reshape(2, 5, 4, 3)
+    maps = Padded(namespace_of({"maps": padded}), np.moveaxis(padded, -1, 1), ((0, 0), (0, 0)))
+    patch = Patch(maps, (slice(0, 5, 2), slice(1, 3, 1)))
+    whole = padded[:, 0:5:2, 1:3].reshape(2, 6, 3)
+    assert (patch.shape, patch.dtype) == ((2, 6, 3), padded.dtype)
+    some, every = slice(0, 1), slice(None)
+    for key in ((some, ...), (every, slice(2, 4)), 1, some, (..., 0), (0, ...), (some, ..., 1), (some, 2, 1)):
+        np.testing.assert_array_equal(patch[key], whole[key])
 
 
 def convolved(outputs=(4, 3), inputs=(6, 5), kernel=(3,), **options):
