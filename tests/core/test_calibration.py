@@ -11,7 +11,7 @@ import lai_core as lai
 from lai_core import bounds, calibration
 from lai_core.assumptions import similarities as similarities_of
 from tests.support.draws import GENERATORS
-from tests.support.inequalities import at_most, found, hunt
+from tests.support.inequalities import at_most, hunt
 from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape, unconstrained
 
 SHAPES = st.builds(Shape, st.just(1), st.integers(2, 5), st.integers(2, 4), st.just(3), st.just(4))
@@ -62,17 +62,6 @@ def test_lai_with_admissible_weights_satisfies_the_printed_bound(family, seed, s
     difference = np.abs(case.ghost[0] - weighted)
     hunt(difference, bound)
     assert at_most(difference, bound, np.abs(case.lai[0]))
-
-
-@pytest.mark.equation("admissible-weights")
-def test_counterexample_search_finds_lais_own_weights_outside():
-    def violated(seed):
-        case = ASSUMING["positive"](np.random.default_rng(seed), Shape(1, 3, 3))
-        tops = bounds.decay_powers(rho=float(case.rho[0]), depth=case.depth)
-        bound = case.activation_bound[0] ** 2 * case.beta[0, -1].sum(0) * sum(tops[:-1])
-        return not at_most(np.abs(case.ghost[0] - case.lai[0]), bound, case.lai[0])
-
-    assert found(violated) is not None
 
 
 @pytest.mark.equation("minimax-weights")
@@ -151,16 +140,6 @@ def test_proportional_similarities_are_recovered_whatever_the_embeddings(seed):
 
 
 @pytest.mark.equation("calibrated-least-squares")
-def test_ridge_pulls_equal_layers_towards_lai():
-    alpha = np.ones((3, 1, 2))
-    beta = np.array([[[0.5, 0.5]], [[0.5, 0.5]], [[1.0, 1.0]]])
-    weights = calibration.least_squares_weights(alpha, beta, ridge=1e-9)
-    np.testing.assert_allclose(weights, [2 / 3] * 3, rtol=1e-6)
-    heavy = calibration.least_squares_weights(alpha, beta, ridge=1e9)
-    np.testing.assert_allclose(heavy, 1.0, rtol=1e-6)
-
-
-@pytest.mark.equation("calibrated-least-squares")
 @given(GENERATORS, st.floats(0.01, 2), st.floats(0.1, 10))
 def test_ridge_is_least_squares_with_rows_added_in_the_columns_own_units(seed, ridge, scale):
     alpha, beta = similarities(seed)
@@ -188,18 +167,6 @@ def test_each_decoupled_weight_minimises_its_own_layers_misfit(seed):
         assert (misfits(weights) <= misfits(weights + change)).all()
 
 
-@pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
-@given(GENERATORS, SHAPES)
-def test_weights_fitted_to_a_linear_network_with_one_output_give_ghost_itself(seed, shape):
-    case = ASSUMING["one_output"](np.random.default_rng(seed), shape)
-    weights = calibration.decoupled_weights(case.alpha[0], case.beta[0])
-    traces = case.validation.trace(), case.training.trace()
-    calibrated = lai.lai_scores(*traces, layer_weights=weights)
-    np.testing.assert_allclose(
-        calibrated, case.ghost[0], rtol=1e-7, atol=1e-9 * (1 + np.abs(case.lai[0]).max())
-    )
-
-
 @pytest.mark.equation("calibrated-decoupled")
 @given(GENERATORS)
 def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
@@ -211,12 +178,6 @@ def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
         for x, y in zip(approximate, exact, strict=True)
     ]
     np.testing.assert_allclose(found, slopes, rtol=1e-9)
-
-
-@pytest.mark.equation("calibrated-decoupled")
-def test_a_layer_that_lai_does_not_see_gets_no_weight():
-    alpha = np.array([[[0.0]], [[1.0]]])
-    assert calibration.decoupled_weights(alpha, np.ones((2, 1, 1))).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.equation("calibrated-model")
@@ -270,12 +231,7 @@ def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth
     np.testing.assert_allclose(calibrated, ghost, rtol=1e-6, atol=1e-9 * (1 + np.abs(ghost).max()))
 
 
-@pytest.mark.equation("minimax-weights", "calibrated-decoupled")
-@given(GENERATORS, SHAPES)
-def test_weights_that_are_not_negative_keep_the_kernel_positive_semidefinite(seed, shape):
-    rng = np.random.default_rng(seed)
-    trace = unconstrained(rng, shape).training.trace()
-    weights = rng.uniform(0, 2, shape.depth)
-    kernel = lai.lai_kernel(trace, trace, layer_weights=weights)
-    values = np.linalg.eigvalsh(kernel)
-    assert at_most(-values, 0.0, 1e3 * np.abs(values).max())
+@pytest.mark.equation("calibrated-decoupled")
+def test_a_layer_that_lai_does_not_see_gets_no_weight():
+    alpha = np.array([[[0.0]], [[1.0]]])
+    assert calibration.decoupled_weights(alpha, np.ones((2, 1, 1))).tolist() == [0.0, 1.0]

@@ -9,14 +9,24 @@ import pytest
 from lai_storage import report, tables, top, weights
 
 import lai_core as lai
-from lai_core import _adapters, calibration
+from lai_core import (
+    _adapters,
+    assumptions,
+    bounds,
+    calibration,
+    influence,
+    mixtures,
+    optimizers,
+    propagation,
+    shapley,
+    variance,
+)
 from lai_core._engine import factored
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
-from lai_core.estimators import costs, gates, preconditioned, sketches
-from lai_core.mixtures import Mixture, update_mixture
+from lai_core.estimators import costs, gates, policies, preconditioned, sketches
 from lai_core.mixtures._draws import AHEAD
 from lai_core.records import _maps
 from lai_core.records._once import KEPT
@@ -30,7 +40,8 @@ USUAL = {
     "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
     "floor": 0.1, "ridge": 0.0, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
     "process": (0, 1), "title": "Scores of a data set", "show": None,
-    "names": None,
+    "names": None, "damping": 0.0, "step": 1e-3, "tolerance": None, "level": 0.95, "rate": 0.1, "sizes": None,
+    "bound": None, "dependence": "arbitrary", "horizon": 10.0, "confidence": 0.9999,
 }  # fmt: skip
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {
@@ -40,6 +51,7 @@ OWN = {
     ("score_stream", "progress"): True,
     ("score_stream", "name"): None,
     ("score_parts", "groups"): None,
+    **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
     **{
         (name, "positions"): "tokens"
         for name in (
@@ -48,13 +60,13 @@ OWN = {
         )
     },
 }  # fmt: skip
-THEORY = {"drop_harmful", "score_intervals", "standard_errors"}
 
 
 def functions():
-    """Return the public functions and kinds of the half that computes."""
-    core = lai, costs, gates, preconditioned, sketches, calibration
-    rooms = (*core, lai_storage, top, tables, report, weights)
+    """Return the public functions and kinds; what Adam's settings are, torch says."""
+    core = lai, costs, gates, preconditioned, sketches, policies, calibration, mixtures
+    theory = influence, assumptions, bounds, propagation, variance, optimizers, shapley
+    rooms = (*core, *theory, lai_storage, top, tables, report, weights)
     found = {
         each
         for room in rooms
@@ -62,7 +74,7 @@ def functions():
         if not name.startswith("_") and getattr(each, "__module__", "").startswith(room.__name__)
     }
     return sorted(
-        (each for each in found if callable(each) and each.__name__ not in THEORY),
+        (each for each in found if callable(each) and each is not optimizers.Adam),
         key=lambda each: each.__name__,
     )
 
@@ -115,10 +127,3 @@ def test_a_grouped_matrix_stays_no_factors():
     for groups in (1, 2):
         gradient = OuterGradient(np.ones((1, 1, 512)), (np.ones((1, 1, 512)),), groups=groups)
         assert (factored.factored(gradient, work) is None) == (groups > 1)
-
-
-def test_what_is_left_out_of_a_mixture():
-    usual = {"horizon": 10.0, "floor": 0.05, "confidence": 0.9999}
-    for made in (update_mixture, Mixture):
-        parameters = inspect.signature(made).parameters
-        assert {name: parameters[name].default for name in usual} == usual

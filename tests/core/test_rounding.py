@@ -1,6 +1,5 @@
 """The bound on rounding, held against scores in float64 and exact fractions, and the errors that it meets."""
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -13,6 +12,7 @@ import lai_core as lai
 from lai_core.rounding import count_roundings, rounding_bound, rounding_factor
 from proofs import prove_rounding
 from tests.support.draws import GENERATORS
+from tests.support.refusals import Table, check_refusal
 from tests.support.statements import numbers
 
 SCORES = {
@@ -37,37 +37,15 @@ def stored(values):
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
-def layers(rng, widths, *, n_val, n_train, positions, bias, kept=lambda values: values):
-    sides = []
+def sides(rng, widths, *, n_val, n_train, positions, bias, kept=lambda values: values):
+    """Draw both sides: what is stored of them, and in float64, where rounding does not matter."""
+    stored_ones, exact = [], []
     for count in (n_val, n_train):
         shape = (count, positions) if positions else (count,)
         drawn = [(entries(rng, (*shape, d)), entries(rng, (*shape, o))) for d, o in widths]
-        sides.append([(kept(a), kept(g)) for a, g in drawn])
-        sides[-1].append(drawn)
-    traces = [lai.Trace([lai.LayerTrace(a, g, bias=bias) for a, g in side[:-1]]) for side in sides]
-    return traces, [side[-1] for side in sides]
-
-
-def exact(name, sides, bias):
-    """Add up products in float64, layer by layer and pair by pair of positions."""
-    validation, training = [
-        [[np.asarray(x, dtype=np.float64).reshape(len(x), -1, x.shape[-1]) for x in pair] for pair in side]
-        for side in sides
-    ]
-    alpha = [np.einsum("zti,jui->ztju", z[0], j[0]) + bias for z, j in zip(validation, training, strict=True)]
-    beta = [np.einsum("zto,juo->ztju", z[1], j[1]) for z, j in zip(validation, training, strict=True)]
-    if "," in name:  # position t against position t alone
-        alpha, beta = [
-            [np.einsum("ztjt->zj", each)[:, None, :, None] for each in side] for side in (alpha, beta)
-        ]
-    if "means" in name:  # means of products are products of means
-        alpha, beta = [[each.mean(axis=(1, 3), keepdims=True) for each in side] for side in (alpha, beta)]
-    of = {
-        "ghost": lambda: sum(a * b for a, b in zip(alpha, beta, strict=True)),
-        "lai": lambda: sum(alpha) * beta[-1],
-        "lli": lambda: alpha[-1] * beta[-1],
-    }
-    return of[name.partition(" of")[0].partition(",")[0]]().sum(axis=(0, 1, 3))
+        for found, read in ((stored_ones, kept), (exact, np.float64)):
+            found.append(lai.Trace([lai.LayerTrace(read(a), read(g), bias=bias) for a, g in drawn]))
+    return stored_ones, exact
 
 
 @pytest.mark.equation("rounding-error")
@@ -78,9 +56,9 @@ def test_a_hundred_thousand_scores_are_within_the_bound(name, positions, bias):
     rng = np.random.default_rng(len(name) + 10 * bool(positions) + 20 * bias)
     for widths in ([(1, 1)], [(7, 3), (3, 5)], [(33, 2), (2, 9), (9, 4)], [(160, 6)]):
         sizes = {"n_val": int(rng.integers(1, 6)), "n_train": 2100, "positions": positions, "bias": bias}
-        (validation, training), sides = layers(rng, widths, **sizes)
-        error = np.abs(SCORES[name](validation, training).astype(np.float64) - exact(name, sides, bias))
-        bound = rounding_bound(SCORES[name], validation, training)
+        found, exact = sides(rng, widths, **sizes)
+        error = np.abs(SCORES[name](*found).astype(np.float64) - SCORES[name](*exact))
+        bound = rounding_bound(SCORES[name], *found)
         assert bound.dtype == np.float32
         assert np.all(error <= bound.astype(np.float64))
 
@@ -90,23 +68,20 @@ def test_a_hundred_thousand_scores_are_within_the_bound(name, positions, bias):
 def test_entries_that_were_stored_in_bfloat16_are_within_its_bound(name):
     rng = np.random.default_rng(5)
     sizes = {"n_val": 3, "n_train": 500, "positions": 2, "bias": True}
-    (validation, training), sides = layers(rng, [(7, 3), (3, 5)], kept=stored, **sizes)
-    error = np.abs(SCORES[name](validation, training).astype(np.float64) - exact(name, sides, True))
-    assert np.all(error <= rounding_bound(SCORES[name], validation, training, stored_roundoff=2.0**-8))
-    assert np.any(error > rounding_bound(SCORES[name], validation, training))
+    found, exact = sides(rng, [(7, 3), (3, 5)], kept=stored, **sizes)
+    error = np.abs(SCORES[name](*found).astype(np.float64) - SCORES[name](*exact))
+    assert np.all(error <= rounding_bound(SCORES[name], *found, stored_roundoff=2.0**-8))
+    assert np.any(error > rounding_bound(SCORES[name], *found))
 
 
 def test_an_error_reaches_three_quarters_of_the_bound():
-    rng = np.random.default_rng(0)
-    share = 0.0
+    rng, shares = np.random.default_rng(0), []
     for _ in range(20):
-        (validation, training), sides = layers(
-            rng, [(1, 1)], n_val=1, n_train=5000, positions=None, bias=False
-        )
-        bound = rounding_bound(lai.lli_scores, validation, training, roundings=3).astype(np.float64)
-        error = np.abs(lai.lli_scores(validation, training) - exact("lli", sides, False))
-        share = max(share, np.max(error[bound > 0] / bound[bound > 0], initial=0.0))
-    assert 0.75 < share <= 1
+        found, exact = sides(rng, [(1, 1)], n_val=1, n_train=5000, positions=None, bias=False)
+        bound = rounding_bound(lai.lli_scores, *found, roundings=3).astype(np.float64)
+        error = np.abs(lai.lli_scores(*found) - lai.lli_scores(*exact))
+        shares.append(np.max(error[bound > 0] / bound[bound > 0], initial=0.0))
+    assert 0.75 < max(shares) <= 1
 
 
 def rounded(value):
@@ -176,15 +151,8 @@ def test_the_bound_is_its_formula(count, stored_roundoff, unit):
 
 def test_roundings_are_those_of_the_scores_positions():
     uses = [lai.LayerTrace(np.ones((2, 4, 5)), np.ones((2, 4, 3)), weight="shared")] * 2
-    shared, more = (
-        lai.Trace(uses),
-        lai.Trace(
-            [
-                replace(use, activations=np.ones((7, 4, 5)), output_gradients=np.ones((7, 4, 3)))
-                for use in uses
-            ]
-        ),
-    )
+    shared = lai.Trace(uses)
+    more = lai.Trace([lai.LayerTrace(np.ones((7, 4, 5)), np.ones((7, 4, 3)), weight="shared")] * 2)
     for positions in ("tokens", "mean", "flatten"):
         scores = partial(lai.lai_scores, positions=positions)
         roundings = count_roundings(shared, more, positions=positions)
@@ -192,18 +160,27 @@ def test_roundings_are_those_of_the_scores_positions():
         assert np.array_equal(default, counted)
 
 
-def test_what_the_bound_cannot_cover_is_refused():
-    table = lai.Trace([lai.EmbeddingTrace(np.zeros((2, 3), dtype=np.int64), np.ones((2, 3, 2)), rows=4)])
-    with pytest.raises(TypeError, match=r"layers\[0\]: expected a LayerTrace, got EmbeddingTrace"):
-        rounding_bound(lai.ghost_scores, table, table)
-    with pytest.raises(ValueError, match=r"roundings: expected fewer than 1 / unit_roundoff \(2\), got 2"):
-        rounding_factor(roundings=2, unit_roundoff=0.5)
-    with pytest.raises(ValueError, match=r"unit_roundoff: expected a finite number >= 0 and < 1, got 1"):
-        rounding_factor(roundings=0, unit_roundoff=1)
-    one = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)))])
-    with pytest.raises(ValueError, match=r"stored_roundoff: expected a finite number >= 0 and < 1, got 1\.0"):
-        rounding_bound(lai.lli_scores, one, one, stored_roundoff=1.0)
-    with pytest.raises(
-        ValueError, match=r"positions: expected one of 'tokens', 'mean', 'flatten', got 'sum'"
-    ):
-        count_roundings(one, one, positions="sum")
+TABLE = lai.Trace([lai.EmbeddingTrace(np.zeros((2, 3), dtype=np.int64), np.ones((2, 3, 2)), rows=4)])
+ONE = lai.Trace([lai.LayerTrace(np.ones((2, 5)), np.ones((2, 3)))])
+REFUSED: Table = {
+    "TypeError: …layers[0]: expected a LayerTrace, got EmbeddingTrace": (
+        lambda: rounding_bound(lai.ghost_scores, TABLE, TABLE)
+    ),
+    "ValueError: roundings: expected fewer than 1 / unit_roundoff (2), got 2": (
+        lambda: rounding_factor(roundings=2, unit_roundoff=0.5)
+    ),
+    "ValueError: unit_roundoff: expected a finite number >= 0 and < 1, got 1": (
+        lambda: rounding_factor(roundings=0, unit_roundoff=1)
+    ),
+    "ValueError: stored_roundoff: expected a finite number >= 0 and < 1, got 1.0": (
+        lambda: rounding_bound(lai.lli_scores, ONE, ONE, stored_roundoff=1.0)
+    ),
+    "ValueError: positions: expected one of 'tokens', 'mean', 'flatten', got 'sum'": (
+        lambda: count_roundings(ONE, ONE, positions="sum")
+    ),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_the_bound_cannot_cover_is_refused(said):
+    check_refusal(said, REFUSED[said])

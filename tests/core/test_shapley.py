@@ -4,13 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core import influence, shapley
 from tests.support.draws import GENERATORS
-from tests.support.search import largest_margin
+from tests.support.inequalities import hunt
 
 SHAPES = ((1, 1), (2, 3), (4, 2))
 """Samples and parameters."""
@@ -44,11 +43,6 @@ class Quartic:
         return self.rows.T @ (self.rows @ theta) ** 3 / 3 + self.matrix @ theta - self.vector
 
 
-def on(backend, function):
-    """Return a numpy function as one of this backend's arrays."""
-    return lambda theta: backend.array(function(backend.numpy(theta)))
-
-
 def draw(shape, seed):
     n, p = shape
     generator = np.random.default_rng(seed + 1)
@@ -56,51 +50,47 @@ def draw(shape, seed):
 
 
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_enumeration_is_the_average_over_all_orders(backend, shape, seed, rate):
+def test_enumeration_is_the_average_over_all_orders(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed)
-    values = shapley.one_step_shapley(
-        on(backend, problem.loss), backend.array(theta), backend.array(gradients), learning_rate=rate
-    )
+    values = shapley.one_step_shapley(problem.loss, theta, gradients, learning_rate=rate)
     expected = averaged_over_orders(problem.loss, theta, gradients, rate)
-    np.testing.assert_allclose(backend.numpy(values), expected, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(values, expected, rtol=1e-7, atol=1e-8)
     whole = problem.loss(theta) - problem.loss(theta - rate * gradients.sum(0))
-    assert backend.numpy(values).sum() == pytest.approx(whole, rel=1e-7, abs=1e-8)  # nothing is left over
+    assert values.sum() == pytest.approx(whole, rel=1e-7, abs=1e-8)  # nothing is left over
 
 
 @given(seed=GENERATORS)
-def test_equal_samples_share_and_idle_ones_get_nothing(backend, seed):
+def test_equal_samples_share_and_idle_ones_get_nothing(seed):
     theta, gradients = draw((2, 3), seed)
     batch = np.stack([gradients[0], gradients[1], gradients[0], np.zeros(3)])
     problem = Quartic(3, seed)
-    loss = on(backend, problem.loss)
-    values = backend.numpy(
-        shapley.one_step_shapley(loss, backend.array(theta), backend.array(batch), learning_rate=0.3)
-    )
+    loss = problem.loss
+    values = shapley.one_step_shapley(loss, theta, batch, learning_rate=0.3)
     assert values[0] == pytest.approx(values[2], rel=1e-9, abs=1e-10)
     assert abs(values[3]) < 1e-10
 
 
 @given(shape=st.sampled_from(SHAPES[1:]), seed=GENERATORS)
-def test_sampling_every_order_is_exact_so_uniform_sampling_is_unbiased(backend, shape, seed):
+def test_sampling_every_order_is_exact_so_uniform_sampling_is_unbiased(shape, seed):
     theta, gradients = draw(shape, seed)
-    loss = on(backend, Quartic(shape[1], seed).loss)
+    loss = Quartic(shape[1], seed).loss
     orders = list(itertools.permutations(range(shape[0])))
-    arrays = backend.array(theta), backend.array(gradients)
+    arrays = theta, gradients
     sampled, _ = shapley.monte_carlo_shapley(loss, *arrays, orders, learning_rate=0.4)
     exact = shapley.one_step_shapley(loss, *arrays, learning_rate=0.4)
-    np.testing.assert_allclose(backend.numpy(sampled), backend.numpy(exact), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(sampled, exact, rtol=1e-7, atol=1e-9)
 
 
-def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean(backend):
+def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean():
     """All 36 pairs of orders of three samples: mean, variance and mean squared error by enumeration."""
     theta, gradients = draw((3, 2), 5)
-    loss = on(backend, Quartic(2, 5).loss)
-    arrays = backend.array(theta), backend.array(gradients)
-    exact = backend.numpy(shapley.one_step_shapley(loss, *arrays, learning_rate=0.4))
+    loss = Quartic(2, 5).loss
+    arrays = theta, gradients
+    exact = shapley.one_step_shapley(loss, *arrays, learning_rate=0.4)
     orders = list(itertools.permutations(range(3)))
     drawn = [
-        [backend.numpy(part) for part in shapley.monte_carlo_shapley(loss, *arrays, pair, learning_rate=0.4)]
+        shapley.monte_carlo_shapley(loss, *arrays, pair, learning_rate=0.4)
         for pair in itertools.product(orders, repeat=2)
     ]
     means, errors = np.array([mean for mean, _ in drawn]), np.array([error for _, error in drawn])
@@ -110,19 +100,17 @@ def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean(backend
 
 @pytest.mark.equation("midpoint")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_midpoint_score_is_the_shapley_value_of_a_quadratic(backend, shape, seed, rate):
+def test_midpoint_score_is_the_shapley_value_of_a_quadratic(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
-    scores = shapley.midpoint_scores(
-        on(backend, problem.gradient), backend.array(theta), backend.array(gradients), learning_rate=rate
-    )
+    scores = shapley.midpoint_scores(problem.gradient, theta, gradients, learning_rate=rate)
     expected = averaged_over_orders(problem.loss, theta, gradients, rate) / rate
-    np.testing.assert_allclose(backend.numpy(scores), expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.equation("step-midpoint")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS)
-def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(backend, shape, seed):
+def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(shape, seed):
     """Entries step at their own rates, from a buffer, with decay: affine, and no multiple of the gradient."""
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
@@ -132,58 +120,37 @@ def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(backe
         return theta - scale * (0.9 * buffer + gradient + 0.1 * theta)
 
     scores = shapley.step_midpoint_scores(
-        on(backend, lambda gradient: -scale * problem.gradient(moved(gradient))), backend.array(gradients)
+        lambda gradient: -scale * problem.gradient(moved(gradient)), gradients
     )
     nothing = np.zeros(shape[1])
     expected = averaged_over_orders(lambda taken: problem.loss(moved(-taken)), nothing, gradients, 1.0)
-    np.testing.assert_allclose(backend.numpy(scores), expected, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.equation("step-midpoint", "midpoint-error")
-def test_halving_the_gradients_divides_the_error_at_half_of_adams_step_by_eight():
-    generator = np.random.default_rng(0)
-    theta, gradients = draw((4, 3), 1)
-    problem = Quartic(3, 2)
-    mean, square = generator.normal(size=3), generator.uniform(0.5, 1.0, 3)
-
-    def after(gradient):
-        root = np.sqrt(0.9 * square + 0.1 * gradient**2)
-        return problem.loss(theta - 0.1 * (0.5 * mean + 0.5 * gradient) / root)
-
-    def slope(gradient, h=1e-5):
-        return np.array([after(gradient + h * e) - after(gradient - h * e) for e in np.eye(3)]) / (2 * h)
-
-    errors = []
-    for scale in (0.02, 0.01):
-        parts = scale * gradients
-        true = averaged_over_orders(lambda taken: after(-taken), np.zeros(3), parts, 1.0)
-        errors.append(np.abs(shapley.step_midpoint_scores(slope, parts) - true).max())
-    assert 6.0 < errors[0] / errors[1] < 10.0
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.equation("shapley-first-order")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_inner_product_is_within_the_first_order_bound(backend, shape, seed, rate):
+def test_inner_product_is_within_the_first_order_bound(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
     slope = problem.gradient(theta)
-    plain = influence.inner_product_scores(backend.array(slope[None]), backend.array(gradients))
+    plain = influence.inner_product_scores(slope[None], gradients)
     bound = shapley.shapley_first_order_bound(
-        backend.array(gradients),
+        gradients,
         learning_rate=rate,
         smoothness=float(np.abs(np.linalg.eigvalsh(problem.matrix)).max()),
     )
-    missed = averaged_over_orders(problem.loss, theta, gradients, rate) / rate - backend.numpy(plain)
-    assert np.all(np.abs(missed) <= backend.numpy(bound) * (1 + 1e-9) + 1e-9)
+    missed = averaged_over_orders(problem.loss, theta, gradients, rate) / rate - plain
+    hunt(np.abs(missed), bound)
+    assert np.all(np.abs(missed) <= bound * (1 + 1e-9) + 1e-9)
 
 
 @pytest.mark.equation("shapley-first-order")
 @given(sizes=st.lists(st.floats(0.1, 2.0), min_size=1, max_size=4), rate=rates)
-def test_first_order_bound_is_attained_by_parallel_gradients(backend, sizes, rate):
+def test_first_order_bound_is_attained_by_parallel_gradients(sizes, rate):
     gradients = np.array(sizes)[:, None]
     values = averaged_over_orders(lambda theta: 1.5 * theta[0] ** 2, np.zeros(1), gradients, rate) / rate
-    bound = shapley.shapley_first_order_bound(backend.array(gradients), learning_rate=rate, smoothness=3.0)
-    np.testing.assert_allclose(-values, backend.numpy(bound), rtol=1e-8)  # the inner products are zero
+    bound = shapley.shapley_first_order_bound(gradients, learning_rate=rate, smoothness=3.0)
+    np.testing.assert_allclose(-values, bound, rtol=1e-8)  # the inner products are zero
 
 
 @pytest.mark.equation("shapley-first-order", "noise-explains-fidelity")
@@ -202,106 +169,39 @@ def test_ghost_tends_to_the_shapley_value_as_the_rate_falls(shape, seed):
 
 @pytest.mark.equation("midpoint-error")
 @given(sizes=st.lists(st.floats(-2.0, 2.0).filter(bool), min_size=1, max_size=4), rate=rates)
-def test_midpoint_bound_is_attained_by_a_cubic(backend, sizes, rate):
+def test_midpoint_bound_is_attained_by_a_cubic(sizes, rate):
     """One parameter, loss theta^3 / 2: the Hessian's Lipschitz constant is 3."""
     gradients, theta = np.array(sizes)[:, None], np.array([0.7])
     values = averaged_over_orders(lambda at: at[0] ** 3 / 2, theta, gradients, rate) / rate
     scores = shapley.midpoint_scores(
-        on(backend, lambda at: 1.5 * at**2),
-        backend.array(theta),
-        backend.array(gradients),
+        lambda at: 1.5 * at**2,
+        theta,
+        gradients,
         learning_rate=rate,
     )
-    bound = shapley.midpoint_error_bound(backend.array(gradients), learning_rate=rate, hessian_lipschitz=3.0)
-    missed = np.abs(values - backend.numpy(scores))
-    np.testing.assert_allclose(missed, backend.numpy(bound), rtol=1e-6, atol=1e-9)
+    bound = shapley.midpoint_error_bound(gradients, learning_rate=rate, hessian_lipschitz=3.0)
+    missed = np.abs(values - scores)
+    np.testing.assert_allclose(missed, bound, rtol=1e-6, atol=1e-9)
     norms = np.abs(gradients[:, 0])
     simple = 3.0 * rate**2 / 8 * norms * norms.sum() ** 2
-    assert np.all(backend.numpy(bound) <= simple * (1 + 1e-9))
+    assert np.all(bound <= simple * (1 + 1e-9))
 
 
 @pytest.mark.equation("midpoint-error")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_midpoint_score_is_within_its_bound(backend, shape, seed, rate):
+def test_midpoint_score_is_within_its_bound(shape, seed, rate):
     """Loss sum_i sin(m_i . theta): the Hessian's Lipschitz constant is at most sum |m_i|^3."""
     theta, gradients = draw(shape, seed)
     rows = np.random.default_rng(seed + 2).normal(size=(3, shape[1]))
     values = averaged_over_orders(lambda at: np.sin(rows @ at).sum(), theta, gradients, rate) / rate
     scores = shapley.midpoint_scores(
-        on(backend, lambda at: rows.T @ np.cos(rows @ at)),
-        backend.array(theta),
-        backend.array(gradients),
+        lambda at: rows.T @ np.cos(rows @ at),
+        theta,
+        gradients,
         learning_rate=rate,
     )
     lipschitz = float((np.linalg.norm(rows, axis=-1) ** 3).sum())
-    bound = shapley.midpoint_error_bound(
-        backend.array(gradients), learning_rate=rate, hessian_lipschitz=lipschitz
-    )
-    missed = np.abs(values - backend.numpy(scores))
-    assert np.all(missed <= backend.numpy(bound) * (1 + 1e-9) + 1e-9)
-
-
-@pytest.mark.equation("midpoint-error", "shapley-first-order")
-@pytest.mark.parametrize("seed", range(3))
-def test_halving_the_rate_halves_ghosts_error_and_quarters_the_midpoints(seed):
-    """A network of two tanh layers, four samples: the errors' orders in the learning rate."""
-    generator = np.random.default_rng(seed)
-    x, y = torch.from_numpy(generator.normal(size=(6, 2))), torch.from_numpy(generator.normal(size=6))
-    theta = torch.from_numpy(generator.normal(size=8))
-
-    def losses(flat):
-        return (torch.tanh(x @ flat[:4].reshape(2, 2).T) @ flat[4:6] + torch.tanh(x @ flat[6:]) - y) ** 2 / 2
-
-    def validation(flat):
-        return losses(flat)[:2].sum()
-
-    gradients = torch.func.jacrev(losses)(theta)[2:]
-    plain = gradients @ torch.func.grad(validation)(theta)
-    missed = []
-    for rate in (0.02, 0.01):
-        exact = shapley.one_step_shapley(validation, theta, gradients, learning_rate=rate) / rate
-        middle = shapley.midpoint_scores(torch.func.grad(validation), theta, gradients, learning_rate=rate)
-        missed.append([float((exact - found).abs().max()) for found in (plain, middle)])
-    (ghost, midpoint), (halved, quartered) = missed
-    assert 1.6 < ghost / halved < 2.5
-    assert 3.0 < midpoint / quartered < 5.2
-    assert midpoint < ghost / 5
-
-
-@pytest.mark.equation("midpoint-error", "shapley-first-order")
-def test_search_finds_nothing_beyond_either_bound():
-    numbers = st.floats(-2, 2)
-
-    def margin(point):
-        """Error over bound, of the nearer of the two, on the loss sin(theta)."""
-        theta, *samples = point
-        gradients, at = np.array(samples)[:, None], np.array([theta])
-        exact = averaged_over_orders(lambda x: np.sin(x[0]), at, gradients, 1.0)
-        middle = shapley.midpoint_scores(np.cos, at, gradients, learning_rate=1.0)
-        plain = influence.inner_product_scores(np.cos(at)[None], gradients)
-        bounds = (
-            shapley.midpoint_error_bound(gradients, learning_rate=1.0, hessian_lipschitz=1.0),
-            shapley.shapley_first_order_bound(gradients, learning_rate=1.0, smoothness=1.0),
-        )
-        missed = np.abs(exact - middle), np.abs(exact - plain)
-        return max(float(np.max(m / (b + 1e-9))) for m, b in zip(missed, bounds, strict=True))
-
-    assert 0.9 < largest_margin(st.tuples(numbers, numbers, numbers), margin) <= 1.0 + 1e-6
-
-
-def test_bad_games_are_refused_by_name(backend):
-    theta, gradients = backend.array(np.ones(2)), backend.array(np.ones((3, 2)))
-
-    def loss(at):
-        return at[0]
-
-    with pytest.raises(ValueError, match="expected at most 16 samples to enumerate, got 17"):
-        shapley.one_step_shapley(loss, theta, backend.array(np.ones((17, 2))), learning_rate=1.0)
-    with pytest.raises(ValueError, match="learning_rate: expected a finite number > 0"):
-        shapley.midpoint_scores(loss, theta, gradients, learning_rate=0.0)
-    with pytest.raises(ValueError, match="permutations: expected at least two"):
-        shapley.monte_carlo_shapley(loss, theta, gradients, [[0, 1, 2]], learning_rate=1.0)
-    with pytest.raises(ValueError, match=r"permutations\[1\]: expected the numbers 0 to 2 in some order"):
-        shapley.monte_carlo_shapley(loss, theta, gradients, [[0, 1, 2], [0, 1, 1]], learning_rate=1.0)
-    with pytest.raises(ValueError, match=r"gradients: expected shape \(n, p=2\)"):
-        shapley.one_step_shapley(loss, theta, backend.array(np.ones((3, 1))), learning_rate=1.0)
+    bound = shapley.midpoint_error_bound(gradients, learning_rate=rate, hessian_lipschitz=lipschitz)
+    missed = np.abs(values - scores)
+    hunt(missed, bound)
+    assert np.all(missed <= bound * (1 + 1e-9) + 1e-9)

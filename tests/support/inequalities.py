@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import Phase, find, settings, target
 from hypothesis import strategies as st
+from hypothesis import target
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -23,11 +22,3 @@ def hunt(value: Any, bound: Any, label: str = "nearness to a violation") -> None
     value, bound = np.ravel(value), np.ravel(bound)
     margin = np.max((value - bound) / (np.abs(value) + np.abs(bound) + 1e-12))
     target(float(margin), label=label)
-
-
-def found(violated: Callable[[Any], bool], strategy: Any = SEEDS) -> Any:
-    """Search an example that violates a statement; raises `NoSuchExample` if none is met."""
-    search = settings(
-        max_examples=300, derandomize=True, database=None, deadline=None, phases=[Phase.generate]
-    )
-    return find(strategy, violated, settings=search)

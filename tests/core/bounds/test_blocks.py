@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from lai_core import bounds
 from tests.support.draws import GENERATORS
@@ -26,7 +27,7 @@ def test_a_layer_norms_backward_step_is_within_its_factor(seed, width, epsilon):
     if (deviation == 0).any():
         return
     shift = torch.zeros(width, dtype=torch.float64)
-    outputs = torch.nn.functional.layer_norm(inputs, (width,), torch.tensor(gain), shift, epsilon)
+    outputs = functional.layer_norm(inputs, (width,), torch.tensor(gain), shift, epsilon)
     (pulled,) = torch.autograd.grad(outputs, inputs, gradients)
     factor = bounds.layer_norm_factor(gain, deviation)
     assert (pulled.norm(dim=1).numpy() <= factor * gradients.norm(dim=1).numpy() * (1 + 1e-9)).all()
@@ -38,7 +39,7 @@ def test_the_layer_norms_factor_is_attained_beside_the_input():
     inputs = torch.tensor([[1.0, -1.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
     gain = torch.tensor([1.0, 1.0, -3.0, 3.0], dtype=torch.float64)
     shift = torch.zeros(4, dtype=torch.float64)
-    outputs = torch.nn.functional.layer_norm(inputs, (4,), gain, shift, 0.0)
+    outputs = functional.layer_norm(inputs, (4,), gain, shift, 0.0)
     (pulled,) = torch.autograd.grad(
         outputs, inputs, torch.tensor([[0.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
     )
@@ -52,71 +53,43 @@ def test_the_layer_norms_factor_is_attained_beside_the_input():
 def test_what_the_blocks_of_a_residual_network_miss_is_within_the_bound(seed):
     """Two blocks h + W2 gelu(W1 LN(h)) and a readout: LLI is certain within the bound of the other layers."""
     random = np.random.default_rng(seed)
-    blocks = [
-        (torch.nn.LayerNorm(4), torch.nn.Linear(4, 6, bias=False), torch.nn.Linear(6, 4, bias=False))
-        for _ in range(2)
+    matrices = [
+        torch.tensor(random.standard_normal(size)) for size in ((6, 4), (4, 6), (6, 4), (4, 6), (3, 4))
     ]
-    head = torch.nn.Linear(4, 3, bias=False)
-    modules = torch.nn.ModuleList([*(each for block in blocks for each in block), head]).double()
-    for parameter in modules.parameters():
-        parameter.data = torch.tensor(random.standard_normal(tuple(parameter.shape)))
-    matrices = [matrix for _, *pair in blocks for matrix in pair] + [head]
-    sides, reached = [], []
+    gains, shifts = torch.tensor(random.standard_normal((2, 2, 4)))
+
+    def loss(matrices, hidden, label):
+        seen = []
+        for block, (first, second) in enumerate((matrices[:2], matrices[2:4])):
+            normal = functional.layer_norm(hidden, (4,), gains[block], shifts[block])
+            seen.append((normal, (hidden.var(correction=0) + 1e-5).sqrt(), first @ normal))
+            hidden = hidden + second @ functional.gelu(first @ normal)
+        logits = matrices[-1] @ hidden
+        return functional.cross_entropy(logits, label), (seen, logits)
+
+    sides = []
     for count in (2, 3):
-        state = torch.tensor(random.standard_normal((count, 4)))
-        labels = torch.tensor(random.integers(3, size=count))
-        with torch.no_grad():
-            bounds_of, hidden = [], state
-            for norm, first, second in blocks:
-                normal, deviation = norm(hidden), (hidden.var(1, correction=0) + norm.eps).sqrt()
-                inner = first(normal).requires_grad_()
-                with torch.enable_grad():
-                    (slopes,) = torch.autograd.grad(torch.nn.functional.gelu(inner).sum(), inner)
-                inner = inner.detach()
-                bounds_of.append((norm.weight.detach(), deviation, first, second, slopes))
-                hidden = hidden + second(torch.nn.functional.gelu(inner))
-            probabilities = head(hidden).softmax(1)
-        last = probabilities - torch.nn.functional.one_hot(labels, 3)
-        ones = np.ones((count, 4))
-        size = last.norm(dim=1).numpy() * bounds.layer_factors(head.weight.detach().numpy(), ones)
-        found = []
-        for gain, deviation, first, second, slopes in reversed(bounds_of):
-            inner = bounds.layer_factors(second.weight.detach().numpy(), slopes.numpy())
-            down = bounds.layer_factors(first.weight.detach().numpy(), ones)
-            found = [size * inner, size, *found]
-            branch = inner * down * bounds.layer_norm_factor(gain.numpy(), deviation.numpy())
+        given = torch.tensor(random.standard_normal((count, 4))), torch.tensor(random.integers(3, size=count))
+        each = torch.vmap(torch.func.grad(loss, has_aux=True), in_dims=(None, 0, 0))
+        gradients, (seen, logits) = each(matrices, *given)
+        last, ones = logits.softmax(1) - functional.one_hot(given[1], 3), np.ones((count, 4))
+        size = last.norm(dim=1).numpy() * bounds.layer_factors(matrices[-1].numpy(), ones)
+        sizes, inputs = [], []
+        for block in (1, 0):
+            normal, deviation, inner = seen[block]
+            first, second = matrices[2 * block : 2 * block + 2]
+            slopes = torch.vmap(torch.vmap(torch.func.grad(functional.gelu)))(inner)
+            through = bounds.layer_factors(second.numpy(), slopes.numpy())
+            sizes = [size * through, size, *sizes]
+            inputs = [normal, functional.gelu(inner), *inputs]
+            norm = bounds.layer_norm_factor(gains[block].numpy(), deviation.numpy())
+            branch = through * bounds.layer_factors(first.numpy(), ones) * norm
             size = size * bounds.residual_factor(branch)
-        reached.append(np.array(found))
-        per_sample = []
-        for row, label in zip(state, labels, strict=True):
-            modules.zero_grad()
-            hidden = row
-            for norm, first, second in blocks:
-                hidden = hidden + second(torch.nn.functional.gelu(first(norm(hidden))))
-            torch.nn.functional.cross_entropy(head(hidden), label).backward()
-            per_sample.append([matrix.weight.grad.clone() for matrix in matrices])
-        sides.append((per_sample, _inputs(state, blocks)))
-    (validation, z), (training, j) = sides
-    missing = np.array(
-        [
-            [sum(float((a * b).sum()) for a, b in zip(v[:-1], t[:-1], strict=True)) for t in training]
-            for v in validation
-        ]
-    ).sum(0)
+        sides.append((gradients[:-1], inputs, np.array(sizes)))
+    (validation, z, of_z), (training, j, of_j) = sides
+    missing = sum(torch.einsum("zoi,joi->j", *pair) for pair in zip(validation, training, strict=True))
     alpha = np.array([(a @ b.T).numpy() for a, b in zip(z, j, strict=True)])
-    assert at_most(abs(missing), bounds.missing_layers_bound(alpha, *reached))
-
-
-def _inputs(state, blocks):
-    """Return the input of every matrix but the head."""
-    found = []
-    with torch.no_grad():
-        for norm, first, second in blocks:
-            normal = norm(state)
-            inner = torch.nn.functional.gelu(first(normal))
-            found += [normal, inner]
-            state = state + second(inner)
-    return found
+    assert at_most(abs(missing.numpy()), bounds.missing_layers_bound(alpha, of_z, of_j))
 
 
 @pytest.mark.equation("block-factors")

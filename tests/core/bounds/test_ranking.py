@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lai_core import bounds
 from tests.support.draws import GENERATORS
 from tests.support.entries import halves
-from tests.support.inequalities import at_most, found, hunt
+from tests.support.inequalities import at_most, hunt
 from tests.support.networks import ASSUMING, Shape
 
 
@@ -98,8 +98,8 @@ def test_a_certain_order_of_positive_scores_is_that_of_their_quotient(seed, ends
 @given(halves(4, -2, 2), halves(4, -2, 2))
 def test_a_pair_is_reversed_where_neither_ranking_has_a_tie(exact, approximate):
     """By the sign of the product of both differences, which a tie makes 0."""
-    steps = (exact[:, None] - exact), (approximate[:, None] - approximate)
-    assert (bounds.reversed_pairs(exact, approximate) == ((steps[0] * steps[1] < 0) & (steps[0] > 0))).all()
+    one, other = (scores[:, None] - scores for scores in (exact, approximate))
+    assert (bounds.reversed_pairs(exact, approximate) == ((one * other < 0) & (one > 0))).all()
 
 
 @pytest.mark.equation("sign-agreement")
@@ -121,8 +121,9 @@ def test_counterexample_without_the_margin_the_sign_may_change():
 
 
 @pytest.mark.equation("selection-regret")
-@given(halves((2, 4)))
+@given(halves((2, 5)))
 @example(np.array([[-1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.5]]))
+@example(np.array([[7.0, 0.0, 5.0, 1.0, 6.0], [1.0] * 5]))
 def test_the_regret_is_at_most_the_distance_of_scaled_scores(scores):
     exact, approximate = scores
     regret = bounds.selection_regret(exact, approximate)
@@ -146,13 +147,6 @@ def test_the_bound_on_the_regret_is_attained():
     assert bounds.selection_regret_bound(exact, approximate) == 2.0
 
 
-@pytest.mark.equation("selection-regret")
-def test_the_best_scale_is_a_median_of_the_quotients():
-    """Of 7, 0, 5, 1, 6 it is 5, at a distance of 12."""
-    bound = bounds.selection_regret_bound(np.array([7.0, 0.0, 5.0, 1.0, 6.0]), np.ones(5))
-    assert bound == 12.0
-
-
 @pytest.mark.equation("identical-ranking")
 @given(GENERATORS, st.integers(2, 6))
 def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, depth):
@@ -166,15 +160,6 @@ def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, dept
     np.testing.assert_allclose(case.ghost[0], factor * case.lai[0], rtol=1e-9)
     if case.lai[0].std() > 1e-6 * np.abs(case.lai[0]).max():
         np.testing.assert_allclose(correlation(case.ghost[0], case.lai[0]), 1.0)
-
-
-@pytest.mark.equation("identical-ranking")
-def test_gated_layers_are_not_among_the_networks_that_rank_alike():
-    def different(seed):
-        case = ASSUMING["positive"](np.random.default_rng(seed), Shape(1, 3, 4, 2, 5))
-        return correlation(case.ghost[0], case.lai[0]) < 0.99
-
-    assert found(different) is not None
 
 
 @pytest.mark.equation("ghost-lai-range", "rank-cosine")

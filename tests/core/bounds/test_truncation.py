@@ -9,7 +9,7 @@ from lai_core import bounds
 from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
 from tests.support.inequalities import at_most, hunt
-from tests.support.networks import FAMILIES, Networks, Shape, extremal
+from tests.support.networks import FAMILIES, Networks, extremal
 
 
 def certificate(case, networks, kept):
@@ -68,46 +68,20 @@ def test_a_factor_bounds_one_step_of_backpropagation(seed):
     assert at_most(wide, 3.0 * np.linalg.norm(weight, 2))
 
 
-@pytest.mark.equation("top-layer-certificate")
-@pytest.mark.parametrize("slope", [0.5, 1.1289, 3.0])
-def test_a_factor_is_attained_by_one_unit_of_any_slope(slope):
-    factor = bounds.layer_factors(np.array([[2.0]]), np.array([[slope]]))
-    assert factor[0] == pytest.approx(2.0 * slope)
-
-
-def probabilities(rng, depth):
-    return np.append(np.sort(rng.uniform(0.05, 1, depth - 1)), 1.0)
-
-
 @pytest.mark.equation("random-truncation", "truncation-variance")
-@given(GENERATORS, st.integers(1, 6))
-def test_random_truncation_is_unbiased_with_its_variance_by_enumerating_all_depths(seed, depth):
-    rng = np.random.default_rng(seed)
-    terms, chances = rng.standard_normal((depth, 2, 3)), probabilities(rng, depth)
-    lowest = np.diff(np.concatenate([[0.0], chances]))
-    estimates = np.stack([bounds.truncated_ghost(terms[k:], chances) for k in range(depth)])
-    mean = np.einsum("k,kzj->zj", lowest, estimates)
-    np.testing.assert_allclose(mean, terms.sum(0), rtol=1e-9, atol=1e-12)
-    variance = np.einsum("k,kzj->zj", lowest, (estimates - mean) ** 2)
-    found = bounds.truncation_variance(terms, chances)
-    np.testing.assert_allclose(found, variance, rtol=1e-8, atol=1e-12)
-
-
-@pytest.mark.equation("random-truncation", "truncation-variance")
-@given(halves((4, 2)), st.lists(st.integers(0, 3), min_size=3, max_size=3))
-def test_layers_that_are_never_kept_leave_the_variance_that_of_the_others(terms, steps):
-    """Zeros and ties in terms and probabilities, by enumerating the depths that have a chance."""
-    chances = np.append(np.cumsum(steps), sum(steps) + 1.0) / (sum(steps) + 1.0)
-    lowest = np.diff(np.concatenate([[0.0], chances]))
-    possible = np.flatnonzero(chances)
-    kept = np.array([sum(terms[m] / chances[m] for m in possible if m >= k) for k in range(4)])
+@given(halves((4, 2)), st.lists(st.integers(0, 3), max_size=3))
+def test_random_truncation_is_unbiased_with_its_variance_by_enumerating_all_depths(terms, steps):
+    """Zeros and ties: layers that are never kept leave mean and variance those of the others."""
+    depth = len(steps) + 1
+    terms, chances = terms[:depth], np.append(np.cumsum(steps), sum(steps) + 1.0) / (sum(steps) + 1.0)
+    lowest, possible = np.diff(chances, prepend=0.0), np.flatnonzero(chances)
+    kept = np.array([sum(terms[m] / chances[m] for m in possible if m >= k) for k in range(depth)])
     for k, estimate in enumerate(kept):
         np.testing.assert_allclose(bounds.truncated_ghost(terms[k:], chances), estimate, rtol=1e-12)
     mean = lowest @ kept
     np.testing.assert_allclose(mean, terms[chances > 0].sum(0), rtol=1e-12, atol=1e-12)
-    variance = lowest @ (kept - mean) ** 2
     found = bounds.truncation_variance(terms, chances)
-    np.testing.assert_allclose(found, variance, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found, lowest @ (kept - mean) ** 2, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.equation("random-truncation", "truncation-variance")
@@ -129,31 +103,16 @@ def test_the_librarys_own_probabilities_are_unbiased_with_a_finite_variance(valu
     np.testing.assert_allclose(found, lowest @ (estimates - terms.sum()) ** 2, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.equation("random-truncation")
-@given(GENERATORS)
-def test_random_truncation_of_a_networks_ghost_is_unbiased(seed):
-    rng = np.random.default_rng(seed)
-    case = FAMILIES["unconstrained"](rng, Shape(1, 4, 4))
-    terms, chances = (case.alpha * case.beta)[0].sum(1), probabilities(rng, 4)
-    lowest = np.diff(np.concatenate([[0.0], chances]))
-    mean = sum(p * bounds.truncated_ghost(terms[k:], chances) for k, p in enumerate(lowest))
-    np.testing.assert_allclose(mean, case.ghost[0], rtol=1e-9, atol=1e-12 * np.abs(terms).sum())
-
-
 @pytest.mark.equation("truncation-variance")
 @given(GENERATORS, st.integers(2, 6), st.floats(0, 1))
 def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, spare):
     rng = np.random.default_rng(seed)
     terms, costs = rng.standard_normal((depth, 3)), rng.uniform(0.2, 2, depth)
-    share = (
-        costs[-1] / costs.sum()
-        + spare * (1 - costs[-1] / costs.sum()) * 0.98
-        + 0.01 * (1 - costs[-1] / costs.sum())
-    )
+    least = costs[-1] / costs.sum()
+    share = least + (0.98 * spare + 0.01) * (1 - least)
     best = bounds.truncation_probabilities(terms, costs=[float(c) for c in costs], share=float(share))
     assert (np.diff(best) >= -1e-12).all()
-    assert best[-1] == 1.0
-    assert best.max() <= 1.0
+    assert best[-1] == best.max() == 1.0
     assert at_most((best * costs).sum(), share * costs.sum())
     assume((best > 0).all())  # 0 for layers that add nothing; the others may then cost less than the share
     np.testing.assert_allclose((best * costs).sum(), share * costs.sum(), rtol=1e-9)
@@ -168,16 +127,17 @@ def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, 
 
 
 @pytest.mark.equation("truncation-variance")
-def test_the_best_probabilities_on_a_grid():
-    """Every monotone choice of two probabilities with the same cost, to a thousandth."""
-    terms, costs = np.array([[1.0], [0.5], [2.0]]), [1.0, 1.0, 1.0]
+@pytest.mark.parametrize("lower", [(1.0, 0.5), (2.0, -1.0), (-3.0, 2.0), (0.5, 3.0)])
+def test_the_best_probabilities_on_a_grid(lower):
+    """Every monotone choice of two probabilities with the same cost, to a thousandth; partial sums shrink."""
+    terms, costs = np.array([*lower, 2.0])[:, None], [1.0, 1.0, 1.0]
     best = bounds.truncation_probabilities(terms, costs=costs, share=2 / 3)
     least = bounds.truncation_variance(terms, best).sum()
     grid = [
         bounds.truncation_variance(terms, np.array([q, 1.0 - q, 1.0])).sum()
         for q in np.linspace(0.001, 0.5, 500)
     ]
-    assert least <= min(grid) * (1 + 1e-12)
+    assert least <= min(grid) * (1 + 1e-9)
     assert least >= min(grid) * (1 - 1e-4)
     np.testing.assert_allclose(best, bounds.truncation_probabilities(10 * terms, costs=costs, share=2 / 3))
 
@@ -199,41 +159,3 @@ def test_partial_sums_that_shrink_are_pooled():
     terms = np.array([[2.0], [-1.0], [3.0]])
     pooled = bounds.truncation_probabilities(terms, costs=[1.0, 1.0, 1.0], share=0.5)
     assert pooled.tolist() == [0.25, 0.25, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("costs", "share", "named"),
-    [
-        ([1.0], 0.5, "costs"),
-        ([1.0, 0.0], 0.5, r"costs\[1\]"),
-        ([1.0, 1.0], 0.4, "share"),
-        ([1.0, 1.0], 0.5, "share"),  # the last layer's own share: the others would never be seen
-        ([1.0, 1.0], 1.1, "share"),
-    ],
-)
-def test_costs_and_shares_that_cannot_be_met_are_refused(costs, share, named):
-    with pytest.raises(ValueError, match=named):
-        bounds.truncation_probabilities(np.ones((2, 1)), costs=costs, share=share)
-
-
-def test_more_terms_than_probabilities_are_refused():
-    with pytest.raises(ValueError, match="kept_terms"):
-        bounds.truncated_ghost(np.ones((3, 1)), np.ones(2))
-    with pytest.raises(ValueError, match="probabilities"):
-        bounds.truncation_variance(np.ones((3, 1)), np.ones(2))
-
-
-@pytest.mark.equation("truncation-variance")
-@given(st.lists(st.integers(-3, 3), min_size=3, max_size=3))
-def test_the_greatest_convex_minorant_against_all_pools(values):
-    """The best probabilities of three layers against each way of pooling the lower two, by hand."""
-    terms = np.array(values, dtype=float)[:, None]
-    partial = np.cumsum(terms[:, 0]) ** 2
-    slopes = [partial[0], partial[1] - partial[0]]
-    if slopes[1] < slopes[0]:
-        slopes = [partial[1] / 2] * 2
-    best = bounds.truncation_probabilities(terms, costs=[1.0, 1.0, 1.0], share=0.5)
-    roots = np.sqrt(slopes)
-    if roots.sum() > 0:
-        expected = 0.5 * roots / roots.sum()
-        np.testing.assert_allclose(best[:2], expected, atol=1e-12)

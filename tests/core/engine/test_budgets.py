@@ -191,20 +191,16 @@ ANSWERS: dict[str, tuple[Callable[[Case, Workspace], Any], Callable[[Case], np.n
 
 def refusals(call: Callable[[int], Any], budget: int = 1) -> Iterator[int]:
     """Give the bytes that one error after the other asks for, until they are enough."""
-    while (message := refusal(call, budget)) is not None:
-        asked = re.match(r"memory_budget: expected at least (\d+) bytes for .*, got (\d+); raise it", message)
-        needed, got = map(int, asked.groups())
-        assert got == budget < needed
-        yield needed
-        budget = needed
-
-
-def refusal(call: Callable[[int], Any], budget: int) -> str | None:
-    try:
-        call(budget)
-    except ValueError as error:
-        return str(error)
-    return None
+    while True:
+        try:
+            call(budget)
+        except ValueError as error:
+            said = r"memory_budget: expected at least (\d+) bytes for .*, got (\d+); raise it"
+            needed, got = map(int, re.match(said, str(error)).groups())
+            assert got == budget < needed
+            yield (budget := needed)
+        else:
+            return
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -227,64 +223,57 @@ def test_every_budget_that_is_not_refused_gives_the_same_numbers(name, answer):
 
 
 STAIRS = {
-    ("a vector", "kernel"): "9:15 14:9 19:6 29:3 38:2 47:1",
-    ("one position", "kernel"): "19:30 31:18 43:12 67:6 99:4 131:2",
-    ("one position", "diagonal"): "19:6 38:4 57:2",
-    ("one position", "total and along"): "19:7 21:6 38:4 57:3 95:2",
-    ("one position", "scores"): "14:32 16:28 24:14 30:12 44:8 48:6 76:4 114:3 190:2",
-    ("positions", "kernel"): "80:270 94:135 95:30 164:18 233:12 371:6 547:4 723:2",
-    ("positions", "diagonal"): "86:36 95:6 190:4 285:2",
-    ("positions", "total and along"): "93:6 186:4 279:3 465:2",
-    ("positions", "scores"): "66:42 90:28 96:26 108:24 114:14 120:12 186:6 372:4 558:3 930:2",
-    ("equal positions", "kernel"): "67:270 72:30 118:18 164:12 256:6 382:4 508:2",
-    ("equal positions", "diagonal"): "72:6 144:4 216:2",
-    ("equal positions", "total and along"): "62:7 78:6 124:4 186:3 310:2",
-    ("equal positions", "scores"): "44:48 60:32 64:30 72:28 84:14 120:12 152:8 168:6 248:4 372:3 620:2",
-    ("many positions", "kernel"): "127:90 133:45 205:27 277:18 421:9 487:6 553:3",
-    ("many positions", "diagonal"): "129:12 258:8 387:4 414:2",
-    ("many positions", "total and along"): "143:7 165:6 286:4 429:3 715:2",
-    ("many positions", "scores"): "182:14 264:12 286:7 330:6 572:4 858:3 1430:2",
-    ("blocks", "kernel"): "35:375 41:195 48:45 82:27 116:18 184:9 200:12 208:6 326:4 444:2",
-    ("blocks", "diagonal"): "37:48 48:9 96:6 144:3",
-    ("blocks", "total and along"): "38:14 42:12 76:8 114:6 190:4 200:3",
-    (
-        "blocks",
-        "scores",
-    ): "28:60 32:56 36:52 40:42 44:28 48:26 60:24 72:18 76:13 84:12 152:8 228:6 380:4 400:3",
-    (
-        "blocks at many positions",
-        "kernel",
-    ): "127:195 133:105 196:99 205:63 265:60 277:42 403:39 421:21 466:20 487:14 529:13 553:7",
-    ("blocks at many positions", "diagonal"): "129:24 258:16 387:8 414:4",
-    ("blocks at many positions", "total and along"): "143:14 165:12 286:8 429:6 715:4 1300:3",
-    (
-        "blocks at many positions",
-        "scores",
-    ): "182:28 198:26 260:21 264:18 286:14 330:12 572:8 858:6 1430:4 2600:3",
-    ("groups", "kernel"): "63:90 75:45 118:27 161:18 242:12 247:9 273:6 321:3",
-    ("groups", "diagonal"): "68:12 110:6 220:4 330:2",
-    ("groups", "total and along"): "66:6 132:4 198:3 330:2",
-    ("groups", "scores"): "42:28 48:24 66:12 132:6 264:4 396:3 660:2",
-    ("groups at many positions", "kernel"): "253:90 265:45 408:27 551:18 837:9 964:6 1091:3",
-    ("groups at many positions", "diagonal"): "258:12 516:8 774:4 828:2",
-    ("groups at many positions", "total and along"): "286:7 330:6 572:4 858:3 1430:2",
-    ("groups at many positions", "scores"): "182:28 264:24 286:14 330:12 572:7 660:6 1144:4 1716:3 2860:2",
-    ("a convolution", "kernel"): "25:405 29:270 33:135 38:189 40:60 70:36 100:24 160:12 270:8 380:4",
-    ("a convolution", "diagonal"): "26:54 40:12 80:8 120:4",
-    ("a convolution", "total and along"): "28:21 30:18 56:12 84:9 140:6",
-    ("a convolution", "scores"): "24:63 36:54 40:39 48:30 56:21 60:18 112:12 168:9 280:6",
-    ("a table", "kernel"): "268:60 440:36 612:24 956:12 1432:8 1908:4",
-    ("a table", "total and along"): "157:19 158:17 198:15 212:13 225:12 267:10",
-    ("a table", "scores"): "314:19 316:17 396:15 424:13 450:12 534:10",
-    ("few wide samples", "kernel"): "39:24 61:12 105:6 142:4 179:2",
-    ("few wide samples", "diagonal"): "39:6 78:4 117:2",
-    ("few wide samples", "total and along"): "41:6 51:5 82:3 164:2",
-    ("few wide samples", "scores"): "40:48 52:32 60:24 80:12 136:8 160:6 200:4 320:3 328:2",
-    ("few wide samples", "column sums"): "39:24 61:12 105:6 142:4 179:2",
-    ("a table that is a layer's matrix", "kernel"): "324:105 552:63 780:45 1236:24 1832:16 2428:8",
-    ("a table that is a layer's matrix", "diagonal"): "324:21",
-    ("a table that is a layer's matrix", "total and along"): "118:15 158:13 184:11 198:9 276:8 460:7",
-    ("a table that is a layer's matrix", "scores"): "236:15 316:13 368:11 396:9 552:8 920:7",
+    "a vector: kernel": "9:15 14:9 19:6 29:3 38:2 47:1",
+    "one position: kernel": "19:30 31:18 43:12 67:6 99:4 131:2",
+    "one position: diagonal": "19:6 38:4 57:2",
+    "one position: total and along": "19:7 21:6 38:4 57:3 95:2",
+    "one position: scores": "14:32 16:28 24:14 30:12 44:8 48:6 76:4 114:3 190:2",
+    "positions: kernel": "80:270 94:135 95:30 164:18 233:12 371:6 547:4 723:2",
+    "positions: diagonal": "86:36 95:6 190:4 285:2",
+    "positions: total and along": "93:6 186:4 279:3 465:2",
+    "positions: scores": "66:42 90:28 96:26 108:24 114:14 120:12 186:6 372:4 558:3 930:2",
+    "equal positions: kernel": "67:270 72:30 118:18 164:12 256:6 382:4 508:2",
+    "equal positions: diagonal": "72:6 144:4 216:2",
+    "equal positions: total and along": "62:7 78:6 124:4 186:3 310:2",
+    "equal positions: scores": "44:48 60:32 64:30 72:28 84:14 120:12 152:8 168:6 248:4 372:3 620:2",
+    "many positions: kernel": "127:90 133:45 205:27 277:18 421:9 487:6 553:3",
+    "many positions: diagonal": "129:12 258:8 387:4 414:2",
+    "many positions: total and along": "143:7 165:6 286:4 429:3 715:2",
+    "many positions: scores": "182:14 264:12 286:7 330:6 572:4 858:3 1430:2",
+    "blocks: kernel": "35:375 41:195 48:45 82:27 116:18 184:9 200:12 208:6 326:4 444:2",
+    "blocks: diagonal": "37:48 48:9 96:6 144:3",
+    "blocks: total and along": "38:14 42:12 76:8 114:6 190:4 200:3",
+    "blocks: scores": "28:60 32:56 36:52 40:42 44:28 48:26 60:24 72:18 76:13 84:12 152:8 228:6 380:4 400:3",
+    "blocks at many positions: kernel": (
+        "127:195 133:105 196:99 205:63 265:60 277:42 403:39 421:21 466:20 487:14 529:13 553:7"
+    ),
+    "blocks at many positions: diagonal": "129:24 258:16 387:8 414:4",
+    "blocks at many positions: total and along": "143:14 165:12 286:8 429:6 715:4 1300:3",
+    "blocks at many positions: scores": "182:28 198:26 260:21 264:18 286:14 330:12 572:8 858:6 1430:4 2600:3",
+    "groups: kernel": "63:90 75:45 118:27 161:18 242:12 247:9 273:6 321:3",
+    "groups: diagonal": "68:12 110:6 220:4 330:2",
+    "groups: total and along": "66:6 132:4 198:3 330:2",
+    "groups: scores": "42:28 48:24 66:12 132:6 264:4 396:3 660:2",
+    "groups at many positions: kernel": "253:90 265:45 408:27 551:18 837:9 964:6 1091:3",
+    "groups at many positions: diagonal": "258:12 516:8 774:4 828:2",
+    "groups at many positions: total and along": "286:7 330:6 572:4 858:3 1430:2",
+    "groups at many positions: scores": "182:28 264:24 286:14 330:12 572:7 660:6 1144:4 1716:3 2860:2",
+    "a convolution: kernel": "25:405 29:270 33:135 38:189 40:60 70:36 100:24 160:12 270:8 380:4",
+    "a convolution: diagonal": "26:54 40:12 80:8 120:4",
+    "a convolution: total and along": "28:21 30:18 56:12 84:9 140:6",
+    "a convolution: scores": "24:63 36:54 40:39 48:30 56:21 60:18 112:12 168:9 280:6",
+    "a table: kernel": "268:60 440:36 612:24 956:12 1432:8 1908:4",
+    "a table: total and along": "157:19 158:17 198:15 212:13 225:12 267:10",
+    "a table: scores": "314:19 316:17 396:15 424:13 450:12 534:10",
+    "few wide samples: kernel": "39:24 61:12 105:6 142:4 179:2",
+    "few wide samples: diagonal": "39:6 78:4 117:2",
+    "few wide samples: total and along": "41:6 51:5 82:3 164:2",
+    "few wide samples: scores": "40:48 52:32 60:24 80:12 136:8 160:6 200:4 320:3 328:2",
+    "few wide samples: column sums": "39:24 61:12 105:6 142:4 179:2",
+    "a table that is a layer's matrix: kernel": "324:105 552:63 780:45 1236:24 1832:16 2428:8",
+    "a table that is a layer's matrix: diagonal": "324:21",
+    "a table that is a layer's matrix: total and along": "118:15 158:13 184:11 198:9 276:8 460:7",
+    "a table that is a layer's matrix: scores": "236:15 316:13 368:11 396:9 552:8 920:7",
 }
 """The fewest numbers of room, and where more of it takes fewer products: `room:products`.
 
@@ -296,8 +285,8 @@ row of "one position" 4 * 3 = 12 or 2 * ((1 + 3) + 3) = 14.
 """
 
 
-@pytest.mark.parametrize(("name", "answer"), STAIRS)
-def test_more_room_takes_fewer_products(name, answer, monkeypatch):
+@pytest.mark.parametrize("asked", STAIRS)
+def test_more_room_takes_fewer_products(asked, monkeypatch):
     """By the standard's operations alone, whose numbers are counted here."""
     import array_api_compat.numpy as namespace
 
@@ -310,12 +299,14 @@ def test_more_room_takes_fewer_products(name, answer, monkeypatch):
         own = getattr(namespace, product)
         monkeypatch.setattr(namespace, product, lambda *a, own=own, **k: calls.append(1) or own(*a, **k))
 
+    name, answer = asked.split(": ")
+
     def products(room: int) -> int:
         calls.clear()
         ANSWERS[answer][0](CASES[name], work(room))
         return len(calls)
 
-    steps = [tuple(map(int, step.split(":"))) for step in STAIRS[name, answer].split()]
+    steps = [tuple(map(int, step.split(":"))) for step in STAIRS[asked].split()]
     assert [(room, products(room)) for room, _ in steps] == steps
     before = [count for _, count in steps[:-1]]
     assert [products(room - 1) for room, _ in steps[1:]] == before

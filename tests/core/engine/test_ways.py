@@ -133,13 +133,6 @@ def test_gradients_are_built_where_that_takes_fewer_products(begins):
     assert begins(OuterGradient, "_built", lambda room: inner_products(one[0], two[0], room)) == needed
 
 
-@pytest.mark.parametrize(("positions", "groups"), [(1, 2), (2, 2), (1, 1)])
-def test_pairs_of_positions_are_summed_over_groups(positions, groups):
-    one, two = (outer(samples, positions, 4, (6,), groups=groups) for samples in (3, 5))
-    found = one[0]._pairs(slice(0, 3), two[0], slice(1, 5), work())
-    np.testing.assert_allclose(found, one[1] @ two[1][1:].T, rtol=1e-12)
-
-
 def test_a_table_is_summed_in_as_few_parts_of_columns_as_fit(monkeypatch):
     (validation, built), (training, other) = (table(n, (1,), (1,), 400, 6) for n in (3, 5))
     parts, own = [], TableGradient.total
@@ -167,21 +160,11 @@ def test_rows_of_groups_are_built_as_many_at_once_as_fit(monkeypatch):
             assert len(calls) == products
 
 
-def test_blocks_of_groups_are_not_put_side_by_side():
-    gradient, _ = outer(3, 2, 4, (2, 4), groups=2)
-    assert gradient.side_by_side(1, work()) is gradient
-
-
 def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():
     uses = [lai.LayerTrace(np.ones((2, d)), np.ones((2, 3)), weight="one") for d in (4, 4)]
     trace = lai.Trace(uses)
     (found,) = ghost_gradients(trace, check_trace("trace", trace, "all", 2**20)).values()
     assert [gradient.positions for gradient in found] == [2]
-
-
-def test_a_tables_gradient_meets_a_matrixs():
-    (read, built), (dense, other) = table(5, (2,), ()), outer(3, 2, 5, (3,))
-    np.testing.assert_allclose(read.scores(dense, work()), built @ other.sum(0), rtol=1e-12, atol=1e-12)
 
 
 def test_rows_that_are_built_are_cut_for_the_caches_unless_few_fit(monkeypatch):

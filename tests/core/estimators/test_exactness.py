@@ -1,4 +1,4 @@
-"""Kernels and scores against gradients that are built entry by entry."""
+"""Kernels, scores and summaries against gradients that are built entry by entry."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.traces import LAYOUTS, Layout, batches, trace
 
-POSITIONS = ("tokens", "mean", "flatten")
 NUMPY = BACKENDS[0]
+ESTIMATORS = ("ghost", "lli", "lai tokens", "lai mean", "lai flatten")
 
 
 def assert_close(got: np.ndarray, expected: np.ndarray) -> None:
@@ -20,135 +20,97 @@ def assert_close(got: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * max(1.0, np.abs(expected).max()))
 
 
-@pytest.mark.equation("gradient1", "IP")
-@given(batches())
-def test_ghost_is_the_inner_product_of_explicit_gradients(backend, pair):
+def kernel_of(estimator, left, right, weights=None):
+    """Multiply explicit gradients: of all parameters, of the last layer's, or of virtual readouts."""
+    name, _, positions = estimator.partition(" ")
+    if name == "lai":
+        return explicit.lai_kernel(left, right, positions, weights)
+    gradients = explicit.parameter_gradients if name == "ghost" else explicit.last_layer_gradients
+    return gradients(left) @ gradients(right).T
+
+
+def forms(estimator, validation, training, options, weighted):
+    """Yield results with what they should be of a kernel of both sides, and one of training with itself."""
+    name, _, positions = estimator.partition(" ")
+    kernel, scores = getattr(lai, f"{name}_kernel"), getattr(lai, f"{name}_scores")
+    yield kernel(validation, training, **options), lambda both, _: both
+    yield scores(validation, training, **options), lambda both, _: both.sum(0)
+    others = scores(training, training, exclude_self=True, **options)
+    yield others, lambda _, own: own.sum(0) - np.diag(own)
+    if not weighted:
+        positions = positions or "tokens"
+        yield lai.self_influence(training, name, positions=positions), lambda _, own: np.diag(own)
+    if positions != "flatten":
+        chosen = {"positions": positions} if name == "lai" else {}
+        summary = lai.summarize(validation, name, **chosen)
+        yield scores(summary, training, **options), lambda both, _: both.sum(0)
+
+
+@pytest.mark.equation("gradient1", "IP", "lli", "gradient2", "virtual-readout", "aggregation")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@given(batches(), st.booleans())
+def test_every_form_is_that_of_the_inner_products_of_explicit_gradients(backend, estimator, pair, weighted):
+    """Kernels, scores, scores of the others, norms and scores from a summary; LAI's layers weighted, too."""
     validation, training = (trace(side, backend) for side in pair)
-    expected = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
-    kernel = lai.ghost_kernel(validation, training)
-    assert_close(backend.numpy(kernel), expected)
-    scores = lai.ghost_scores(validation, training)
-    assert_close(backend.numpy(scores), expected.sum(axis=0))
+    weights, options = None, {}
+    if estimator.startswith("lai"):
+        options["positions"] = estimator.partition(" ")[2]
+        if weighted:
+            weights = np.linspace(-1.0, 2.0, len(pair[0]))
+            options["layer_weights"] = backend.array(weights) if len(pair[0]) % 2 else weights.tolist()
+    both, own = (kernel_of(estimator, side, pair[1], weights) for side in pair)
+    for found, expected in forms(estimator, validation, training, options, weights is not None):
+        got, wanted = backend.numpy(found), expected(both, own)
+        scale = 1e-12 * len(own) * max(1.0, np.abs(own).max(), np.abs(both).max())
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=scale)
 
 
-@pytest.mark.equation("lli")
-@given(batches())
-def test_lli_is_the_inner_product_of_the_last_layers_gradients(backend, pair):
-    validation, training = (trace(side, backend) for side in pair)
-    expected = explicit.last_layer_gradients(pair[0]) @ explicit.last_layer_gradients(pair[1]).T
-    kernel = lai.lli_kernel(validation, training)
-    assert_close(backend.numpy(kernel), expected)
-    scores = lai.lli_scores(validation, training)
-    assert_close(backend.numpy(scores), expected.sum(axis=0))
-
-
-@pytest.mark.equation("gradient2", "virtual-readout")
-@given(batches(), st.sampled_from(POSITIONS), st.booleans())
-def test_lai_is_the_inner_product_of_virtual_readouts(backend, pair, positions, weighted):
-    weights = np.linspace(-1.0, 2.0, len(pair[0])) if weighted else None
-    expected = explicit.lai_kernel(*pair, positions, weights)
-    validation, training = (trace(side, backend) for side in pair)
-    options = {"positions": positions}
-    if weighted:
-        options["layer_weights"] = backend.array(weights)
-    kernel = lai.lai_kernel(validation, training, **options)
-    assert_close(backend.numpy(kernel), expected)
-    if weighted:
-        options["layer_weights"] = [float(weight) for weight in weights]
-    assert_close(backend.numpy(lai.lai_scores(validation, training, **options)), expected.sum(axis=0))
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_a_readout_bias_counts_as_the_positions_say(backend, positions):
-    """Per pair of positions under tokens, once under mean, once per position under flatten."""
-    pair = LAYOUTS[4].draw(3, 0), LAYOUTS[4].draw(5, 1)  # three positions, every layer with a bias
-    kernel = lai.lai_kernel(*(trace(side, backend) for side in pair), positions=positions)
-    assert_close(backend.numpy(kernel), explicit.lai_kernel(*pair, positions))
-
-
-@given(batches(), st.sampled_from(POSITIONS))
-def test_leaving_a_sample_out_of_its_own_score_subtracts_the_diagonal(backend, pair, positions):
-    layers = pair[1]
-    batch = trace(layers, backend)
-    gradients = explicit.parameter_gradients(layers)
-    last = explicit.last_layer_gradients(layers)
-    expected = {
-        "ghost": gradients @ gradients.T,
-        "lli": last @ last.T,
-        "lai": explicit.lai_kernel(layers, layers, positions),
-    }
-    scores = {
-        "ghost": lai.ghost_scores(batch, batch, exclude_self=True),
-        "lli": lai.lli_scores(batch, batch, exclude_self=True),
-        "lai": lai.lai_scores(batch, batch, positions=positions, exclude_self=True),
-    }
-    for name, kernel in expected.items():
-        others = (kernel - np.diag(np.diag(kernel))).sum(axis=0)
-        atol = 1e-12 * max(1.0, np.abs(kernel).max()) * len(kernel)
-        np.testing.assert_allclose(backend.numpy(scores[name]), others, rtol=0, atol=atol)
-        norms = lai.self_influence(batch, name, positions=positions)
-        np.testing.assert_allclose(backend.numpy(norms), np.diag(kernel), rtol=0, atol=atol)
-
-
-@given(st.sampled_from((LAYOUTS[2], LAYOUTS[4])), GENERATORS)
-def test_a_small_budget_cuts_the_work_and_changes_nothing(backend, layout, seed):
-    pair = layout.draw(3, seed), layout.draw(5, seed + 1)
-    validation, training = (trace(side, backend) for side in pair)
-    for estimator in ("ghost", "lli", "lai"):
-        for result in ("kernel", "scores"):
-            function = getattr(lai, f"{estimator}_{result}")
-            whole = function(validation, training)
-            cut = function(validation, training, memory_budget=3000)
-            assert_close(backend.numpy(cut), backend.numpy(whole))
-
-
-def test_every_budget_from_one_pair_up_gives_the_same_kernel():
-    """Chunks of every height and width, also where the last one is narrower."""
-    pair = Layout(((3, 2),), bias=(True,)).draw(5, 0), Layout(((3, 2),), bias=(True,)).draw(7, 1)
-    validation, training = (trace(side, NUMPY) for side in pair)
-    whole = lai.ghost_kernel(validation, training)
-    refused = 0
-    for budget in range(8, 4000, 24):
-        try:
-            cut = lai.ghost_kernel(validation, training, memory_budget=budget)
-        except ValueError:
-            refused += 1
-        else:
-            assert_close(cut, whole)
-    assert refused < 10
+@pytest.mark.parametrize("result", ["kernel", "scores"])
+@pytest.mark.parametrize("name", ["ghost", "lli", "lai"])
+@pytest.mark.parametrize("layout", [LAYOUTS[2], LAYOUTS[4]])
+@pytest.mark.parametrize("backend", [each for each in BACKENDS if each.name != "jax"], ids=str)
+def test_a_small_budget_cuts_the_work_and_changes_nothing(backend, layout, name, result):
+    sides = [trace(layout.draw(n, n), backend) for n in (3, 5)]
+    function = getattr(lai, f"{name}_{result}")
+    cut, whole = function(*sides, memory_budget=3000), function(*sides)
+    assert_close(backend.numpy(cut), backend.numpy(whole))
 
 
 @given(st.sampled_from(((3, 2), (1, 4))), GENERATORS, st.sampled_from(("tokens", "mean")))
 def test_the_two_sides_may_have_different_positions(backend, counts, seed, positions):
+    widths = ((3, 4), (4, 2))
     pair = [
-        Layout(((3, 4), (4, 2)), positions=count, bias=(True, False), weights=(None, "w")).draw(
-            3, seed + count
-        )
+        Layout(widths, positions=count, bias=(True, False), weights=(None, "w")).draw(3, seed + count)
         for count in counts
     ]
-    ghost = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
-    validation, training = (trace(side, backend) for side in pair)
-    assert_close(backend.numpy(lai.ghost_kernel(validation, training)), ghost)
-    assert_close(backend.numpy(lai.ghost_scores(validation, training)), ghost.sum(axis=0))
-    expected = explicit.lai_kernel(*pair, positions)
-    assert_close(backend.numpy(lai.lai_kernel(validation, training, positions=positions)), expected)
+    ghost, sides = kernel_of("ghost", *pair), [trace(side, backend) for side in pair]
+    assert_close(backend.numpy(lai.ghost_kernel(*sides)), ghost)
+    assert_close(backend.numpy(lai.ghost_scores(*sides)), ghost.sum(axis=0))
+    found = lai.lai_kernel(*sides, positions=positions)
+    assert_close(backend.numpy(found), explicit.lai_kernel(*pair, positions))
 
 
 def test_a_layer_without_positions_counts_as_one(backend):
     flat, lone = Layout(((3, 4), (4, 2))), Layout(((3, 4), (4, 2)), positions=1)
     mixed = [lone.draw(3, 0)[0], flat.draw(3, 1)[1]]
-    kernel = lai.lai_kernel(*[trace(mixed, backend)] * 2)
-    assert_close(backend.numpy(kernel), explicit.lai_kernel(mixed, mixed, "tokens"))
-    ghost = explicit.parameter_gradients(mixed) @ explicit.parameter_gradients(mixed).T
-    assert_close(backend.numpy(lai.ghost_kernel(*[trace(mixed, backend)] * 2)), ghost)
+    for estimator, kernel in (("lai tokens", lai.lai_kernel), ("ghost", lai.ghost_kernel)):
+        found = kernel(*[trace(mixed, backend)] * 2)
+        assert_close(backend.numpy(found), kernel_of(estimator, mixed, mixed))
 
 
-@pytest.mark.parametrize("positions", [1, 30])
+def test_few_samples_of_many_positions(backend):
+    """Whose gradients are built instead of multiplying pairs of positions."""
+    layers = Layout(((2, 3), (3, 4)), positions=9, bias=(True, False)).draw(1, 0)
+    found = lai.ghost_kernel(*[trace(layers, backend)] * 2)
+    assert_close(backend.numpy(found), kernel_of("ghost", layers, layers))
+
+
+@pytest.mark.parametrize(("samples", "positions"), [(4, 1), (4, 30), (60, None)])
 @pytest.mark.parametrize("budget", [2**30, 40_000])
-def test_layer_weights_reach_every_way_to_compute(positions, budget):
-    """Pairs of positions and, with 30 of them, built gradients; whole and in parts; with and without self."""
+def test_layer_weights_reach_every_way_to_compute(samples, positions, budget):
+    """Pairs of positions and, with 30 of them, built gradients; whole, in parts, summed layer by layer."""
     layout = Layout(((2, 2), (2, 3), (3, 2)), positions=positions, bias=(True, True, False))
-    layers, weights = layout.draw(4, 0), np.array([0.5, -2.0, 3.0])
+    layers, weights = layout.draw(samples, 0), np.array([0.5, -2.0, 3.0])
     batch = trace(layers, NUMPY)
     expected = explicit.lai_kernel(layers, layers, "tokens", weights)
     options = {"layer_weights": weights, "memory_budget": budget}
@@ -158,53 +120,24 @@ def test_layer_weights_reach_every_way_to_compute(positions, budget):
     assert_close(lai.lai_scores(batch, batch, exclude_self=True, **options), others)
 
 
-def test_self_scores_of_long_sequences_are_built_where_pairs_of_positions_would_not_fit():
-    long = trace(Layout(((3, 2),), positions=2000).draw(2, 0), NUMPY)
-    budget = 2**20  # 2000 x 2000 pairs take 32 MB
-    alone = lai.lai_scores(long, long, exclude_self=True, memory_budget=budget)
-    kernel = lai.lai_kernel(long, long)
-    assert_close(alone, kernel.sum(axis=0) - np.diag(kernel))
+@pytest.mark.equation("virtual-readout")
+@given(st.sampled_from(LAYOUTS), st.sampled_from(("ghost", "lli", "lai")), GENERATORS)
+def test_kernels_are_symmetric_and_positive_semidefinite(layout, name, seed):
+    """LAI's with layer weights that are not negative, too."""
+    batch = trace(layout.draw(5, seed), NUMPY)
+    weights = np.random.default_rng(seed).uniform(0, 3, size=len(layout.widths))
+    options = {"layer_weights": weights} if name == "lai" else {}
+    kernel = getattr(lai, f"{name}_kernel")(batch, batch, **options)
+    assert_close(kernel, kernel.T)
+    assert np.linalg.eigvalsh((kernel + kernel.T) / 2).min() >= -1e-11 * np.abs(kernel).max()
 
 
-@pytest.mark.parametrize("groups", [1, 4])
-def test_a_summed_gradient_is_cut_by_groups_and_rows(groups):
-    layout = Layout(((16, 16), (16, 16)), groups=(groups, groups))
-    pair = layout.draw(60, 0), layout.draw(60, 1)
-    validation, training = (trace(side, NUMPY) for side in pair)
-    expected = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
-    for budget in (700, 1000, 2**12, 2**30):
-        got = lai.ghost_scores(validation, training, memory_budget=budget)
-        assert_close(got, expected.sum(axis=0))
-
-
-@pytest.mark.parametrize("budget", [9_000, 2**30])
-def test_layer_weights_follow_the_parts_of_a_summed_gradient(budget):
-    """Under the small budget the readouts are summed one layer at a time."""
-    layout, weights = Layout(((16, 16), (16, 16)), bias=(True, False)), np.array([0.5, -2.0])
-    pair = layout.draw(60, 0), layout.draw(60, 1)
-    expected = explicit.lai_kernel(*pair, "tokens", weights).sum(axis=0)
-    validation, training = (trace(side, NUMPY) for side in pair)
-    got = lai.lai_scores(validation, training, layer_weights=weights, memory_budget=budget)
-    assert_close(got, expected)
-
-
-@pytest.mark.parametrize("samples", [1, 40])
-@pytest.mark.parametrize("positions", [1, 2, 9])
-def test_both_ways_through_pairs_agree(backend, samples, positions):
-    """Few samples with many positions build the gradients; many samples multiply pairs of positions."""
-    layout = Layout(((2, 3), (3, 4)), positions=positions, bias=(True, False))
-    pair = layout.draw(samples, 0), layout.draw(samples, 1)
-    expected = explicit.parameter_gradients(pair[0]) @ explicit.parameter_gradients(pair[1]).T
-    got = lai.ghost_kernel(*(trace(side, backend) for side in pair))
-    assert_close(backend.numpy(got), expected)
-
-
-def test_multiplying_pooled_or_flattened_products_is_not_exact(backend):
-    """Over two positions: a = g = (1, -1) gives 4, pooled 0; a = (1, 0), g = (0, 1) gives 0, flattened 1."""
-    for values, exact, pooled, flat in (((1, -1), 4, 0, 4), ((1, 0), 0, 1 / 16, 1)):
-        activations = backend.array(np.array(values, dtype=float).reshape(1, 2, 1))
-        gradients = backend.array(np.array(values if exact else (0, 1), dtype=float).reshape(1, 2, 1))
-        sample = lai.Trace([lai.LayerTrace(activations, gradients)])
-        assert float(lai.ghost_kernel(sample, sample)[0, 0]) == exact
-        assert float(lai.lai_kernel(sample, sample, positions="mean")[0, 0]) == pooled
-        assert float(lai.lai_kernel(sample, sample, positions="flatten")[0, 0]) == flat
+def test_the_callers_arrays_are_never_written_to(backend):
+    layers = LAYOUTS[4].draw(3, 0)
+    batch = trace(layers, backend)
+    for score in (lai.ghost_scores, lai.lli_scores, lai.lai_scores):
+        score(batch, batch, exclude_self=True)
+    lai.summarize(batch, "ghost")
+    for layer, record in zip(layers, batch.layers, strict=True):
+        np.testing.assert_array_equal(backend.numpy(record.activations), layer.activations)
+        np.testing.assert_array_equal(backend.numpy(record.output_gradients), layer.output_gradients)

@@ -3,7 +3,6 @@
 The oracle is the trace that was never padded; what is in the padding is noise.
 """
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 from tests.support.backends import BACKENDS
+from tests.support.refusals import check_refusal
 
 NUMPY = BACKENDS[0]
 
@@ -35,75 +35,53 @@ def sides(backend, *, padding=0, classifies=False, seed=0):
     return found
 
 
+def found(backend, pair, positions, classifies):
+    """Give all that reads masks: kernels, scores of summaries and of sketches, their variance, the moment."""
+    validation, training = pair
+    results = [lai.lai_kernel(*pair, positions=positions)]
+    if positions != "flatten" and not classifies:
+        summary = lai.summarize(validation, "lai", positions=positions)
+        signs, order = backend.array([1.0, -1.0]), backend.array([1, 0])
+        narrow = [sketch_outputs(side, signs, order, width=1) for side in pair]
+        last = training.layers[-1]
+        results += [
+            lai.lai_scores(summary, training),
+            lai.lai_scores(*narrow, positions=positions),
+            sketch_variance(summary, training, width=1),
+            lai.update_second_moment(None, last.output_gradients, valid=last.valid),
+        ]
+    return [backend.numpy(each) for each in results]
+
+
 @pytest.mark.parametrize(
     ("positions", "classifies"),
     [("tokens", False), ("mean", False), ("flatten", False), ("mean", True), ("flatten", True)],
 )
-def test_scores_do_not_depend_on_how_far_a_batch_is_padded(backend, positions, classifies):
+def test_nothing_depends_on_how_far_a_batch_is_padded(backend, positions, classifies):
     short, long = (sides(backend, padding=length, classifies=classifies) for length in (0, 7))
-    expected, got = (backend.numpy(lai.lai_kernel(*pair, positions=positions)) for pair in (short, long))
-    np.testing.assert_allclose(got, expected, rtol=1e-12)
+    results = (found(backend, pair, positions, classifies) for pair in (short, long))
+    for expected, got in zip(*results, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean"])
-def test_a_masked_kernel_is_that_of_each_sample_by_itself_unpadded(backend, positions):
+def test_a_masked_kernel_is_that_of_each_sample_by_itself_unpadded(positions):
     """Sample by sample, cut to its own length: no mask is needed then."""
-    pair = sides(backend, padding=4)
-    expected = [
-        [
-            float(
-                lai.lai_kernel(_alone(backend, pair[0], z), _alone(backend, pair[1], j), positions=positions)[
-                    0, 0
-                ]
-            )
-            for j in range(4)
-        ]
-        for z in range(3)
-    ]
-    got = backend.numpy(lai.lai_kernel(*pair, positions=positions))
-    np.testing.assert_allclose(got, expected, rtol=1e-12)
+    pair = sides(NUMPY, padding=4)
+    alone = [[cut(side, sample) for sample in range(count)] for side, count in zip(pair, (3, 4), strict=True)]
+    expected = [[lai.lai_kernel(z, j, positions=positions)[0, 0] for j in alone[1]] for z in alone[0]]
+    np.testing.assert_allclose(lai.lai_kernel(*pair, positions=positions), expected, rtol=1e-12)
 
 
-def _alone(backend, trace, sample):
+def cut(trace, sample):
     layers = []
     for layer in trace.layers:
-        kept = backend.numpy(layer.valid)[sample]
         inputs, outputs = (
-            None if array is None else backend.array(backend.numpy(array)[[sample]][:, kept])
+            None if array is None else array[[sample]][:, layer.valid[sample]]
             for array in (layer.activations, layer.output_gradients)
         )
         layers.append(replace(layer, activations=inputs, output_gradients=outputs, valid=None))
     return lai.Trace(layers)
-
-
-@pytest.mark.parametrize("positions", ["tokens", "mean"])
-def test_summaries_sketches_and_their_variance_leave_padding_out(backend, positions):
-    found = []
-    for padding in (0, 6):
-        validation, training = sides(backend, padding=padding)
-        signs, order = backend.array([1.0, -1.0]), backend.array([1, 0])
-        narrow = [sketch_outputs(side, signs, order, width=1) for side in (validation, training)]
-        summary = lai.summarize(validation, "lai", positions=positions)
-        found.append(
-            [
-                backend.numpy(scores)
-                for scores in (
-                    lai.lai_scores(summary, training),
-                    lai.lai_scores(*narrow, positions=positions),
-                    sketch_variance(summary, training, width=1),
-                )
-            ]
-        )
-    for expected, got in zip(*found, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-12)
-
-
-def test_the_second_moment_is_that_of_the_positions_that_count(backend):
-    found = []
-    for padding in (0, 6):
-        last = sides(backend, padding=padding)[1].layers[-1]
-        found.append(backend.numpy(lai.update_second_moment(None, last.output_gradients, valid=last.valid)))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
 
 
 def test_what_does_not_count_may_be_nan_and_a_sample_may_have_nothing_that_counts():
@@ -141,19 +119,20 @@ def test_ghost_and_lli_see_what_arrives_at_any_position():
 
 def test_a_mask_that_fits_no_layer_is_refused():
     trace = sides(NUMPY)[1]
-    cases = (
-        (
-            np.ones((4, 9), bool),
-            "valid: expected shape (n, t) with the t positions of a layer (here [5]), got (4, 9)",
-        ),
+    bare = lai.Trace([replace(each, valid=None) for each in trace.layers])
+    first = trace.layers[0]
+    wrong = [
+        lai.Trace([replace(first, valid=valid), trace.layers[1]])
+        for valid in (np.ones((4, 2), bool), np.ones((4, 5)))
+    ]
+    check_refusal(
+        "ValueError: valid: expected shape (n, t) with the t positions of a layer (here [5]), got (4, 9)",
+        lambda: lai.mask_positions(bare, np.ones((4, 9), bool)),
     )
-    for valid, message in cases:
-        with pytest.raises(ValueError, match=re.escape(message)):
-            lai.mask_positions(lai.Trace([replace(each, valid=None) for each in trace.layers]), valid)
-    first = replace(trace.layers[0], valid=np.ones((4, 2), bool))
-    message = "valid: expected the samples and positions of the activations, (4, 5), got (4, 2)"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        lai.lai_kernel(lai.Trace([first, trace.layers[1]]), trace)
-    first = replace(trace.layers[0], valid=np.ones((4, 5)))
-    with pytest.raises(TypeError, match="valid: expected booleans, got float64"):
-        lai.lai_kernel(lai.Trace([first, trace.layers[1]]), trace)
+    check_refusal(
+        "ValueError: …valid: expected the samples and positions of the activations, (4, 5), got (4, 2)",
+        lambda: lai.lai_kernel(wrong[0], trace),
+    )
+    check_refusal(
+        "TypeError: …valid: expected a boolean dtype, got float64", lambda: lai.lai_kernel(wrong[1], trace)
+    )

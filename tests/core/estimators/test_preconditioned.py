@@ -15,52 +15,35 @@ layouts = st.sampled_from((LAYOUTS[0], LAYOUTS[3], LAYOUTS[4]))
 
 
 @pytest.mark.equation("optimizer-preconditioning")
-@given(layouts, GENERATORS, st.sampled_from((1.0, 0.5, 0.0)), st.sampled_from(("tokens", "mean", "flatten")))
-def test_exponents_against_the_formula(backend, layout, seed, exponent, positions):
-    """Exponent 1 as printed, D^-1/2 on both sides; 0.5 as Adam, D^-1/2 once."""
+@given(
+    layouts,
+    GENERATORS,
+    st.sampled_from((1.0, 0.5, 0.0)),
+    st.sampled_from(("tokens", "mean", "flatten")),
+    st.sampled_from((1e-8, 0.5)),
+)
+def test_exponents_against_the_formula(backend, layout, seed, exponent, positions, epsilon):
+    """Exponent 1 as printed, D^-1/2 on both sides; 0.5 as Adam, D^-1/2 once; a summary serves."""
     pair = layout.draw(3, seed), layout.draw(5, seed + 1)
     width = pair[0][-1].output_gradients.shape[-1]
     moment = np.random.default_rng(seed).uniform(0.1, 4.0, size=width)
-    half = (np.sqrt(moment) + 1e-8) ** -exponent
+    half = (np.sqrt(moment) + epsilon) ** -exponent
     scaled = [
         [*side[:-1], Layer(side[-1].activations, side[-1].output_gradients * half, side[-1].bias)]
         for side in pair
     ]
     expected = explicit.lai_kernel(*scaled, positions)
     validation, training = (trace(side, backend) for side in pair)
-    options = {"exponent": exponent, "positions": positions}
+    options = {"exponent": exponent, "epsilon": epsilon, "positions": positions}
     kernel = lai.preconditioned_lai_kernel(validation, training, backend.array(moment), **options)
-    scores = lai.preconditioned_lai_scores(validation, training, backend.array(moment), **options)
-    np.testing.assert_allclose(backend.numpy(kernel), expected, rtol=0, atol=1e-11 * np.abs(expected).max())
-    expected = expected.sum(axis=0)
-    np.testing.assert_allclose(
-        backend.numpy(scores), expected, rtol=0, atol=1e-11 * np.abs(kernel_sum(kernel, backend))
-    )
-
-
-def kernel_sum(kernel, backend):
-    return np.abs(backend.numpy(kernel)).sum()
-
-
-@pytest.mark.equation("optimizer-preconditioning")
-@given(layouts, GENERATORS)
-def test_a_constant_second_moment_changes_no_ranking(backend, layout, seed):
-    validation, training = (trace(layout.draw(n, seed + n), backend) for n in (3, 5))
-    width = training.layers[-1].output_gradients.shape[-1]
-    plain = backend.numpy(lai.lai_scores(validation, training))
-    scores = lai.preconditioned_lai_scores(validation, training, backend.array(np.full(width, 2.5)))
-    np.testing.assert_allclose(backend.numpy(scores) * 2.5, plain, rtol=1e-6, atol=1e-12)
-
-
-@given(layouts, GENERATORS)
-def test_a_lai_summary_serves_the_preconditioned_variant(backend, layout, seed):
-    validation, training = (trace(layout.draw(n, seed + n), backend) for n in (3, 5))
-    width = training.layers[-1].output_gradients.shape[-1]
-    moment = backend.array(np.random.default_rng(seed).uniform(0.1, 4.0, size=width))
-    direct = backend.numpy(lai.preconditioned_lai_scores(validation, training, moment))
-    summary = lai.summarize(validation, "preconditioned_lai")
-    from_summary = backend.numpy(lai.preconditioned_lai_scores(summary, training, moment))
-    np.testing.assert_allclose(from_summary, direct, rtol=0, atol=1e-11 * np.abs(direct).max())
+    atol = 1e-11 * np.abs(expected).sum()
+    np.testing.assert_allclose(backend.numpy(kernel), expected, rtol=0, atol=atol)
+    sides = [validation]
+    if positions != "flatten":
+        sides.append(lai.summarize(validation, "preconditioned_lai", positions=positions))
+    for side in sides:
+        scores = lai.preconditioned_lai_scores(side, training, backend.array(moment), **options)
+        np.testing.assert_allclose(backend.numpy(scores), expected.sum(axis=0), rtol=0, atol=atol)
 
 
 @pytest.mark.equation("second-moment")
@@ -118,19 +101,6 @@ def test_factors_on_both_sides_are_adams_step_on_the_virtual_readouts(seed):
 
 
 @pytest.mark.equation("adam-readouts")
-def test_where_the_outputs_alone_have_the_wrong_sign_both_factors_have_adams():
-    validation, training = (
-        lai.Trace([lai.LayerTrace(np.array([a]), np.ones((1, 1)))]) for a in ((1.0, 10.0), (2.0, -1.0))
-    )
-    one, moments = np.ones(1), [np.array([1.0, 100.0])]
-    outputs_alone = lai.preconditioned_lai_scores(validation, training, one, exponent=0.5)
-    both = lai.preconditioned_lai_scores(
-        validation, training, one, input_second_moments=moments, exponent=0.5
-    )
-    np.testing.assert_allclose((outputs_alone[0], both[0]), (-8.0, 1.0), rtol=1e-6)
-
-
-@pytest.mark.equation("adam-readouts")
 @given(layouts, GENERATORS, st.sampled_from(("tokens", "mean")))
 def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, layout, seed, positions):
     sides = layout.draw(3, seed), layout.draw(5, seed + 1)
@@ -157,18 +127,6 @@ def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, 
     np.testing.assert_allclose(backend.numpy(again[0]), backend.numpy(moments[0]), rtol=1e-6)
 
 
-def test_input_moments_that_do_not_fit_are_named():
-    training = lai.Trace([lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))])
-    for moments, message in (
-        ([], "input_second_moments: expected one for each of the 1 layers, got 0"),
-        ([np.ones(2)], r"input_second_moments\[0\]: expected shape \(3,\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            lai.preconditioned_lai_scores(training, training, np.ones(1), input_second_moments=moments)
-    with pytest.raises(ValueError, match="previous: expected one for each of the 1 layers, got 2"):
-        lai.update_input_second_moments([None, None], training)
-
-
 def test_a_mean_over_the_positions_that_count_by_hand():
     gradients = np.array([[[1.0], [2.0]], [[3.0], [9.0]]])
     valid = np.array([[True, True], [True, False]])
@@ -178,6 +136,3 @@ def test_a_mean_over_the_positions_that_count_by_hand():
     wide = gradients * np.array([1.0, 2.0, 3.0])
     moment = lai.update_second_moment(None, wide, valid=valid)
     np.testing.assert_allclose(moment, np.array([1, 4, 9]) * 14 / 3)
-    for rows, mask in ((gradients, valid[:1]), (gradients[:, 0], valid[:, 0])):
-        with pytest.raises(ValueError, match="valid: expected one entry per sample and position"):
-            lai.update_second_moment(None, rows, valid=mask)

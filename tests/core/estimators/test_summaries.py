@@ -1,135 +1,158 @@
-"""A summary scores like the whole validation set, however it was split, ordered or streamed."""
+"""A summary scores like the whole validation set, however it was split, ordered, streamed or factored."""
 
+import lai_storage
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
+from lai_core.estimators.sketches import sketch_variance
 from lai_core.estimators.summaries import joined_summaries
-from tests.support.traces import LAYOUTS, Layout, batches, rows, trace
+from tests.support.backends import BACKENDS
+from tests.support.traces import LAYOUTS, rows, trace
 
-ESTIMATORS = ("ghost", "lli", "lai", "lai-mean")
-
-
-def summarize(validation, estimator):
-    name, _, positions = estimator.partition("-")
-    return lai.summarize(validation, name, positions=positions or "tokens")
-
-
-def scores(validation, training, estimator):
-    name, _, positions = estimator.partition("-")
-    options = {"positions": positions} if positions else {}
-    return getattr(lai, f"{name}_scores")(validation, training, **options)
-
-
-@pytest.mark.equation("aggregation")
-@given(batches(), st.sampled_from(ESTIMATORS))
-def test_a_summary_scores_like_all_pairs(backend, pair, estimator):
-    validation, training = (trace(side, backend) for side in pair)
-    name, _, positions = estimator.partition("-")
-    options = {"positions": positions} if positions else {}
-    pairwise = backend.numpy(getattr(lai, f"{name}_kernel")(validation, training, **options)).sum(axis=0)
-    summarized = backend.numpy(scores(summarize(validation, estimator), training, estimator))
-    np.testing.assert_allclose(summarized, pairwise, rtol=0, atol=1e-12 * max(1, np.abs(pairwise).max()))
+NUMPY = BACKENDS[0]
 
 
 @pytest.mark.equation("aggregation")
 @given(
-    st.sampled_from(LAYOUTS[3:6]), st.sampled_from(ESTIMATORS), st.permutations(range(5)), st.integers(0, 99)
+    st.sampled_from(LAYOUTS[3:6]),
+    st.sampled_from((("ghost", {}), ("lli", {}), ("lai", {}), ("lai", {"positions": "mean"}))),
+    st.permutations(range(5)),
+    st.integers(0, 99),
 )
 def test_a_summary_is_additive_under_any_split_and_order(backend, layout, estimator, order, seed):
     validation, training = layout.draw(5, seed), trace(layout.draw(3, seed + 1), backend)
+    name, options = estimator
+    scores = getattr(lai, f"{name}_scores")
+    whole = backend.numpy(scores(trace(validation, backend), training, **options))
     cut = 1 + seed % 4
-    whole = scores(summarize(trace(validation, backend), estimator), training, estimator)
     parts = [trace(rows(validation, list(part)), backend) for part in (order[:cut], order[cut:])]
-    streamed = summarize((part for part in parts), estimator)
-    added = sum(summarize(part, estimator) for part in reversed(parts))
+    streamed = lai.summarize((part for part in parts), name, **options)
+    added = sum(lai.summarize(part, name, **options) for part in reversed(parts))
     assert streamed.samples == added.samples == 5
     for summary in (streamed, added):
-        got = backend.numpy(scores(summary, training, estimator))
-        expected = backend.numpy(whole)
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-11 * max(1, np.abs(expected).max()))
-
-
-def test_a_summary_that_multiplies_means_is_not_the_sum(backend):
-    """The mistake that the tests above must catch: mean(g) mean(a)^T in place of mean(g a^T)."""
-    layout = Layout(((3, 2),))
-    validation, training = layout.draw(4, 0), layout.draw(3, 1)
-    means = [
-        type(layer)(
-            layer.activations.mean(axis=0, keepdims=True) * 4,
-            layer.output_gradients.mean(axis=0, keepdims=True),
-        )
-        for layer in validation
-    ]
-    right = backend.numpy(lai.lai_scores(trace(validation, backend), trace(training, backend)))
-    wrong = backend.numpy(
-        lai.lai_scores(lai.summarize(trace(means, backend), "lai"), trace(training, backend))
-    )
-    assert np.abs(right - wrong).max() > 0.1 * np.abs(right).max()
-
-
-def test_layer_weights_apply_to_a_summary(backend):
-    layout = LAYOUTS[3]
-    validation, training = (trace(layout.draw(4, seed), backend) for seed in (0, 1))
-    weights = [0.5, -2.0, 1.0]
-    direct = lai.lai_scores(validation, training, layer_weights=weights)
-    from_summary = lai.lai_scores(lai.summarize(validation, "lai"), training, layer_weights=weights)
-    np.testing.assert_allclose(backend.numpy(from_summary), backend.numpy(direct), rtol=1e-12)
+        got = backend.numpy(scores(summary, training, **options))
+        np.testing.assert_allclose(got, whole, rtol=0, atol=1e-11 * max(1, np.abs(whole).max()))
 
 
 def test_flatten_is_summarized_where_the_last_layer_has_no_positions(backend):
-    def batch(samples, seed):
-        generator = np.random.default_rng(seed)
-        inputs = backend.array(generator.normal(size=(samples, 4, 3)))
-        pooled = backend.array(generator.normal(size=(samples, 2)))
-        outputs = backend.array(generator.normal(size=(samples, 5)))
-        return lai.Trace([lai.LayerTrace(inputs, bias=True), lai.LayerTrace(pooled, outputs, bias=True)])
+    def made(samples):
+        drawn = np.random.default_rng(samples).normal
+        inputs, pooled, outputs = (drawn(size=(samples, *shape)) for shape in ((4, 3), (2,), (5,)))
+        last = lai.LayerTrace(backend.array(pooled), backend.array(outputs), bias=True)
+        return lai.Trace([lai.LayerTrace(backend.array(inputs), bias=True), last])
 
-    validation, training = batch(6, 0), batch(4, 1)
+    validation, training = made(6), made(4)
     pairwise = backend.numpy(lai.lai_kernel(validation, training, positions="flatten")).sum(axis=0)
     summary = lai.summarize(validation, "lai", positions="flatten")
     np.testing.assert_allclose(backend.numpy(lai.lai_scores(summary, training)), pairwise, rtol=1e-12)
     assert lai.fitting_positions(training) == ("mean", "flatten")
 
 
-def wide(samples):
-    draws = np.random.default_rng(samples)
-    return lai.Trace([lai.LayerTrace(draws.normal(size=(samples, 256)), draws.normal(size=(samples, 256)))])
+OUTPUTS, WIDTHS = 1300, (100, 60)
+"""208,000 numbers of a sum, whose factors are fewer up to 142 samples."""
 
 
-def test_a_summary_of_factors_and_one_that_is_summed_are_joined():
-    few, many = lai.summarize(wide(3), "lai"), lai.summarize(wide(130), "lai")
-    assert (few.factored, many.factored) == (True, False)
-    batch = wide(5)
-    expected = sum(lai.lai_scores(wide(samples), batch) for samples in (3, 130))
-    for both in (few + many, many + few):
-        assert not both.factored
-        np.testing.assert_allclose(lai.lai_scores(both, batch), expected, rtol=1e-10)
-    assert joined_summaries([few]).factored
-    np.testing.assert_allclose(lai.lai_scores(joined_summaries([few]), batch), lai.lai_scores(few, batch))
+def batch(backend, samples, seed, positions=None, *, bias=True):
+    """Return a trace with the output gradients of its last layer alone."""
+    generator = np.random.default_rng(seed)
+    lead = (samples,) if positions is None else (samples, positions)
+    first, last, top = (backend.array(generator.normal(size=(*lead, width))) for width in (*WIDTHS, OUTPUTS))
+    return lai.Trace([lai.LayerTrace(first, bias=bias), lai.LayerTrace(last, top, bias=bias)])
+
+
+def close(backend, found, expected):
+    """Assert that scores are alike but for rounding."""
+    found, expected = (
+        one if isinstance(one, np.ndarray) else backend.numpy(one) for one in (found, expected)
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.equation("aggregation")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("positions", "read"), [(None, "tokens"), (3, "tokens"), (3, "mean")])
+@pytest.mark.parametrize("estimator", ["lai", "lli"])
+def test_a_sum_that_stays_factors_scores_like_all_pairs(backend, estimator, positions, read, bias):
+    validation, training = (batch(backend, n, n, positions, bias=bias) for n in (6, 4))
+    summary = lai.summarize(validation, estimator, positions=read)
+    tokens = positions and (read == "tokens" or estimator == "lli")
+    assert summary.factored
+    assert summary.totals[0][0].shape[0] == (18 if tokens else 6)
+    options = {"positions": read} if estimator == "lai" else {}
+    pairs = getattr(lai, f"{estimator}_kernel")(validation, training, **options)
+    for side in (summary, summary.summed()):
+        found = getattr(lai, f"{estimator}_scores")(side, training)
+        close(backend, found, backend.numpy(pairs).sum(0))
+    assert not summary.summed().factored
+
+
+@pytest.mark.equation("aggregation")
+def test_joined_summaries_fold_where_the_sum_is_the_smaller(backend):
+    parts, training = [batch(backend, 50, seed) for seed in range(3)], batch(backend, 5, 9)
+    summaries = [lai.summarize(part, "lai") for part in parts]
+    two, three = summaries[0] + summaries[1], sum(summaries)
+    assert (two.factored, three.factored, two.samples, three.samples) == (True, False, 100, 150)
+    expected = sum(backend.numpy(lai.lai_kernel(part, training)).sum(0) for part in parts)
+    for found in (three, summaries[2] + two, lai.summarize(parts, "lai"), summaries[2].summed() + two):
+        assert not found.factored
+        close(backend, lai.lai_scores(found, training), expected)
+
+
+def test_summaries_of_factors_join_others_and_those_of_two_parameters():
+    few, training = [batch(NUMPY, 20, seed) for seed in range(2)], batch(NUMPY, 5, 9)
+    last = lai.Trace([few[0].layers[-1]])
+    for estimator, score in (("lai", lai.lai_scores), ("lli", lai.lli_scores)):
+        one, two = (lai.summarize(part, estimator) for part in few)
+        expected = score(one, training) + score(two, training)
+        for whole, factored in ((one + two, True), (one + two.summed(), False), (one.summed() + two, False)):
+            assert whole.factored == factored
+            close(NUMPY, score(whole, training), expected)
+        close(NUMPY, score(joined_summaries([one]), training), score(one, training))
+    assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
+
+
+def test_layer_weights_the_metric_and_a_sketchs_variance_read_factors_as_sums(backend):
+    validation, training = batch(backend, 6, 0, 2), batch(backend, 4, 1, 2)
+    summary, moment = lai.summarize(validation, "lai"), backend.array(np.linspace(0.1, 2.0, OUTPUTS))
+    for found in (
+        lambda side: lai.lai_scores(side, training, layer_weights=[0.5, -2.0]),
+        lambda side: lai.preconditioned_lai_scores(side, training, moment),
+        lambda side: sketch_variance(side, training, width=10),
+    ):
+        close(backend, found(summary), found(summary.summed()))
+
+
+def test_the_budget_is_what_is_held_and_asked_again_where_factors_fold():
+    """13 GB for GPT-2 as a sum: its factors are a few numbers a sample."""
+    parts = [batch(NUMPY, 50, seed) for seed in range(3)]
+    held, matrix = 50 * (OUTPUTS + sum(WIDTHS) + 1) * 8, OUTPUTS * (sum(WIDTHS) + 1) * 8
+    kept = lai.summarize(parts[0], "lai")
+    for call, needed in (
+        (lambda room: lai.summarize(parts[0], "lai", memory_budget=room), held),
+        (lambda room: lai.summarize(parts, "lai", memory_budget=room), matrix),
+        (lambda room: kept.summed(memory_budget=room), matrix),
+    ):
+        assert call(needed).factored == (needed == held)
+        message = f"expected at least {needed} bytes for the summary, got {needed - 1}"
+        with pytest.raises(ValueError, match=message):
+            call(needed - 1)
+
+
+def test_factors_are_kept_in_a_file(tmp_path):
+    summary, training = lai.summarize(batch(NUMPY, 6, 0), "lai"), batch(NUMPY, 4, 1)
+    lai_storage.save(tmp_path / "kept", summary)
+    found = lai_storage.load(tmp_path / "kept")
+    assert found.factored
+    np.testing.assert_array_equal(lai.lai_scores(found, training), lai.lai_scores(summary, training))
 
 
 def test_what_is_no_summary_is_not_added():
-    summary = lai.summarize(wide(3), "lai")
+    summary = lai.summarize(batch(NUMPY, 3, 0), "lai")
     assert 0 + summary is summary
     for other in (1, 0.0, None):
-        with pytest.raises(TypeError, match="unsupported operand"):
-            other + summary
-        with pytest.raises(TypeError, match="unsupported operand"):
-            summary + other
-
-
-def test_a_sum_that_exceeds_its_budget_by_a_byte_is_refused():
-    summary = lai.summarize(wide(3), "lai")
-    needed = 256 * 256 * 8
-    assert not summary.summed(memory_budget=needed).factored
-    with pytest.raises(
-        ValueError, match=f"expected at least {needed} bytes for the summary, got {needed - 1}"
-    ):
-        summary.summed(memory_budget=needed - 1)
-    held = 3 * (256 + 256) * 8
-    assert lai.summarize(wide(3), "lai", memory_budget=held).factored
-    with pytest.raises(ValueError, match=f"expected at least {held} bytes for the summary, got {held - 1}"):
-        lai.summarize(wide(3), "lai", memory_budget=held - 1)
+        for add in (lambda other=other: other + summary, lambda other=other: summary + other):
+            with pytest.raises(TypeError, match="unsupported operand"):
+                add()

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core import influence
 from tests.support.draws import GENERATORS
-from tests.support.search import largest_margin
 
 sizes = st.integers(1, 5)
 
@@ -29,64 +28,51 @@ def change(curvature, slope, gradient, rate):
 
 @pytest.mark.equation("descent-meaning")
 @given(p=sizes, seed=GENERATORS, rate=st.sampled_from((0.01, 0.5, 3.0)))
-def test_change_of_the_loss_stays_within_the_remainder(backend, p, seed, rate):
+def test_change_of_the_loss_stays_within_the_remainder(p, seed, rate):
     curvature, smoothness, slope, gradients = quadratic(p, seed)
-    scores = influence.inner_product_scores(backend.array(slope[None]), backend.array(gradients))
-    bound = influence.descent_remainder(backend.array(gradients), learning_rate=rate, smoothness=smoothness)
+    scores = influence.inner_product_scores(slope[None], gradients)
+    bound = influence.descent_remainder(gradients, learning_rate=rate, smoothness=smoothness)
     changes = np.array([change(curvature, slope, gradient, rate) for gradient in gradients])
-    missed = np.abs(changes + rate * backend.numpy(scores))
-    assert np.all(missed <= backend.numpy(bound) * (1 + 1e-9) + 1e-12)
+    missed = np.abs(changes + rate * scores)
+    assert np.all(missed <= bound * (1 + 1e-9) + 1e-12)
 
 
 @pytest.mark.equation("descent-meaning")
 @given(p=sizes, seed=GENERATORS, rate=st.sampled_from((0.01, 3.0)), sign=st.sampled_from((-1.0, 1.0)))
-def test_remainder_is_attained_by_the_steepest_quadratic(backend, p, seed, rate, sign):
+def test_remainder_is_attained_by_the_steepest_quadratic(p, seed, rate, sign):
     _, _, slope, gradients = quadratic(p, seed)
     curvature = sign * 2.5 * np.eye(p)
-    bound = influence.descent_remainder(backend.array(gradients), learning_rate=rate, smoothness=2.5)
+    bound = influence.descent_remainder(gradients, learning_rate=rate, smoothness=2.5)
     changes = np.array([change(curvature, slope, gradient, rate) for gradient in gradients])
     missed = changes + rate * gradients @ slope
-    np.testing.assert_allclose(sign * missed, backend.numpy(bound), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(sign * missed, bound, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.equation("descent-meaning")
 @given(p=sizes, seed=GENERATORS, share=st.floats(0.01, 0.999))
-def test_below_the_certified_rate_the_score_decides(backend, p, seed, share):
+def test_below_the_certified_rate_the_score_decides(p, seed, share):
     curvature, smoothness, slope, gradients = quadratic(p, seed)
     assume(smoothness > 0)
-    scores = influence.inner_product_scores(backend.array(slope[None]), backend.array(gradients))
-    rates = influence.certified_learning_rate(scores, backend.array(gradients), smoothness=smoothness)
-    for gradient, score, rate in zip(gradients, backend.numpy(scores), backend.numpy(rates), strict=True):
+    scores = influence.inner_product_scores(slope[None], gradients)
+    rates = influence.certified_learning_rate(scores, gradients, smoothness=smoothness)
+    for gradient, score, rate in zip(gradients, scores, rates, strict=True):
         assert change(curvature, slope, gradient, share * rate) * np.sign(score) <= 1e-12
 
 
 @pytest.mark.equation("descent-meaning")
-def test_at_the_certified_rate_the_loss_is_where_it_was(backend):
-    scores, gradients = backend.array([3.0, 0.0]), backend.array([[1.0, 2.0], [0.0, 0.0]])
-    rates = backend.numpy(influence.certified_learning_rate(scores, gradients, smoothness=4.0))
-    assert rates.tolist() == [0.3, 0.0]  # 2 * 3 / (4 * 5); a gradient of zero moves nothing
+def test_at_the_certified_rate_the_loss_is_where_it_was():
+    scores, gradients = np.array([3.0, 0.0, -0.5]), np.array([[1.0, 2.0], [0.0, 0.0], [0.5, 0.0]])
+    rates = influence.certified_learning_rate(scores, gradients, smoothness=4.0)
+    assert rates.tolist() == [0.3, 0.0, 1.0]  # 2 * 3 / (4 * 5); a gradient of zero moves nothing
     assert -rates[0] * 3.0 + rates[0] ** 2 * 4.0 * 5.0 / 2 == 0.0
 
 
 @pytest.mark.equation("negative-is-discarded")
-def test_counterexample_discarding_negative_printed_values_raises_the_loss(backend):
-    """One parameter at 1 with the loss theta^2 / 2 to validate on, and samples that pull to 0 and to 2."""
-    validation = backend.array([[1.0]])
-    training = backend.array([[1.0], [-1.0]])
-    printed = -backend.numpy(influence.inner_product_scores(validation, training))
-    assert printed.tolist() == [-1.0, 1.0]
-    rate, losses = 0.5, {}
-    for rule, kept in {"printed": printed >= 0, "positive helps": printed < 0}.items():
-        losses[rule] = (1.0 - rate * np.array([1.0, -1.0])[kept].sum()) ** 2 / 2
-    assert losses == {"printed": 1.125, "positive helps": 0.125}
-
-
-@pytest.mark.equation("negative-is-discarded")
 @given(p=sizes, seed=GENERATORS)
-def test_keeping_positive_scores_lowers_the_loss_most_to_first_order(backend, p, seed):
+def test_keeping_positive_scores_lowers_the_loss_most_to_first_order(p, seed):
     _, _, slope, gradients = quadratic(p, seed)
-    scores = influence.inner_product_scores(backend.array(slope[None]), backend.array(gradients))
-    kept = backend.numpy(lai.keep_positive(scores, normalize="batch")) > 0
+    scores = influence.inner_product_scores(slope[None], gradients)
+    kept = lai.keep_positive(scores, normalize="batch") > 0
     lowered = {}
     for mask in range(2 ** len(gradients)):
         chosen = np.array([bool(mask >> index & 1) for index in range(len(gradients))])
@@ -94,21 +80,6 @@ def test_keeping_positive_scores_lowers_the_loss_most_to_first_order(backend, p,
     best = max(lowered.values())
     assert lowered[tuple(kept)] == pytest.approx(best)
     assert lowered[tuple(~kept)] == pytest.approx(min(lowered.values()))  # what the printed rule keeps
-
-
-@pytest.mark.equation("negative-is-discarded")
-def test_counterexample_search_finds_losses_that_the_printed_rule_raises():
-    numbers = st.tuples(*[st.floats(-2, 2)] * 3)
-
-    def margin(point):
-        """Rise of the loss theta^2 / 2 after a small step on what the printed rule keeps."""
-        theta, *samples = point
-        gradients = theta - np.array(samples)
-        printed = -influence.inner_product_scores(np.array([[theta]]), gradients[:, None])
-        after = theta - 0.05 * gradients[printed >= 0].sum()
-        return (after**2 - theta**2) / 2
-
-    assert largest_margin(numbers, margin) > 0.01
 
 
 @pytest.mark.equation("hessian-cosine")
@@ -131,15 +102,3 @@ def test_cosine_is_attained_between_the_extreme_eigenvectors(condition):
     solved = gradient / spectrum
     cosine = solved @ gradient / np.linalg.norm(solved) / np.linalg.norm(gradient)
     assert cosine == pytest.approx(influence.hessian_cosine_bound(condition_number=condition), rel=1e-9)
-
-
-def test_wrong_numbers_are_named(backend):
-    gradients = backend.array(np.ones((3, 2)))
-    with pytest.raises(ValueError, match="learning_rate: expected a finite number > 0"):
-        influence.descent_remainder(gradients, learning_rate=0.0, smoothness=1.0)
-    with pytest.raises(ValueError, match="smoothness: expected a finite number > 0"):
-        influence.certified_learning_rate(backend.array(np.ones(3)), gradients, smoothness=0.0)
-    with pytest.raises(ValueError, match=r"training_gradients: expected shape \(n_train=2, p\)"):
-        influence.certified_learning_rate(backend.array(np.ones(2)), gradients, smoothness=1.0)
-    with pytest.raises(ValueError, match="condition_number: expected a finite number >= 1"):
-        influence.hessian_cosine_bound(condition_number=0.5)

@@ -131,17 +131,6 @@ def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
         np.testing.assert_allclose(more, mixtures.cochran_q(means, errors), rtol=1e-12)
 
 
-def test_many_mixtures_evidence_is_that_of_each():
-    means, errors = np.random.default_rng(0).uniform(0.5, 2, (2, 3, 4))
-    for function, arrays in (
-        (mixtures.cochran_q, (means, errors)),
-        (mixtures.shrink_contrasts, (means, errors)),
-        (mixtures.contrast_variances, (errors,)),
-    ):
-        each = [function(*rows) for rows in zip(*arrays, strict=True)]
-        np.testing.assert_allclose(function(*arrays), each, rtol=1e-12)
-
-
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101, 999])
 @pytest.mark.parametrize("tail", [0.99, 0.5, 0.05, 1e-4, 1e-9])
 def test_chi_squared_quantiles_are_scipys(tail, freedom):

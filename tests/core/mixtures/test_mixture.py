@@ -206,9 +206,6 @@ BAD = {
     "prior: expected names that are text, got 10; numbered sources take a list of shares": lambda: Mixture(
         {10: 1.0}
     ),
-    "horizon: expected a finite number >= 1.0, got 0.5": lambda: Mixture(2, horizon=0.5),
-    "floor: expected a finite number >= 0.0 and <= 1.0, got 2.0": lambda: Mixture(2, floor=2),
-    "confidence: expected a finite number >= 0.0 and < 1.0, got 1.0": lambda: Mixture(2, confidence=1.0),
     f"state: expected the keys {KEYS}, got ['weights']": lambda: Mixture(2).load_state_dict({"weights": [1]}),
     "state['weights']: expected 1 sources, got 0": lambda: Mixture(1).load_state_dict(
         Mixture(1).state_dict() | {"weights": 1.0}

@@ -1,4 +1,4 @@
-"""What records say of themselves, by hand: shapes that keys share, windows of a kernel, names, masks."""
+"""What records say of themselves: shapes that keys share, what does not fit, names, masks."""
 
 import re
 
@@ -7,9 +7,9 @@ import pytest
 
 import lai_core as lai
 from lai_core._engine.namespace import namespace_of
-from lai_core.records._maps import Geometry, Padded, Patch, by_position, padded_with_zeros
+from lai_core.records._maps import Padded, Patch
+from tests.support.refusals import check_refusal
 
-XP = namespace_of({"numpy": np.ones(1)})
 HEAD = lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)))
 
 
@@ -65,76 +65,63 @@ def test_a_key_is_of_one_shape(one, other):
         lai.ghost_kernel(*[lai.Trace([*shared[1:], HEAD])] * 2)
 
 
-GEOMETRY = Geometry(kernel=(3, 1), stride=(3, 2), padding=((2, 1), (0, 0)), dilation=(2, 1))
-"""Nine and three zeros are 12, of which a kernel spans 5: at 0, 3 and 6; one of 1 lies at 0 and 2 of 4."""
-
-
-def test_windows_of_a_kernel_with_stride_padding_and_dilation():
-    assert GEOMETRY.output((9, 4)) == (3, 2)
-    assert GEOMETRY.windows((3, 2)) == [(slice(start, start + 7, 3), slice(0, 3, 2)) for start in (0, 2, 4)]
-    assert Geometry((2,), (1,), ((0, 0),), (1,)).output((2,)) == (1,)
-    assert Geometry((2, 2), (1, 1), ((0, 0),) * 2, (1, 1)).windows((1, 1)) == [
-        (slice(i, i + 1, 1), slice(j, j + 1, 1)) for i in (0, 1) for j in (0, 1)
-    ]
-
-
-def test_zeros_are_put_before_and_after_one_axis():
-    padded = padded_with_zeros(XP, np.arange(1.0, 5.0).reshape(2, 2), 1, 2, 1)
-    assert padded.tolist() == [[0, 0, 1, 2, 0], [0, 0, 3, 4, 0]]
-    assert padded_with_zeros(XP, np.ones((1, 2)), 0, 0, 1).tolist() == [[1, 1], [0, 0]]
-    whole = np.ones((1, 2))
-    assert padded_with_zeros(XP, whole, 0, 0, 0) is whole
-
-
-def test_a_map_is_read_position_by_position():
-    found = by_position(XP, np.arange(24.0).reshape(2, 3, 2, 2))
-    assert found.shape == (2, 4, 3)
-    assert found[1].tolist() == [[12, 16, 20], [13, 17, 21], [14, 18, 22], [15, 19, 23]]
-
-
 def test_a_patch_is_cut_out_as_it_is_indexed():
     padded = np.arange(2.0 * 5 * 4 * 3).reshape(2, 5, 4, 3)
-    maps = Padded(XP, np.moveaxis(padded, -1, 1), ((0, 0), (0, 0)))
+    maps = Padded(namespace_of({"maps": padded}), np.moveaxis(padded, -1, 1), ((0, 0), (0, 0)))
     patch = Patch(maps, (slice(0, 5, 2), slice(1, 3, 1)))
     whole = padded[:, 0:5:2, 1:3].reshape(2, 6, 3)
-    assert patch.shape == (2, 6, 3)
-    assert patch.dtype == padded.dtype
-    for key in (
-        (slice(0, 2), ...), (slice(1, 2), ...), (slice(None), slice(2, 4)), 1, slice(0, 1), (..., 0),
-        (0, ...),
-        (slice(0, 1), ..., 1), (slice(0, 1), 2, 1),
-    ):  # fmt: skip
+    assert (patch.shape, patch.dtype) == ((2, 6, 3), padded.dtype)
+    some, every = slice(0, 1), slice(None)
+    for key in ((some, ...), (every, slice(2, 4)), 1, some, (..., 0), (0, ...), (some, ..., 1), (some, 2, 1)):
         np.testing.assert_array_equal(patch[key], whole[key])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"groups": 0}, "groups: expected a positive divisor of the channels of activations (6), got 0"),
-        ({"groups": 2.0}, "groups: expected a positive divisor of the channels of activations (6), got 2.0"),
-        ({"groups": 3}, "groups: expected a positive divisor of the channels of output_gradients (4), got 3"),
-        ({"stride": (1, 1)}, "stride: expected one entry per axis of space (1), got (1, 1)"),
-        ({"dilation": ()}, "dilation: expected one entry per axis of space (1), got ()"),
-        (
-            {"padding": ((0, 0),) * 2},
-            "padding: expected one entry per axis of space (1), got ((0, 0), (0, 0))",
-        ),
-        (
-            {"stride": (2,)},
-            "output_gradients: expected samples and space (2, 2) as the kernel makes of the activations "
-            "(2, 6, 5), got (2, 3)",
-        ),
-        (
-            {"kernel": (3, 1)},
-            "activations: expected one axis of space per kernel length (3, 1), got shape (2, 6, 5)",
-        ),
-    ],
-)
-def test_a_convolution_that_does_not_fit_is_named(options, message):
-    record = lai.ConvolutionTrace(np.ones((2, 6, 5)), np.ones((2, 4, 3)), **{"kernel": (3,), **options})
-    trace = lai.Trace([record, HEAD])
-    with pytest.raises(ValueError, match=f"^{re.escape('validation.layers[0].' + message)}$"):
-        lai.ghost_kernel(trace, trace)
+def convolved(outputs=(4, 3), inputs=(6, 5), kernel=(3,), **options):
+    """Make a convolution of two samples, which fits if nothing is given."""
+    return lai.ConvolutionTrace(np.ones((2, *inputs)), np.ones((2, *outputs)), kernel, **options)
+
+
+def embedded(ids=(2, 3), outputs=(2, 3, 4), kind=int):
+    return lai.EmbeddingTrace(np.ones(ids, kind), np.ones(outputs), 5)
+
+
+SPACE = "one entry per axis of space (1)"
+WRONG = {
+    "ValueError: groups: expected a positive divisor of the channels of activations (6), got 0": (
+        convolved(groups=0)
+    ),
+    "ValueError: groups: expected a positive divisor of the channels of activations (6), got 2.0": (
+        convolved(groups=2.0)
+    ),
+    "ValueError: groups: expected a positive divisor of the channels of output_gradients (4), got 3": (
+        convolved(groups=3)
+    ),
+    f"ValueError: stride: expected {SPACE}, got (1, 1)": convolved(stride=(1, 1)),
+    f"ValueError: dilation: expected {SPACE}, got ()": convolved(dilation=()),
+    f"ValueError: padding: expected {SPACE}, got ((0, 0), (0, 0))": convolved(padding=((0, 0),) * 2),
+    "ValueError: output_gradients: expected samples and space (2, 2) as the kernel makes of the activations "
+    "(2, 6, 5), got (2, 3)": convolved(stride=(2,)),
+    "ValueError: activations: expected one axis of space per kernel length (3, 1), got shape (2, 6, 5)": (
+        convolved(kernel=(3, 1))
+    ),
+    "ValueError: activations: expected one axis of space per kernel length (), got": convolved(kernel=()),
+    "TypeError: ids: expected an integer dtype": embedded(kind=float),
+    "ValueError: ids: expected shape (n,) or (n, t)": embedded((2, 3, 1)),
+    "ValueError: output_gradients: …(n, t, d) with the ids'": embedded(outputs=(2, 4, 4)),
+    "ValueError: output_gradients: expected the shape of normalized, (2, 3), got (2, 4)": (
+        lai.GainTrace(np.ones((2, 3)), np.ones((2, 4)))
+    ),
+    "ValueError: output_gradients: expected shape (n, d) or (n, t, d), got (2,)": (
+        lai.GainTrace(None, np.ones(2))
+    ),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_record_that_does_not_fit_is_named(said):
+    kind, _, words = said.partition(": ")
+    trace = lai.Trace([WRONG[said], HEAD])
+    check_refusal(f"{kind}: validation.layers[0].{words}", lambda: lai.ghost_kernel(trace, trace))
 
 
 def test_a_convolution_fills_in_what_is_left_out():

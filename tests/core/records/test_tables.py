@@ -48,16 +48,6 @@ def test_sums_over_rows_are_those_of_exact_addition(backend):
 
 
 @pytest.mark.equation("embedding-gradient")
-def test_runs_of_any_length_add_up_where_a_namespace_has_no_sum_of_runs():
-    """The standard alone: an id that is read seven times, one that is read thrice, one that is not."""
-    standard = next(each for each in BACKENDS if each.name == "strict")
-    ids = np.array([[0, 2, 0, 0, 2], [0, 0, 2, 0, 0]])
-    gradients = np.arange(1.0, 11.0).reshape(2, 5, 1)
-    found = summed(standard, table(ids, gradients, 3, standard))
-    np.testing.assert_array_equal(found, [[1 + 3 + 4 + 6 + 7 + 9 + 10], [0], [2 + 5 + 8]])
-
-
-@pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_ids_outside_the_table_count_for_nothing_and_are_named_on_request(backend):
     draws = np.random.default_rng(1)
@@ -148,27 +138,3 @@ def test_a_score_builds_no_column_of_a_large_table():
     np.testing.assert_allclose(
         lai.ghost_scores(*sides), lai.ghost_kernel(*sides).sum(0), rtol=1e-12, atol=1e-12
     )
-
-
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_a_namespaces_own_sum_over_ids_is_that_over_runs(backend, monkeypatch):
-    draws = np.random.default_rng(3)
-    ids = draws.integers(-1, 12, (6, 7))
-    trace = table(ids, draws.normal(size=(6, 7, 4)), 11, backend, padding=2)
-    called = []
-    own = _reads.add_rows
-    monkeypatch.setattr(_reads, "add_rows", lambda *given: called.append(own(*given)) or called[-1])
-    found = summed(backend, trace)
-    assert (called[-1] is not None) == (backend.name in {"numpy", "torch", "jax"})
-    monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
-    np.testing.assert_allclose(found, summed(backend, trace), rtol=1e-12, atol=1e-14)
-
-
-def test_a_sum_over_ids_takes_its_entries_four_times_and_the_table(monkeypatch):
-    """Of 2 x 3 ids in 5 rows, of 8 columns: (4 * 6 + 5) * 8 numbers."""
-    trace = table(np.zeros((2, 3), int), np.ones((2, 3, 8)), 5)
-    called = []
-    monkeypatch.setattr(_reads, "add_rows", lambda *given: called.append(given))
-    for budget in ((4 * 6 + 5) * 8 * 8, (4 * 6 + 5) * 8 * 8 - 1):
-        lai.summarize(trace, "ghost", memory_budget=budget)
-    assert len(called) == 1

@@ -1,7 +1,5 @@
 """Embeddings, gains, frozen layers: Ghost against gradients built entry by entry in numpy loops."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -111,60 +109,3 @@ def test_a_trace_without_parameters_has_no_ghost_and_says_so():
     for traced, estimator in (([readout], "ghost"), ([dense, readout], "lli")):
         with pytest.raises(ValueError, match="validation: expected a record with parameters of its own"):
             lai.summarize(lai.Trace(traced), estimator)
-
-
-def maps(*shape):
-    return np.ones(shape)
-
-
-@pytest.mark.parametrize(
-    ("record", "error", "message"),
-    [
-        (
-            lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 6)),
-            ValueError,
-            "one axis of space per kernel",
-        ),
-        (
-            lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 6), kernel=(3, 3)),
-            ValueError,
-            "one axis of space per kernel length (3, 3), got shape (2, 3, 8)",
-        ),
-        (
-            lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 7), kernel=(3,)),
-            ValueError,
-            "space (2, 6) as the",
-        ),
-        (
-            lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 6), (3,), groups=2),
-            ValueError,
-            "channels of act",
-        ),
-        (
-            lambda: lai.ConvolutionTrace(maps(2, 3, 8), maps(2, 4, 6), (3,), stride=(1, 1)),
-            ValueError,
-            "stride: exp",
-        ),
-        (
-            lambda: lai.EmbeddingTrace(maps(2, 3), maps(2, 3, 4), 5),
-            TypeError,
-            "ids: expected integers",
-        ),
-        (lambda: lai.EmbeddingTrace(np.ones((2, 3, 1), int), maps(2, 3, 4), 5), ValueError, "(n,) or (n, t)"),
-        (
-            lambda: lai.EmbeddingTrace(np.ones((2, 3), int), maps(2, 4, 4), 5),
-            ValueError,
-            "(n, t, d) with the ids'",
-        ),
-        (
-            lambda: lai.GainTrace(maps(2, 3), maps(2, 4)),
-            ValueError,
-            "the shape of normalized, (2, 3), got (2, 4)",
-        ),
-        (lambda: lai.GainTrace(None, maps(2)), ValueError, "expected shape (n, d) or (n, t, d), got (2,)"),
-    ],
-)
-def test_bad_records_are_named(record, error, message):
-    trace = lai.Trace([record(), lai.LayerTrace(maps(2, 1), maps(2, 1))])
-    with pytest.raises(error, match=re.escape(message)):
-        lai.ghost_kernel(trace, trace)
