@@ -94,9 +94,9 @@ REFUSED: Table = {
     "ValueError: widths: expected the input's and at least one layer's, got 1 of them": (
         lambda: cost_ratio([3])
     ),
-    "TypeError: widths[1]: expected a whole number, got True": lambda: cost_ratio([3, True]),
-    "TypeError: widths[0]: expected a whole number, got 2.5": lambda: cost_ratio([2.5, 3]),
-    "ValueError: widths[1]: expected a positive width, got 0": lambda: cost_ratio([3, 0]),
+    "TypeError: widths[1]: expected a whole number >= 1, got True": lambda: cost_ratio([3, True]),
+    "TypeError: widths[0]: expected a whole number >= 1, got 2.5": lambda: cost_ratio([2.5, 3]),
+    "ValueError: widths[1]: expected a whole number >= 1, got 0": lambda: cost_ratio([3, 0]),
     **{
         f"ValueError: sketches: expected positive whole numbers, got {width!r}": partial(
             list_routes, ONE, 10, sketches=[width]

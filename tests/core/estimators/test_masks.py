@@ -134,5 +134,5 @@ def test_a_mask_that_fits_no_layer_is_refused():
         lambda: lai.lai_kernel(wrong[0], trace),
     )
     check_refusal(
-        "TypeError: …valid: expected a boolean dtype, got float64", lambda: lai.lai_kernel(wrong[1], trace)
+        "TypeError: …valid: expected booleans, got float64", lambda: lai.lai_kernel(wrong[1], trace)
     )

@@ -280,7 +280,7 @@ REFUSED: Table = {
     "ValueError: …output_gradients: expected every axis to have at least one entry, got shape (0, 4)": (
         sketch(one(0))
     ),
-    "ValueError: memory_budget: expected a positive number of bytes, got 0": sketch(memory_budget=0),
+    "ValueError: memory_budget: expected a whole number >= 1, got 0": sketch(memory_budget=0),
     "ValueError: memory_budget: expected at least 192 bytes for one position's outputs, got 191; raise it": (
         sketch(one(3, 6), 6, 6, 3, memory_budget=191)  # four times the six outputs, of eight bytes
     ),

@@ -105,7 +105,7 @@ WRONG = {
         convolved(kernel=(3, 1))
     ),
     "ValueError: activations: expected one axis of space per kernel length (), got": convolved(kernel=()),
-    "TypeError: ids: expected an integer dtype": embedded(kind=float),
+    "TypeError: ids: expected integers": embedded(kind=float),
     "ValueError: ids: expected shape (n,) or (n, t)": embedded((2, 3, 1)),
     "ValueError: output_gradients: …(n, t, d) with the ids'": embedded(outputs=(2, 4, 4)),
     "ValueError: output_gradients: expected the shape of normalized, (2, 3), got (2, 4)": (
