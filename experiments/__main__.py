@@ -8,13 +8,13 @@ import click
 from click.core import ParameterSource
 
 from experiments import advice
-from experiments.figures import depth, error_bars, kept, one_step
+from experiments.figures import one_step, trained
 from experiments.harness import record as records
 from experiments.harness.page import document
 from experiments.harness.statistics import summary
 from experiments.harness.study import Study
 from experiments.measured.command import measured
-from experiments.noisy_labels.command import noisy_labels as demo
+from experiments.noisy_labels.demo import noisy_labels as demo
 from experiments.studies import STUDIES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -85,7 +85,8 @@ def write_page() -> None:
 
 def measure_figures() -> None:
     """Measure the figures that train, and write their committed record."""
-    kept.write({"depth": depth.study(), "one_step": one_step.study(), "error_bars": error_bars.study()})
+    found = {"depth": trained.depth(), "one_step": one_step.study(), "error_bars": trained.error_bars()}
+    trained.write(found)
 
 
 def command(name: str, about: str, run: Callable[..., None]) -> click.Command:

@@ -1,6 +1,6 @@
 """Which estimator follows the true Shapley value of one SGD step, at which learning rate and when."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import lai_torch
@@ -8,10 +8,15 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
 import lai_core as lai
-from experiments.figures import kept, pictures
-from experiments.figures.networks import LOSS, Batch, digits, perceptron, trace, train
+from experiments.data.digits import Batch
+from experiments.figures import pictures
+from experiments.figures.trained import digits, read, trace, train
+from experiments.methods.attribution import flat_gradients
+from experiments.methods.base import LOSS
+from experiments.networks import perceptron
 from lai_core import shapley
 from lai_core._adapters import fitted_weights, layer_parts
 from lai_core.estimators.gates import gate_lai_scores
@@ -65,29 +70,22 @@ def first_order(model: Any, held: Batch, batch: Batch) -> dict[str, Tensor]:
 
 def true_values(model: Any, held: Batch, batch: Batch, rate: float, orders: int, seed: int) -> np.ndarray:
     """Return the Shapley values of one step on the batch's mean, over random orders and their reverses."""
-    shapes = [parameter.shape for parameter in model.parameters()]
-    flat = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-    names = [name for name, _ in model.named_parameters()]
+    flat = parameters_to_vector(model.parameters()).detach()
+    named = dict(model.named_parameters())
 
-    def functional(theta: Tensor, inputs: Tensor) -> Tensor:
-        pieces = theta.split([shape.numel() for shape in shapes])
-        parameters = {n: piece.view(s) for n, piece, s in zip(names, pieces, shapes, strict=True)}
-        return torch.func.functional_call(model, parameters, (inputs,))
+    def loss(theta: Tensor) -> Tensor:
+        pieces = theta.split([parameter.numel() for parameter in named.values()])
+        parts = zip(named, pieces, named.values(), strict=True)
+        parameters = {name: piece.view_as(like) for name, piece, like in parts}
+        return LOSS(torch.func.functional_call(model, parameters, (held[0],)), held[1]).sum()
 
-    def one(theta: Tensor, row: Tensor, label: Tensor) -> Tensor:
-        return LOSS(functional(theta, row[None]), label[None])[0]
-
-    gradients = torch.func.vmap(torch.func.grad(one), (None, 0, 0))(flat, *batch).detach()
-    loss: Callable[[Tensor], Tensor] = lambda theta: LOSS(functional(theta, held[0]), held[1]).sum()  # noqa: E731
     random = np.random.default_rng(seed)
     drawn = [random.permutation(len(batch[1])).tolist() for _ in range(orders // 2)]
+    both = [*drawn, *(order[::-1] for order in drawn)]
+    gradients = flat_gradients(model, batch).detach()
     with torch.no_grad():
         found, _ = shapley.monte_carlo_shapley(
-            loss,
-            flat,
-            gradients,
-            [*drawn, *(order[::-1] for order in drawn)],
-            learning_rate=rate / len(batch[1]),
+            loss, flat, gradients, both, learning_rate=rate / len(batch[1])
         )
     return found.double().numpy()
 
@@ -95,14 +93,12 @@ def true_values(model: Any, held: Batch, batch: Batch, rate: float, orders: int,
 def draw() -> Figure:
     """Draw one panel for each moment of training, from the committed record."""
     figure, panels = pictures.figure(3, height=3.0, sharey=True)
-    for axes, (steps, curves) in zip(panels, kept.read("one_step").items(), strict=True):
+    for axes, (steps, curves) in zip(panels, read("one_step").items(), strict=True):
         axes.axhline(0, color=pictures.INK, lw=0.8)
         pictures.lines(axes, RATES, curves)
         title = "untrained" if steps == "0" else f"after {steps} steps"
         pictures.label(axes, title=title, xlabel="learning rate", xscale="log", ylim=(-0.75, 1.03))
     pictures.label(panels[0], ylabel="correlation with the true value")
-    handles = panels[0].get_legend_handles_labels()
-    figure.legend(
-        *handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5, labelcolor=pictures.INK
-    )
+    handles, look = panels[0].get_legend_handles_labels(), {"fontsize": 8.5, "labelcolor": pictures.INK}
+    figure.legend(*handles, loc="outside lower center", ncols=6, frameon=False, **look)
     return figure

@@ -23,21 +23,14 @@ Found = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work of one seed: what it is called, and what does it.
-
-    Attributes
-    ----------
-    name, seed, run
-        A name, unique for its seed; what to do.
-    methods, prefix
-        Of whom it gives the metrics that begin so, where that is known beforehand: what a record holds of
-        them already need not run again.
-    """
+    """A piece of work of one seed: a name, unique for its seed, and what to do."""
 
     name: str
     seed: int
     run: Callable[[], Found]
     methods: tuple[str, ...] = ()
+    """Of whom it gives the metrics that begin with `prefix`, where that is known beforehand: what a record
+    holds of them already need not run again."""
     prefix: str = ""
 
     def held(self, record: Mapping[str, Any]) -> Found | None:
@@ -58,45 +51,37 @@ class Unit:
 
 @dataclass(frozen=True)
 class Study:
-    """A study; one module under `experiments/studies` defines each.
-
-    Attributes
-    ----------
-    name, title, about, setting, picture
-        The command, the heading, what it stands for in the paper, what is compared, what its picture shows.
-    config
-        From one of `sizes` to settings that JSON can hold; `seeds` among them.
-    units
-        From settings to the work. Every seed must give every method the same metrics.
-    claims
-        From what the methods did to `harness.statistics` judgements, by text.
-    pictures
-        From a record to figures, by name.
-    null, oracle
-        The method that uses nothing, and the one that knows what no user knows: no study without both.
-    backends
-        What can train it.
-    sizes
-        `quick`, `full`, and `paper` where the paper's own settings are among the study's.
-    columns
-        The metrics that the page's table shows, with their headings; all others are in the JSON.
-    """
+    """A study; one module under `experiments/studies` defines each."""
 
     name: str
     title: str
     about: str
+    """What it stands for in the paper; `setting` says what is compared, `picture` what is drawn."""
     setting: str
     picture: str
     config: Callable[[str], dict[str, Any]]
+    """From one of `sizes` to settings that JSON can hold; `seeds` among them."""
     units: Callable[[dict[str, Any]], Sequence[Unit]]
+    """From settings to the work. Every seed must give every method the same metrics."""
     claims: Callable[[Methods], dict[str, dict[str, Any]]]
+    """From what the methods did to `harness.statistics` judgements, by text."""
     pictures: Callable[[dict[str, Any]], dict[str, Figure]]
+    """From a record to figures, by name."""
     null: str
+    """The method that uses nothing; `oracle` knows what no user knows: no study without both."""
     oracle: str
     columns: Mapping[str, str]
+    """The metrics that the page's table shows, with their headings; all others are in the JSON."""
     backends: tuple[str, ...] = ("torch",)
     sizes: tuple[str, ...] = ("quick", "full")
+    """And `paper` where the paper's own settings are among the study's."""
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """Hashes of data that vary from machine to machine, by name."""
+
+    @property
+    def committed(self) -> Path:
+        """Where its committed record lies, if any."""
+        return records.RESULTS / f"{self.name}.json"
 
     def run(
         self,
@@ -119,12 +104,13 @@ class Study:
             If the backend, the size or a setting is none of the study's, a seed lacks what another one has,
             or the record was made under other settings or on another machine.
         """
-        if backend not in self.backends:
-            msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
-            raise ValueError(msg)
-        if size not in self.sizes:
-            msg = f"size: {self.name} has {', '.join(self.sizes)}, got {size!r}"
-            raise ValueError(msg)
+        for given, known, what in (
+            (backend, self.backends, f"backend: {self.name} runs on"),
+            (size, self.sizes, f"size: {self.name} has"),
+        ):
+            if given not in known:
+                msg = f"{what} {', '.join(known)}, got {given!r}"
+                raise ValueError(msg)
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
@@ -134,11 +120,9 @@ class Study:
                 raise ValueError(msg)
             config["settings"] = list(settings)
         command = self._command(size, backend, seeds, settings)
-        config |= {"size": size, "backend": backend, "command": command}
-        config |= {
-            "data": {name: digest() for name, digest in self.data.items()},
-            "machine": machine(backend),
-        }
+        held = {name: digest() for name, digest in self.data.items()}
+        config |= {"size": size, "backend": backend, "command": command, "data": held}
+        config["machine"] = machine(backend)
         if onto is not None:
             _check_alike(config, onto["config"])
             if "settings" in config:  # what the record has is not lost, be its data here or not
@@ -198,22 +182,18 @@ def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str
     ValueError
         If a seed lacks a metric that another one has.
     """
-    values: dict[str, dict[str, dict[int, float]]] = {}
+    values: dict[tuple[str, str], dict[int, float]] = {}
     for seed, methods in found:
         for name, metrics in methods.items():
             for metric, value in metrics.items():
-                values.setdefault(name, {}).setdefault(metric, {})[seed] = float(value)
-    for name, metrics in values.items():
-        for metric, of in metrics.items():
-            if set(of) != set(seeds):
-                msg = (
-                    f"{name}, {metric}: expected values of the seeds {list(seeds)}, got those of {sorted(of)}"
-                )
-                raise ValueError(msg)
-    return {
-        name: {metric: summary([of[seed] for seed in seeds], metric) for metric, of in metrics.items()}
-        for name, metrics in values.items()
-    }
+                values.setdefault((name, metric), {})[seed] = float(value)
+    made: dict[str, dict[str, Any]] = {}
+    for (name, metric), of in values.items():
+        if set(of) != set(seeds):
+            msg = f"{name}, {metric}: expected values of the seeds {list(seeds)}, got those of {sorted(of)}"
+            raise ValueError(msg)
+        made.setdefault(name, {})[metric] = summary([of[seed] for seed in seeds], metric)
+    return made
 
 
 def digest(config: Mapping[str, Any]) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.figures.networks import LOSS, digits, perceptron
+from experiments.figures.trained import digits
+from experiments.methods.base import LOSS, descend
+from experiments.networks import perceptron
 from workloads.torch_parts import resnet18
 
 STEPS, BATCH, COMPARED = 150, 32, 48
@@ -48,16 +50,11 @@ def _trained(model: nn.Module, loss: Any, data: tuple[Any, Tensor], held: tuple[
     for _ in range(STEPS):
         rows = torch.randint(len(data[1]), (BATCH,))
         batches.append((data[0][rows], data[1][rows]))
-        optimizer.zero_grad()
-        loss(model(batches[-1][0]), batches[-1][1]).mean().backward()
-        optimizer.step()
+        descend(model, optimizer, batches[-1], torch.full((BATCH,), 1 / BATCH), loss)
     optimizer.zero_grad()
     model.eval()
-    return Trained(model, optimizer, loss, _some(held, COMPARED), _some(data, COMPARED), batches[-10:])
-
-
-def _some(data: tuple[Any, Tensor], count: int) -> tuple[Any, Tensor]:
-    return data[0][:count], data[1][:count]
+    (x, y), (u, v) = ((inputs[:COMPARED], labels[:COMPARED]) for inputs, labels in (held, data))
+    return Trained(model, optimizer, loss, (x, y), (u, v), batches[-10:])
 
 
 def _of_logits(outputs: Any, targets: Tensor) -> Tensor:

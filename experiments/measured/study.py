@@ -1,14 +1,21 @@
 """What the theory's constants are on trained networks, and how its advice and certificates fare there."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import lai_torch
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lai_core as lai
+from experiments.figures.trained import digits, trace, train
 from experiments.measured.networks import Trained
+from experiments.methods.base import LOSS
+from experiments.networks import perceptron
 from lai_core import assumptions, bounds
+
+WIDTHS = (64, 32, 32, 32, 10)
 
 
 def vectors(trace: lai.Trace) -> lai.Trace:
@@ -90,3 +97,41 @@ def _trace(network: Trained, batch: Any, gradients: str) -> lai.Trace:
 
 def _median(values: Tensor) -> float:
     return float(values.median())
+
+
+def certificates() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield, for each network and each number of exact top layers, the shares that are certain and right."""
+    training, pool = digits()
+    for name, activation in (("ReLU", nn.ReLU), ("GELU", nn.GELU)):
+        for steps in (0, 300):
+            model = perceptron(WIDTHS, activation=activation)
+            train(model, training, steps)
+            batches = [(x[:count], y[:count]) for (x, y), count in ((pool, 32), (training, 64))]
+            sides = [trace(model, batch) for batch in batches]
+            measured = assumptions.similarities(*sides)
+            parts = (measured.alpha + 1) * measured.beta  # the bias of each layer is a column of ones
+            weights = [layer.weight.detach() for layer in model if isinstance(layer, nn.Linear)]
+            gates = [lai_torch.trace_gates(model, LOSS, *batch).gates for batch in batches]
+            exact = np.asarray(lai.ghost_scores(*sides))
+            pair = measured.validation_gradients, measured.training_gradients
+            for top in range(1, len(weights)):
+                below = len(weights) - top
+                factors = []
+                for side in gates:
+                    each = (bounds.layer_factors(weights[t + 1], side[t]) for t in range(below))
+                    factors.append(np.stack([np.asarray(of) for of in each]))
+                norms = [np.asarray(n[below]) for n in pair]
+                bound = bounds.top_layers_bound(np.asarray(measured.alpha[:below] + 1), *factors, *norms)
+                score = np.asarray(parts[below:].sum((0, 1)))
+                missing = np.abs(exact - score)
+                assert (missing <= bound * (1 + 1e-4) + 1e-3).all()
+                orders = np.triu(np.abs(score[:, None] - score) > bound[:, None] + bound, 1)
+                regret = bounds.certified_regret_bound(score, bound) / np.maximum(exact, 0).sum()
+                found = {
+                    "signs": (np.abs(score) > bound).mean(),
+                    "orders": orders.sum() / (len(score) * (len(score) - 1) / 2),
+                    "bound_over_missing": np.median(bound / missing),
+                    "certified_regret": regret,
+                }
+                place = f"{name}, {steps} steps, top {top} of {len(weights)}"
+                yield place, {key: float(value) for key, value in found.items()}

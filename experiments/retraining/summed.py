@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import lai_core as lai
-from experiments.methods.attribution import sample_gradients
-from experiments.methods.base import LOSS, Batch
+from experiments.data.digits import Batch
+from experiments.methods.attribution import flat_gradients
+from experiments.methods.base import LOSS
 from experiments.retraining.trained import Setting
 from lai_core.optimizers import Adam, adam_derivative_scores, adam_step
 from workloads.operations import operations
@@ -118,11 +119,6 @@ def adam_midpoint(step: Step) -> Tensor:
         return adam_derivative_scores(gradient, own, *state, adam=step.adam, step=step.count)
 
     return torch.vmap(scores)(toward)
-
-
-def flat_gradients(model: nn.Module, batch: Batch) -> Tensor:
-    """Return each sample's gradient of all parameters, `(n, p)`."""
-    return torch.cat([each.flatten(1) for each in sample_gradients(model, LOSS, batch).values()], 1)
 
 
 SUMMED: dict[str, Callable[[Step], Tensor]] = {

@@ -9,9 +9,9 @@ from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from experiments.figures.networks import perceptron
-from experiments.methods.base import LOSS, Batch
-from experiments.noisy_labels.data import noisy_digits
+from experiments.data.digits import Batch, noisy_digits
+from experiments.methods.base import LOSS
+from experiments.networks import convolutional, perceptron
 
 TESTED = 100
 """How many test samples are attributed."""
@@ -49,11 +49,8 @@ class Setting:
 def digits(seed: int) -> tuple[Batch, Batch]:
     """Return 512 handwritten digits with right labels, and 100 test samples."""
     found = noisy_digits(seed, flip=0.0)
-    training, test = (
-        (torch.from_numpy(of.inputs[:count]), torch.from_numpy(of.labels[:count]))
-        for of, count in ((found.training, 512), (found.test, TESTED))
-    )
-    return training, test
+    (inputs, labels), (x, y) = found.training, found.test
+    return (inputs[:512], labels[:512]), (x[:TESTED], y[:TESTED])
 
 
 def tumours(seed: int) -> tuple[Batch, Batch]:
@@ -64,17 +61,6 @@ def tumours(seed: int) -> tuple[Batch, Batch]:
     inputs = (inputs - inputs[own].mean(0)) / inputs[own].std(0)
     both = [(torch.from_numpy(inputs[rows]).float(), torch.from_numpy(labels[rows])) for rows in (own, held)]
     return both[0], both[1]
-
-
-def convolutional(seed: int) -> nn.Sequential:
-    """Return two convolutions and a linear layer on digits."""
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 8, 8)),
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
 
 
 def dense(*widths: int) -> Callable[[int], nn.Sequential]:

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import lai_core as lai
+from experiments.data.digits import Batch
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found, Study, Unit
 from experiments.methods import attribution
-from experiments.methods.base import Batch
 from experiments.retraining.datamodels import (
     BEYOND,
     LABEL,

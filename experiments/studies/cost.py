@@ -16,7 +16,7 @@ from experiments.figures import pictures
 from experiments.harness.statistics import Methods, judged
 from experiments.harness.study import Found, Study, Unit
 from experiments.methods.base import LOSS
-from experiments.studies.networks import GPT, convolutional
+from experiments.networks import GPT, convolutional, seeded
 from workloads.operations import Operations
 
 NULL, ORACLE = "plain", "half chosen for nothing"
@@ -46,17 +46,8 @@ class Classifier(nn.Module):
         return self.out(self.body.norm(self.body.hidden(ids)).mean(1))
 
 
-def wide(seed: int) -> nn.Sequential:
-    """Return four wide layers."""
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
-        nn.Linear(256, 10),
-    )  # fmt: skip
-
-
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
-    "MLP": wide,
+    "MLP": lambda seed: seeded(seed, 64, 256, 256, 256, 10),
     "conv": partial(convolutional, channels=16),
     "GPT": Classifier,
 }

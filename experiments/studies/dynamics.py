@@ -4,24 +4,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from scipy.stats import rankdata, spearmanr
 
+from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
+from experiments.methods import Outcome, train
 from experiments.methods.base import auc
-from experiments.noisy_labels.data import NoisyDigits, noisy_digits
-from experiments.noisy_labels.recipe import Method, Recipe
-from experiments.noisy_labels.study import BACKENDS, learner_of
-from experiments.noisy_labels.training import Learner, Run, train
+from experiments.noisy_labels.demo import BACKENDS, start_of
+from experiments.studies import tasks
 
 SHARE = "share of epochs kept"
-RUNS = {
-    "LAI": Method("lai", "LAI", "lai"),
-    "Ghost": Method("ghost", "Ghost", "ghost"),
-    "plain, scored by LAI": Method("plain", "plain training", "lai", keeps="all"),
-}
+RUNS = ("LAI", "Ghost", "plain, scored by LAI")
 
 
 def config(size: str) -> dict[str, Any]:
@@ -36,29 +33,23 @@ def units(config: dict[str, Any]) -> list[Unit]:
     return [Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
 
 
-def history(name: str, seed: int, config: dict[str, Any]) -> tuple[Run, NoisyDigits, np.ndarray]:
-    """Train; return the run, its data, and the training samples' losses at the end."""
-    made: list[Learner] = []
-
-    def make(*given: Any) -> Learner:
-        made.append(learner_of(config["backend"])(*given))
-        return made[-1]
-
-    data = noisy_digits(seed, flip=config["share"])
-    run = train(make, RUNS[name], data, Recipe(epochs=config["epochs"]), seed)
-    return run, data, made[0].losses()
+def history(name: str, seed: int, config: dict[str, Any]) -> Outcome:
+    """Train."""
+    task = tasks.flipped(seed, epochs=config["epochs"], share=config["share"])
+    return train(start_of(name, config["backend"]), task, seed)
 
 
 def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     """Say how scores move, and how well each summary of their history finds wrong labels."""
-    run, data, own = history(name, seed, config)
-    scores, wrong = run.scores.astype(float), data.flipped
+    outcome = history(name, seed, config)
+    run, scores = outcome.run, outcome.scores.double().numpy()
+    wrong = run.wrong.numpy() > 0
     kept, size = scores > 0, np.median(np.abs(scores), axis=1)
     ranks = np.stack([rankdata(row) for row in scores])
-    epochs = len(scores)
-    of_each = np.array([kept[-1, data.true_labels == label].mean() for label in range(10)])
+    epochs, labels = len(scores), noisy_digits(seed).true_labels.numpy()
+    of_each = np.array([kept[-1, labels == label].mean() for label in range(10)])
     behaviour = {
-        "accuracy": run.test_accuracy[-1],
+        "accuracy": outcome.test[-1],
         "kept in the last epoch": kept[-1].mean(),
         "median size, last epoch over first": size[-1] / size[0],
         "sign changes a sample and epoch": (kept[1:] != kept[:-1]).mean(),
@@ -80,7 +71,7 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
         "sum of scores": auc(-scores.sum(0), wrong),
         "mean rank": auc(-ranks.mean(0), wrong),
         SHARE: auc(-kept.mean(0), wrong),
-        "own loss at the end": auc(own, wrong),
+        "own loss at the end": auc(run.losses(torch.arange(len(wrong))).numpy(), wrong),
         "random": auc(np.random.default_rng(seed).random(len(wrong)), wrong),
         "the truth": auc(wrong.astype(float), wrong),
     }

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from experiments.data import prose
+from experiments.data.digits import Batch, noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
 from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import LOSS
-from experiments.noisy_labels.data import noisy_digits
+from experiments.networks import GPT, convolutional, next_loss, seeded
 from experiments.studies import figure_one, piled
-from experiments.studies.networks import GPT, convolutional, next_loss, perceptron
-from experiments.studies.steps import Batch, Game, agreement
+from experiments.studies.steps import Game, agreement
 
 NULL, ORACLE = "random", "Shapley values"
 CONTEXT = 32
@@ -46,8 +46,15 @@ def gpt(seed: int) -> nn.Module:
     return GPT(len(prose.alphabet()) + 1, CONTEXT, seed=seed)
 
 
+def perceptron(seed: int) -> nn.Module:
+    """Return four linear layers on digits."""
+    return seeded(seed, 64, 48, 48, 48, 10)
+
+
 SETTINGS = {
-    "MLP": Setting(perceptron, LOSS, "tokens", {"SGD": 0.1, "Adam": 0.003}, 8, True),
+    "MLP": Setting(
+        lambda seed: seeded(seed, 64, 48, 48, 48, 10), LOSS, "tokens", {"SGD": 0.1, "Adam": 0.003}, 8, True
+    ),
     "conv": Setting(convolutional, LOSS, "mean", {"SGD": 0.1, "Adam": 0.003}, 8, True),
     "GPT": Setting(gpt, next_loss, "tokens", {"SGD": 0.3, "Adam": 0.003}, 10, False),
 }
@@ -92,10 +99,8 @@ def data(name: str, seed: int) -> tuple[Batch, Batch]:
         ids = prose.windows(prose.prose(), 1500, CONTEXT + 1, np.random.default_rng((seed, 3)))
         both = torch.from_numpy(ids[:, :-1].copy()), torch.from_numpy(ids[:, 1:].copy())
         return (both[0][24:], both[1][24:]), (both[0][:24], both[1][:24])
-    found = noisy_digits(seed, flip=0.4)
-    training, held = found.training, found.validation
-    both = [(torch.from_numpy(of.inputs).double(), torch.from_numpy(of.labels)) for of in (training, held)]
-    return both[0], (both[1][0][:100], both[1][1][:100])
+    (inputs, labels), (x, y), *_ = noisy_digits(seed)
+    return (inputs.double(), labels), (x[:100].double(), y[:100])
 
 
 def _run(name: str, kind: str, seed: int, config: dict[str, Any]) -> Found:

@@ -18,7 +18,7 @@ import lai_core as lai
 from experiments.data import prose
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found
-from experiments.studies.networks import next_loss
+from experiments.networks import next_loss
 from experiments.studies.steps import Game, correlation
 
 RELEASED, TRUE = "figure 1: with the released reference", "figure 1: with the true values"

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from experiments.data import pile
+from experiments.data.digits import Batch
 from experiments.data.files import find
 from experiments.harness.study import Found
-from experiments.methods.base import Batch
+from experiments.networks import next_loss
 from experiments.studies import published
 from experiments.studies.figure_one import Reading, run
-from experiments.studies.networks import next_loss
 
 STREAMS = 5
 """The training sequences are dealt out in turn, to as many seeds: no two read the same ones."""

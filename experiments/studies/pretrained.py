@@ -14,7 +14,7 @@ from torch.nn import functional
 from experiments.data import annotators, prose
 from experiments.methods import Task
 from experiments.methods.base import descend
-from experiments.studies.networks import GPT, Classifier, next_loss
+from experiments.networks import GPT, Classifier, next_loss
 
 HIDDEN = 0.15
 """The share of symbols that a BERT has to guess (Devlin et al. 2019)."""

@@ -13,12 +13,13 @@ from torch import Tensor
 
 import lai_core as lai
 from experiments.data import prose
+from experiments.data.digits import Batch
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
-from experiments.methods.base import Batch, descend, lowest
+from experiments.methods.base import descend, lowest
+from experiments.networks import GPT, next_loss
 from experiments.studies import piled
-from experiments.studies.networks import GPT, next_loss
 
 NULL, ORACLE = "plain", "clean sequences only"
 CONTEXT, BATCH = 32, 32

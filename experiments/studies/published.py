@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data import cifar, texts
+from experiments.data.digits import flip_labels
 from experiments.data.files import find
 from experiments.methods import Task
-from experiments.noisy_labels.data import flip_labels
 from workloads.torch_parts import resnet18
 
 SETTINGS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

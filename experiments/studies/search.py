@@ -11,7 +11,7 @@ from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
 from experiments.methods import Outcome, train
-from experiments.methods.remembered import GRID
+from experiments.methods.curated import GRID
 from experiments.studies import tasks
 
 NULL, ORACLE = "random", "right labels only"

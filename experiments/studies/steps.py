@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from experiments.data.digits import Batch
 from experiments.methods.attribution import sample_gradients
-from experiments.methods.base import Batch
 
 
 class Game:

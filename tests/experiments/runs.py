@@ -1,7 +1,6 @@
 """Runs written by hand, whose summaries and pictures are known, and a learner that trains nothing."""
 
 import numpy as np
-
 from experiments.noisy_labels.data import NoisyDigits, Samples, noisy_digits
 from experiments.noisy_labels.recipe import METHODS, REFERENCES, Method, Recipe
 from experiments.noisy_labels.study import Study

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from experiments.noisy_labels.recipe import METHODS
+from experiments.noisy_labels.study import BACKENDS
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from experiments.__main__ import studies
 from experiments.noisy_labels import command
-from experiments.noisy_labels.recipe import METHODS
-from experiments.noisy_labels.study import BACKENDS
 from tests.experiments.runs import made_up_study
 
 PICTURES = ("accuracy", "scores", "participation", "samples", "lowest")

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-
 from experiments.noisy_labels.data import flip_labels, noisy_digits, stream
+from sklearn.datasets import load_digits
 
 
 @pytest.mark.parametrize("flip", [0.0, 0.25, 0.4, 1.0])

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from experiments.noisy_labels.data import noisy_digits
 from experiments.noisy_labels.recipe import METHODS, Recipe
 from experiments.noisy_labels.study import learner_of

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from experiments.figures.networks import LOSS, digits, perceptron
+from experiments.measured.certificates import certificates
+from experiments.measured.tables import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
 
 from experiments.figures import decay, depth, error_bars, kept, nearer, one_step, spread
-from experiments.figures.networks import LOSS, digits, perceptron
 from experiments.measured import study as measured
-from experiments.measured.certificates import certificates
 from experiments.measured.networks import BUILDERS, Trained
-from experiments.measured.tables import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-
-from experiments.noisy_labels import figures
 from experiments.noisy_labels.data import noisy_digits
 from experiments.noisy_labels.results import accuracies, claims, summarize
 from experiments.noisy_labels.training import Run
+
+from experiments.noisy_labels import figures
 from tests.experiments.runs import made_up_run
 
 FLIPPED = np.array([True, False, False, False])

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from experiments.methods.remembered import GRID
 
 from experiments.harness.statistics import summary
 from experiments.methods.base import METHODS, Outcome, Run
-from experiments.methods.remembered import GRID
 from experiments.studies import search
 from tests.experiments.test_methods import ROWS, task
 

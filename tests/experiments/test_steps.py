@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from experiments.studies.networks import GPT, convolutional, next_loss, perceptron
 from torch import nn
 
 from experiments.data import prose
 from experiments.methods.base import LOSS
 from experiments.studies import fidelity, figure_one
-from experiments.studies.networks import GPT, convolutional, next_loss, perceptron
 from experiments.studies.steps import Game, agreement, correlation
 from lai_core import shapley
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from experiments.studies.networks import GPT, Classifier
 
 from experiments.data import prose
 from experiments.methods.base import auc
 from experiments.studies import STUDIES, dynamics, pretrained, pretraining
-from experiments.studies.networks import GPT, Classifier
 
 
 def test_three_tenths_of_the_corpus_are_bad_and_test_text_is_from_elsewhere():

@@ -1,10 +1,10 @@
 """Which method trains on what, from what, for each seed."""
 
 import numpy as np
-
 from experiments.noisy_labels.data import noisy_digits
 from experiments.noisy_labels.recipe import METHODS, REFERENCES, Recipe
 from experiments.noisy_labels.study import n_epochs, run_study
+
 from tests.experiments.runs import CountingLearner
 
 N_RUNS = len(METHODS) + len(REFERENCES)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from experiments.noisy_labels.data import noisy_digits
 from experiments.noisy_labels.recipe import METHODS, PLAIN, Recipe
 from experiments.noisy_labels.training import batches, initial_parameters, train
+
 from tests.experiments.runs import CountingLearner
 
 RECIPE = Recipe(epochs=2)

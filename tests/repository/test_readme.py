@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from experiments.noisy_labels.table import markdown
 
 import lai_core
-from experiments.noisy_labels.table import markdown
 from tests.support import ledger
 
 ROOT = Path(__file__).parents[2]

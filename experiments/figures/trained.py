@@ -1,0 +1,162 @@
+"""Small networks on digits with wrong labels, and the figures that train them: errors by depth, error bars.
+
+`python -m experiments figures` measures the committed record, which the pages of the documentation read.
+"""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import lai_torch
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+import lai_core as lai
+from experiments.data.digits import Batch, noisy_digits
+from experiments.figures import pictures
+from experiments.harness.page import markdown
+from experiments.methods.base import LOSS, descend
+from experiments.networks import perceptron
+
+RECORD = Path(__file__).with_name("kept.json")
+STEPS, DEPTHS, SEEDS = (0, 300), (2, 3, 4, 6, 8, 12), 3
+DRAWS, VALIDATION, PARTS, RATE = 200, 128, 16, 0.1
+
+
+def read(name: str) -> Any:
+    """Return the committed numbers of one figure."""
+    return json.loads(RECORD.read_text(encoding="utf-8"))[name]
+
+
+def write(found: dict[str, Any]) -> None:
+    """Write the numbers of every figure."""
+    RECORD.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@lru_cache(maxsize=8)
+def digits(seed: int = 0) -> tuple[Batch, Batch]:
+    """Return the training set, 40% of it labelled wrongly, and a pool of clean images to validate on."""
+    found = noisy_digits(seed)
+    x, y = (torch.cat(parts) for parts in zip(found.validation, found.test, strict=True))
+    return found.training, (x, y)
+
+
+def train(model: nn.Module, batch: Batch, steps: int, *, lr: float = 0.1, seed: int = 0) -> None:
+    """Take steps of SGD on random batches of 32."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    generator, weights = torch.Generator().manual_seed(seed), torch.full((32,), 1 / 32)
+    for _ in range(steps):
+        rows = torch.randint(len(batch[1]), (32,), generator=generator)
+        descend(model, optimizer, (batch[0][rows], batch[1][rows]), weights)
+
+
+def trace(model: nn.Module, batch: Batch, gradients: str = "all") -> lai.Trace:
+    """Trace a batch."""
+    return lai_torch.trace(model, LOSS, *batch, gradients=gradients)
+
+
+def depth() -> dict[str, dict[str, list[float]]]:
+    """Measure the errors of LAI and LLI at every depth, by the number of steps."""
+    found = {}
+    for steps in STEPS:
+        rows = [errors(steps, layers) for layers in DEPTHS]
+        found[str(steps)] = {name: [row[name] for row in rows] for name in rows[0]}
+    return found
+
+
+def errors(steps: int, layers: int) -> dict[str, float]:
+    """Measure the median of abs(estimate - Ghost) / abs(Ghost) over samples; the mean over seeds."""
+    training, pool = digits()
+    found: dict[str, list[float]] = {"LAI": [], "LLI": []}
+    for seed in range(SEEDS):
+        model = perceptron((64, *(32,) * (layers - 1), 10), seed=seed)
+        train(model, training, steps, lr=0.05)
+        sides = [trace(model, (x[:128], y[:128])) for x, y in (pool, training)]
+        ghost = lai.ghost_scores(*sides)
+        for name, of in (("LAI", lai.lai_scores), ("LLI", lai.lli_scores)):
+            found[name].append(float(((of(*sides) - ghost).abs() / ghost.abs()).median()))
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def draw_depth() -> Figure:
+    """Draw the errors, one panel for each moment of training, from the committed record."""
+    figure, panels = pictures.figure(2, height=2.8, sharey=True)
+    for axes, (steps, curves) in zip(panels, read("depth").items(), strict=True):
+        pictures.lines(axes, DEPTHS, curves)
+        title = "untrained" if steps == "0" else f"after {steps} steps"
+        pictures.label(axes, title=title, xlabel="layers", ylim=(0, 1.1))
+    pictures.label(panels[0], ylabel="median of |error| / |Ghost|")
+    pictures.legend(panels[0])
+    return figure
+
+
+def error_bars(draws: int = DRAWS, steps: int = 300) -> dict[str, dict[str, float]]:
+    """Measure how often intervals of scores hold, and what the noise of a validation set alone drops.
+
+    Validation sets are drawn from a pool that stands for all samples; LAI scores of 256 training samples.
+    """
+    training, pool = digits()
+    model = perceptron((64, 32, 32, 10))
+    train(model, training, steps)
+    batch = training[0][:256], training[1][:256]
+    kernel = lai.lai_kernel(trace(model, pool, "output"), trace(model, batch, "output")).double()
+    mean, bound = kernel.mean(0), kernel.abs().amax(0)
+    generator = torch.Generator().manual_seed(0)
+    found: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(draws):
+        rows = kernel[torch.randint(len(kernel), (VALIDATION,), generator=generator)]
+        parts = rows.reshape(PARTS, -1, rows.shape[1]).sum(1)
+        for name, low, high in (
+            (f"normal, {PARTS} parts", *lai.score_intervals(parts)),
+            ("normal, every sample", *lai.score_intervals(rows)),
+            ("empirical Bernstein, every sample", *lai.score_intervals(rows, bound=bound)),
+        ):
+            target = VALIDATION * mean
+            held = ((low <= target) & (target <= high)).double().mean()
+            found.setdefault(name, []).append((float(held), float((high - low).median())))
+        for name, weights in (
+            ("`keep_positive`", lai.keep_positive(rows.sum(0))),
+            (f"`drop_harmful`, {PARTS} parts", lai.drop_harmful(parts, rate=RATE)),
+            ("`drop_harmful`, every sample", lai.drop_harmful(rows, rate=RATE)),
+            (
+                "`drop_harmful`, every sample, `positive`",
+                lai.drop_harmful(rows, rate=RATE, dependence="positive"),
+            ),
+        ):
+            found.setdefault(name, []).append(dropped(weights, mean))
+    return {name: _means(name, pairs) for name, pairs in found.items()}
+
+
+def _means(name: str, pairs: list[tuple[float, float]]) -> dict[str, float]:
+    first, second = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
+    if name.startswith("`"):
+        return {"harmful dropped": first, "harmless among dropped": second}
+    return {"held": first, "width": second}
+
+
+def dropped(weights: Tensor, mean: Tensor) -> tuple[float, float]:
+    """Return the share of harmful samples that are dropped, and the share of the dropped that do no harm."""
+    gone = weights == 0
+    wrong = float((gone & (mean >= 0)).sum()) / max(int(gone.sum()), 1)
+    return float(gone[mean < 0].double().mean()), wrong
+
+
+def error_bars_table() -> str:
+    """Write the committed record as two tables in markdown."""
+    found = read("error_bars")
+    intervals = {name: row for name, row in found.items() if "held" in row}
+    narrow = min(row["width"] for row in intervals.values())
+    held = [(name, f"{row['held']:.1%}", f"{row['width'] / narrow:.2f}") for name, row in intervals.items()]
+    policies = [
+        (name, *(f"{share:.1%}" for share in row.values()))
+        for name, row in found.items()
+        if name not in intervals
+    ]
+    heads = (
+        ("95% interval", "holds the mean", "width, the narrowest = 1"),
+        (f"policy (`rate={RATE}`)", "of the harmful, dropped", "of the dropped, harmless"),
+    )
+    return "\n\n".join(markdown(*table) for table in zip(heads, (held, policies), strict=True))
