@@ -56,26 +56,16 @@ def picked(batch: Batch, rows: Tensor) -> Batch:
 
 @dataclass(frozen=True)
 class Arm:
-    """What is compared: where the shares come from, and what else a batch holds.
-
-    Attributes
-    ----------
-    shares
-        From a run to the object that holds them.
-    mixed
-        Whether validation samples are trained on as well.
-    decayed
-        Whether the learning rate follows a cosine to 0.
-    samples
-        The estimator whose positive scores a sample needs to be kept; "": all are kept.
-    options
-        Of the policy.
-    """
+    """What is compared: where the shares come from, and what else a batch holds."""
 
     shares: Callable[..., Any]
+    """From a run, and `options`, to the object that holds them."""
     mixed: bool = False
+    """Whether validation samples are trained on as well."""
     decayed: bool = False
+    """Whether the learning rate follows a cosine to 0."""
     samples: str = ""
+    """The estimator whose positive scores a sample needs to be kept; "": all are kept."""
     options: dict[str, Any] = field(default_factory=dict)
 
 

@@ -3,7 +3,7 @@
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from tqdm import tqdm
 
 from experiments.data.digits import noisy_digits
 from experiments.harness.page import markdown
-from experiments.methods import METHODS as WAYS
-from experiments.methods import Outcome, Run, train
+from experiments.methods import BACKENDS, Outcome, start_of, train
 from experiments.noisy_labels import pictures
 from experiments.studies import tasks
 
@@ -35,24 +34,13 @@ MIN_GAIN = 0.08
 MAX_FLIPPED = 0.33
 """Share of flipped labels among kept samples below which it claims them to be; chance is 0.40."""
 EPOCHS = 60
-BACKENDS = ("torch", "jax")
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By method, one a seed."""
 
 
-def start_of(name: str, backend: str) -> Callable[[Run], Any]:
-    """Return the start of a method's run in a framework, which is imported only now."""
-    way = name.removesuffix(" training")
-    if backend == "torch":
-        return WAYS[way].start
-    from experiments.methods import in_jax
-
-    return in_jax.start(way)
-
-
 def run(backend: str, epochs: int, seeds: int) -> dict[str, list[Outcome]]:
     """Train every method once per seed, seed after seed, so that slow moments hit all alike."""
-    starts = {name: start_of(title, backend) for name, title in TITLES.items()}
+    starts = {name: start_of(title.removesuffix(" training"), backend) for name, title in TITLES.items()}
     for name in METHODS:  # lazy imports and compilations are in nobody's seconds
         train(starts[name], tasks.flipped(0, epochs=1), 0)
     found: dict[str, list[Outcome]] = {name: [] for name in starts}

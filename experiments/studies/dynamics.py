@@ -12,9 +12,8 @@ from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
-from experiments.methods import Outcome, train
+from experiments.methods import BACKENDS, Outcome, start_of, train
 from experiments.methods.base import auc
-from experiments.noisy_labels.demo import BACKENDS, start_of
 from experiments.studies import tasks
 
 SHARE = "share of epochs kept"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from experiments.data import archives, prose
+from experiments.data import annotators, prose
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Study, Unit
 from experiments.studies import published, trainings
@@ -53,7 +53,7 @@ def config(size: str) -> dict[str, Any]:
     held = [
         name
         for name, (_, options) in SETTINGS.items()
-        if options["text"] != "film reviews" or archives.fetched("vaderSentiment")
+        if options["text"] != "film reviews" or annotators.fetched()
     ]
     return {"seeds": list(range(5)), "epochs": 5, "training": 640, "reading": 300, "settings": held}
 

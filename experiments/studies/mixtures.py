@@ -10,10 +10,9 @@ from experiments.data import prose
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found, Study, Unit
-from experiments.mixtures import sources
+from experiments.mixtures import sources, text
 from experiments.mixtures.arms import Arm, Run, Task
 from experiments.mixtures.policies import Moved, Odm, Shares, Tried, filtered, horizons
-from experiments.studies import mixed_text as text
 
 NULL, ORACLE = "uniform", "oracle mixture"
 MIXED, DECAYED = "validation mixed in", "validation mixed in, decayed rate"

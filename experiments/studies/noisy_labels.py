@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.data import archives
+from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Study, Unit
@@ -39,7 +39,7 @@ SETTINGS: dict[str, tuple[Sequence[str], Any, dict[str, Any]]] = {
     MAIN: ((*ALL, *STATIC), tasks.digits, SYMMETRIC),
     SKEWED: ((*CORE, *STATIC), tasks.digits, SYMMETRIC | {"noise": "asymmetric"}),
     INVITED: ((*CORE, *STATIC), tasks.digits, SYMMETRIC | {"noise": "instance"}),
-    PEOPLE: (CORE, tasks.reviews, {"noise": "worst", "held": 200}),
+    PEOPLE: (CORE, tasks.reviews, {"held": 200}),
     "no noise": (CORE, tasks.digits, SYMMETRIC | {"share": 0.0}),
     SIZES[20]: (FEW, tasks.digits, SYMMETRIC | {"held": 20}),
     SIZES[100]: (FEW, tasks.digits, SYMMETRIC | {"held": 100}),
@@ -82,7 +82,7 @@ def config(size: str) -> dict[str, Any]:
         return published.config("images", "texts")
     if size == "quick":
         return {"seeds": [0, 1], "epochs": {"digits": 2}, "settings": [MAIN]}
-    held = [name for name in SETTINGS if name != PEOPLE or archives.fetched("vaderSentiment")]
+    held = [name for name in SETTINGS if name != PEOPLE or annotators.fetched()]
     return {"seeds": list(range(5)), "epochs": {"digits": 30, "reviews": 12}, "settings": held}
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from experiments.data import pile
+from experiments.data import published as data
 from experiments.data.digits import Batch
-from experiments.data.files import find
+from experiments.data.published import find
 from experiments.harness.study import Found
 from experiments.networks import next_loss
 from experiments.studies import published
@@ -60,7 +60,7 @@ def windows(split: str) -> Iterator[np.ndarray]:
 
     own = published.SETTINGS["pile"]
     tokenizer = AutoTokenizer.from_pretrained(str(find(own["model"])), local_files_only=True)
-    return pile.windows(pile.documents(split), tokenizer, own["length"] + 1)
+    return data.windows(data.documents(split), tokenizer, own["length"] + 1)
 
 
 def batches(rows: Iterator[np.ndarray], size: int) -> Iterator[Batch]:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from experiments.data import cifar, texts
+from experiments.data import published as data
 from experiments.data.digits import flip_labels
-from experiments.data.files import find
+from experiments.data.published import Texts, find
 from experiments.methods import Task
 from workloads.torch_parts import resnet18
 
@@ -48,8 +48,8 @@ def images(seed: int, *, name: str, folder: Path | None = None, **changed: Any) 
     """Return images with the labels that people gave them; right ones to validate and to test on."""
     own = SETTINGS["images"] | changed
     classes, kind = (own["sets"][name][key] for key in ("classes", "labels"))
-    inputs, right = cifar.images(classes, test=False, folder=folder)
-    given = cifar.human_labels(classes, kind, right, folder)
+    inputs, right = data.images(classes, test=False, folder=folder)
+    given = data.human_labels(classes, kind, right, folder)
     order = np.random.default_rng((seed, 7)).permutation(len(right))
     held, training = order[: own["validation"]], order[own["validation"] :]
 
@@ -57,7 +57,7 @@ def images(seed: int, *, name: str, folder: Path | None = None, **changed: Any) 
         middle, spread = (torch.tensor(of).view(3, 1, 1) for of in (MEAN, SPREAD))
         return ((torch.from_numpy(planes).float() / 255.0 - middle) / spread).to(WHERE)
 
-    tested = cifar.images(classes, test=True, folder=folder)
+    tested = data.images(classes, test=True, folder=folder)
     return Task(
         training=(seen(inputs[training]), _labels(given[training])),
         validation=(seen(inputs[held]), _labels(right[held])),
@@ -74,26 +74,26 @@ def _residual(seed: int, *, classes: int, width: int) -> nn.Module:
     return resnet18(width=width, classes=classes, stem="3x3")
 
 
-def newsgroups(seed: int, folder: Path | None) -> list[texts.Texts]:
+def newsgroups(seed: int, folder: Path | None) -> list[Texts]:
     """Return 20 Newsgroups, of whose training texts some are held out."""
-    (written, labels), tested = (texts.newsgroups(split, folder) for split in ("train", "test"))
+    (written, labels), tested = (data.newsgroups(split, folder) for split in ("train", "test"))
     order = np.random.default_rng((seed, 8)).permutation(len(labels))
     count = min(SETTINGS["texts"]["validation"], len(labels) // 2)
     parts = [([written[row] for row in rows], labels[rows]) for rows in (order[count:], order[:count])]
     return [*parts, tested]
 
 
-def emotion(seed: int, folder: Path | None) -> list[texts.Texts]:
+def emotion(seed: int, folder: Path | None) -> list[Texts]:
     """Return Emotion, which is split as it comes."""
-    return [texts.emotion(split, folder) for split in ("train", "validation", "test")]
+    return [data.emotion(split, folder) for split in ("train", "validation", "test")]
 
 
-def glue(seed: int, folder: Path | None, *, task: str) -> list[texts.Texts]:
+def glue(seed: int, folder: Path | None, *, task: str) -> list[Texts]:
     """Return a task of GLUE, half of whose `dev` is validated on, and half tested on."""
-    written, labels = texts.glue(task, "dev", folder)
+    written, labels = data.glue(task, "dev", folder)
     halves = np.array_split(np.random.default_rng((seed, 8)).permutation(len(labels)), 2)
     held = [([written[row] for row in rows], labels[rows]) for rows in halves]
-    return [texts.glue(task, "train", folder), *held]
+    return [data.glue(task, "train", folder), *held]
 
 
 def sentences(seed: int, *, name: str, folder: Path | None = None, **changed: Any) -> Task:
@@ -101,7 +101,7 @@ def sentences(seed: int, *, name: str, folder: Path | None = None, **changed: An
     kind = "texts" if name in SETTINGS["texts"]["sets"] else "glue"
     own = SETTINGS[kind] | changed
     of = own["sets"][name]
-    make: dict[str, Callable[..., list[texts.Texts]]] = {"20News-N": newsgroups, "Emotion-N": emotion}
+    make: dict[str, Callable[..., list[Texts]]] = {"20News-N": newsgroups, "Emotion-N": emotion}
     parts = make[name](seed, folder) if name in make else glue(seed, folder, task=of["task"])
     (_, right), classes = parts[0], of.get("classes", 2)
     given = flip_labels(right, own.get("wrong", 0.0), np.random.default_rng((seed, 7)), classes)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.data import archives
+from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Study, Unit
@@ -24,7 +24,7 @@ NEAR = 0.005
 MAIN, PEOPLE = "symmetric 40%", "annotators, worst of three"
 SETTINGS: dict[str, Any] = {
     MAIN: partial(tasks.digits, noise="symmetric", share=0.4, held=300),
-    PEOPLE: partial(tasks.reviews, noise="worst", held=200),
+    PEOPLE: partial(tasks.reviews, held=200),
 }
 
 
@@ -33,7 +33,7 @@ def config(size: str) -> dict[str, Any]:
     if size == "quick":
         few = [*OPPONENTS, NULL, ORACLE, GRID[0], GRID[-3]]
         return {"seeds": [0, 1], "epochs": [3, 1], "settings": [MAIN], "methods": few}
-    held = list(SETTINGS) if archives.fetched("vaderSentiment") else [MAIN]
+    held = list(SETTINGS) if annotators.fetched() else [MAIN]
     return {"seeds": list(range(5)), "epochs": [30, 12], "settings": held, "methods": list(METHODS)}
 
 

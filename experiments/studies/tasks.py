@@ -64,14 +64,14 @@ def mistaken(inputs: np.ndarray, labels: np.ndarray, share: float, random: np.ra
     return (chance.cumsum(1) < random.random((len(labels), 1))).sum(1).clip(max=classes - 1)
 
 
-def reviews(seed: int, *, noise: str, held: int, epochs: int) -> Task:
+def reviews(seed: int, *, held: int, epochs: int) -> Task:
     """Return film-review sentences with annotators' labels; a clean validation set and 2,000 to test on."""
     rated, inputs = annotators.rated(), torch.from_numpy(annotators.features())
     random = np.random.default_rng((seed, 7))
     drawn = random.permutation(len(rated))[: 2000 + held + 2000]
     training, validation, test = np.split(drawn, [2000, 2000 + held])
     right = torch.tensor([int(one.mean > 0) for one in rated])
-    given = torch.tensor([annotators.given_label(rated[row], noise, random) for row in training])
+    given = torch.tensor([annotators.given_label(rated[row], random) for row in training])
     sets = [(inputs[rows], labels) for rows, labels in (
         (training, given), (validation, right[validation]), (test, right[test])
     )]  # fmt: skip
