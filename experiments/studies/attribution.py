@@ -149,19 +149,15 @@ def recorded(methods: Methods) -> list[str]:
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw the scores of one network, methods over settings."""
-    places = recorded(record["methods"])
+    methods, places = record["methods"], recorded(record["methods"])
     figure, (axes,) = pictures.figure(height=3.6)
     shown = (LABEL, PRODUCTS, TRAK, EKFAC, "LAI", "Ghost", "midpoint")
     for shift, (method, marker) in enumerate(zip(shown, "xv^Ds*o", strict=True)):
-        color = pictures.LOOKS.get(method, (pictures.INK,))[0]
         names = [best_sum(place) if method == "midpoint" else method for place in places]
-        rows = [record["methods"][name][f"{place}: {ONE}"] for name, place in zip(names, places, strict=True)]
-        at = np.arange(len(places)) + 0.1 * (shift - len(shown) / 2)
+        rows = [methods[name][f"{place}: {ONE}"] for name, place in zip(names, places, strict=True)]
+        at, color = np.arange(len(places)) + 0.1 * (shift - len(shown) / 2), pictures.color_of(method)
         name = "midpoint of the optimizer" if method == "midpoint" else method
-        axes.plot(at, [row["mean"] for row in rows], marker, ms=5, color=color, ls="", label=name)
-        for x, row in zip(at, rows, strict=True):
-            if row["low"] is not None:
-                axes.plot([x, x], [row["low"], row["high"]], color=color, lw=0.8)
+        pictures.points(axes, at, rows, marker, color=color, label=name)
     axes.set_xticks(range(len(places)), places, fontsize=8)
     pictures.label(axes, ylabel="linear datamodelling score")
     pictures.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
