@@ -35,18 +35,12 @@ class Unit:
 
     def held(self, record: Mapping[str, Any]) -> Found | None:
         """Return what a record holds of the unit's methods for its seed; None if of one it holds nothing."""
-        seeds = record["config"]["seeds"]
-        if not self.methods or self.seed not in seeds:
-            return None
-        found = {
-            name: {
-                metric: of["values"][seeds.index(self.seed)]
-                for metric, of in record["methods"].get(name, {}).items()
-                if metric.startswith(self.prefix)
-            }
-            for name in self.methods
-        }
-        return found if all(found.values()) else None
+        seeds, found = record["config"]["seeds"], {}
+        for name in self.methods if self.seed in seeds else ():
+            metrics = record["methods"].get(name, {}).items()
+            own = {key: of["values"] for key, of in metrics if key.startswith(self.prefix)}
+            found[name] = {key: values[seeds.index(self.seed)] for key, values in own.items()}
+        return found if found and all(found.values()) else None
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,11 @@ class Study:
                 msg = f"settings: {self.name} has {config.get('settings')}, got {sorted(strange)}"
                 raise ValueError(msg)
             config["settings"] = list(settings)
-        command = self._command(size, backend, seeds, settings)
+        options = [f"--{size}"]
+        options += [f"--backend {backend}"] if backend != "torch" else []
+        options += [f"--seeds {seeds}"] if seeds is not None else []
+        options += [f"--setting {shlex.quote(name)}" for name in settings]
+        command = " ".join([f"python -m experiments {self.name}", *options])
         held = {name: digest() for name, digest in self.data.items()}
         config |= {"size": size, "backend": backend, "command": command, "data": held}
         config["machine"] = machine(backend)
@@ -139,13 +137,6 @@ class Study:
             figure.savefig(out / f"{self.name}-{name}.svg", transparent=True, metadata={"Date": None})
         return record
 
-    def _command(self, size: str, backend: str, seeds: int | None, settings: Sequence[str]) -> str:
-        parts = [f"python -m experiments {self.name} --{size}"]
-        parts += [f"--backend {backend}"] if backend != "torch" else []
-        parts += [f"--seeds {seeds}"] if seeds is not None else []
-        parts += [f"--setting {shlex.quote(name)}" for name in settings]
-        return " ".join(parts)
-
     def _done(
         self, config: dict[str, Any], out: Path, onto: Mapping[str, Any] | None
     ) -> list[tuple[int, Found]]:
@@ -154,15 +145,13 @@ class Study:
         folder.mkdir(parents=True, exist_ok=True)
         found = []
         for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
-            if onto is not None and (held := unit.held(onto)) is not None:
-                found.append((unit.seed, held))
-                continue
+            held = None if onto is None else unit.held(onto)
             path = folder / "{}-{}.json".format(re.sub(r"[^\w.-]+", "_", unit.name), unit.seed)
-            if not path.exists():
+            if held is None and not path.exists():
                 partial = path.with_suffix(".partial")
                 partial.write_text(json.dumps(unit.run(), allow_nan=False), encoding="utf-8")
                 partial.replace(path)  # whole or not at all
-            found.append((unit.seed, json.loads(path.read_text(encoding="utf-8"))))
+            found.append((unit.seed, held or json.loads(path.read_text(encoding="utf-8"))))
         return found
 
 

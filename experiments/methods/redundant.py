@@ -37,18 +37,8 @@ def nearest_set(toward: Tensor, gram: Tensor, share: float, noise: Noise) -> Ten
     One step along the mean gradient `m` of a set is worth `toward . m - |m|^2 / 2`, to the second order and
     with the identity for the curvature: up to a constant, half the squared distance to the validation
     gradient. A candidate is worth what it adds: its product with the validation gradient, less its products
-    with those already chosen.
-
-    Parameters
-    ----------
-    toward
-        `(n,)`, each candidate's product with the mean validation gradient.
-    gram
-        `(n, n)`, the candidates' products with each other.
-    share
-        Of the batch that is chosen.
-    noise
-        From a number of candidates to what is added to their worths, in units of the worths' spread.
+    with those already chosen. `toward` is `(n,)`, `gram` `(n, n)`: the candidates' products with the mean
+    validation gradient, and with each other. `noise` is added to worths, in units of their spread.
     """
     count = max(1, round(share * len(toward)))
     chosen = torch.zeros_like(toward)

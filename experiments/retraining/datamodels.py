@@ -20,17 +20,10 @@ def datamodelling_scores(
 ) -> dict[str, dict[str, float]]:
     """Return each method's scores, and those of retraining itself.
 
-    Parameters
-    ----------
-    kernels
-        By method, `(networks, n_test, n)`: scores of each training sample for each test sample, from each of
-        some networks.
-    members
-        `(subsets, n)`, booleans: the samples of each subset.
-    again
-        `(retrainings, subsets, n_test)`: the log-odds of the test samples' labels after each retraining.
-    own
-        `(subsets, n_test)`: after the first network's own run, less the losses of the samples left out.
+    `kernels`, `(networks, n_test, n)` by method, score each training sample for each test sample, from each
+    of some networks; `members`, `(subsets, n)`, are the samples of each subset; `again`, `(retrainings,
+    subsets, n_test)`, the log-odds of the test samples' labels after each retraining; `own`, `(subsets,
+    n_test)`, those after the first network's own run, less the losses of the samples left out.
     """
     half, truth, fall = len(again) // 2, again.mean(0), lost(again)
     labels = members.float() @ kernels[LABEL][0].T

@@ -40,46 +40,35 @@ class Recorder:
             hook.remove()
         gradients = torch.autograd.grad(losses.sum(), [out for _, out in seen])
         sizes = [len(part[1]) for part in parts]
-        records = [
-            [replace(layer, activations=a, output_gradients=g) for a, g in zip(*each, strict=True)]
-            for layer, each in zip(
-                self.layers,
-                ((given.split(sizes), g.split(sizes)) for (given, _), g in zip(seen, gradients, strict=True)),
-                strict=True,
-            )
-        ]
-        return [lai.Trace(layers) for layers in zip(*records, strict=True)]
+        traces: list[list[Any]] = [[] for _ in parts]
+        for layer, (given, _), gradient in zip(self.layers, seen, gradients, strict=True):
+            cut = zip(given.split(sizes), gradient.split(sizes), strict=True)
+            for layers, (a, g) in zip(traces, cut, strict=True):
+                layers.append(replace(layer, activations=a, output_gradients=g))
+        return [lai.Trace(layers) for layers in traces]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step on a batch, before it is taken.
-
-    Attributes
-    ----------
-    record, positions
-        The network at the parameters before the step; what LAI means by an inner product of positions.
-    rate, adam
-        The learning rate; Adam's settings, None for SGD.
-    held, batch
-        The test samples, and the samples trained on.
-    parameters, gradient, first, second
-        Vectors of all parameters: their values, the gradient of the mean loss, Adam's moments.
-    count
-        Which step this is, from 1.
-    """
+    """A step on a batch, before it is taken."""
 
     record: Recorder
+    """Of the network at the parameters before the step."""
     positions: str
+    """What LAI means by an inner product of positions."""
     rate: float
     adam: Adam | None
+    """None for SGD."""
     held: Batch
+    """The test samples."""
     batch: Batch
     parameters: Tensor
+    """Vectors of all parameters: their values, the gradient of the mean loss, Adam's moments."""
     gradient: Tensor
     first: Tensor
     second: Tensor
     count: int
+    """Which step this is, from 1."""
 
     @cached_property
     def sides(self) -> list[lai.Trace]:

@@ -19,26 +19,15 @@ TESTED = 100
 
 @dataclass(frozen=True)
 class Setting:
-    """A network, its data, and how it is trained.
-
-    Attributes
-    ----------
-    network
-        From a seed to the network.
-    data
-        From a seed to the training samples and the test samples.
-    rates
-        The learning rate of each optimizer.
-    positions
-        What LAI means by an inner product of positions.
-    batch
-        Samples a step.
-    """
+    """A network, its data, and how it is trained."""
 
     network: Callable[[int], nn.Sequential]
     data: Callable[[int], tuple[Batch, Batch]]
+    """From a seed to the training samples and the test samples."""
     rates: Mapping[str, float]
+    """The learning rate of each optimizer."""
     positions: str = "tokens"
+    """What LAI means by an inner product of positions."""
     batch: int = 32
 
     def optimizer(self, kind: str, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
@@ -63,15 +52,15 @@ def tumours(seed: int) -> tuple[Batch, Batch]:
     return both[0], both[1]
 
 
-def dense(*widths: int) -> Callable[[int], nn.Sequential]:
-    """Return what makes linear layers of these widths, inputs and outputs included."""
+def of(*widths: int) -> Callable[[int], nn.Sequential]:
+    """Return what makes a perceptron of these widths from a seed."""
     return lambda seed: perceptron(widths, seed=seed)
 
 
 SETTINGS = {
-    "MLP": Setting(dense(64, 32, 32, 10), digits, {"SGD": 0.1, "Adam": 0.003}),
+    "MLP": Setting(of(64, 32, 32, 10), digits, {"SGD": 0.1, "Adam": 0.003}),
     "conv": Setting(convolutional, digits, {"SGD": 0.2, "Adam": 0.005}, positions="mean"),
-    "tabular": Setting(dense(30, 32, 32, 2), tumours, {"SGD": 0.1, "Adam": 0.003}),
+    "tabular": Setting(of(30, 32, 32, 2), tumours, {"SGD": 0.1, "Adam": 0.003}),
 }
 
 
@@ -95,16 +84,8 @@ def side_by_side(
 ) -> Tensor:
     """Train a network a seed; return the logits of the test samples, `(networks, n_test, classes)`.
 
-    Parameters
-    ----------
-    setting, kind, seeds
-        Of what network, by which optimizer, from which initial weights.
-    data
-        The samples that rows point into.
-    rows, weights
-        `(steps, networks, batch)`: the samples of each step, and the factors of their losses in its sum.
-    test
-        Of which the logits are returned.
+    `rows` and `weights`, `(steps, networks, batch)`, are the samples of each step and the factors of their
+    losses in its sum.
     """
     made = [setting.network(seed) for seed in seeds]
     point = {name: of.detach().requires_grad_() for name, of in stack_module_state(made)[0].items()}

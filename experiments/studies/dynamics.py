@@ -16,7 +16,8 @@ from experiments.methods import BACKENDS, Outcome, start_of, train
 from experiments.methods.base import auc
 from experiments.studies import tasks
 
-SHARE = "share of epochs kept"
+SHARE, SUM, ENDS = "share of epochs kept", "sum of scores", "last epoch's scores"
+SINGLE, LAST = "best single epoch's scores (known afterwards)", "kept in the last epoch"
 RUNS = ("LAI", "Ghost", "plain, scored by LAI")
 
 
@@ -49,7 +50,7 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     of_each = np.array([kept[-1, labels == label].mean() for label in range(10)])
     behaviour = {
         "accuracy": outcome.test[-1],
-        "kept in the last epoch": kept[-1].mean(),
+        LAST: kept[-1].mean(),
         "median size, last epoch over first": size[-1] / size[0],
         "sign changes a sample and epoch": (kept[1:] != kept[:-1]).mean(),
         "rank correlation with the next epoch": np.mean(
@@ -65,9 +66,9 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     singles = [auc(-row, wrong) for row in scores]
     detectors = {
         "first epoch's scores": singles[0],
-        "last epoch's scores": singles[-1],
-        "best single epoch's scores (known afterwards)": max(singles),
-        "sum of scores": auc(-scores.sum(0), wrong),
+        ENDS: singles[-1],
+        SINGLE: max(singles),
+        SUM: auc(-scores.sum(0), wrong),
         "mean rank": auc(-ranks.mean(0), wrong),
         SHARE: auc(-kept.mean(0), wrong),
         "own loss at the end": auc(run.losses(torch.arange(len(wrong))).numpy(), wrong),
@@ -85,30 +86,29 @@ def shown(epochs: int) -> list[int]:
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge what Section 6.2 says of single samples and of sums over checkpoints."""
-    of = methods["LAI"]
-    kept = of["kept in the last epoch"]["values"]
-    metric = "AUC, LAI"
-    return {
-        "scores converge sharply around zero (a tenth of their first size)": judged(
-            of["median size, last epoch over first"]["values"],
-            paper="converge sharply (Figure 2A)",
-            at_most=0.1,
-        ),
-        "at least 40% are kept in the last epoch": judged(kept, paper="about half", at_least=0.4),
-        "at most 60% are kept in the last epoch": judged(kept, paper="about half", at_most=0.6),
-        "fewer than 5% of samples are kept in every epoch": judged(
-            of["kept in every epoch"]["values"], paper="very few", at_most=0.05
-        ),
-        "summed scores find wrong labels worse than the last epoch's": compared(
-            methods, "sum of scores", "last epoch's scores", metric, paper="sums neutralize", sign=-1
-        ),
-        "the share of epochs kept finds wrong labels better than any single epoch": compared(
-            methods, SHARE, "best single epoch's scores (known afterwards)", metric, paper="ours"
-        ),
-        "the share of epochs kept finds wrong labels better than summed scores": compared(
-            methods, SHARE, "sum of scores", metric, paper="ours"
-        ),
-    }
+    of, metric = methods["LAI"], "AUC, LAI"
+    found = {
+        text: judged(of[key]["values"], paper=paper, **bound)
+        for text, key, paper, bound in (
+            (
+                "scores converge sharply around zero (a tenth of their first size)",
+                "median size, last epoch over first", "converge sharply (Figure 2A)", {"at_most": 0.1},
+            ),
+            ("at least 40% are kept in the last epoch", LAST, "about half", {"at_least": 0.4}),
+            ("at most 60% are kept in the last epoch", LAST, "about half", {"at_most": 0.6}),
+            (
+                "fewer than 5% of samples are kept in every epoch", "kept in every epoch", "very few",
+                {"at_most": 0.05},
+            ),
+        )
+    }  # fmt: skip
+    for text, one, other, paper, sign in (
+        ("summed scores find wrong labels worse than the last epoch's", SUM, ENDS, "sums neutralize", -1),
+        (f"the {SHARE} finds wrong labels better than any single epoch", SHARE, SINGLE, "ours", 1),
+        (f"the {SHARE} finds wrong labels better than summed scores", SHARE, SUM, "ours", 1),
+    ):
+        found[text] = compared(methods, one, other, metric, paper=paper, sign=sign)
+    return found
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
@@ -147,7 +147,7 @@ others how scores move.""",
         "AUC, LAI": "AUC, LAI selects",
         "AUC, Ghost": "AUC, Ghost selects",
         "AUC, plain, scored by LAI": "AUC, plain training",
-        "kept in the last epoch": "kept, last epoch",
+        LAST: "kept, last epoch",
         "median size, last epoch over first": "size, last / first",
         "sign changes a sample and epoch": "sign changes",
         "rank correlation with the next epoch": "rank correlation, next",

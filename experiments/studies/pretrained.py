@@ -52,16 +52,13 @@ def reviews() -> Text:
     """Return film-review sentences, by their 2,000 most frequent words, and whether people liked the film."""
     rated = annotators.rated()
     words = [one.text.lower().split() for one in rated]
-    known = {
-        word: k for k, (word, _) in enumerate(Counter(chain.from_iterable(words)).most_common(WORDS - 1), 1)
-    }
+    frequent = Counter(chain.from_iterable(words)).most_common(WORDS - 1)
+    known = {word: k for k, (word, _) in enumerate(frequent, 1)}
     ids = [[known.get(word, WORDS) for word in of] for of in words]
     rows = np.array([(of + [0] * LENGTH)[:LENGTH] for of in ids])
     labels = np.array([int(one.mean > 0) for one in rated])
-    order = np.random.default_rng(0).permutation(len(rows))
-    return Text(
-        np.array(list(chain.from_iterable(ids))), WORDS, rows[order], labels[order], len(rows) * 6 // 10
-    )
+    order, read = np.random.default_rng(0).permutation(len(rows)), np.array(list(chain.from_iterable(ids)))
+    return Text(read, WORDS, rows[order], labels[order], len(rows) * 6 // 10)
 
 
 TEXTS = {"source code": sources, "film reviews": reviews}
@@ -108,26 +105,15 @@ def fine_tuning(
     The network has been `reading` for so many steps before.
     """
     found, random = TEXTS[text](), np.random.default_rng((seed, 7))
+    rows, labels = torch.from_numpy(found.rows), torch.from_numpy(found.labels)
     early = random.permutation(found.cut)[:training]
-    late = found.cut + random.permutation(len(found.labels) - found.cut)[: 100 + testing]
-    parts = early, late[:100], late[100:]
-    given = found.labels[early].copy()
+    late = found.cut + random.permutation(len(labels) - found.cut)[: 100 + testing]
+    given = labels[early].clone()
     given[: round(share * len(given))] ^= 1  # the pieces are in random order
 
     def network(network_seed: int) -> nn.Module:
         model = pretrained(text, causal, network_seed, reading)
         return Classifier(copy.deepcopy(model), 2, seed=network_seed)
 
-    own, validation, test = (
-        (torch.from_numpy(found.rows[part]), torch.from_numpy(found.labels[part])) for part in parts
-    )
-    return Task(
-        training=(own[0], torch.from_numpy(given)),
-        validation=validation,
-        test=test,
-        wrong=torch.from_numpy(given != found.labels[early]).float(),
-        network=network,
-        learning_rate=LEARNING_RATE,
-        batch=BATCH,
-        epochs=epochs,
-    )
+    sets = (rows[early], given), *((rows[part], labels[part]) for part in (late[:100], late[100:]))
+    return Task(*sets, (given != labels[early]).float(), network, LEARNING_RATE, BATCH, epochs)

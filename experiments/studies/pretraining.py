@@ -22,7 +22,7 @@ from experiments.networks import GPT, next_loss
 from experiments.studies import piled
 
 NULL, ORACLE = "plain", "clean sequences only"
-CONTEXT, BATCH = 32, 32
+CONTEXT, BATCH, OPEN = 32, 32, "not compared"
 LICENCE = "Copyright (c) 2001 Python Software Foundation; All Rights Reserved"
 SKETCHED = lai_torch.LAI(positions="tokens", sketch=16)
 CURATED: dict[str, tuple[Any, Any, int]] = {
@@ -53,13 +53,10 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and method."""
-    if config["size"] == "paper":
-        return [
-            Unit(name, seed, partial(_read_pile, name, seed)) for seed in config["seeds"] for name in PAPERS
-        ]
-    return [
-        Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in METHODS
-    ]
+    names, run = (
+        (PAPERS, _read_pile) if config["size"] == "paper" else (METHODS, partial(_run, config=config))
+    )
+    return [Unit(name, seed, partial(run, name, seed)) for seed in config["seeds"] for name in names]
 
 
 def corpus(seed: int, bad: float, count: int = 4000) -> tuple[Tensor, np.ndarray, Tensor, Tensor]:
@@ -112,8 +109,7 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
                 weights = CHOSEN[name](next_loss(model(batch[0]), batch[1]), random)
         if curator is None:
             descend(model, optimizer, batch, weights, next_loss)
-        for group in (0, 1):
-            of = bad[rows] == group
+        for group, of in enumerate((~bad[rows], bad[rows])):
             kept[group] += of.sum(), (weights.numpy()[of] > 0).sum()
     with torch.no_grad():
         inputs, targets = pair(test)
@@ -134,21 +130,19 @@ def _read_pile(name: str, seed: int) -> Found:
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge Table 1: that samples are removed, and that the loss falls."""
-    below = partial(compared, methods, other=NULL, metric="test loss", sign=-1)
+    removed = [1.0 - kept for kept in methods["LAI, as printed"]["kept"]["values"]]
     found = {
         "as printed, at least one sequence in a thousand is removed": judged(
-            [1.0 - kept for kept in methods["LAI, as printed"]["kept"]["values"]],
-            paper="0.0008 (135 of 160,000)",
-            at_least=0.001,
-        ),
-        "clean sequences only: test loss below plain": below(ORACLE, paper="not compared"),
-    }
-    for name in (each for each in CURATED if each in methods):
-        paper = "-0.0000006 in log perplexity (Table 1)" if name == "LAI, as printed" else "not compared"
-        found[f"{name}: test loss below plain"] = below(name, paper=paper)
-        found[f"{name}: test loss below random dropping"] = compared(
-            methods, name, "random, 70%", "test loss", paper="not compared", sign=-1
+            removed, paper="0.0008 (135 of 160,000)", at_least=0.001
         )
+    }
+    printed = {"LAI, as printed": "-0.0000006 in log perplexity (Table 1)"}
+    pairs = [("clean sequences only: test loss below plain", ORACLE, NULL, OPEN)]
+    for name in (each for each in CURATED if each in methods):
+        pairs.append((f"{name}: test loss below plain", name, NULL, printed.get(name, OPEN)))
+        pairs.append((f"{name}: test loss below random dropping", name, "random, 70%", OPEN))
+    for text, one, other, paper in pairs:
+        found[text] = compared(methods, one, other, "test loss", paper=paper, sign=-1)
     return found
 
 
