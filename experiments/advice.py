@@ -6,7 +6,7 @@ from experiments import advice_sources
 from experiments.harness import record as records
 from experiments.harness.page import markdown
 from experiments.harness.statistics import compared
-from experiments.retraining import datamodels
+from experiments.retraining.trained import LABEL, ONE
 from experiments.studies import attribution, finetuning, noisy_labels, pretraining, search
 
 OTHERS = (
@@ -161,8 +161,8 @@ def _search(record: dict[str, Any]) -> str:
 def _attributed(record: dict[str, Any]) -> dict[str, Any]:
     """Return the table of attribution, and in how many settings the run's sums are above EKFAC."""
     methods, places = record["methods"], attribution.recorded(record["methods"])
-    names = (datamodels.LABEL, "LAI", "Ghost", attribution.PRODUCTS, attribution.TRAK, attribution.EKFAC)
-    columns = {f"{place}: {datamodels.ONE}": place for place in places}
+    names = (LABEL, "LAI", "Ghost", attribution.PRODUCTS, attribution.TRAK, attribution.EKFAC)
+    columns = {f"{place}: {ONE}": place for place in places}
     verdicts = [
         record["claims"][f"{place}: Ghost over the run is above EKFAC"]["verdict"] for place in places
     ]

@@ -5,6 +5,7 @@ import json
 import platform
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -153,6 +154,13 @@ class Study:
                 partial.replace(path)  # whole or not at all
             found.append((unit.seed, held or json.loads(path.read_text(encoding="utf-8"))))
         return found
+
+
+def study_of(module: str, **described: Any) -> Study:
+    """Return the study of a module: of its `config`, `units`, `claims`, `draw`, `NULL` and `ORACLE`."""
+    own = vars(sys.modules[module])
+    parts = {key: own[key] for key in ("config", "units", "claims")}
+    return Study(**parts, pictures=own["draw"], null=own["NULL"], oracle=own["ORACLE"], **described)
 
 
 def _check_alike(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:

@@ -9,8 +9,7 @@ import click
 import torch
 
 from experiments.harness.page import markdown
-from experiments.measured.networks import networks
-from experiments.measured.study import advice, certificates, constants
+from experiments.measured.study import advice, certificates, constants, networks
 
 MEASURED = Path(__file__).parent / "measured.json"
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from experiments.mixtures.arms import Task
-from experiments.mixtures.learners import Batch, Perceptrons
+from experiments.mixtures.arms import Batch, Perceptrons, Task
 
 Samples = tuple[np.ndarray, np.ndarray]
 """Inputs and labels."""

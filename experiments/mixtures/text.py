@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from experiments.data import prose
-from experiments.mixtures.arms import Task
-from experiments.mixtures.learners import Batch, Record, errors, losses
+from experiments.mixtures.arms import Batch, Record, Task, errors, losses
 from experiments.networks import GPT
 
 CONTEXT, SAMPLES = 16, 2000

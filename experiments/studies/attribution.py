@@ -13,20 +13,11 @@ import lai_core as lai
 from experiments.data.digits import Batch
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import attribution
-from experiments.retraining.datamodels import (
-    BEYOND,
-    LABEL,
-    NULL,
-    ONE,
-    ORACLE,
-    OWN,
-    SEVERAL,
-    datamodelling_scores,
-)
+from experiments.retraining import trained
 from experiments.retraining.summed import ADAMS, SUMMED, Recorder, Summed, train
-from experiments.retraining.trained import SETTINGS, order, side_by_side, subsets
+from experiments.retraining.trained import BEYOND, LABEL, NULL, ONE, ORACLE, OWN, SETTINGS, SEVERAL, order
 from workloads.operations import operations
 
 PRODUCTS, TRAK, EKFAC = "inner products at the end", "TRAK", "EKFAC"
@@ -76,11 +67,11 @@ def _run(place: str, seed: int, config: dict[str, Any]) -> Found:
     ]
     found = [attributed(run, training, test, each) for run, each in zip(runs, networks, strict=True)]
     kernels = {method: torch.stack([of[method][0] for of in found]) for method in found[0]}
-    members = subsets(config["subsets"], len(everyone), seed)
+    members = trained.subsets(config["subsets"], len(everyone), seed)
     shape = config["retrainings"], len(members), len(test[1])
 
     def log_odds(seeds: range | list[int], steps: Tensor, weights: Tensor) -> Tensor:
-        logits = side_by_side(setting, kind, seeds, training, steps, weights, test)
+        logits = trained.side_by_side(setting, kind, seeds, training, steps, weights, test)
         labels = test[1].repeat(len(seeds))
         return attribution.margin(logits.flatten(0, 1), labels).view(len(seeds), -1)
 
@@ -99,7 +90,7 @@ def _run(place: str, seed: int, config: dict[str, Any]) -> Found:
     return {
         method: {f"{place}: {key}": value for key, value in metrics.items()}
         | ({} if name == "conv" else {f"{place}: cost": costs[method]})
-        for method, metrics in datamodelling_scores(kernels, members, torch.stack(again), own).items()
+        for method, metrics in trained.datamodelling_scores(kernels, members, torch.stack(again), own).items()
     }
 
 
@@ -164,7 +155,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"lds": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="attribution",
     title="Attribution by a run's sums",
     about="ours",
@@ -192,11 +184,5 @@ have been run.
 - Costs are of one network and all 100 test samples. EKFAC's contains the checks of `lai_torch.trace`; the
   counts for convolutions are left out.""",
     picture="Linear datamodelling score by network and optimizer, for seven ways to attribute.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={f"{place}: {key}": f"{place}: {short}" for place in PLACES for key, short in SHOWN.items()},
 )

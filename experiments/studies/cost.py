@@ -15,7 +15,7 @@ import lai_core as lai
 from benchmarks.meters_torch import PeakBytes
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import LOSS
 from experiments.networks import GPT, convolutional, seeded
 from workloads.operations import Operations
@@ -151,7 +151,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"operations": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="cost",
     title="Cost",
     about="Table 4",
@@ -161,11 +162,5 @@ plain training.""",
     picture=(
         "Operations of a step in plain steps: Ghost takes more than twice those of LAI on every network. "
     ),
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={f"{name}: {key}": f"{name}, {key}" for key in ("operations", "bytes") for name in NETWORKS},
 )

@@ -11,13 +11,14 @@ from scipy.stats import rankdata, spearmanr
 from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import BACKENDS, Outcome, start_of, train
 from experiments.methods.base import auc
 from experiments.studies import tasks
 
 SHARE, SUM, ENDS = "share of epochs kept", "sum of scores", "last epoch's scores"
 SINGLE, LAST = "best single epoch's scores (known afterwards)", "kept in the last epoch"
+NULL, ORACLE = "random", "the truth"
 RUNS = ("LAI", "Ghost", "plain, scored by LAI")
 
 
@@ -72,8 +73,8 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
         "mean rank": auc(-ranks.mean(0), wrong),
         SHARE: auc(-kept.mean(0), wrong),
         "own loss at the end": auc(run.losses(torch.arange(len(wrong))).numpy(), wrong),
-        "random": auc(np.random.default_rng(seed).random(len(wrong)), wrong),
-        "the truth": auc(wrong.astype(float), wrong),
+        NULL: auc(np.random.default_rng(seed).random(len(wrong)), wrong),
+        ORACLE: auc(wrong.astype(float), wrong),
     }
     found = {name: {key: float(value) for key, value in behaviour.items()}}
     return found | {each: {f"AUC, {name}": value} for each, value in detectors.items()}
@@ -129,7 +130,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"found": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="dynamics",
     title="Dynamics of scores",
     about="Figure 2",
@@ -137,12 +139,6 @@ STUDY = Study(
 well each summary of a sample's history finds wrong labels (area under the ROC curve), the
 others how scores move.""",
     picture="How well each summary of the history of scores finds wrong labels; what is kept over epochs.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null="random",
-    oracle="the truth",
     columns={
         "AUC, LAI": "AUC, LAI selects",
         "AUC, Ghost": "AUC, Ghost selects",

@@ -17,12 +17,12 @@ from experiments.data import prose
 from experiments.data.digits import Batch, noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import LOSS, descend
 from experiments.networks import GPT, convolutional, next_loss, seeded
 from experiments.studies import figure_one, piled
-from experiments.studies.steps import Game, agreement
+from experiments.studies.figure_one import Game, agreement
 
 NULL, ORACLE = "random", "Shapley values"
 CONTEXT = 32
@@ -236,7 +236,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"correlation": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="fidelity",
     title="Fidelity",
     about="Figure 1",
@@ -248,12 +249,6 @@ checkpoints, three batches at each. For Figure 1 itself: batches that are their 
 reference of the released code, an affine function of each sample's own loss, and with the
 true values.""",
     picture="Correlation with the true Shapley values, by network and optimizer, for six scores.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={
         f"{name}, {kind}, rate x{factor}: Pearson": f"{name}, {kind}, x{factor}"

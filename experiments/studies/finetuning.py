@@ -6,9 +6,9 @@ from typing import Any
 
 from experiments.data import annotators, prose
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Study, Unit
+from experiments.harness.study import Unit, study_of
 from experiments.studies import published, trainings
-from experiments.studies.pretrained import fine_tuning
+from experiments.studies.tasks import fine_tuning
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
 PRINTED = "LAI, after a warm-up"
@@ -107,7 +107,9 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     return found
 
 
-STUDY = Study(
+draw = partial(trainings.best_first, height=3.8)
+STUDY = study_of(
+    __name__,
     name="finetuning",
     title="Fine-tuning",
     about="Table 2",
@@ -117,12 +119,6 @@ of two library modules is a piece of 32 characters, did people like the film (64
 clean validation, 1,000 test pieces, Adam)? As printed, training is plain for three epochs of five,
 then curated.""",
     picture="Test accuracy by method, best first, with what each costs in plain trainings.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=partial(trainings.best_first, height=3.8),
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "GPT, clean",

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
-from experiments.harness.study import Study, Unit
+from experiments.harness.study import Unit, study_of
 from experiments.studies import published, tasks, trainings
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
@@ -141,7 +141,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return trainings.best_first(record, 6.4) | {"sizes": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="noisy-labels",
     title="Wrong labels",
     about="Table 3",
@@ -161,12 +162,6 @@ validation set. *Stopped early* is the epoch of
 the highest validation accuracy; *at plain's cost* the last epoch within the operations of plain
 training (0 where what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
     picture="Test accuracy by method, best first, with its cost, and by the size of the validation set.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "symmetric 40%",

@@ -16,7 +16,7 @@ from experiments.data import prose
 from experiments.data.digits import Batch
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import descend, lowest
 from experiments.networks import GPT, next_loss
 from experiments.studies import piled
@@ -154,7 +154,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"loss": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="pretraining",
     title="Pre-training",
     about="Table 1",
@@ -162,12 +163,6 @@ STUDY = Study(
 code, or copies of one line. *As printed*: the batch is its own validation set and positions are
 flattened; *self left out*: without each sequence's own vote; or 32 clean sequences to validate on.""",
     picture="Loss on clean test text by method.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={key: key for key in ("test loss", "kept", "kept of clean", "kept of bad")},
     data={"prose": prose.digest},

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import Outcome, train
 from experiments.methods.curated import GRID
 from experiments.studies import tasks
@@ -130,7 +130,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"search": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="search",
     title="What would make it win",
     about="ours",
@@ -142,12 +143,6 @@ the most accurate one, a choice that was added after a first look. *Over* an opp
 operations are those that the method needs for its accuracy less half a point, both stopped early,
 scoring and validation passes counted; 0 where it never gets there.""",
     picture="Test accuracy over cost on the fresh seeds: opponents as squares, the policies as dots.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={
         f"{setting}: {key}": f"{short}, {key}"
         for setting, short in ((MAIN, "40%"), (PEOPLE, "annotators"))
