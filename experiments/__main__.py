@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from experiments import advice
-from experiments.figures import one_step, trained
+from experiments.figures import trained
 from experiments.harness import record as records
 from experiments.harness.page import document
 from experiments.harness.statistics import summary
@@ -91,7 +91,7 @@ def write_page() -> None:
 
 def measure_figures() -> None:
     """Measure the figures that train, and write their committed record."""
-    found = {"depth": trained.depth(), "one_step": one_step.study(), "error_bars": trained.error_bars()}
+    found = {"depth": trained.depth(), "one_step": trained.one_step(), "error_bars": trained.error_bars()}
     trained.write(found)
 
 

@@ -8,6 +8,7 @@ on the CPU, wherever that is.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +22,12 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 Step = Callable[[Tensor], Tensor]
 
 
-def adam(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
-    """Return Adam as it comes."""
-    return torch.optim.Adam(model.parameters(), lr=learning_rate)
+def optimizer_of(kind: Any, **options: Any) -> Callable[[nn.Module, float], torch.optim.Optimizer]:
+    """Return what makes an optimizer of a kind from a network and a learning rate."""
+    return lambda model, learning_rate: kind(model.parameters(), lr=learning_rate, **options)
+
+
+ADAM = optimizer_of(torch.optim.Adam)
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Task:
     learning_rate: float
     batch: int
     epochs: int
-    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = adam
+    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = ADAM
     share: float = 1.0
     """Of the validation set, drawn anew at each step, that a curator scores by."""
     part: int = 4096

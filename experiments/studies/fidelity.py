@@ -21,7 +21,7 @@ from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import LOSS, descend
 from experiments.networks import GPT, convolutional, next_loss, seeded
-from experiments.studies import figure_one, piled
+from experiments.studies import figure_one, piled, published
 from experiments.studies.figure_one import Game, agreement
 
 NULL, ORACLE = "random", "Shapley values"
@@ -68,7 +68,7 @@ PLACES = [(name, kind) for name in SETTINGS for kind in ("SGD", "Adam")]
 def config(size: str) -> dict[str, Any]:
     """Return the settings: factors multiply the learning rate that the network is trained with."""
     if size == "paper":
-        return piled.config()
+        return published.config("pile")
     if size == "quick":
         return {"seeds": [0, 1], "factors": [1.0], "checkpoints": [20], "pairs": 2, "repeats": 1}
     sizes = {"factors": [0.1, 1.0, 10.0], "checkpoints": [20, 200], "pairs": 3, "repeats": 3}

@@ -25,6 +25,7 @@ from experiments.networks import next_loss
 
 RELEASED, TRUE = "figure 1: with the released reference", "figure 1: with the true values"
 SIZE, EVERY, CONTEXT = 16, 60, 32
+Loss = Callable[..., Tensor]
 
 
 @dataclass
@@ -137,15 +138,15 @@ class Game:
     def __init__(
         self,
         model: nn.Module,
-        loss: Callable[..., Tensor],
+        loss: Loss,
         held: Batch,
         batch: Batch,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Any,
         scale: float = 1.0,
         max_norm: float = math.inf,
     ) -> None:
-        self.model, self.loss, self.held, self.optimizer, self.scale = model, loss, held, optimizer, scale
-        self.max_norm = max_norm
+        self.model, self.loss, self.held, self.optimizer = model, loss, held, optimizer
+        self.scale, self.max_norm = scale, max_norm
         self.point = {name: value.detach() for name, value in model.named_parameters()}
         self.gradients = sample_gradients(model, loss, batch)
         self.size = len(batch[1])

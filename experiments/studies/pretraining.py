@@ -19,7 +19,7 @@ from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import descend, lowest
 from experiments.networks import GPT, next_loss
-from experiments.studies import piled
+from experiments.studies import piled, published
 
 NULL, ORACLE = "plain", "clean sequences only"
 CONTEXT, BATCH, OPEN = 32, 32, "not compared"
@@ -45,7 +45,7 @@ PAPERS = (NULL, "random, 70%", "LAI, as printed", "LAI, self left out", "Ghost, 
 def config(size: str) -> dict[str, Any]:
     """Return the settings."""
     if size == "paper":
-        return piled.config()
+        return published.config("pile")
     if size == "quick":
         return {"seeds": [0, 1], "steps": 6, "bad": 0.3}
     return {"seeds": list(range(5)), "steps": 150, "bad": 0.3}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.figures import chains, one_step, trained
+from experiments.figures import chains, trained
 from experiments.figures.trained import digits
 from experiments.measured import study as measured
 from experiments.measured.command import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
@@ -74,7 +74,7 @@ def test_the_recorded_errors_of_two_layers_are_measured_again(steps):
 
 
 def test_the_recorded_correlations_of_an_untrained_network_are_measured_again():
-    found = one_step.correlations(0, one_step.RATES[:1])
+    found = trained.correlations(0, trained.RATES[:1])
     recorded = {name: curve[:1] for name, curve in trained.read("one_step")["0"].items()}
     assert found == {name: pytest.approx(of, abs=0.001) for name, of in recorded.items()}
 
