@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.draws import GENERATORS
@@ -14,29 +14,33 @@ SHAPES = st.sampled_from([Shape(2, 1, 3), Shape(2, 2, 2), Shape(2, 3, 4), Shape(
 @pytest.mark.parametrize("family", FAMILIES)
 @given(GENERATORS, SHAPES)
 def test_the_gradients_are_those_of_each_samples_loss(family, seed, shape):
-    """Differences of the loss in one weight of each layer, against g a'."""
+    """One step of each layer's weights along a random direction moves the losses by the gradients' share."""
     rng = np.random.default_rng(seed)
     networks = FAMILIES[family](rng, shape).networks
-    widths = (networks.weights[0].shape[-1], networks.weights[-1].shape[1])
-    inputs = rng.standard_normal((shape.nets, 2, widths[0]))
-    targets = rng.standard_normal((shape.nets, 2, widths[1]))
+    inputs, targets = (
+        rng.standard_normal((shape.nets, 2, width))
+        for width in (networks.weights[0].shape[-1], networks.weights[-1].shape[1])
+    )
     if networks.loss == "softmax":
-        targets = rng.integers(0, widths[1], (shape.nets, 2))
-    batch = networks.run(inputs, targets)
-    step = 1e-6
-    for layer, weight in enumerate(networks.weights):
-        row, column = (int(rng.integers(d)) for d in weight.shape[1:])
-        moved = []
-        for sign in (1, -1):
-            changed = weight.copy()
-            changed[:, row, column] += sign * step
-            weights = (*networks.weights[:layer], changed, *networks.weights[layer + 1 :])
-            moved.append(type(networks)(weights, networks.relu, networks.loss).losses(inputs, targets))
-        expected = (moved[0] - moved[1]) / (2 * step)
-        found = batch.gradients[layer][..., row] * batch.activations[layer][..., column]
-        kinks = [np.abs(a).min() for a in networks.preactivations(inputs)[:-1]]
-        if not networks.relu or min(kinks, default=1.0) > 1e-4:
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * (1 + np.abs(expected).max()))
+        targets = rng.integers(0, targets.shape[-1], (shape.nets, 2))
+    batch, step = networks.run(inputs, targets), 1e-6
+    kinks = [np.abs(a).min() for a in networks.preactivations(inputs)[:-1]]
+    assume(not networks.relu or min(kinks, default=1.0) > 1e-4)
+    directions = [rng.standard_normal(weight.shape) for weight in networks.weights]
+    before, after = (
+        type(networks)(
+            tuple(w + sign * step * d for w, d in zip(networks.weights, directions, strict=True)),
+            networks.relu,
+            networks.loss,
+        ).losses(inputs, targets)
+        for sign in (-1, 1)
+    )
+    expected = sum(
+        np.einsum("nbo,noi,nbi->nb", g, d, a)
+        for g, d, a in zip(batch.gradients, directions, batch.activations, strict=False)
+    )
+    found = (after - before) / (2 * step)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * (1 + np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("family", ASSUMING)
