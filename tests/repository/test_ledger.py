@@ -111,11 +111,10 @@ FILES = {
     "tests/test_sums.py": TEST,
     "proofs/prove_half.py": PROOF,
 }
-NAMES = ["harness", "meaning", "rational", "relations", "rewrites", "solver", "statement", "steps"]
 MACHINERY = [
-    *("conftest.py", "tests/__init__.py", "tests/slow_cases.txt", "proofs/__init__.py", "proofs/conftest.py"),
+    *("conftest.py", "tests/__init__.py", "tests/slow_cases.txt", "proofs/conftest.py"),
     *(f"tests/support/{name}.py" for name in ("__init__", "ledger", "ledger_plugin", "tiers")),
-    *(f"proofs/_{name}.py" for name in NAMES),
+    *(path.relative_to(ledger.ROOT).as_posix() for path in sorted((ledger.ROOT / "proofs").glob("_*.py"))),
 ]
 
 

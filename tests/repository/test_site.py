@@ -112,12 +112,3 @@ def test_the_ledger_as_data_has_its_schema_and_the_papers_numbers(site):
     del found["lli"]["verdict"]
     with pytest.raises(jsonschema.ValidationError, match="'verdict' is a required property"):
         jsonschema.validate(found, schema)
-
-
-def test_the_graph_has_a_box_for_each_statement_that_uses_or_corrects_another(site):
-    module = extension("ledger_data")
-    drawn = module.drawing(site, "index")
-    assert drawn.count("<rect") == len(set(re.findall(r">([\w-]+)</text>", drawn)))
-    assert ">lli-gap<" in drawn
-    assert module.ranks({"c": {"b"}, "b": {"a"}, "d": {"a", "c"}}) == {"a": 0, "b": 1, "c": 2, "d": 3}
-    assert module.ranks({"a": {"b"}, "b": {"a"}}) == {"a": 1, "b": 0}
