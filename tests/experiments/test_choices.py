@@ -1,6 +1,5 @@
 """What each way to choose keeps where that is known, what it pays, and who is judged on which seeds."""
 
-from itertools import combinations
 from types import SimpleNamespace
 
 import lai_torch
@@ -15,7 +14,6 @@ from experiments.methods.base import LOSS, METHODS, Outcome, Run, Task, lowest, 
 from experiments.methods.curated import GRID
 from experiments.mixtures import arms, sources, text
 from experiments.mixtures.arms import Perceptrons
-from experiments.networks import GPT
 from experiments.studies import mixtures, search
 
 BATCH, ROWS = 8, torch.arange(4, 12)
@@ -96,23 +94,6 @@ def silent(count):
     return torch.zeros(count)
 
 
-def test_the_chosen_set_is_near_the_best_of_all_sets_and_nearer_than_the_best_samples():
-    places, better = [], 0
-    for seed in range(20):
-        generator = torch.Generator().manual_seed(seed)
-        gradients, goal = (torch.randn(n, 3, dtype=torch.float64, generator=generator) for n in (10, 1))
-        toward = gradients @ goal[0]
-        found = redundant.nearest_set(toward, gradients @ gradients.T, 0.4, silent)
-        assert int((found > 0).sum()) == 4
-        alone = torch.zeros(10).index_fill(0, toward.topk(4).indices, 0.25)
-        sets = [torch.zeros(10).index_fill(0, torch.tensor(of), 0.25) for of in combinations(range(10), 4)]
-        far = (torch.stack([found, alone, *sets]).double() @ gradients - goal).norm(dim=1)
-        places.append(float((far[2:] < far[0] - 1e-9).double().mean()))
-        better += bool(far[0] <= far[1] + 1e-9)
-    assert sum(places) / 20 < 0.1  # on average among the best tenth of 210 sets
-    assert better >= 17
-
-
 def test_what_two_candidates_say_alike_counts_once():
     gradients = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 1.9], [-1.0, 0.0]])
     toward = gradients @ torch.tensor([1.0, 1.0])
@@ -162,15 +143,6 @@ def test_only_what_hurts_for_certain_is_dropped(away, kept):
     held = torch.randn(60, 2, generator=generator) + away * labels[:, None] - away / 2
     run = Run(task(held=(held, labels if away else labels[torch.randperm(60)])), 0)
     assert int((METHODS["LAI, error bars"].start(run)(ROWS) > 0).sum()) == kept
-
-
-def test_a_majority_holds_where_nothing_is_scored():
-    run = Run(task(epochs=8), 0)
-    step = METHODS["LAI, majority, each fourth epoch"].start(run)
-    first = step(ROWS)
-    run.progress = 1 / 8
-    assert torch.equal(step(ROWS) > 0, first > 0)
-    assert run.train_on(torch.ones(32))(ROWS).tolist() == [1 / 8] * 8
 
 
 def outcome(test, operations, validation=None, checks=0.0):
@@ -310,10 +282,3 @@ def test_a_gpts_record_gives_the_gradient_of_its_last_layer():
     found = torch.einsum("qntd,qntv->qvd", given, out)
     learners.step(batch, torch.ones(2, 8), 0.0)
     torch.testing.assert_close(found, learners.parameters["head.weight"].grad, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_gpt_reads_from_left_to_right_and_a_bert_both_ways(causal):
-    network, ids = GPT(9, 6, causal=causal), torch.tensor([[1, 2, 3, 4, 5, 6]])
-    moved = (network(ids) != network(torch.where(ids == 4, 8, ids))).any(2)[0]
-    assert moved.tolist() == [not causal] * 3 + [True] * 3

@@ -136,13 +136,3 @@ def test_scores_that_explain_every_retraining_score_1():
     assert found["truth"][WHOLE] > 0.5
     assert all(abs(found["noise"][key]) < 0.5 for key in (ONE, SEVERAL, BEYOND, OWN))
     assert found[LABEL][BEYOND] == 0.0
-
-
-def test_retrainings_are_held_against_others():
-    generator = torch.Generator().manual_seed(0)
-    again = torch.randn(6, 50, 20, generator=generator)
-    kernels = {LABEL: torch.randn(1, 20, 30, generator=generator)}
-    found = datamodelling_scores(kernels, subsets(50, 30, 0), again, again[0])[ORACLE]
-    assert all(abs(found[key]) < 0.1 for key in (ONE, SEVERAL, BEYOND))
-    assert found[OWN] > 0.3
-    assert abs(found[WHOLE]) < 0.3

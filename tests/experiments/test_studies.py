@@ -86,7 +86,7 @@ def test_the_papers_own_settings_run_where_their_data_is(name, setting, tmp_path
 
 @pytest.fixture(scope="module")
 def demos(tmp_path_factory):
-    """Run the demo of one seed and two epochs, by framework: exit code and output, folder, numbers."""
+    """Run the demo of one seed and two epochs by each framework; its result, folder and numbers."""
     found = {}
     for backend in ("torch", "jax"):
         out = tmp_path_factory.mktemp(backend)
