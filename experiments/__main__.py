@@ -1,6 +1,6 @@
 """`python -m experiments STUDY`: run a study, show what it found, write it under `build/`."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,39 +8,35 @@ import click
 from click.core import ParameterSource
 
 from experiments import advice
-from experiments.figures import depth, error_bars, kept, one_step
+from experiments.figures import trained
 from experiments.harness import record as records
 from experiments.harness.page import document
 from experiments.harness.statistics import summary
 from experiments.harness.study import Study
 from experiments.measured.command import measured
-from experiments.noisy_labels.command import noisy_labels as demo
+from experiments.noisy_labels.demo import noisy_labels as demo
 from experiments.studies import STUDIES
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ADVICE = DOCS / "theory" / "studies.md", DOCS / "guide" / "when-to-curate.md"
 OUT = Path("build", "experiments")
+SIZE = (
+    click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
+    click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
+    click.Option(["--paper", "size"], flag_value="paper", help="The paper's own data and models."),
+    click.Option(["--add"], is_flag=True, help="Keep what the committed record holds; run what it lacks."),
+    click.Option(["--setting", "settings"], multiple=True, help="One of the study's alone."),
+)
+OPTIONS = (
+    click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
+    click.Option(["--seeds"], type=click.IntRange(min=1), help="How many.  [default: the size's]"),
+    click.Option(["--out"], type=click.Path(file_okay=False, path_type=Path), default=OUT, show_default=True),
+)
 
 
 @click.group(help="Studies: each trains models, judges claims, and writes its figures as JSON and pictures.")
 def studies() -> None:
     """Collect the studies."""
-
-
-SIZE = (
-    click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
-    click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
-    click.Option(["--paper", "size"], flag_value="paper", help="The paper's own data and models."),
-)
-ADD = click.Option(["--add"], is_flag=True, help="Keep what the committed record holds; run what it lacks.")
-SETTING = click.Option(["--setting", "settings"], multiple=True, help="One of the study's alone.")
-OPTIONS = (
-    ADD,
-    SETTING,
-    click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
-    click.Option(["--seeds"], type=click.IntRange(min=1), help="How many.  [default: the size's]"),
-    click.Option(["--out"], type=click.Path(file_okay=False, path_type=Path), default=OUT, show_default=True),
-)
 
 
 def show(record: dict[str, Any]) -> None:
@@ -53,7 +49,7 @@ def show(record: dict[str, Any]) -> None:
 def run_one(study: Study, size: str | None, *, add: bool = False, **options: Any) -> None:
     """Run a study and show its claims."""
     try:
-        onto = records.read(records.RESULTS / f"{study.name}.json") if add else None
+        onto = records.read(study.committed) if add else None
         show(study.run(size or "full", onto=onto, **options))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -64,10 +60,20 @@ def run_one(study: Study, size: str | None, *, add: bool = False, **options: Any
 def run_all(size: str | None, **options: Any) -> None:
     """Run them one after the other."""
     for study in STUDIES.values():
-        if size not in (None, *study.sizes):
-            continue
-        click.echo(f"== {study.title} ({study.about})")
-        run_one(study, size, **options)
+        if size in (None, *study.sizes):
+            click.echo(f"== {study.title} ({study.about})")
+            run_one(study, size, **options)
+
+
+def demo_or_study(size: str | None, *, add: bool, settings: tuple[str, ...], **options: Any) -> None:
+    """Run the demo, as `make demo` does; with a size, the whole table."""
+    if size is None and not add:
+        demo.callback(**options)
+        return
+    options.pop("epochs")
+    given = click.get_current_context().get_parameter_source("seeds") is ParameterSource.COMMANDLINE
+    options |= {"out": options["out"] or OUT, "seeds": options["seeds"] if given else None}
+    run_one(STUDIES["noisy-labels"], size, add=add, settings=settings, **options)
 
 
 def write_page() -> None:
@@ -78,50 +84,29 @@ def write_page() -> None:
             for method, metrics in record["methods"].items()
         }
         judged = record | {"methods": methods, "claims": STUDIES[name].claims(methods)}
-        records.write(judged, records.RESULTS / f"{name}.json")
+        records.write(judged, STUDIES[name].committed)
     PAGE.write_text(document(STUDIES.values()), encoding="utf-8")
     ADVICE.write_text(advice.page(), encoding="utf-8")
 
 
 def measure_figures() -> None:
     """Measure the figures that train, and write their committed record."""
-    kept.write({"depth": depth.study(), "one_step": one_step.study(), "error_bars": error_bars.study()})
+    found = {"depth": trained.depth(), "one_step": trained.one_step(), "error_bars": trained.error_bars()}
+    trained.write(found)
 
 
-def command(name: str, about: str, run: Callable[..., None]) -> click.Command:
-    """Return a command with the options that all studies share."""
-    return click.Command(name, params=[*SIZE, *OPTIONS], callback=run, help=about)
-
-
-def demo_or_study(size: str | None, **options: Any) -> None:
-    """Run the demo, as `make demo` does; with a size, the whole table."""
-    if size is None and not options["add"]:
-        del options["add"], options["settings"]
-        demo.callback(**options)
-        return
-    options.pop("epochs")
-    given = click.get_current_context().get_parameter_source("seeds") is ParameterSource.COMMANDLINE
-    options |= {"out": options["out"] or OUT, "seeds": options["seeds"] if given else None}
-    run_one(STUDIES["noisy-labels"], size, **options)
-
-
-for each in STUDIES.values():
-    studies.add_command(
-        command(each.name, f"{each.title} ({each.about}).", lambda each=each, **given: run_one(each, **given))
-    )
-studies.add_command(command("all", "All of them.", run_all))
-studies.add_command(
-    click.Command("page", callback=write_page, help="Judge the committed records anew; write their page.")
-)
-studies.add_command(
-    click.Command("figures", callback=measure_figures, help="Measure the theory pages' figures that train.")
-)
+for name, parameters, run, about in (
+    *(
+        (each.name, (*SIZE, *OPTIONS), partial(run_one, each), f"{each.title} ({each.about}).")
+        for each in STUDIES.values()
+    ),
+    ("all", (*SIZE, *OPTIONS), run_all, "All of them."),
+    ("page", (), write_page, "Judge the committed records anew; write their page."),
+    ("figures", (), measure_figures, "Measure the theory pages' figures that train."),
+    ("noisy-labels", (*SIZE, *demo.params), demo_or_study, demo.help),
+):
+    studies.add_command(click.Command(name, params=list(parameters), callback=run, help=about))
 studies.add_command(measured)
-studies.add_command(
-    click.Command(
-        "noisy-labels", params=[*SIZE, ADD, SETTING, *demo.params], callback=demo_or_study, help=demo.help
-    )
-)
 
 if __name__ == "__main__":
     studies(prog_name="python -m experiments")

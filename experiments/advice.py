@@ -4,8 +4,9 @@ from typing import Any
 
 from experiments import advice_sources
 from experiments.harness import record as records
+from experiments.harness.page import markdown
 from experiments.harness.statistics import compared
-from experiments.retraining import datamodels
+from experiments.retraining.trained import LABEL, ONE
 from experiments.studies import attribution, finetuning, noisy_labels, pretraining, search
 
 OTHERS = (
@@ -34,7 +35,6 @@ on yours.
 Test accuracy; the best of a row in bold. All rows are digits except *annotators* (film reviews).
 
 {labels}
-{costs}
 
 ## The best policies of a search
 
@@ -83,11 +83,17 @@ Test accuracy of small language models with a prediction layer:
 def page() -> str:
     """Return the page."""
     held = records.committed()
-    labels = held["noisy-labels"]["methods"]
+    labels, judged = (held["noisy-labels"][key] for key in ("methods", "claims"))
     settings = [name for name in noisy_labels.SETTINGS if f"{name}: accuracy" in labels["LAI"]]
     verdicts = [_against_the_best(labels, setting)["verdict"] for setting in settings]
-    moves, judged = held["dynamics"]["methods"], held["noisy-labels"]["claims"]
-    as_sets = [judged[f"{setting}: {BETTER}"] for setting in settings]
+    moves, as_sets = held["dynamics"]["methods"], [judged[f"{setting}: {BETTER}"] for setting in settings]
+    up, down = ([claim["verdict"] for claim in as_sets].count(of) for of in ("holds", "refuted"))
+    main = {
+        name: {key: of[f"{noisy_labels.MAIN}: {key}"]["mean"] for key in ("cost", "wrong of kept")}
+        for name, of in labels.items()
+        if name in ("LAI as a set", "LAI, best half")
+    }
+    tuned = {f"{setting}: accuracy": setting for setting in finetuning.SETTINGS}
     return PAGE.format(
         verdict=(
             f"**LAI is above the best of the simpler ways in {verdicts.count('holds')} of {len(settings)} "
@@ -95,21 +101,16 @@ def page() -> str:
             "undecided** (a 95% interval, paired by seed)."
         ),
         labels=_labels(labels, settings),
-        costs=_costs(labels),
         search=_search(held["search"]),
         reading=_table(held["pretraining"]["methods"], READING, {"test loss": "test loss"}),
-        tuning=_table(
-            held["finetuning"]["methods"],
-            TUNING,
-            {f"{setting}: accuracy": setting for setting in finetuning.SETTINGS},
-        ),
+        tuning=_table(held["finetuning"]["methods"], TUNING, tuned),
         sources=advice_sources.section(held["mixtures"]),
-        few=_percent(labels, "LAI as a set"),
-        many=_percent(labels, "LAI, best half"),
-        price=f"{labels['LAI as a set'][f'{noisy_labels.MAIN}: cost']['mean']:.1f}",
+        few=f"{100 * main['LAI as a set']['wrong of kept']:.0f}%",
+        many=f"{100 * main['LAI, best half']['wrong of kept']:.0f}%",
+        price=f"{main['LAI as a set']['cost']:.1f}",
         tried=len(as_sets),
-        up=[claim["verdict"] for claim in as_sets].count("holds"),
-        down=[claim["verdict"] for claim in as_sets].count("refuted"),
+        up=up,
+        down=down,
         lost=f"{-100 * judged[f'{noisy_labels.DOUBTFUL}: {BETTER}']['found']:.0f}",
         found=f"{moves['share of epochs kept']['AUC, LAI']['mean']:.3f}",
         own=f"{moves['own loss at the end']['AUC, LAI']['mean']:.3f}",
@@ -117,28 +118,17 @@ def page() -> str:
     )
 
 
-def _percent(methods: dict[str, Any], name: str) -> str:
-    """Return the share of wrong labels among what a method keeps."""
-    return f"{100 * methods[name][f'{noisy_labels.MAIN}: wrong of kept']['mean']:.0f}%"
-
-
 def _labels(methods: dict[str, Any], settings: list[str]) -> str:
-    names = [name for name in (*OTHERS, *CURATED) if name in methods]
-    lines = ["| labels | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
+    """Return accuracies, the best of a row in bold, and below them the costs in the main setting."""
+    names, rows = [name for name in (*OTHERS, *CURATED) if name in methods], []
     for setting in settings:
         means = [methods[name].get(f"{setting}: accuracy", {}).get("mean") for name in names]
         best = max(mean for mean in means if mean is not None)
-        cells = [
-            "" if mean is None else f"**{mean:.3f}**" if mean == best else f"{mean:.3f}" for mean in means
-        ]
-        lines.append(f"| {setting} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _costs(methods: dict[str, Any]) -> str:
-    metric = f"{noisy_labels.MAIN}: cost"
-    costs = (f"{methods[name][metric]['mean']:.1f}" for name in (*OTHERS, *CURATED) if name in methods)
-    return "| cost, in plain trainings | " + " | ".join(costs) + " |"
+        written = ["" if mean is None else f"{mean:.3f}" for mean in means]
+        bold = [f"**{text}**" if mean == best else text for mean, text in zip(means, written, strict=True)]
+        rows.append([setting, *bold])
+    costs = [f"{methods[name][f'{noisy_labels.MAIN}: cost']['mean']:.1f}" for name in names]
+    return markdown(["labels", *names], [*rows, ["cost, in plain trainings", *costs]], align="---:")
 
 
 def _against_the_best(methods: dict[str, Any], setting: str) -> dict[str, Any]:
@@ -153,20 +143,17 @@ def _search(record: dict[str, Any]) -> str:
     methods, claims, parts = record["methods"], record["claims"], []
     for setting in record["config"]["settings"]:
         best, exact = search.chosen(methods, setting), search.most_accurate(methods, setting)
-        saved = ", ".join(
-            f"{other} {methods[best][f'{setting}: over {other}']['mean']:.2f} times as many "
-            f"({claims[f'{setting}: {best}: fewer operations than {other} for its accuracy']['verdict']})"
-            for other in search.OPPONENTS
-        )
-        gained = ", ".join(
-            f"{100 * claim['found']:+.1f} points against {other} ({claim['verdict']})"
-            for other in search.OPPONENTS
-            for claim in (claims[f"{setting}: {exact}: above {other}, all stopped early"],)
-        )
+        saved, gained = [], []
+        for other in search.OPPONENTS:
+            times = methods[best][f"{setting}: over {other}"]["mean"]
+            fewer = claims[f"{setting}: {best}: fewer operations than {other} for its accuracy"]["verdict"]
+            saved.append(f"{other} {times:.2f} times as many ({fewer})")
+            claim = claims[f"{setting}: {exact}: above {other}, all stopped early"]
+            gained.append(f"{100 * claim['found']:+.1f} points against {other} ({claim['verdict']})")
         cost = methods[exact][f"{setting}: cost"]["mean"]
         parts.append(
-            f"- {setting}. Fewest operations: *{best}*. For its accuracy others need: {saved}.\n"
-            f"  Most accurate, *{exact}*, at {cost:.1f} plain trainings: {gained}."
+            f"- {setting}. Fewest operations: *{best}*. For its accuracy others need: {', '.join(saved)}.\n"
+            f"  Most accurate, *{exact}*, at {cost:.1f} plain trainings: {', '.join(gained)}."
         )
     return "\n".join(parts)
 
@@ -174,10 +161,11 @@ def _search(record: dict[str, Any]) -> str:
 def _attributed(record: dict[str, Any]) -> dict[str, Any]:
     """Return the table of attribution, and in how many settings the run's sums are above EKFAC."""
     methods, places = record["methods"], attribution.recorded(record["methods"])
-    names = (datamodels.LABEL, "LAI", "Ghost", attribution.PRODUCTS, attribution.TRAK, attribution.EKFAC)
-    columns = {f"{place}: {datamodels.ONE}": place for place in places}
-    claim = "{}: Ghost over the run is above EKFAC"
-    verdicts = [record["claims"][claim.format(place)]["verdict"] for place in places]
+    names = (LABEL, "LAI", "Ghost", attribution.PRODUCTS, attribution.TRAK, attribution.EKFAC)
+    columns = {f"{place}: {ONE}": place for place in places}
+    verdicts = [
+        record["claims"][f"{place}: Ghost over the run is above EKFAC"]["verdict"] for place in places
+    ]
     counts = {"above": "holds", "level": "undecided", "below": "refuted"}
     return {key: verdicts.count(verdict) for key, verdict in counts.items()} | {
         "places": len(places),
@@ -187,8 +175,8 @@ def _attributed(record: dict[str, Any]) -> dict[str, Any]:
 
 def _table(methods: dict[str, Any], names: tuple[str, ...], columns: dict[str, str]) -> str:
     """Return means of some methods, by metric and heading."""
-    lines = ["| method | " + " | ".join(columns.values()) + " |", "| --- |" + " ---: |" * len(columns)]
-    for name in names:
-        cells = [f"{methods[name][key]['mean']:.3f}" if key in methods[name] else "" for key in columns]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    rows = [
+        [name, *(f"{methods[name][key]['mean']:.3f}" if key in methods[name] else "" for key in columns)]
+        for name in names
+    ]
+    return markdown(["method", *columns.values()], rows, align="---:")

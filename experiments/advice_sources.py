@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from experiments.harness.page import markdown
 from experiments.harness.statistics import Methods
 from experiments.studies import mixtures as study
 
@@ -61,15 +62,13 @@ def _claims(methods: Methods, one: str, other: str, level: float = 0.95) -> list
 
 
 def _settings(methods: Methods) -> str:
-    shown = (study.ALONE, study.OURS, study.FILTER, study.DECAYED)
+    shown, rows = (study.ALONE, study.OURS, study.FILTER, study.DECAYED), []
     head = ["setting", study.NULL, study.MIXED, *(f"gain: {name}" for name in shown)]
-    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     for setting in study.settings(methods):
         key, sign = f"{setting}: {study.metric(setting)}", study.SIGNS[study.metric(setting)]
-        cells = [f"{100 * sign * methods[name][key]['mean']:.1f}" for name in (study.NULL, study.MIXED)]
-        cells += [_gain(methods, setting, name) for name in shown]
-        lines.append(f"| {setting} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        means = [f"{100 * sign * methods[name][key]['mean']:.1f}" for name in (study.NULL, study.MIXED)]
+        rows.append([setting, *means, *(_gain(methods, setting, name) for name in shown)])
+    return markdown(head, rows, align="---:")
 
 
 def _gain(methods: Methods, setting: str, name: str) -> str:
@@ -79,42 +78,39 @@ def _gain(methods: Methods, setting: str, name: str) -> str:
         return ""
     low, high = claim["interval"]
     text = f"{100 * claim['found']:+.1f} ± {50 * (high - low):.1f}"
-    return (
-        f"({text})"
-        if claim["verdict"] == "undecided"
-        else text
-        if sure["verdict"] == "undecided"
-        else f"**{text}**"
-    )
+    if claim["verdict"] == "undecided":
+        return f"({text})"
+    return text if sure["verdict"] == "undecided" else f"**{text}**"
 
 
 def _ways(methods: Methods) -> str:
-    lines = [
-        "| way | settings | 95%: above, level, below | 99.5% | most gained | most lost | cost of a step |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for name in methods:
-        if name in (study.MIXED, study.ORACLE):
-            continue
-        if not (claims := _claims(methods, name, study.MIXED)):
-            continue
-        gains = [100 * claim["found"] for _, claim in claims]
-        costs = [methods[name][f"{setting}: cost"]["mean"] for setting, _ in claims]
-        often = (", ".join(map(str, counts(methods, name, study.MIXED, level))) for level in (0.95, 0.995))
-        ends = f"{max(0.0, *gains):+.1f} | {min(0.0, *gains):+.1f} | {min(costs):.2f} to {max(costs):.2f}"
-        lines.append(f"| {name} | {len(gains)} | " + " | ".join(often) + f" | {ends} |")
-    return "\n".join(lines)
+    head = (
+        "way",
+        "settings",
+        "95%: above, level, below",
+        "99.5%",
+        "most gained",
+        "most lost",
+        "cost of a step",
+    )
+    rows = []
+    for name in (each for each in methods if each not in (study.MIXED, study.ORACLE)):
+        if claims := _claims(methods, name, study.MIXED):
+            gains = [100 * claim["found"] for _, claim in claims]
+            costs = [methods[name][f"{setting}: cost"]["mean"] for setting, _ in claims]
+            often = (", ".join(map(str, counts(methods, name, study.MIXED, of))) for of in (0.95, 0.995))
+            ends = f"{max(0.0, *gains):+.1f}", f"{min(0.0, *gains):+.1f}"
+            rows.append([name, f"{len(gains)}", *often, *ends, f"{min(costs):.2f} to {max(costs):.2f}"])
+    return markdown(head, rows, align="---:")
 
 
 def _horizons(methods: Methods) -> str:
-    lines = ["| source | score | fall of the test loss |", "| --- | ---: | ---: |"]
     score, fall = (f"{study.WHY}: {what} of " for what in ("one step's score", "fall after a trial"))
-    found = methods[study.HORIZONS]
-    for key in found:
-        if key.startswith(score):
-            one, many = found[key], found[key.replace(score, fall)]
-            lines.append(f"| {key.removeprefix(score)} | {one['mean']:+.2f} | {100 * many['mean']:+.1f} |")
-    return "\n".join(lines)
+    found, rows = methods[study.HORIZONS], []
+    for key in (each for each in found if each.startswith(score)):
+        one, many = found[key]["mean"], found[key.replace(score, fall)]["mean"]
+        rows.append([key.removeprefix(score), f"{one:+.2f}", f"{100 * many:+.1f}"])
+    return markdown(("source", "score", "fall of the test loss"), rows, align="---:")
 
 
 def _often(methods: Methods, one: str, other: str) -> str:

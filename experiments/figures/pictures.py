@@ -55,12 +55,25 @@ def lines(axes: Axes, x: Sequence[float], curves: Mapping[str, Any]) -> None:
 def intervals(axes: Axes, means: Mapping[str, Any], written: Sequence[str] | None = None) -> None:
     """Draw a row a method, from the top: its mean, and its interval where there is one."""
     for at, (name, of) in enumerate(means.items()):
-        color = LOOKS.get(name.split(",")[0], (INK,))[0]
+        color = color_of(name.split(",")[0])
         axes.plot(of["mean"], at, "o", ms=5, color=color)
         if of["low"] is not None:
             axes.plot([of["low"], of["high"]], [at, at], color=color, lw=1.0)
     axes.set_yticks(range(len(means)), list(means) if written is None else written, fontsize=8)
     axes.invert_yaxis()
+
+
+def points(axes: Axes, x: Sequence[float], rows: Sequence[Any], style: str, **looks: Any) -> None:
+    """Draw means of a method, and the interval of each where there is one."""
+    axes.plot(x, [row["mean"] for row in rows], style, ms=5, **looks)
+    for at, row in zip(x, rows, strict=True):
+        if row["low"] is not None:
+            axes.plot([at, at], [row["low"], row["high"]], color=looks["color"], lw=0.8)
+
+
+def color_of(name: str) -> str:
+    """Return the colour of an estimator; grey of anything else."""
+    return LOOKS.get(name, (INK,))[0]
 
 
 def legend(axes: Axes, **options: Any) -> None:

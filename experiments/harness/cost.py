@@ -1,5 +1,6 @@
 """Operations of a training run, counted in some of its steps: products and convolutions, scoring included."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,17 +11,20 @@ EVERY = 23
 
 
 class Meter:
-    """Counts the operations of every 23rd step, and takes the others to cost as much on average."""
+    """Counts the operations of every 23rd step and times the others; each set stands for all on average."""
 
     def __init__(self) -> None:
         self.steps = self.watched = self.counted = self.apart = 0
+        self.timed = 0.0
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Count the operations of one step, or let it pass."""
+        """Count the operations of one step, or its seconds."""
         self.steps += 1
         if (self.steps - 1) % EVERY:
+            start = time.perf_counter()
             yield
+            self.timed += time.perf_counter() - start
             return
         with Operations() as seen:
             yield
@@ -38,3 +42,8 @@ class Meter:
     def total(self) -> float:
         """The operations so far."""
         return self.apart + (self.counted * self.steps / self.watched if self.watched else 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all steps so far."""
+        return self.timed * self.steps / max(1, self.steps - self.watched)

@@ -1,6 +1,6 @@
 """A committed record as a page: a table of methods, the claims with their verdicts, its origin."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from experiments.harness import record as records
@@ -34,52 +34,50 @@ Pile. Static methods that need every sample's whole gradient are left out there:
 numbers."""
 
 
-def found(study: Study) -> dict[str, Any]:
-    """Return the committed record of a study."""
-    return records.read(records.RESULTS / f"{study.name}.json")
-
-
 def methods_table(study: Study, record: dict[str, Any]) -> str:
     """Return means with their intervals; nothing where a method has no such metric."""
-    shown = {key: head for key, head in study.columns.items() if _any(record, key)}
+    methods = record["methods"]
+    shown = [key for key in study.columns if any(key in metrics for metrics in methods.values())]
     marks = {study.null: " (null)", study.oracle: " (oracle)"}
-    lines = [["method", *shown.values()], ["---", *["---:"] * len(shown)]]
-    for name, metrics in record["methods"].items():
-        if any(key in metrics for key in shown):
-            cells = [_cell(metrics[key]) if key in metrics else "" for key in shown]
-            lines.append([name + marks.get(name, ""), *cells])
-    if len(lines[0]) > len(lines) - 1:  # a table that is wider than it is long stands on its side
-        head, _, *rows = lines
-        lines = [list(column) for column in zip(["setting", *head[1:]], *rows, strict=True)]
-        lines.insert(1, ["---", *["---:"] * len(rows)])
-    return _markdown(lines)
+    head = ["method", *(study.columns[key] for key in shown)]
+    rows = [
+        [name + marks.get(name, ""), *(_cell(metrics[key]) if key in metrics else "" for key in shown)]
+        for name, metrics in methods.items()
+        if any(key in metrics for key in shown)
+    ]
+    if len(head) > len(rows) + 1:  # a table that is wider than it is long stands on its side
+        head, *rows = ([*column] for column in zip(["setting", *head[1:]], *rows, strict=True))
+    return markdown(head, rows, align="---:")
 
 
 def claims_table(record: dict[str, Any]) -> str:
     """Return each claim, its verdict, what was found and what the paper says."""
-    lines = [["claim", "verdict", "found", "95% interval", "paper"], ["---"] * 5]
+    rows = []
     for text, claim in record["claims"].items():
         low, high = claim["interval"]
         ends = "" if low is None else f"{low:+.3f} to {high:+.3f}"
-        lines.append([text, f"**{claim['verdict']}**", f"{claim['found']:+.3f}", ends, claim["paper"]])
-    return _markdown(lines)
+        rows.append([text, f"**{claim['verdict']}**", f"{claim['found']:+.3f}", ends, claim["paper"]])
+    return markdown(("claim", "verdict", "found", "95% interval", "paper"), rows)
 
 
 def section(study: Study) -> str:
     """Return what was set up, the picture, both tables, and on what it ran; or that it has not been run."""
     heading = f"## {study.title}: {study.about}\n\n{study.setting}"
-    if not (records.RESULTS / f"{study.name}.json").exists():
+    if not study.committed.exists():
         return (
             f"{heading}\n\nNo result is committed yet; `python -m experiments {study.name} --full` makes one."
         )
-    record = found(study)
+    record = records.read(study.committed)
     config = record["config"]
     held = "".join(f"; {name} `{digest[:12]}`" for name, digest in config["data"].items())
     origin = (
         f"`{config['command']}`; {len(config['seeds'])} seeds; {config['machine']}{held}; "
         f"{{download}}`all numbers as JSON <../../experiments/results/{study.name}.json>`."
     )
-    parts = [heading, _picture(study), methods_table(study, record), "Claims:", claims_table(record), origin]
+    picture = f"""```{{computed}} experiments.studies:pictures {study.name}
+:alt: "{study.picture}"
+```"""
+    parts = [heading, picture, methods_table(study, record), "Claims:", claims_table(record), origin]
     return "\n\n".join(parts)
 
 
@@ -93,23 +91,19 @@ def document(studies: Iterable[Study]) -> str:
 
 def verdicts(studies: Iterable[Study]) -> str:
     """Return how many of the paper's own claims came out how, by study."""
-    lines = [["study", *records.VERDICTS], ["---", *["---:"] * len(records.VERDICTS)]]
-    for study in studies:
-        if (records.RESULTS / f"{study.name}.json").exists():
-            claims = found(study)["claims"].values()
-            of = [claim["verdict"] for claim in claims if claim["paper"] not in OURS]
-            lines.append([study.title, *(str(of.count(verdict)) for verdict in records.VERDICTS)])
-    return "What became of the claims that the paper itself makes:\n\n" + _markdown(lines)
+    rows = []
+    for study in (each for each in studies if each.committed.exists()):
+        claims = records.read(study.committed)["claims"].values()
+        of = [claim["verdict"] for claim in claims if claim["paper"] not in OURS]
+        rows.append([study.title, *(str(of.count(verdict)) for verdict in records.VERDICTS)])
+    table = markdown(["study", *records.VERDICTS], rows, align="---:")
+    return "What became of the claims that the paper itself makes:\n\n" + table
 
 
-def _picture(study: Study) -> str:
-    return f"""```{{computed}} experiments.studies:pictures {study.name}
-:alt: "{study.picture}"
-```"""
-
-
-def _any(record: dict[str, Any], key: str) -> bool:
-    return any(key in metrics for metrics in record["methods"].values())
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:
+    """Return a table in markdown; `---:` aligns all columns but the first to the right."""
+    lines = [head, ["---", *[align] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _cell(of: dict[str, Any]) -> str:
@@ -119,7 +113,3 @@ def _cell(of: dict[str, Any]) -> str:
     uneven = abs((high - mean) - (mean - low)) > 0.001
     half = f"±\N{NO-BREAK SPACE}{(high - low) / 2:.3f}"
     return f"{mean:.3f} ({low:.2f} to {high:.2f})" if uneven else f"{mean:.3f} {half}"
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -25,8 +25,8 @@ def check(record: Any) -> None:
         Naming the first place that does not fit, what was expected and what came.
     """
     _keys("record", record, ("study", "config", "methods", "claims"))
-    _expect("study", record["study"], isinstance(record["study"], str), "a name")
-    _expect("config", record["config"], isinstance(record["config"], dict), "an object")
+    for key, kind, expected in (("study", str, "a name"), ("config", dict, "an object")):
+        _expect(key, record[key], isinstance(record[key], kind), expected)
     seeds = record["config"].get("seeds")
     _expect("config.seeds", seeds, isinstance(seeds, list) and len(seeds) > 0, "a list of seeds")
     _expect("methods", record["methods"], bool(record["methods"]), "at least one method")
@@ -34,12 +34,12 @@ def check(record: Any) -> None:
         for metric, of in metrics.items():
             place = f"methods[{name!r}][{metric!r}]"
             _keys(place, of, ("mean", "low", "high", "values"))
-            values = of["values"]
+            values, ends = of["values"], {key: of[key] for key in ("mean", "low", "high")}
             _expect(f"{place}.values", values, len(values) == len(seeds), f"{len(seeds)} values, one a seed")
-            for key, number in (*((key, of[key]) for key in ("mean", "low", "high")), *enumerate(values)):
+            for key, number in (*ends.items(), *enumerate(values)):
                 _number(f"{place}.{key}", number, empty=key in ("low", "high"))
             ordered = of["low"] is None or of["low"] <= of["mean"] <= of["high"]
-            _expect(place, (of["low"], of["mean"], of["high"]), ordered, "low <= mean <= high")
+            _expect(place, tuple(ends.values()), ordered, "low <= mean <= high")
     for text, claim in record["claims"].items():
         place = f"claims[{text!r}]"
         _keys(place, claim, ("paper", "found", "interval", "verdict"))

@@ -82,22 +82,10 @@ def compared(
     sign: int = 1,
     level: float = LEVEL,
 ) -> dict[str, Any]:
-    """Judge that one method is above another by `at_least`, seed by seed.
+    """Judge that one method of a record is above another by `at_least`, seed by seed.
 
-    Parameters
-    ----------
-    methods
-        Those of a record.
-    one, other, metric
-        Whose difference in what.
-    paper
-        What the paper reports of it.
-    at_least
-        The bound: the claim holds where the whole interval lies above it, is refuted where all lies below.
-    sign
-        -1 where lower is better.
-    level
-        Of the interval.
+    The claim holds where the whole interval of that level lies above the bound, is refuted where all lies
+    below. `paper` is what the paper reports of it; `sign` is -1 where lower is better.
     """
     pair = (methods[name][metric]["values"] for name in (one, other))
     values = [sign * (a - b) for a, b in zip(*pair, strict=True)]

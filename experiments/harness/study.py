@@ -5,6 +5,7 @@ import json
 import platform
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -23,80 +24,59 @@ Found = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work of one seed: what it is called, and what does it.
-
-    Attributes
-    ----------
-    name, seed, run
-        A name, unique for its seed; what to do.
-    methods, prefix
-        Of whom it gives the metrics that begin so, where that is known beforehand: what a record holds of
-        them already need not run again.
-    """
+    """A piece of work of one seed: a name, unique for its seed, and what to do."""
 
     name: str
     seed: int
     run: Callable[[], Found]
     methods: tuple[str, ...] = ()
+    """Of whom it gives the metrics that begin with `prefix`, where that is known beforehand: what a record
+    holds of them already need not run again."""
     prefix: str = ""
 
     def held(self, record: Mapping[str, Any]) -> Found | None:
         """Return what a record holds of the unit's methods for its seed; None if of one it holds nothing."""
-        seeds = record["config"]["seeds"]
-        if not self.methods or self.seed not in seeds:
-            return None
-        found = {
-            name: {
-                metric: of["values"][seeds.index(self.seed)]
-                for metric, of in record["methods"].get(name, {}).items()
-                if metric.startswith(self.prefix)
-            }
-            for name in self.methods
-        }
-        return found if all(found.values()) else None
+        seeds, found = record["config"]["seeds"], {}
+        for name in self.methods if self.seed in seeds else ():
+            metrics = record["methods"].get(name, {}).items()
+            own = {key: of["values"] for key, of in metrics if key.startswith(self.prefix)}
+            found[name] = {key: values[seeds.index(self.seed)] for key, values in own.items()}
+        return found if found and all(found.values()) else None
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study; one module under `experiments/studies` defines each.
-
-    Attributes
-    ----------
-    name, title, about, setting, picture
-        The command, the heading, what it stands for in the paper, what is compared, what its picture shows.
-    config
-        From one of `sizes` to settings that JSON can hold; `seeds` among them.
-    units
-        From settings to the work. Every seed must give every method the same metrics.
-    claims
-        From what the methods did to `harness.statistics` judgements, by text.
-    pictures
-        From a record to figures, by name.
-    null, oracle
-        The method that uses nothing, and the one that knows what no user knows: no study without both.
-    backends
-        What can train it.
-    sizes
-        `quick`, `full`, and `paper` where the paper's own settings are among the study's.
-    columns
-        The metrics that the page's table shows, with their headings; all others are in the JSON.
-    """
+    """A study; one module under `experiments/studies` defines each."""
 
     name: str
     title: str
     about: str
+    """What it stands for in the paper; `setting` says what is compared, `picture` what is drawn."""
     setting: str
     picture: str
     config: Callable[[str], dict[str, Any]]
+    """From one of `sizes` to settings that JSON can hold; `seeds` among them."""
     units: Callable[[dict[str, Any]], Sequence[Unit]]
+    """From settings to the work. Every seed must give every method the same metrics."""
     claims: Callable[[Methods], dict[str, dict[str, Any]]]
+    """From what the methods did to `harness.statistics` judgements, by text."""
     pictures: Callable[[dict[str, Any]], dict[str, Figure]]
+    """From a record to figures, by name."""
     null: str
+    """The method that uses nothing; `oracle` knows what no user knows: no study without both."""
     oracle: str
     columns: Mapping[str, str]
+    """The metrics that the page's table shows, with their headings; all others are in the JSON."""
     backends: tuple[str, ...] = ("torch",)
     sizes: tuple[str, ...] = ("quick", "full")
+    """And `paper` where the paper's own settings are among the study's."""
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """Hashes of data that vary from machine to machine, by name."""
+
+    @property
+    def committed(self) -> Path:
+        """Where its committed record lies, if any."""
+        return records.RESULTS / f"{self.name}.json"
 
     def run(
         self,
@@ -119,12 +99,13 @@ class Study:
             If the backend, the size or a setting is none of the study's, a seed lacks what another one has,
             or the record was made under other settings or on another machine.
         """
-        if backend not in self.backends:
-            msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
-            raise ValueError(msg)
-        if size not in self.sizes:
-            msg = f"size: {self.name} has {', '.join(self.sizes)}, got {size!r}"
-            raise ValueError(msg)
+        for given, known, what in (
+            (backend, self.backends, f"backend: {self.name} runs on"),
+            (size, self.sizes, f"size: {self.name} has"),
+        ):
+            if given not in known:
+                msg = f"{what} {', '.join(known)}, got {given!r}"
+                raise ValueError(msg)
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
@@ -133,12 +114,14 @@ class Study:
                 msg = f"settings: {self.name} has {config.get('settings')}, got {sorted(strange)}"
                 raise ValueError(msg)
             config["settings"] = list(settings)
-        command = self._command(size, backend, seeds, settings)
-        config |= {"size": size, "backend": backend, "command": command}
-        config |= {
-            "data": {name: digest() for name, digest in self.data.items()},
-            "machine": machine(backend),
-        }
+        options = [f"--{size}"]
+        options += [f"--backend {backend}"] if backend != "torch" else []
+        options += [f"--seeds {seeds}"] if seeds is not None else []
+        options += [f"--setting {shlex.quote(name)}" for name in settings]
+        command = " ".join([f"python -m experiments {self.name}", *options])
+        held = {name: digest() for name, digest in self.data.items()}
+        config |= {"size": size, "backend": backend, "command": command, "data": held}
+        config["machine"] = machine(backend)
         if onto is not None:
             _check_alike(config, onto["config"])
             if "settings" in config:  # what the record has is not lost, be its data here or not
@@ -155,13 +138,6 @@ class Study:
             figure.savefig(out / f"{self.name}-{name}.svg", transparent=True, metadata={"Date": None})
         return record
 
-    def _command(self, size: str, backend: str, seeds: int | None, settings: Sequence[str]) -> str:
-        parts = [f"python -m experiments {self.name} --{size}"]
-        parts += [f"--backend {backend}"] if backend != "torch" else []
-        parts += [f"--seeds {seeds}"] if seeds is not None else []
-        parts += [f"--setting {shlex.quote(name)}" for name in settings]
-        return " ".join(parts)
-
     def _done(
         self, config: dict[str, Any], out: Path, onto: Mapping[str, Any] | None
     ) -> list[tuple[int, Found]]:
@@ -170,16 +146,21 @@ class Study:
         folder.mkdir(parents=True, exist_ok=True)
         found = []
         for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
-            if onto is not None and (held := unit.held(onto)) is not None:
-                found.append((unit.seed, held))
-                continue
+            held = None if onto is None else unit.held(onto)
             path = folder / "{}-{}.json".format(re.sub(r"[^\w.-]+", "_", unit.name), unit.seed)
-            if not path.exists():
+            if held is None and not path.exists():
                 partial = path.with_suffix(".partial")
                 partial.write_text(json.dumps(unit.run(), allow_nan=False), encoding="utf-8")
                 partial.replace(path)  # whole or not at all
-            found.append((unit.seed, json.loads(path.read_text(encoding="utf-8"))))
+            found.append((unit.seed, held or json.loads(path.read_text(encoding="utf-8"))))
         return found
+
+
+def study_of(module: str, **described: Any) -> Study:
+    """Return the study of a module: of its `config`, `units`, `claims`, `draw`, `NULL` and `ORACLE`."""
+    own = vars(sys.modules[module])
+    parts = {key: own[key] for key in ("config", "units", "claims")}
+    return Study(**parts, pictures=own["draw"], null=own["NULL"], oracle=own["ORACLE"], **described)
 
 
 def _check_alike(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:
@@ -198,22 +179,18 @@ def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str
     ValueError
         If a seed lacks a metric that another one has.
     """
-    values: dict[str, dict[str, dict[int, float]]] = {}
+    values: dict[tuple[str, str], dict[int, float]] = {}
     for seed, methods in found:
         for name, metrics in methods.items():
             for metric, value in metrics.items():
-                values.setdefault(name, {}).setdefault(metric, {})[seed] = float(value)
-    for name, metrics in values.items():
-        for metric, of in metrics.items():
-            if set(of) != set(seeds):
-                msg = (
-                    f"{name}, {metric}: expected values of the seeds {list(seeds)}, got those of {sorted(of)}"
-                )
-                raise ValueError(msg)
-    return {
-        name: {metric: summary([of[seed] for seed in seeds], metric) for metric, of in metrics.items()}
-        for name, metrics in values.items()
-    }
+                values.setdefault((name, metric), {})[seed] = float(value)
+    made: dict[str, dict[str, Any]] = {}
+    for (name, metric), of in values.items():
+        if set(of) != set(seeds):
+            msg = f"{name}, {metric}: expected values of the seeds {list(seeds)}, got those of {sorted(of)}"
+            raise ValueError(msg)
+        made.setdefault(name, {})[metric] = summary([of[seed] for seed in seeds], metric)
+    return made
 
 
 def digest(config: Mapping[str, Any]) -> str:

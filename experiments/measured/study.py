@@ -1,14 +1,121 @@
 """What the theory's constants are on trained networks, and how its advice and certificates fare there."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import lai_torch
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lai_core as lai
-from experiments.measured.networks import Trained
+from experiments.figures.trained import digits, trace, train
+from experiments.methods.base import LOSS, descend
+from experiments.networks import perceptron
 from lai_core import assumptions, bounds
+from workloads.torch_parts import resnet18
+
+STEPS, BATCH, COMPARED = 150, 32, 48
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network, its optimizer, its loss and two batches to compare."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    loss: Callable[..., Tensor]
+    validation: tuple[Any, Tensor]
+    training: tuple[Any, Tensor]
+    batches: list[tuple[Any, Tensor]]
+
+
+def networks(only: str = "") -> Iterator[tuple[str, Trained]]:
+    """Train and yield each network whose name begins so, from the same seed."""
+    for name, make in BUILDERS.items():
+        if name.startswith(only):
+            torch.manual_seed(0)
+            yield name, make()
+
+
+def _perceptron() -> Trained:
+    return _trained(perceptron((64, 32, 32, 32, 10)), LOSS, *digits())
+
+
+def _resnet() -> Trained:
+    data, held = ((x.reshape(-1, 1, 8, 8).repeat(1, 3, 1, 1), y) for x, y in digits())
+    return _trained(resnet18(width=8, stem="3x3"), LOSS, data, held)
+
+
+def _trained(model: nn.Module, loss: Any, data: tuple[Any, Tensor], held: tuple[Any, Tensor]) -> Trained:
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    batches = []
+    for _ in range(STEPS):
+        rows = torch.randint(len(data[1]), (BATCH,))
+        batches.append((data[0][rows], data[1][rows]))
+        descend(model, optimizer, batches[-1], torch.full((BATCH,), 1 / BATCH), loss)
+    optimizer.zero_grad()
+    model.eval()
+    (x, y), (u, v) = ((inputs[:COMPARED], labels[:COMPARED]) for inputs, labels in (held, data))
+    return Trained(model, optimizer, loss, (x, y), (u, v), batches[-10:])
+
+
+def _of_logits(outputs: Any, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs.logits, targets, reduction="none")
+
+
+def _next(outputs: Any, ids: Tensor) -> Tensor:
+    logits = outputs.logits[:, :-1].transpose(1, 2)
+    return nn.functional.cross_entropy(logits, ids[:, 1:], reduction="none").mean(1)
+
+
+def _bert() -> nn.Module:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=32, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
+        max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=4,
+    )  # fmt: skip
+    return BertForSequenceClassification(config)
+
+
+def _gpt2() -> nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=64, n_positions=16, n_embd=32, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config)
+
+
+def _parity(count: int) -> tuple[Tensor, Tensor]:
+    """Sequences whose label is the most frequent of four words; a fifth of the labels are wrong."""
+    ids = torch.randint(4, 32, (count, 12))
+    labels = torch.randint(4, (count,))
+    chosen = torch.rand(count, 12) < 0.4
+    ids = torch.where(chosen, labels[:, None], ids)
+    wrong = torch.rand(count) < 0.2
+    return ids, torch.where(wrong, torch.randint(4, (count,)), labels)
+
+
+def _sequences(count: int) -> tuple[Tensor, Tensor]:
+    """Arithmetic sequences, of which a fifth are random words."""
+    ids = (torch.randint(64, (count, 1)) + torch.randint(1, 4, (count, 1)) * torch.arange(12)) % 64
+    noise = torch.rand(count, 1) < 0.2
+    ids = torch.where(noise, torch.randint(64, (count, 12)), ids)
+    return ids, ids
+
+
+BUILDERS: dict[str, Callable[[], Trained]] = {
+    "perceptron, 4 layers": _perceptron,
+    "ResNet-18, width 8": _resnet,
+    "BERT, 4 layers of width 32": lambda: _trained(_bert(), _of_logits, _parity(1024), _parity(256)),
+    "GPT-2, 4 layers of width 32": lambda: _trained(_gpt2(), _next, _sequences(1024), _sequences(256)),
+}
+
+WIDTHS = (64, 32, 32, 32, 10)
 
 
 def vectors(trace: lai.Trace) -> lai.Trace:
@@ -90,3 +197,41 @@ def _trace(network: Trained, batch: Any, gradients: str) -> lai.Trace:
 
 def _median(values: Tensor) -> float:
     return float(values.median())
+
+
+def certificates() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield, for each network and each number of exact top layers, the shares that are certain and right."""
+    training, pool = digits()
+    for name, activation in (("ReLU", nn.ReLU), ("GELU", nn.GELU)):
+        for steps in (0, 300):
+            model = perceptron(WIDTHS, activation=activation)
+            train(model, training, steps)
+            batches = [(x[:count], y[:count]) for (x, y), count in ((pool, 32), (training, 64))]
+            sides = [trace(model, batch) for batch in batches]
+            measured = assumptions.similarities(*sides)
+            parts = (measured.alpha + 1) * measured.beta  # the bias of each layer is a column of ones
+            weights = [layer.weight.detach() for layer in model if isinstance(layer, nn.Linear)]
+            gates = [lai_torch.trace_gates(model, LOSS, *batch).gates for batch in batches]
+            exact = np.asarray(lai.ghost_scores(*sides))
+            pair = measured.validation_gradients, measured.training_gradients
+            for top in range(1, len(weights)):
+                below = len(weights) - top
+                factors = []
+                for side in gates:
+                    each = (bounds.layer_factors(weights[t + 1], side[t]) for t in range(below))
+                    factors.append(np.stack([np.asarray(of) for of in each]))
+                norms = [np.asarray(n[below]) for n in pair]
+                bound = bounds.top_layers_bound(np.asarray(measured.alpha[:below] + 1), *factors, *norms)
+                score = np.asarray(parts[below:].sum((0, 1)))
+                missing = np.abs(exact - score)
+                assert (missing <= bound * (1 + 1e-4) + 1e-3).all()
+                orders = np.triu(np.abs(score[:, None] - score) > bound[:, None] + bound, 1)
+                regret = bounds.certified_regret_bound(score, bound) / np.maximum(exact, 0).sum()
+                found = {
+                    "signs": (np.abs(score) > bound).mean(),
+                    "orders": orders.sum() / (len(score) * (len(score) - 1) / 2),
+                    "bound_over_missing": np.median(bound / missing),
+                    "certified_regret": regret,
+                }
+                place = f"{name}, {steps} steps, top {top} of {len(weights)}"
+                yield place, {key: float(value) for key, value in found.items()}

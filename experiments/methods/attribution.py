@@ -11,7 +11,8 @@ from torch.func import functional_call, grad, jvp, vjp, vmap
 from torch.nn import functional
 
 import lai_core as lai
-from experiments.methods.base import LOSS, Batch
+from experiments.data.digits import Batch
+from experiments.methods.base import LOSS
 
 
 def sample_gradients(model: nn.Module, loss: Callable[..., Tensor], batch: Batch) -> dict[str, Tensor]:
@@ -22,6 +23,11 @@ def sample_gradients(model: nn.Module, loss: Callable[..., Tensor], batch: Batch
         return loss(functional_call(model, at, (inputs[None],)), targets[None])[0]
 
     return vmap(grad(one), in_dims=(None, 0, 0))(point, *batch)
+
+
+def flat_gradients(model: nn.Module, batch: Batch, loss: Callable[..., Tensor] = LOSS) -> Tensor:
+    """Return each sample's gradient of all parameters, `(n, p)`."""
+    return torch.cat([each.flatten(1) for each in sample_gradients(model, loss, batch).values()], 1)
 
 
 def last_layer(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -92,11 +98,7 @@ def projected_kernel(model: nn.Module, own: Batch, held: Batch, *, width: int, s
     generator = torch.Generator().manual_seed(seed)
     parameters = sum(value.numel() for value in model.parameters())
     projection = torch.randn(parameters, width, generator=generator).to(next(model.parameters()))
-    toward, features = (
-        torch.cat([each.flatten(1) for each in sample_gradients(model, margin, part).values()], 1)
-        @ projection
-        for part in (held, own)
-    )
+    toward, features = (flat_gradients(model, part, margin) @ projection for part in (held, own))
     with torch.no_grad():
         doubt = (-margin(model(own[0]), own[1])).sigmoid()
     # The pseudo-inverse is (F'F)^-1 F', and defined where there are fewer samples than columns.
@@ -125,11 +127,9 @@ def kronecker_kernel(
     """
     with torch.no_grad():
         chance = model(own[0]).softmax(1)
-    named = [torch.full_like(own[1], label) for label in range(chance.shape[1])]
-    parts = [(own[0], labels) for labels in named]
-    (validation, training), by_class = (
-        [_dense(lai_torch.trace(model, LOSS, *part, gradients="all")) for part in of]
-        for of in ((held, own), parts)
+    labelled = [(own[0], torch.full_like(own[1], label)) for label in range(chance.shape[1])]
+    validation, training, *by_class = (
+        _dense(lai_torch.trace(model, LOSS, *part, gradients="all")) for part in (held, own, *labelled)
     )
     total = 0.0
     for at, (a, own_g) in enumerate(training):

@@ -2,64 +2,55 @@
 
 A method is a function from a run to a step: given the rows of a batch, the step returns their weights, zero
 for what is left out, after training on them. Whatever it computes, it computes inside the step or before it,
-where operations are counted. Data and networks are on the task's device; rows, weights and losses are on the
-CPU, wherever that is.
+where operations are counted. Data and networks are on the task's device; rows, weights, scores and losses are
+on the CPU, wherever that is.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
+from experiments.data.digits import Batch
 from experiments.harness.cost import Meter
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
-Batch = tuple[Tensor, Tensor]
 Step = Callable[[Tensor], Tensor]
 
 
-def adam(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
-    """Return Adam as it comes."""
-    return torch.optim.Adam(model.parameters(), lr=learning_rate)
+def optimizer_of(kind: Any, **options: Any) -> Callable[[nn.Module, float], torch.optim.Optimizer]:
+    """Return what makes an optimizer of a kind from a network and a learning rate."""
+    return lambda model, learning_rate: kind(model.parameters(), lr=learning_rate, **options)
+
+
+ADAM = optimizer_of(torch.optim.Adam)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is learnt: data, a network and how it is trained.
-
-    Attributes
-    ----------
-    training, validation, test
-        Inputs and labels as given.
-    wrong
-        Which training labels are wrong. Only the oracle sees it.
-    network
-        From a seed to the network.
-    learning_rate, batch, epochs, optimizer
-        Chosen for plain training.
-    share
-        Of the validation set, drawn anew at each step, that a curator scores by.
-    part
-        How many samples go through a network at once where nothing is trained.
-    valid
-        From inputs to a mask of the positions that are no padding; None where none are.
-    """
+    """What is learnt: inputs and labels as given, a network, and how plain training was tuned for it."""
 
     training: Batch
     validation: Batch
     test: Batch
     wrong: Tensor
+    """Which training labels are wrong. Only the oracle sees it."""
     network: Callable[[int], nn.Module]
+    """From a seed to the network."""
     learning_rate: float
     batch: int
     epochs: int
-    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = adam
+    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = ADAM
     share: float = 1.0
+    """Of the validation set, drawn anew at each step, that a curator scores by."""
     part: int = 4096
+    """How many samples go through a network at once where nothing is trained."""
     valid: Callable[[Tensor], Tensor] | None = None
+    """From inputs to a mask of the positions that are no padding; None where none are."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,8 @@ class Run:
         """The share of the epochs that are over."""
         self.steps = max(1, len(self.labels) // task.batch)
         """How many an epoch has."""
+        self.scores = torch.full(self.labels.shape, torch.nan)
+        """What the samples were scored in this epoch; NaN where they were not. Positive helps."""
 
     def another(self, seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return a network of the task from a seed, and its optimizer."""
@@ -119,8 +112,7 @@ class Run:
         """Step on the weighted sum of the losses of the rows that have a weight; return the weights."""
         kept = weights > 0
         if kept.any():
-            inputs, labels = self.batch(rows[kept])
-            descend(self.model, self.optimizer, (inputs, labels), weights[kept])
+            descend(self.model, self.optimizer, self.batch(rows[kept]), weights[kept])
         return weights
 
     def train_on(self, kept: Tensor) -> Step:
@@ -145,6 +137,15 @@ class Run:
             for _ in range(steps):
                 descend(model, optimizer, batch, torch.full((len(batch[1]),), 1.0 / len(batch[1])))
         return model
+
+    def accuracy(self, batch: Batch) -> float:
+        """Return the share of right answers."""
+        found = outputs(self.model, batch[0], self.task.part).argmax(1)
+        return float((found == batch[1]).double().mean())
+
+    def mean_loss(self, batch: Batch) -> float:
+        """Return the mean loss, without a gradient."""
+        return float(LOSS(outputs(self.model, batch[0], self.task.part), batch[1]).double().mean())
 
 
 def descend(
@@ -180,22 +181,20 @@ def lowest(values: Tensor, share: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave, after each epoch: accuracies and operations; and over all: what was kept."""
+    """What a run gave: accuracies and operations after each epoch, and what was scored and kept in it."""
 
+    run: Run
     test: list[float]
     validation: list[float]
     operations: list[float]
-    kept: float
-    wrong_of_kept: float
-    found: float | None
-    """How often a wrong label was kept less often than a right one: the area under the ROC curve."""
+    often: Tensor
+    """`(epochs, n)`: how often a sample took part in an update."""
+    scores: Tensor
+    """`(epochs, n)`, NaN where a sample was not scored."""
     plain_operations: float
     """Those of plain training, as many epochs."""
     checks: float
     """Those of a pass over the validation set after each epoch, which stopping early takes."""
-    losses: dict[str, float]
-    """Mean losses at the end, of the test and the validation set."""
-    kept_of_each: list[list[float]] = field(default_factory=list)
 
     def stopped(self) -> tuple[list[float], list[float]]:
         """Return, had training ended after each epoch, the accuracy of the best network so far and the cost.
@@ -209,6 +208,8 @@ class Outcome:
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers of a record: accuracy at equal epochs, stopped early, and at plain's cost."""
+        run, often = self.run, self.often.sum(0)
+        wrong = run.wrong.numpy().astype(bool)
         ratio = [count / self.plain_operations for count in self.operations]
         affordable = [i for i, of in enumerate(ratio) if of <= 1.0 + 1e-6]
         found = {
@@ -216,69 +217,45 @@ class Outcome:
             "stopped early": self.stopped()[0][-1],
             "at plain's cost": self.test[affordable[-1]] if affordable else 0.0,
             "cost": ratio[-1],
-            "kept": self.kept,
-            "wrong of kept": self.wrong_of_kept,
-        } | self.losses
-        return found if self.found is None else found | {"wrong labels found (AUC)": self.found}
+            "kept": float(often.sum()) / (len(self.test) * run.steps * run.task.batch),
+            "wrong of kept": float((often * run.wrong).sum() / often.sum().clamp(min=1.0)),
+            "test loss": run.mean_loss(run.task.test),
+            "validation loss": run.mean_loss(run.task.validation),
+        }
+        if wrong.any() and not wrong.all():
+            found["wrong labels found (AUC)"] = auc(-often.numpy(), wrong)
+        return found
 
 
-def train(name: str, task: Task, seed: int) -> Outcome:
+def train(start: str | Callable[[Run], Step], task: Task, seed: int) -> Outcome:
     """Train one network by a method: the seed's initial weights, the seed's order of samples."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    run = Run(task, seed)
-    plain = Run(task, seed)
+    run, plain, check = Run(task, seed), Run(task, seed), Meter()
     with plain.meter.all():
         plain.update(torch.arange(task.batch), torch.full((task.batch,), 1.0 / task.batch))
-    check = Meter()
     with check.all():
-        accuracy(plain, task.validation)
-    step = METHODS[name].start(run)
+        run.accuracy(task.validation)
+    step = (METHODS[start].start if isinstance(start, str) else start)(run)
     order = np.random.default_rng((seed, 2))
-    steps, total = plain.steps, len(run.labels)
-    participation, curves = torch.zeros(task.epochs, total), ([], [], [])
+    total, count = len(run.labels), run.steps * task.batch
+    often, scores = torch.zeros(task.epochs, total), torch.full((task.epochs, total), torch.nan)
+    found: list[tuple[float, float, float]] = []
     for epoch in range(task.epochs):
-        run.progress = epoch / task.epochs
-        passes = -(-steps * task.batch // total)
+        run.progress, run.scores = epoch / task.epochs, scores[epoch]
+        passes = -(-count // total)
         rows = torch.from_numpy(np.concatenate([order.permutation(total) for _ in range(passes)]))
-        for part in rows[: steps * task.batch].split(task.batch):
+        for part in rows[:count].split(task.batch):
             with run.meter.step():
                 weights = step(part)
-            participation[epoch].index_add_(0, part, (weights > 0).float())
-        for curve, value in zip(
-            curves, (accuracy(run, task.test), accuracy(run, task.validation), run.meter.total), strict=True
-        ):
-            curve.append(float(value))
-    often, samples = participation.sum(0), task.epochs * steps * task.batch
-    return Outcome(
-        *curves,
-        kept=float(often.sum()) / samples,
-        wrong_of_kept=float((often * run.wrong).sum() / often.sum().clamp(min=1.0)),
-        found=_found(often, run.wrong),
-        plain_operations=plain.meter.total * steps * task.epochs,
-        checks=check.total * task.epochs,
-        losses={"test loss": mean_loss(run, task.test), "validation loss": mean_loss(run, task.validation)},
-        kept_of_each=participation.tolist(),
-    )
-
-
-def accuracy(run: Run, batch: Batch) -> float:
-    """Return the share of right answers."""
-    found = outputs(run.model, batch[0], run.task.part).argmax(1)
-    return float((found == batch[1]).double().mean())
-
-
-def mean_loss(run: Run, batch: Batch) -> float:
-    """Return the mean loss, without a gradient."""
-    return float(LOSS(outputs(run.model, batch[0], run.task.part), batch[1]).double().mean())
+            often[epoch].index_add_(0, part, (weights > 0).float())
+        found.append((run.accuracy(task.test), run.accuracy(task.validation), float(run.meter.total)))
+    plain_operations = plain.meter.total * run.steps * task.epochs
+    curves = (list(curve) for curve in zip(*found, strict=True))
+    return Outcome(run, *curves, often, scores, plain_operations, check.total * task.epochs)
 
 
 def auc(signal: np.ndarray, wrong: np.ndarray) -> float:
     """Return the chance that a wrong label has more of a signal than a right one (area under the ROC)."""
     ranks, count = rankdata(signal), wrong.sum()
     return float((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (~wrong).sum()))
-
-
-def _found(often: Tensor, wrong: Tensor) -> float | None:
-    bad = wrong.numpy().astype(bool)
-    return auc(-often.numpy(), bad) if bad.any() and not bad.all() else None

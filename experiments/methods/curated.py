@@ -1,22 +1,43 @@
 """What the paper proposes and its kin, through `lai_torch.Curator`: what users call is what is measured."""
 
+import itertools
 import warnings
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import lai_torch
+import torch
 from torch import Tensor
 
 import lai_core as lai
-from experiments.methods.base import LOSS, METHODS, Method, Run, Step
+from experiments.methods.base import LOSS, METHODS, Method, Run, Step, method
 
 FORWARD = "a forward pass of batch and validation set"
 BACKWARD = "a pass forward and back of batch and validation set"
+HELD = "the validation set"
+
+
+def curator(run: Run, estimator: Any, optimizer: Any = None, **options: Any) -> lai_torch.Curator:
+    """Return a curator of a run."""
+    return lai_torch.Curator(run.model, LOSS, optimizer, run.task.validation, estimator=estimator, **options)
+
+
+def report(found: lai_torch.Curator, run: Run, rows: Tensor, *, train: bool = True, **options: Any) -> Any:
+    """Return what a curator reports of some rows, on which it trains or not; note their scores."""
+    with warnings.catch_warnings():  # what the validation set costs is what is measured
+        warnings.filterwarnings("ignore", message="refresh: ")
+        batch = run.batch(rows)
+        told = found.step(*batch, **options) if train else found.score(*batch)[1]
+    if told.scores is not None:
+        run.scores[rows] = told.scores.float().cpu()
+    return told
 
 
 def curated(
     estimator: Any, *, warm: float = 0.0, floor: float = 0.0, policy: Any = lai.keep_positive, **options: Any
-) -> Any:
+) -> Callable[[Run], Step]:
     """Return the start of a curator's run that keeps the samples with a positive score, or as a policy says.
 
     It begins after a share `warm` of the epochs, and keeps a share `floor` of each class at least.
@@ -24,12 +45,10 @@ def curated(
 
     def start(run: Run) -> Step:
         masked = estimator == "lai" and run.task.valid is not None
-        curator = lai_torch.Curator(
-            run.model,
-            LOSS,
+        found = curator(
+            run,
+            lai_torch.LAI(valid=run.task.valid) if masked else estimator,
             run.optimizer,
-            run.task.validation,
-            estimator=lai_torch.LAI(valid=run.task.valid) if masked else estimator,
             share=run.task.share,
             policy=lai_torch.GroupFloor(floor, policy) if floor else policy,
             warmup=round(warm * run.task.epochs) * run.steps,
@@ -37,34 +56,116 @@ def curated(
         )
 
         def step(rows: Tensor) -> Tensor:
-            with warnings.catch_warnings():  # what the validation set costs is what is measured
-                warnings.filterwarnings("ignore", message="refresh: ")
-                inputs, labels = run.batch(rows)
-                return curator.step(inputs, labels, groups=labels if floor else None).weights.cpu()
+            groups = run.labels[rows] if floor else None
+            return report(found, run, rows, groups=groups).weights.cpu()
 
         return step
 
     return start
 
 
-for name, costs, estimator, options in (
-    ("Ghost", BACKWARD, "ghost", {}),
-    ("LAI", FORWARD, "lai", {}),
-    ("LLI", FORWARD, "lli", {}),
-    ("preconditioned LAI", FORWARD, "preconditioned_lai", {}),
-    ("calibrated LAI", FORWARD, "calibrated_lai", {}),
-    ("midpoint", BACKWARD + ", twice", "midpoint", {}),
-    ("Ghost, refresh 8", BACKWARD + " every 8 steps", "ghost", {"refresh": 8}),
-    ("LAI, refresh 8", FORWARD + " every 8 steps", "lai", {"refresh": 8}),
-    ("LAI, best half", FORWARD, "lai", {"policy": partial(lai.keep_top, fraction=0.5)}),
-    ("LAI, half of each class", FORWARD, "lai", {"floor": 0.5}),
-    ("LAI, after a warm-up", FORWARD + " in two fifths of the steps", "lai", {"warm": 0.6}),
-    ("Ghost, after a warm-up", BACKWARD + " in two fifths of the steps", "ghost", {"warm": 0.6}),
-    (
-        "LAI, warm-up and half of each class",
-        FORWARD + " in two fifths of the steps",
-        "lai",
-        {"warm": 0.6, "floor": 0.5},
-    ),
+def keep_negative(scores: Any) -> Any:
+    """Keep what the paper's "negative influence is discarded" keeps, taken literally."""
+    return lai.keep_positive(-scores)
+
+
+def keep_all(scores: Any) -> Any:
+    """Train on everything, scored."""
+    return lai.keep_positive(0.0 * scores + 1.0)
+
+
+LATE = " in two fifths of the steps"
+for name, costs, start in (
+    ("Ghost", BACKWARD, curated("ghost")),
+    ("LAI", FORWARD, curated("lai")),
+    ("LLI", FORWARD, curated("lli")),
+    ("preconditioned LAI", FORWARD, curated("preconditioned_lai")),
+    ("calibrated LAI", FORWARD, curated("calibrated_lai")),
+    ("gate-corrected LAI", FORWARD, curated("gate_lai")),
+    ("LAI as printed", FORWARD, curated("lai", policy=keep_negative)),
+    ("plain, scored by LAI", FORWARD, curated("lai", policy=keep_all)),
+    ("midpoint", BACKWARD + ", twice", curated("midpoint")),
+    ("Ghost, refresh 8", BACKWARD + " every 8 steps", curated("ghost", refresh=8)),
+    ("LAI, refresh 8", FORWARD + " every 8 steps", curated("lai", refresh=8)),
+    ("LAI, best half", FORWARD, curated("lai", policy=partial(lai.keep_top, fraction=0.5))),
+    ("LAI, half of each class", FORWARD, curated("lai", floor=0.5)),
+    ("LAI, after a warm-up", FORWARD + LATE, curated("lai", warm=0.6)),
+    ("Ghost, after a warm-up", BACKWARD + LATE, curated("ghost", warm=0.6)),
+    ("LAI, warm-up and half of each class", FORWARD + LATE, curated("lai", warm=0.6, floor=0.5)),
+    # At most a tenth of what is dropped does no harm, on average: the parts' spread makes the error bars.
+    ("LAI, error bars", FORWARD, curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful)),
 ):
-    METHODS[name] = Method(name, "the validation set", costs, curated(estimator, **options))
+    METHODS[name] = Method(name, HELD, costs, start)
+
+REMEMBERED = 4
+"""A quarter of the validation set is traced at each step, in turn; the summaries of four steps score."""
+
+
+@method("LAI, four summaries", sees=HELD, costs="a forward pass of batch and a quarter of the validation set")
+def four_summaries(run: Run) -> Step:
+    """Keep what is positive against the sum of the summaries of the last four steps."""
+    inputs, labels = run.task.validation
+    held: deque[lai.ValidationSummary] = deque(maxlen=REMEMBERED)
+    quarters = itertools.cycle(torch.randperm(len(labels), generator=run.generator).chunk(REMEMBERED))
+
+    def step(rows: Tensor) -> Tensor:
+        drawn = next(quarters)
+        held.append(lai.summarize(lai_torch.trace(run.model, LOSS, inputs[drawn], labels[drawn]), "lai"))
+        scores = lai.lai_scores(sum(held), lai_torch.trace(run.model, LOSS, *run.batch(rows)))
+        return run.update(rows, lai.keep_positive(scores.cpu()))
+
+    return step
+
+
+RULES: dict[str, Any] = {
+    "positive": lambda scores, labels: lai.keep_positive(scores),
+    "soft weights": lambda scores, labels: lai.reweight(scores),
+    "half of each class": lambda scores, labels: lai_torch.GroupFloor(0.5)(scores, groups=labels),
+}
+
+
+def ruled(estimator: str, rule: str, *, mixed: bool, every: int = 1) -> Callable[[Run], Step]:
+    """Return the start of a run that weighs each batch by a rule, or by the majority of its epochs so far.
+
+    Scores every so many epochs, by a quarter of the validation set; in between the majority holds. `mixed`:
+    each step is followed by one on a batch of the validation set.
+    """
+
+    def start(run: Run) -> Step:
+        found = curator(run, estimator, share=0.25)
+        votes = torch.zeros(len(run.labels))  # for keeping, less those against
+
+        def step(rows: Tensor) -> Tensor:
+            if round(run.progress * run.task.epochs) % every == 0:
+                scores = report(found, run, rows, train=False).scores.cpu()
+                votes[rows] += scores.sign()
+            if rule in RULES:
+                weights = run.update(rows, RULES[rule](scores, run.labels[rows].cpu()))
+            else:
+                weights = run.train_on(votes >= 0)(rows)
+            if mixed:
+                run.mix_in()
+            return weights
+
+        return step
+
+    return start
+
+
+GRID: list[str] = []
+"""The policies of the search, written down before any of them was run."""
+for estimator, rule, every, mixed in (
+    (*each, mixed)
+    for each in (
+        *(("LAI", rule, 1) for rule in (*RULES, "majority")),
+        ("LAI", "majority", 4),
+        ("Ghost", "majority", 4),
+    )
+    for mixed in (False, True)
+):
+    name = f"{estimator}, {rule}" + ", each fourth epoch" * (every > 1) + ", mixed in" * mixed
+    costs = f"a pass of batch and a quarter of the validation set every {every} epochs" + (
+        "; a step on 32 validation samples" if mixed else ""
+    )
+    METHODS[name] = Method(name, HELD, costs, ruled(estimator.lower(), rule, mixed=mixed, every=every))
+    GRID.append(name)

@@ -16,39 +16,14 @@ HALF = 0.5
 Noise = Callable[[int], Tensor]
 
 
-class Products:
-    """Products of candidates with the summed validation gradient, and with each other."""
-
-    def __init__(self, estimator: str) -> None:
-        self.scores, self.kernel = (getattr(lai, f"{estimator}_{what}") for what in ("scores", "kernel"))
-        self.adaptive, self.moment = estimator == "preconditioned_lai", None
-
-    def __call__(self, held: lai.Trace, batch: lai.Trace) -> tuple[Tensor, Tensor]:
-        """Return both, preconditioned by the second moment of the last layer's gradients so far."""
-        if self.adaptive:
-            self.moment = lai.update_second_moment(self.moment, batch.layers[-1].output_gradients)
-        given = (self.moment,) if self.adaptive else ()
-        return self.scores(held, batch, *given), self.kernel(batch, batch, *given)
-
-
 def nearest_set(toward: Tensor, gram: Tensor, share: float, noise: Noise) -> Tensor:
     """Return weights of the share of a batch whose mean gradient comes near the validation set's, greedily.
 
     One step along the mean gradient `m` of a set is worth `toward . m - |m|^2 / 2`, to the second order and
     with the identity for the curvature: up to a constant, half the squared distance to the validation
     gradient. A candidate is worth what it adds: its product with the validation gradient, less its products
-    with those already chosen.
-
-    Parameters
-    ----------
-    toward
-        `(n,)`, each candidate's product with the mean validation gradient.
-    gram
-        `(n, n)`, the candidates' products with each other.
-    share
-        Of the batch that is chosen.
-    noise
-        From a number of candidates to what is added to their worths, in units of the worths' spread.
+    with those already chosen. `toward` is `(n,)`, `gram` `(n, n)`: the candidates' products with the mean
+    validation gradient, and with each other. `noise` is added to worths, in units of their spread.
     """
     count = max(1, round(share * len(toward)))
     chosen = torch.zeros_like(toward)
@@ -72,19 +47,24 @@ def gumbel(run: Run) -> Noise:
 
 
 def as_a_set(estimator: str, noise: Callable[[Run], Noise] = lambda run: silence) -> Callable[[Run], Step]:
-    """Return the start of a run that trains on such a half, chosen greedily or drawn one by one."""
+    """Return the start of a run that trains on such a half, chosen greedily or drawn one by one.
+
+    Preconditioned products are by the second moment of the last layer's gradients so far.
+    """
+    scores, kernel = (getattr(lai, f"{estimator}_{what}") for what in ("scores", "kernel"))
+    gradients = "all" if estimator == "ghost" else "output"
 
     def start(run: Run) -> Step:
-        products, gradients = Products(estimator), "all" if estimator == "ghost" else "output"
-        added = noise(run)
+        added, moments = noise(run), list[Tensor]()
 
         def step(rows: Tensor) -> Tensor:
-            held, batch = (
-                lai_torch.trace(run.model, LOSS, *part, gradients=gradients)
-                for part in (run.task.validation, run.batch(rows))
-            )
-            toward, gram = (each.cpu() for each in products(held, batch))
-            return run.update(rows, nearest_set(toward / len(run.task.validation[1]), gram, HALF, added))
+            parts = run.task.validation, run.batch(rows)
+            held, batch = (lai_torch.trace(run.model, LOSS, *part, gradients=gradients) for part in parts)
+            if estimator == "preconditioned_lai":
+                previous = moments.pop() if moments else None
+                moments.append(lai.update_second_moment(previous, batch.layers[-1].output_gradients))
+            toward, gram = scores(held, batch, *moments).cpu(), kernel(batch, batch, *moments).cpu()
+            return run.update(rows, nearest_set(toward / len(parts[0][1]), gram, HALF, added))
 
         return step
 

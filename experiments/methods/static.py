@@ -12,21 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from experiments.methods.attribution import (
-    confident_class,
-    curvature_product,
-    eigenvector_operations,
-    inverse_operations,
-    kronecker_values,
-    last_layer,
-    linear,
-    mean_of_inverses,
-    neighbour_values,
-    projected_values,
-    sample_gradients,
-    series,
-)
-from experiments.methods.base import LOSS, METHODS, Batch, Method, Run, Step, accuracy
+from experiments.data.digits import Batch
+from experiments.methods import attribution
+from experiments.methods.attribution import flat_gradients, sample_gradients
+from experiments.methods.base import LOSS, METHODS, Method, Run, Step
 from lai_core import influence
 
 Score = Callable[[Run], Tensor]
@@ -58,7 +47,7 @@ def first_round(run: Run) -> tuple[nn.Module, list[nn.Module]]:
         order = torch.randperm(len(run.labels), generator=first.generator)
         for rows in order[: first.steps * run.task.batch].split(run.task.batch):
             step(rows)
-        if (found := accuracy(first, run.task.validation)) > highest:
+        if (found := first.accuracy(run.task.validation)) > highest:
             best, highest = copy.deepcopy(first.model), found
         if epoch % 5 == 4:
             saved.append(copy.deepcopy(first.model))
@@ -97,7 +86,7 @@ def explicit(run: Run) -> Tensor:
     """Score by the last layer's influence with its Hessian (Koh and Liang 2017): Eq. 1."""
     model = first_round(run)[0]
     parts = run.task.validation, (run.inputs, run.labels)
-    (held, _), (own, hessian) = (last_layer(model, part) for part in parts)
+    (held, _), (own, hessian) = (attribution.last_layer(model, part) for part in parts)
     run.meter.apart += 2 * len(hessian) ** 3 // 3  # the solve, which is no product
     return influence.removal_influence(held, own, hessian, damping=DAMPING * len(own))
 
@@ -106,11 +95,9 @@ def explicit(run: Run) -> Tensor:
 def lissa(run: Run) -> Tensor:
     """Score by influence of all layers, solved by a series (Agarwal et al. 2017)."""
     model, own = first_round(run)[0], (run.inputs, run.labels)
-    held, gradients = (
-        torch.cat([each.flatten(1) for each in sample_gradients(model, LOSS, part).values()], 1)
-        for part in (run.task.validation, own)
-    )
-    solved = series(curvature_product(model, own), held.sum(0), damping=DAMPING, steps=100)
+    held, gradients = (flat_gradients(model, part) for part in (run.task.validation, own))
+    product = attribution.curvature_product(model, own)
+    solved = attribution.series(product, held.sum(0), damping=DAMPING, steps=100)
     return (gradients @ solved[:, None]).squeeze(1)  # a product of matrices: those are counted
 
 
@@ -125,7 +112,7 @@ def datainf(run: Run) -> Tensor:
     for name, each in own.items():
         gradients = each.flatten(1)
         damping = 0.1 * float(gradients.square().mean())
-        total += mean_of_inverses(held[name].sum(0).flatten(), gradients, damping=damping)
+        total += attribution.mean_of_inverses(held[name].sum(0).flatten(), gradients, damping=damping)
     return total
 
 
@@ -133,22 +120,24 @@ def datainf(run: Run) -> Tensor:
 def trak(run: Run) -> Tensor:
     """Score by the gradients of the log-odds, projected to 128 numbers (Park et al. 2023)."""
     model, width = first_round(run)[0], 128
-    run.meter.apart += inverse_operations(len(run.labels), width)
-    return projected_values(model, (run.inputs, run.labels), run.task.validation, width=width, seed=run.seed)
+    run.meter.apart += attribution.inverse_operations(len(run.labels), width)
+    return attribution.projected_values(
+        model, (run.inputs, run.labels), run.task.validation, width=width, seed=run.seed
+    )
 
 
 @static("EKFAC", sees="the validation set", costs=ONCE + " for every class; eigenvectors of the layers")
 def ekfac(run: Run) -> Tensor:
     """Score by influence with a curvature in its Kronecker factors' eigenbasis (Grosse et al. 2023)."""
     model = first_round(run)[0]
-    run.meter.apart += eigenvector_operations(model)
-    return kronecker_values(model, (run.inputs, run.labels), run.task.validation, damping=0.1)
+    run.meter.apart += attribution.eigenvector_operations(model)
+    return attribution.kronecker_values(model, (run.inputs, run.labels), run.task.validation, damping=0.1)
 
 
 @static("KNN-Shapley", sees="the validation set", costs="distances of the inputs")
 def knn_shapley(run: Run) -> Tensor:
     """Score by the exact Shapley value in a vote of the five nearest (Jia et al. 2019)."""
-    return neighbour_values((run.inputs, run.labels), run.task.validation, nearest=5).sum(0)
+    return attribution.neighbour_values((run.inputs, run.labels), run.task.validation, nearest=5).sum(0)
 
 
 @static("confident learning", sees="nothing", costs="five linear classifiers")
@@ -158,7 +147,6 @@ def confident(run: Run) -> Tensor:
     chance = torch.zeros(len(run.labels), int(run.labels.max()) + 1)
     for each in range(5):
         seen = fold != each
-        chance[~seen] = linear(run.inputs[seen], run.labels[seen], chance.shape[1])(
-            run.inputs[~seen]
-        ).softmax(1)
-    return (confident_class(chance, run.labels) == run.labels).float()
+        model = attribution.linear(run.inputs[seen], run.labels[seen], chance.shape[1])
+        chance[~seen] = model(run.inputs[~seen]).softmax(1)
+    return (attribution.confident_class(chance, run.labels) == run.labels).float()

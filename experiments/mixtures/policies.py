@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from experiments.mixtures.arms import PERIOD, PLAIN, Run, scored
-from experiments.mixtures.learners import Batch, Record, losses
+from experiments.mixtures.arms import PERIOD, PLAIN, Batch, Record, Run, losses, scored
 from lai_core.mixtures import MixtureState, group_scores, initial_mixture, update_mixture
 
 

@@ -1,7 +1,6 @@
 """Seventeen settings with several sources of data: bad ones, scarce ones, unknown ones, meaningless ones."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,21 +9,14 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from experiments.mixtures.arms import Task
-from experiments.mixtures.learners import Batch, Perceptrons
+from experiments.mixtures.arms import Batch, Perceptrons, Task
 
 Samples = tuple[np.ndarray, np.ndarray]
 """Inputs and labels."""
+Sources = dict[str, Samples]
+Drawn = tuple[Sources, Sequence[Samples], Sequence[Samples]]
+"""What one seed draws: its sources with their names, and what it validates and tests on."""
 HELD, TESTED = 100, 450
-
-
-@dataclass
-class Drawn:
-    """What one seed draws: its sources with their names, and what it validates and tests on."""
-
-    sources: dict[str, Samples]
-    validation: tuple[Samples, ...]
-    test: tuple[Samples, ...]
 
 
 def wrong(random: np.random.Generator, samples: Samples, share: float, classes: int = 10) -> Samples:
@@ -34,14 +26,24 @@ def wrong(random: np.random.Generator, samples: Samples, share: float, classes: 
     return inputs, (labels + moved) % classes
 
 
-def images(random: np.random.Generator, held: int = HELD) -> tuple[Samples, Samples, Samples]:
-    """Return digits to train on, `held` to validate and 450 to test on."""
-    pixels, labels = load_digits(return_X_y=True)
-    order = random.permutation(len(labels))
-    pixels, labels = pixels[order] / 16.0, labels[order]
-    parts = slice(TESTED + HELD, None), slice(TESTED, TESTED + held), slice(TESTED)
-    training, validation, test = ((pixels[part], labels[part]) for part in parts)
-    return training, validation, test
+def of_images(
+    make: Callable[..., Sources], *, held: int = HELD, bad: float = 0.0, **options: Any
+) -> Callable[[np.random.Generator], Drawn]:
+    """Return what draws sources of digits, `held` images to validate on and 450 to test on.
+
+    A share `bad` of the validation labels is wrong.
+    """
+
+    def drawn(random: np.random.Generator) -> Drawn:
+        pixels, labels = load_digits(return_X_y=True)
+        order = random.permutation(len(labels))
+        pixels, labels = pixels[order] / 16.0, labels[order]
+        parts = slice(TESTED + HELD, None), slice(TESTED, TESTED + held), slice(TESTED)
+        training, validation, test = ((pixels[part], labels[part]) for part in parts)
+        found = make(random, training, **options)
+        return found, [wrong(random, validation, bad)], [test]
+
+    return drawn
 
 
 def cut(samples: Samples, sizes: Sequence[int]) -> list[Samples]:
@@ -50,15 +52,14 @@ def cut(samples: Samples, sizes: Sequence[int]) -> list[Samples]:
     return [(samples[0][a:b], samples[1][a:b]) for a, b in pairwise(ends)]
 
 
-def joined(parts: Sequence[Samples]) -> Samples:
+def joined(sources: Sources) -> Samples:
     """Return samples one after the other."""
-    inputs, labels = zip(*parts, strict=True)
+    inputs, labels = zip(*sources.values(), strict=True)
     return np.concatenate(inputs), np.concatenate(labels)
 
 
-def digits(random: np.random.Generator, *, held: int = HELD, bad: float = 0.0, mixed: float = 0.0) -> Drawn:
-    """Return six sources of digits: a share `bad` of the validation labels wrong, `mixed` of source names."""
-    training, validation, test = images(random, held)
+def digits(random: np.random.Generator, training: Samples, *, mixed: float = 0.0) -> Sources:
+    """Return six sources of digits, a share `mixed` of whose samples has another source's name."""
     clean, some, most, moved, few, permuted = cut(training, [150, 200, 250, 200, 20, 200])
     shifted = np.roll(moved[0].reshape(-1, 8, 8), 1, 2).reshape(-1, 64)
     found = {
@@ -70,22 +71,21 @@ def digits(random: np.random.Generator, *, held: int = HELD, bad: float = 0.0, m
         "pixels permuted": (permuted[0][:, random.permutation(64)], permuted[1]),
     }
     if mixed:
-        inputs, labels = joined(list(found.values()))
+        inputs, labels = joined(found)
         order = np.arange(len(labels))
         lost = np.flatnonzero(random.random(len(labels)) < mixed)
         order[lost] = random.permutation(lost)
         sizes = [len(of) for _, of in found.values()]
         found = dict(zip(found, cut((inputs[order], labels[order]), sizes), strict=True))
-    return Drawn(found, (wrong(random, validation, bad),), (test,))
+    return found
 
 
-def clusters(random: np.random.Generator) -> Drawn:
+def clusters(random: np.random.Generator, training: Samples) -> Sources:
     """Return the six sources' samples in eight clusters of their inputs, where the sources are unknown.
 
     Clusters of one size: samples are cut in two at the median of their first principal component, thrice.
     """
-    known = digits(random)
-    inputs, labels = joined(list(known.sources.values()))
+    inputs, labels = joined(digits(random, training))
     parts = [np.arange(len(labels))]
     for _ in range(3):
         halves = []
@@ -94,39 +94,45 @@ def clusters(random: np.random.Generator) -> Drawn:
             order = np.argsort(centred @ np.linalg.svd(centred, full_matrices=False)[2][0], kind="stable")
             halves += np.array_split(part[order], 2)
         parts = halves
-    found = {f"cluster {at}": (inputs[part], labels[part]) for at, part in enumerate(parts)}
-    return Drawn(found, known.validation, known.test)
+    return {f"cluster {at}": (inputs[part], labels[part]) for at, part in enumerate(parts)}
 
 
-def two(random: np.random.Generator) -> Drawn:
+def two(random: np.random.Generator, training: Samples) -> Sources:
     """Return a clean source and one with wrong labels."""
-    training, *held = images(random)
     clean, bad = cut(training, [300, 600])
-    return Drawn({"clean": clean, "80% wrong": wrong(random, bad, 0.8)}, (held[0],), (held[1],))
+    return {"clean": clean, "80% wrong": wrong(random, bad, 0.8)}
 
 
-def thirty(random: np.random.Generator) -> Drawn:
+def thirty(random: np.random.Generator, training: Samples) -> Sources:
     """Return thirty sources of 36 images, ten of them clean."""
-    training, *held = images(random)
     parts, shares = cut(training, [36] * 30), {"clean": 0.0, "half wrong": 0.5, "90% wrong": 0.9}
-    found = {
+    return {
         f"{name} {at}": wrong(random, part, shares[name])
         for at, (part, name) in enumerate(zip(parts, [*shares] * 10, strict=True))
     }
-    return Drawn(found, (held[0],), (held[1],))
 
 
-def scarce(random: np.random.Generator) -> Drawn:
+def scarce(random: np.random.Generator, training: Samples) -> Sources:
     """Return few clean samples, which are soon learnt by heart, and plenty of worse ones."""
-    training, *held = images(random)
     few, plenty, most, permuted = cut(training, [40, 700, 250, 250])
-    found = {
+    return {
         "40 clean": few,
         "30% wrong": wrong(random, plenty, 0.3),
         "80% wrong": wrong(random, most, 0.8),
         "pixels permuted": (permuted[0][:, random.permutation(64)], permuted[1]),
     }
-    return Drawn(found, (held[0],), (held[1],))
+
+
+def same(random: np.random.Generator, training: Samples) -> Sources:
+    """Return six random parts of clean digits."""
+    return dict(zip("abcdef", cut(training, [100, 150, 200, 250, 250, 250]), strict=True))
+
+
+def classes(random: np.random.Generator, training: Samples) -> Sources:
+    """Return clean digits, two classes a source."""
+    inputs, labels = training
+    rows = {f"{2 * pair} and {2 * pair + 1}": np.flatnonzero(labels // 2 == pair)[:200] for pair in range(5)}
+    return {name: (inputs[of], labels[of]) for name, of in rows.items()}
 
 
 def drift(random: np.random.Generator) -> Drawn:
@@ -135,15 +141,17 @@ def drift(random: np.random.Generator) -> Drawn:
     def turned(samples: Samples) -> Samples:
         return np.rot90(samples[0].reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64), (samples[1] + 3) % 10
 
-    training, *held = images(random)
-    first, second, bad, other = cut(training, [300] * 4)
-    found = {
-        "first": first,
-        "second": turned(second),
-        "first, 80% wrong": wrong(random, bad, 0.8),
-        "second, 80% wrong": wrong(random, turned(other), 0.8),
-    }
-    return Drawn(found, *((of, turned(of)) for of in held))
+    def parts(random: np.random.Generator, training: Samples) -> Sources:
+        first, second, bad, other = cut(training, [300] * 4)
+        return {
+            "first": first,
+            "second": turned(second),
+            "first, 80% wrong": wrong(random, bad, 0.8),
+            "second, 80% wrong": wrong(random, turned(other), 0.8),
+        }
+
+    found, *held = of_images(parts)(random)
+    return found, *([of, turned(of)] for (of,) in held)
 
 
 def parity(random: np.random.Generator, bits: int = 20) -> Drawn:
@@ -155,21 +163,7 @@ def parity(random: np.random.Generator, bits: int = 20) -> Drawn:
 
     found = {"easy": drawn(3000, 0.85), "the target's": drawn(3000, 0.5)}
     found["random labels"] = drawn(3000, 0.5)[0], random.integers(0, 2, 3000)
-    return Drawn(found, (drawn(HELD, 0.5),), (drawn(600, 0.5),))
-
-
-def same(random: np.random.Generator) -> Drawn:
-    """Return six random parts of clean digits."""
-    training, *held = images(random)
-    parts = cut(training, [100, 150, 200, 250, 250, 250])
-    return Drawn(dict(zip("abcdef", parts, strict=True)), (held[0],), (held[1],))
-
-
-def classes(random: np.random.Generator) -> Drawn:
-    """Return clean digits, two classes a source."""
-    (inputs, labels), *held = images(random)
-    rows = {f"{2 * pair} and {2 * pair + 1}": np.flatnonzero(labels // 2 == pair)[:200] for pair in range(5)}
-    return Drawn({name: (inputs[of], labels[of]) for name, of in rows.items()}, (held[0],), (held[1],))
+    return found, [drawn(HELD, 0.5)], [drawn(600, 0.5)]
 
 
 def chains(random: np.random.Generator, *, held: int, letters: int = 12) -> Drawn:
@@ -196,11 +190,8 @@ def chains(random: np.random.Generator, *, held: int, letters: int = 12) -> Draw
         "shuffled": random.permutation(own),
         "loop": np.tile(written(target, 63), 64)[:4003],
     }
-    return Drawn(
-        {name: read(text) for name, text in found.items()},
-        (read(written(target, held + 3)),),
-        (read(written(target, 2003)),),
-    )
+    validation, test = written(target, held + 3), written(target, 2003)
+    return {name: read(text) for name, text in found.items()}, [read(validation)], [read(test)]
 
 
 def tabular(random: np.random.Generator, width: int = 20, count: int = 600) -> Drawn:
@@ -226,34 +217,30 @@ def tabular(random: np.random.Generator, width: int = 20, count: int = 600) -> D
         "few classes": drawn(chances=[0.6, 0.2, 0.2, 0.0, 0.0]),
         "labels moved": moved(shift=1),
     }
-    return Drawn(found, (drawn(HELD),), (drawn(1000),))
+    return found, [drawn(HELD)], [drawn(1000)]
 
 
 DIGITS = ((1, 0, 0, 0.5, 0.2, 0), (1, 1, 0, 0.5, 0.2, 0))
 TEXTS = ((1, 2, 0, 0, 0, 0), (1, 2, 1, 0, 0, 0))
 TABLES = ((1, 1, 0, 0, 0, 0, 1, 0), (1, 1, 0, 0, 0, 1, 1, 0))
-SETTINGS: dict[str, tuple[Callable[..., Drawn], int, tuple[tuple[float, ...], ...]]] = {
-    "bad sources": (digits, 800, DIGITS),
-    "20 to validate": (partial(digits, held=20), 800, DIGITS),
-    "wrong validation labels": (partial(digits, bad=0.4), 800, DIGITS),
+SETTINGS: dict[str, tuple[Callable[[np.random.Generator], Drawn], int, tuple[tuple[float, ...], ...]]] = {
+    "bad sources": (of_images(digits), 800, DIGITS),
+    "20 to validate": (of_images(digits, held=20), 800, DIGITS),
+    "wrong validation labels": (of_images(digits, bad=0.4), 800, DIGITS),
     "tabular": (tabular, 800, TABLES),
     "text, 30 to validate": (partial(chains, held=30), 1600, TEXTS),
     "text, 200 to validate": (partial(chains, held=200), 1600, TEXTS),
     "text, 1000 to validate": (partial(chains, held=1000), 1600, TEXTS),
-    "scarce clean source": (scarce, 800, ((1, 1, 0, 0), (0.3, 1, 0, 0))),
+    "scarce clean source": (of_images(scarce), 800, ((1, 1, 0, 0), (0.3, 1, 0, 0))),
     "drift": (drift, 1200, ((1, 1, 0, 0), (0, 1, 0, 0))),
     "curriculum": (parity, 1600, ((1, 1, 0), (0.5, 1, 0))),
-    "nothing wrong": (same, 800, ((1,) * 6,)),
-    "sources by class": (classes, 800, ((1,) * 5,)),
-    "random sources": (partial(digits, mixed=1.0), 800, ((1,) * 6,)),
-    "half random sources": (
-        partial(digits, mixed=0.5),
-        800,
-        ((1, 0, 0, 0.5, 0.2, 0), (1, 1, 0, 0.5, 0.2, 0)),
-    ),
-    "sources unknown, clusters": (clusters, 800, ((1,) * 8,)),
-    "2 sources": (two, 800, ((1, 0),)),
-    "30 sources": (thirty, 800, ((1, 0, 0) * 10, (1, 0.3, 0) * 10)),
+    "nothing wrong": (of_images(same), 800, ((1,) * 6,)),
+    "sources by class": (of_images(classes), 800, ((1,) * 5,)),
+    "random sources": (of_images(digits, mixed=1.0), 800, ((1,) * 6,)),
+    "half random sources": (of_images(digits, mixed=0.5), 800, DIGITS),
+    "sources unknown, clusters": (of_images(clusters), 800, ((1,) * 8,)),
+    "2 sources": (of_images(two), 800, ((1, 0),)),
+    "30 sources": (of_images(thirty), 800, ((1, 0, 0) * 10, (1, 0.3, 0) * 10)),
 }
 """Of each: what a seed draws, the steps of plain training, and the mixtures that the oracle tries."""
 
@@ -261,19 +248,14 @@ SETTINGS: dict[str, tuple[Callable[..., Drawn], int, tuple[tuple[float, ...], ..
 def task(setting: str, seeds: Sequence[int], steps: int | None = None) -> Task:
     """Return a setting's task of all seeds."""
     make, most, known = SETTINGS[setting]
-    drawn = [make(np.random.default_rng((seed, 23))) for seed in seeds]
-    parts = [joined(list(each.sources.values())) for each in drawn]
-    sources = drawn[0].sources
-    inputs, targets = _stacked(parts)
+    drawn, validation, test = zip(*(make(np.random.default_rng((seed, 23))) for seed in seeds), strict=True)
+    inputs, targets = _stacked([joined(sources) for sources in drawn])
     return Task(
         inputs,
         targets,
-        tuple(sources),
-        tuple(len(labels) for _, labels in sources.values()),
-        *(
-            tuple(_stacked(list(half)) for half in zip(*(getattr(each, name) for each in drawn), strict=True))
-            for name in ("validation", "test")
-        ),
+        tuple(drawn[0]),
+        tuple(len(labels) for _, labels in drawn[0].values()),
+        *(tuple(_stacked(half) for half in zip(*of, strict=True)) for of in (validation, test)),
         known,
         partial(Perceptrons, inputs.shape[2], int(targets.max()) + 1, seeds),
         most if steps is None else steps,

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import lai_core as lai
-from experiments.methods.attribution import sample_gradients
-from experiments.methods.base import LOSS, Batch
+from experiments.data.digits import Batch
+from experiments.methods.attribution import flat_gradients
+from experiments.methods.base import LOSS
 from experiments.retraining.trained import Setting
 from lai_core.optimizers import Adam, adam_derivative_scores, adam_step
 from workloads.operations import operations
@@ -39,46 +40,35 @@ class Recorder:
             hook.remove()
         gradients = torch.autograd.grad(losses.sum(), [out for _, out in seen])
         sizes = [len(part[1]) for part in parts]
-        records = [
-            [replace(layer, activations=a, output_gradients=g) for a, g in zip(*each, strict=True)]
-            for layer, each in zip(
-                self.layers,
-                ((given.split(sizes), g.split(sizes)) for (given, _), g in zip(seen, gradients, strict=True)),
-                strict=True,
-            )
-        ]
-        return [lai.Trace(layers) for layers in zip(*records, strict=True)]
+        traces: list[list[Any]] = [[] for _ in parts]
+        for layer, (given, _), gradient in zip(self.layers, seen, gradients, strict=True):
+            cut = zip(given.split(sizes), gradient.split(sizes), strict=True)
+            for layers, (a, g) in zip(traces, cut, strict=True):
+                layers.append(replace(layer, activations=a, output_gradients=g))
+        return [lai.Trace(layers) for layers in traces]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step on a batch, before it is taken.
-
-    Attributes
-    ----------
-    record, positions
-        The network at the parameters before the step; what LAI means by an inner product of positions.
-    rate, adam
-        The learning rate; Adam's settings, None for SGD.
-    held, batch
-        The test samples, and the samples trained on.
-    parameters, gradient, first, second
-        Vectors of all parameters: their values, the gradient of the mean loss, Adam's moments.
-    count
-        Which step this is, from 1.
-    """
+    """A step on a batch, before it is taken."""
 
     record: Recorder
+    """Of the network at the parameters before the step."""
     positions: str
+    """What LAI means by an inner product of positions."""
     rate: float
     adam: Adam | None
+    """None for SGD."""
     held: Batch
+    """The test samples."""
     batch: Batch
     parameters: Tensor
+    """Vectors of all parameters: their values, the gradient of the mean loss, Adam's moments."""
     gradient: Tensor
     first: Tensor
     second: Tensor
     count: int
+    """Which step this is, from 1."""
 
     @cached_property
     def sides(self) -> list[lai.Trace]:
@@ -118,11 +108,6 @@ def adam_midpoint(step: Step) -> Tensor:
         return adam_derivative_scores(gradient, own, *state, adam=step.adam, step=step.count)
 
     return torch.vmap(scores)(toward)
-
-
-def flat_gradients(model: nn.Module, batch: Batch) -> Tensor:
-    """Return each sample's gradient of all parameters, `(n, p)`."""
-    return torch.cat([each.flatten(1) for each in sample_gradients(model, LOSS, batch).values()], 1)
 
 
 SUMMED: dict[str, Callable[[Step], Tensor]] = {

@@ -1,17 +1,19 @@
-"""What is trained, and many networks trained side by side, each on samples of its own."""
+"""Networks trained side by side on subsets, and how they judge attribution (Park et al. 2023)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn import functional
 
-from experiments.figures.networks import perceptron
-from experiments.methods.base import LOSS, Batch
-from experiments.noisy_labels.data import noisy_digits
+from experiments.data.digits import Batch, noisy_digits
+from experiments.methods.base import LOSS
+from experiments.networks import convolutional, perceptron
 
 TESTED = 100
 """How many test samples are attributed."""
@@ -19,26 +21,15 @@ TESTED = 100
 
 @dataclass(frozen=True)
 class Setting:
-    """A network, its data, and how it is trained.
-
-    Attributes
-    ----------
-    network
-        From a seed to the network.
-    data
-        From a seed to the training samples and the test samples.
-    rates
-        The learning rate of each optimizer.
-    positions
-        What LAI means by an inner product of positions.
-    batch
-        Samples a step.
-    """
+    """A network, its data, and how it is trained."""
 
     network: Callable[[int], nn.Sequential]
     data: Callable[[int], tuple[Batch, Batch]]
+    """From a seed to the training samples and the test samples."""
     rates: Mapping[str, float]
+    """The learning rate of each optimizer."""
     positions: str = "tokens"
+    """What LAI means by an inner product of positions."""
     batch: int = 32
 
     def optimizer(self, kind: str, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
@@ -49,11 +40,8 @@ class Setting:
 def digits(seed: int) -> tuple[Batch, Batch]:
     """Return 512 handwritten digits with right labels, and 100 test samples."""
     found = noisy_digits(seed, flip=0.0)
-    training, test = (
-        (torch.from_numpy(of.inputs[:count]), torch.from_numpy(of.labels[:count]))
-        for of, count in ((found.training, 512), (found.test, TESTED))
-    )
-    return training, test
+    (inputs, labels), (x, y) = found.training, found.test
+    return (inputs[:512], labels[:512]), (x[:TESTED], y[:TESTED])
 
 
 def tumours(seed: int) -> tuple[Batch, Batch]:
@@ -66,26 +54,15 @@ def tumours(seed: int) -> tuple[Batch, Batch]:
     return both[0], both[1]
 
 
-def convolutional(seed: int) -> nn.Sequential:
-    """Return two convolutions and a linear layer on digits."""
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 8, 8)),
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
-
-
-def dense(*widths: int) -> Callable[[int], nn.Sequential]:
-    """Return what makes linear layers of these widths, inputs and outputs included."""
+def of(*widths: int) -> Callable[[int], nn.Sequential]:
+    """Return what makes a perceptron of these widths from a seed."""
     return lambda seed: perceptron(widths, seed=seed)
 
 
 SETTINGS = {
-    "MLP": Setting(dense(64, 32, 32, 10), digits, {"SGD": 0.1, "Adam": 0.003}),
+    "MLP": Setting(of(64, 32, 32, 10), digits, {"SGD": 0.1, "Adam": 0.003}),
     "conv": Setting(convolutional, digits, {"SGD": 0.2, "Adam": 0.005}, positions="mean"),
-    "tabular": Setting(dense(30, 32, 32, 2), tumours, {"SGD": 0.1, "Adam": 0.003}),
+    "tabular": Setting(of(30, 32, 32, 2), tumours, {"SGD": 0.1, "Adam": 0.003}),
 }
 
 
@@ -109,16 +86,8 @@ def side_by_side(
 ) -> Tensor:
     """Train a network a seed; return the logits of the test samples, `(networks, n_test, classes)`.
 
-    Parameters
-    ----------
-    setting, kind, seeds
-        Of what network, by which optimizer, from which initial weights.
-    data
-        The samples that rows point into.
-    rows, weights
-        `(steps, networks, batch)`: the samples of each step, and the factors of their losses in its sum.
-    test
-        Of which the logits are returned.
+    `rows` and `weights`, `(steps, networks, batch)`, are the samples of each step and the factors of their
+    losses in its sum.
     """
     made = [setting.network(seed) for seed in seeds]
     point = {name: of.detach().requires_grad_() for name, of in stack_module_state(made)[0].items()}
@@ -133,3 +102,77 @@ def side_by_side(
         optimizer.step()
     with torch.no_grad():
         return vmap(lambda at: functional_call(made[0], at, (test[0],)))(point)
+
+
+NULL, ORACLE = "random", "retraining"
+LABEL = "same label"
+ONE, SEVERAL = "Spearman, one network", "Spearman, all networks"
+BEYOND, OWN = "Spearman, beyond the label", "Spearman, own run"
+WHOLE = "Spearman, mean loss"
+
+
+def datamodelling_scores(
+    kernels: Mapping[str, Tensor], members: Tensor, again: Tensor, own: Tensor
+) -> dict[str, dict[str, float]]:
+    """Return each method's scores, and those of retraining itself.
+
+    `kernels`, `(networks, n_test, n)` by method, score each training sample for each test sample, from each
+    of some networks; `members`, `(subsets, n)`, are the samples of each subset; `again`, `(retrainings,
+    subsets, n_test)`, the log-odds of the test samples' labels after each retraining; `own`, `(subsets,
+    n_test)`, those after the first network's own run, less the losses of the samples left out.
+    """
+    half, truth, fall = len(again) // 2, again.mean(0), lost(again)
+    labels = members.float() @ kernels[LABEL][0].T
+    parted = [(again[at : at + 1], torch.cat([again[:at], again[at + 1 :]])) for at in range(len(again))]
+    one = [(of.mean(0), others.mean(0)) for of, others in parted]
+    found = {
+        ORACLE: {
+            ONE: _mean(rank_correlation(*pair) for pair in one),
+            SEVERAL: rank_correlation(again[:half].mean(0), again[half:].mean(0)),
+            BEYOND: _mean(rank_correlation(*pair, beyond=labels) for pair in one),
+            OWN: rank_correlation(truth, own),
+            WHOLE: _mean(rank_correlation(lost(of), lost(others)) for of, others in parted),
+        }
+    }
+    for method, kernel in kernels.items():
+        each = members.float() @ kernel.mT
+        found[method] = {
+            ONE: _mean(rank_correlation(of, truth) for of in each),
+            SEVERAL: rank_correlation(each.sum(0), truth),
+            BEYOND: _mean(rank_correlation(of, truth, beyond=labels) for of in each),
+            OWN: rank_correlation(each[0], own),
+            WHOLE: _mean(rank_correlation(of.sum(1, keepdim=True), fall) for of in each),
+        }
+    return found
+
+
+def lost(log_odds: Tensor) -> Tensor:
+    """Return minus the mean loss over retrainings and test samples, `(subsets, 1)`."""
+    return -functional.softplus(-log_odds).mean((0, 2))[:, None]
+
+
+def rank_correlation(one: Tensor, other: Tensor, *, beyond: Tensor | None = None) -> float:
+    """Return the mean over columns of Spearman's correlation; 0 where a column is constant.
+
+    With `beyond`, the partial correlation: of what the ranks of `beyond` do not explain.
+    """
+    a, b, *held = (_standard(of) for of in (one, other, *([] if beyond is None else [beyond])))
+    for c in held:
+        a, b = (_normed(of - c * (of * c).sum(0)) for of in (a, b))
+    return float((a * b).sum(0).mean())
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean([*values]))
+
+
+def _standard(values: Tensor) -> np.ndarray:
+    """Return the ranks of each column, centred, of norm 1."""
+    ranks = rankdata(values.double().numpy(), axis=0)
+    return _normed(ranks - ranks.mean(0))
+
+
+def _normed(columns: np.ndarray) -> np.ndarray:
+    """Return columns of norm 1, or of 0 where rounding is all that is left."""
+    norm = np.sqrt((columns**2).sum(0))
+    return np.divide(columns, norm, out=np.zeros_like(columns), where=norm > 1e-9)

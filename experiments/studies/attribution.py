@@ -10,23 +10,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import lai_core as lai
+from experiments.data.digits import Batch
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import attribution
-from experiments.methods.base import Batch
-from experiments.retraining.datamodels import (
-    BEYOND,
-    LABEL,
-    NULL,
-    ONE,
-    ORACLE,
-    OWN,
-    SEVERAL,
-    datamodelling_scores,
-)
+from experiments.retraining import trained
 from experiments.retraining.summed import ADAMS, SUMMED, Recorder, Summed, train
-from experiments.retraining.trained import SETTINGS, order, side_by_side, subsets
+from experiments.retraining.trained import BEYOND, LABEL, NULL, ONE, ORACLE, OWN, SETTINGS, SEVERAL, order
 from workloads.operations import operations
 
 PRODUCTS, TRAK, EKFAC = "inner products at the end", "TRAK", "EKFAC"
@@ -76,11 +67,11 @@ def _run(place: str, seed: int, config: dict[str, Any]) -> Found:
     ]
     found = [attributed(run, training, test, each) for run, each in zip(runs, networks, strict=True)]
     kernels = {method: torch.stack([of[method][0] for of in found]) for method in found[0]}
-    members = subsets(config["subsets"], len(everyone), seed)
+    members = trained.subsets(config["subsets"], len(everyone), seed)
     shape = config["retrainings"], len(members), len(test[1])
 
     def log_odds(seeds: range | list[int], steps: Tensor, weights: Tensor) -> Tensor:
-        logits = side_by_side(setting, kind, seeds, training, steps, weights, test)
+        logits = trained.side_by_side(setting, kind, seeds, training, steps, weights, test)
         labels = test[1].repeat(len(seeds))
         return attribution.margin(logits.flatten(0, 1), labels).view(len(seeds), -1)
 
@@ -99,7 +90,7 @@ def _run(place: str, seed: int, config: dict[str, Any]) -> Found:
     return {
         method: {f"{place}: {key}": value for key, value in metrics.items()}
         | ({} if name == "conv" else {f"{place}: cost": costs[method]})
-        for method, metrics in datamodelling_scores(kernels, members, torch.stack(again), own).items()
+        for method, metrics in trained.datamodelling_scores(kernels, members, torch.stack(again), own).items()
     }
 
 
@@ -149,26 +140,23 @@ def recorded(methods: Methods) -> list[str]:
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw the scores of one network, methods over settings."""
-    places = recorded(record["methods"])
+    methods, places = record["methods"], recorded(record["methods"])
     figure, (axes,) = pictures.figure(height=3.6)
     shown = (LABEL, PRODUCTS, TRAK, EKFAC, "LAI", "Ghost", "midpoint")
     for shift, (method, marker) in enumerate(zip(shown, "xv^Ds*o", strict=True)):
-        color = pictures.LOOKS.get(method, (pictures.INK,))[0]
         names = [best_sum(place) if method == "midpoint" else method for place in places]
-        rows = [record["methods"][name][f"{place}: {ONE}"] for name, place in zip(names, places, strict=True)]
-        at = np.arange(len(places)) + 0.1 * (shift - len(shown) / 2)
+        rows = [methods[name][f"{place}: {ONE}"] for name, place in zip(names, places, strict=True)]
+        at, color = np.arange(len(places)) + 0.1 * (shift - len(shown) / 2), pictures.color_of(method)
         name = "midpoint of the optimizer" if method == "midpoint" else method
-        axes.plot(at, [row["mean"] for row in rows], marker, ms=5, color=color, ls="", label=name)
-        for x, row in zip(at, rows, strict=True):
-            if row["low"] is not None:
-                axes.plot([x, x], [row["low"], row["high"]], color=color, lw=0.8)
+        pictures.points(axes, at, rows, marker, color=color, label=name)
     axes.set_xticks(range(len(places)), places, fontsize=8)
     pictures.label(axes, ylabel="linear datamodelling score")
     pictures.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     return {"lds": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="attribution",
     title="Attribution by a run's sums",
     about="ours",
@@ -196,11 +184,5 @@ have been run.
 - Costs are of one network and all 100 test samples. EKFAC's contains the checks of `lai_torch.trace`; the
   counts for convolutions are left out.""",
     picture="Linear datamodelling score by network and optimizer, for seven ways to attribute.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={f"{place}: {key}": f"{place}: {short}" for place in PLACES for key, short in SHOWN.items()},
 )

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,9 @@ import lai_core as lai
 from benchmarks.meters_torch import PeakBytes
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import LOSS
-from experiments.studies.networks import GPT, convolutional
+from experiments.networks import GPT, convolutional, seeded
 from workloads.operations import Operations
 
 NULL, ORACLE = "plain", "half chosen for nothing"
@@ -46,17 +47,8 @@ class Classifier(nn.Module):
         return self.out(self.body.norm(self.body.hidden(ids)).mean(1))
 
 
-def wide(seed: int) -> nn.Sequential:
-    """Return four wide layers."""
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
-        nn.Linear(256, 10),
-    )  # fmt: skip
-
-
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
-    "MLP": wide,
+    "MLP": lambda seed: seeded(seed, 64, 256, 256, 256, 10),
     "conv": partial(convolutional, channels=16),
     "GPT": Classifier,
 }
@@ -77,10 +69,9 @@ def units(config: dict[str, Any]) -> list[Unit]:
 def _run(name: str, seed: int) -> Found:
     """Measure a period of steps of every method, over plain training's."""
     torch.set_num_threads(1)
-    ways: dict[str, Any] = {NULL: (None, SIZE), ORACLE: (None, SIZE // 2)}
-    found = {each: _measured(name, seed, None, 1, rows) for each, (_, rows) in ways.items()}
-    for each, (estimator, refresh) in ESTIMATORS.items():
-        found[each] = _measured(name, seed, estimator, refresh, SIZE)
+    ways = {NULL: (None, 1, SIZE), ORACLE: (None, 1, SIZE // 2)}
+    ways |= {each: (*of, SIZE) for each, of in ESTIMATORS.items()}
+    found = {each: _measured(name, seed, *way) for each, way in ways.items()}
     plain = found[NULL]
     return {
         each: {f"{name}: {key}": value / plain[key] for key, value in of.items()}
@@ -93,28 +84,22 @@ def _measured(name: str, seed: int, estimator: Any, refresh: int, rows: int) -> 
     model, random = NETWORKS[name](seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     held, batch = (_drawn(name, count, random) for count in (SIZE, rows))
-    if estimator is None:
 
-        def step() -> None:
-            optimizer.zero_grad()
-            LOSS(model(batch[0]), batch[1]).mean().backward()
-            optimizer.step()
+    def step() -> None:
+        optimizer.zero_grad()
+        LOSS(model(batch[0]), batch[1]).mean().backward()
+        optimizer.step()
 
-    else:
-        curator = lai_torch.Curator(
-            model, LOSS, optimizer, held, estimator=estimator, policy=HALF, refresh=refresh
-        )
-        step = partial(curator.step, *batch)
+    if estimator is not None:
+        options: Any = {"estimator": estimator, "policy": HALF, "refresh": refresh}
+        step = partial(lai_torch.Curator(model, LOSS, optimizer, held, **options).step, *batch)
+    counter, tracker = Operations(), PeakBytes()
     with warnings.catch_warnings():  # what the validation set and exact pairs cost is what is measured
         warnings.filterwarnings("ignore", message="refresh: |positions: ")
-        for _ in range(PERIOD):
-            step()
-        with Operations() as counter:
-            for _ in range(PERIOD):
-                step()
-        with PeakBytes() as tracker:
-            for _ in range(PERIOD):
-                step()
+        for watch in (nullcontext(), counter, tracker):
+            with watch:
+                for _ in range(PERIOD):
+                    step()
     held_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
     return {"operations": float(counter.total), "bytes": float(2 * held_bytes + tracker.peak)}
 
@@ -125,40 +110,40 @@ def _drawn(name: str, count: int, random: torch.Generator) -> tuple[Tensor, Tens
     return torch.rand(count, 64, generator=random), torch.randint(10, (count,), generator=random)
 
 
+RATIOS: tuple[tuple[str, str, str, str, str, dict[str, float]], ...] = (
+    (
+        "Ghost takes at least 1.8 times the operations of LAI", "Ghost", "LAI", "operations",
+        "1.84 to 2.57", {"at_least": 1.8},
+    ),
+    (
+        "LAI takes at most 1.05 times the operations of LLI", "LAI", "LLI", "operations",
+        "1.00", {"at_most": 1.05},
+    ),
+    ("LAI takes at most 2 plain steps", "LAI", NULL, "operations", "0.78 to 1.98", {"at_most": 2.0}),
+    ("LAI takes at most 0.9 of Ghost's memory", "LAI", "Ghost", "bytes", "0.67 to 0.88", {"at_most": 0.9}),
+)  # fmt: skip
+"""What is claimed of whose what over whose, what the paper prints, and the bound."""
+
+
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge Table 4's ratios."""
     found = {}
-    for name in NETWORKS:
-        if (key := f"{name}: operations") not in methods[NULL]:
-            continue
-        ghost, lai_, lli = (methods[each][key]["values"] for each in ("Ghost", "LAI", "LLI"))
-        memory = [methods[each][f"{name}: bytes"]["values"] for each in ("Ghost", "LAI")]
-        found |= {
-            f"{name}: Ghost takes at least 1.8 times the operations of LAI": judged(
-                [g / a for g, a in zip(ghost, lai_, strict=True)], paper="1.84 to 2.57", at_least=1.8
-            ),
-            f"{name}: LAI takes at most 1.05 times the operations of LLI": judged(
-                [a / b for a, b in zip(lai_, lli, strict=True)], paper="1.00", at_most=1.05
-            ),
-            f"{name}: LAI takes at most 2 plain steps": judged(lai_, paper="0.78 to 1.98", at_most=2.0),
-            f"{name}: LAI takes at most 0.9 of Ghost's memory": judged(
-                [a / g for g, a in zip(*memory, strict=True)], paper="0.67 to 0.88", at_most=0.9
-            ),
-        }
+    for name in (each for each in NETWORKS if f"{each}: operations" in methods[NULL]):
+        for text, one, other, what, paper, bound in RATIOS:
+            pair = zip(*(methods[of][f"{name}: {what}"]["values"] for of in (one, other)), strict=True)
+            found[f"{name}: {text}"] = judged([a / b for a, b in pair], paper=paper, **bound)
     return found
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw operations over plain training's."""
     figure, (axes,) = pictures.figure(height=3.2)
-    names = list(record["methods"])
-    colors = [pictures.LOOKS[each][0] for each in ("Ghost", "LAI", "LLI")]
-    for shift, (network, color) in enumerate(zip(NETWORKS, colors, strict=True)):
-        if f"{network}: operations" not in record["methods"][NULL]:
-            continue
-        values = [record["methods"][name][f"{network}: operations"]["mean"] for name in names]
-        places = [at + 0.25 * (shift - 1) for at in range(len(names))]
-        axes.barh(places, values, height=0.22, color=color, label=network)
+    methods, names = record["methods"], list(record["methods"])
+    for shift, (network, method) in enumerate(zip(NETWORKS, ("Ghost", "LAI", "LLI"), strict=True)):
+        if (key := f"{network}: operations") in methods[NULL]:
+            values, color = [methods[name][key]["mean"] for name in names], pictures.color_of(method)
+            places = [at + 0.25 * (shift - 1) for at in range(len(names))]
+            axes.barh(places, values, height=0.22, color=color, label=network)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
     pictures.label(axes, xlabel="operations of a step, in plain steps")
@@ -166,7 +151,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"operations": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="cost",
     title="Cost",
     about="Table 4",
@@ -176,11 +162,5 @@ plain training.""",
     picture=(
         "Operations of a step in plain steps: Ghost takes more than twice those of LAI on every network. "
     ),
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={f"{name}: {key}": f"{name}, {key}" for key in ("operations", "bytes") for name in NETWORKS},
 )

@@ -4,24 +4,22 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from scipy.stats import rankdata, spearmanr
 
+from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
+from experiments.methods import BACKENDS, Outcome, start_of, train
 from experiments.methods.base import auc
-from experiments.noisy_labels.data import NoisyDigits, noisy_digits
-from experiments.noisy_labels.recipe import Method, Recipe
-from experiments.noisy_labels.study import BACKENDS, learner_of
-from experiments.noisy_labels.training import Learner, Run, train
+from experiments.studies import tasks
 
-SHARE = "share of epochs kept"
-RUNS = {
-    "LAI": Method("lai", "LAI", "lai"),
-    "Ghost": Method("ghost", "Ghost", "ghost"),
-    "plain, scored by LAI": Method("plain", "plain training", "lai", keeps="all"),
-}
+SHARE, SUM, ENDS = "share of epochs kept", "sum of scores", "last epoch's scores"
+SINGLE, LAST = "best single epoch's scores (known afterwards)", "kept in the last epoch"
+NULL, ORACLE = "random", "the truth"
+RUNS = ("LAI", "Ghost", "plain, scored by LAI")
 
 
 def config(size: str) -> dict[str, Any]:
@@ -36,30 +34,24 @@ def units(config: dict[str, Any]) -> list[Unit]:
     return [Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
 
 
-def history(name: str, seed: int, config: dict[str, Any]) -> tuple[Run, NoisyDigits, np.ndarray]:
-    """Train; return the run, its data, and the training samples' losses at the end."""
-    made: list[Learner] = []
-
-    def make(*given: Any) -> Learner:
-        made.append(learner_of(config["backend"])(*given))
-        return made[-1]
-
-    data = noisy_digits(seed, flip=config["share"])
-    run = train(make, RUNS[name], data, Recipe(epochs=config["epochs"]), seed)
-    return run, data, made[0].losses()
+def history(name: str, seed: int, config: dict[str, Any]) -> Outcome:
+    """Train."""
+    task = tasks.flipped(seed, epochs=config["epochs"], share=config["share"])
+    return train(start_of(name, config["backend"]), task, seed)
 
 
 def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     """Say how scores move, and how well each summary of their history finds wrong labels."""
-    run, data, own = history(name, seed, config)
-    scores, wrong = run.scores.astype(float), data.flipped
+    outcome = history(name, seed, config)
+    run, scores = outcome.run, outcome.scores.double().numpy()
+    wrong = run.wrong.numpy() > 0
     kept, size = scores > 0, np.median(np.abs(scores), axis=1)
     ranks = np.stack([rankdata(row) for row in scores])
-    epochs = len(scores)
-    of_each = np.array([kept[-1, data.true_labels == label].mean() for label in range(10)])
+    epochs, labels = len(scores), noisy_digits(seed).true_labels.numpy()
+    of_each = np.array([kept[-1, labels == label].mean() for label in range(10)])
     behaviour = {
-        "accuracy": run.test_accuracy[-1],
-        "kept in the last epoch": kept[-1].mean(),
+        "accuracy": outcome.test[-1],
+        LAST: kept[-1].mean(),
         "median size, last epoch over first": size[-1] / size[0],
         "sign changes a sample and epoch": (kept[1:] != kept[:-1]).mean(),
         "rank correlation with the next epoch": np.mean(
@@ -75,14 +67,14 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     singles = [auc(-row, wrong) for row in scores]
     detectors = {
         "first epoch's scores": singles[0],
-        "last epoch's scores": singles[-1],
-        "best single epoch's scores (known afterwards)": max(singles),
-        "sum of scores": auc(-scores.sum(0), wrong),
+        ENDS: singles[-1],
+        SINGLE: max(singles),
+        SUM: auc(-scores.sum(0), wrong),
         "mean rank": auc(-ranks.mean(0), wrong),
         SHARE: auc(-kept.mean(0), wrong),
-        "own loss at the end": auc(own, wrong),
-        "random": auc(np.random.default_rng(seed).random(len(wrong)), wrong),
-        "the truth": auc(wrong.astype(float), wrong),
+        "own loss at the end": auc(run.losses(torch.arange(len(wrong))).numpy(), wrong),
+        NULL: auc(np.random.default_rng(seed).random(len(wrong)), wrong),
+        ORACLE: auc(wrong.astype(float), wrong),
     }
     found = {name: {key: float(value) for key, value in behaviour.items()}}
     return found | {each: {f"AUC, {name}": value} for each, value in detectors.items()}
@@ -95,30 +87,29 @@ def shown(epochs: int) -> list[int]:
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge what Section 6.2 says of single samples and of sums over checkpoints."""
-    of = methods["LAI"]
-    kept = of["kept in the last epoch"]["values"]
-    metric = "AUC, LAI"
-    return {
-        "scores converge sharply around zero (a tenth of their first size)": judged(
-            of["median size, last epoch over first"]["values"],
-            paper="converge sharply (Figure 2A)",
-            at_most=0.1,
-        ),
-        "at least 40% are kept in the last epoch": judged(kept, paper="about half", at_least=0.4),
-        "at most 60% are kept in the last epoch": judged(kept, paper="about half", at_most=0.6),
-        "fewer than 5% of samples are kept in every epoch": judged(
-            of["kept in every epoch"]["values"], paper="very few", at_most=0.05
-        ),
-        "summed scores find wrong labels worse than the last epoch's": compared(
-            methods, "sum of scores", "last epoch's scores", metric, paper="sums neutralize", sign=-1
-        ),
-        "the share of epochs kept finds wrong labels better than any single epoch": compared(
-            methods, SHARE, "best single epoch's scores (known afterwards)", metric, paper="ours"
-        ),
-        "the share of epochs kept finds wrong labels better than summed scores": compared(
-            methods, SHARE, "sum of scores", metric, paper="ours"
-        ),
-    }
+    of, metric = methods["LAI"], "AUC, LAI"
+    found = {
+        text: judged(of[key]["values"], paper=paper, **bound)
+        for text, key, paper, bound in (
+            (
+                "scores converge sharply around zero (a tenth of their first size)",
+                "median size, last epoch over first", "converge sharply (Figure 2A)", {"at_most": 0.1},
+            ),
+            ("at least 40% are kept in the last epoch", LAST, "about half", {"at_least": 0.4}),
+            ("at most 60% are kept in the last epoch", LAST, "about half", {"at_most": 0.6}),
+            (
+                "fewer than 5% of samples are kept in every epoch", "kept in every epoch", "very few",
+                {"at_most": 0.05},
+            ),
+        )
+    }  # fmt: skip
+    for text, one, other, paper, sign in (
+        ("summed scores find wrong labels worse than the last epoch's", SUM, ENDS, "sums neutralize", -1),
+        (f"the {SHARE} finds wrong labels better than any single epoch", SHARE, SINGLE, "ours", 1),
+        (f"the {SHARE} finds wrong labels better than summed scores", SHARE, SUM, "ours", 1),
+    ):
+        found[text] = compared(methods, one, other, metric, paper=paper, sign=sign)
+    return found
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
@@ -139,7 +130,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"found": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="dynamics",
     title="Dynamics of scores",
     about="Figure 2",
@@ -147,17 +139,11 @@ STUDY = Study(
 well each summary of a sample's history finds wrong labels (area under the ROC curve), the
 others how scores move.""",
     picture="How well each summary of the history of scores finds wrong labels; what is kept over epochs.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null="random",
-    oracle="the truth",
     columns={
         "AUC, LAI": "AUC, LAI selects",
         "AUC, Ghost": "AUC, Ghost selects",
         "AUC, plain, scored by LAI": "AUC, plain training",
-        "kept in the last epoch": "kept, last epoch",
+        LAST: "kept, last epoch",
         "median size, last epoch over first": "size, last / first",
         "sign changes a sample and epoch": "sign changes",
         "rank correlation with the next epoch": "rank correlation, next",

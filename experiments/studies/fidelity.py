@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from experiments.data import prose
+from experiments.data.digits import Batch, noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.attribution import sample_gradients
-from experiments.methods.base import LOSS
-from experiments.noisy_labels.data import noisy_digits
-from experiments.studies import figure_one, piled
-from experiments.studies.networks import GPT, convolutional, next_loss, perceptron
-from experiments.studies.steps import Batch, Game, agreement
+from experiments.methods.base import LOSS, descend
+from experiments.networks import GPT, convolutional, next_loss, seeded
+from experiments.studies import figure_one, piled, published
+from experiments.studies.figure_one import Game, agreement
 
 NULL, ORACLE = "random", "Shapley values"
 CONTEXT = 32
@@ -41,6 +41,11 @@ class Setting:
     enumerated: bool
 
 
+def perceptron(seed: int) -> nn.Module:
+    """Return four linear layers on digits."""
+    return seeded(seed, 64, 48, 48, 48, 10)
+
+
 def gpt(seed: int) -> nn.Module:
     """Return a small GPT on prose."""
     return GPT(len(prose.alphabet()) + 1, CONTEXT, seed=seed)
@@ -51,39 +56,36 @@ SETTINGS = {
     "conv": Setting(convolutional, LOSS, "mean", {"SGD": 0.1, "Adam": 0.003}, 8, True),
     "GPT": Setting(gpt, next_loss, "tokens", {"SGD": 0.3, "Adam": 0.003}, 10, False),
 }
+PAIRS = (
+    ("LAI's correlation is above Ghost's", "LAI", "Ghost", "0.96 against 0.90 (Figure 1)"),
+    ("LAI's correlation is above LLI's", "LAI", "LLI", "not compared"),
+    ("LAI's correlation is above own loss's", "LAI", "own loss", "not compared"),
+    ("preconditioning raises LAI's correlation", "preconditioned LAI", "LAI", "mends it for Adam (appendix)"),
+)
+PLACES = [(name, kind) for name in SETTINGS for kind in ("SGD", "Adam")]
 
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings: factors multiply the learning rate that the network is trained with."""
     if size == "paper":
-        return piled.config()
+        return published.config("pile")
     if size == "quick":
         return {"seeds": [0, 1], "factors": [1.0], "checkpoints": [20], "pairs": 2, "repeats": 1}
-    return {
-        "seeds": list(range(5)),
-        "factors": [0.1, 1.0, 10.0],
-        "checkpoints": [20, 200],
-        "pairs": 3,
-        "repeats": 3,
-    }
+    sizes = {"factors": [0.1, 1.0, 10.0], "checkpoints": [20, 200], "pairs": 3, "repeats": 3}
+    return {"seeds": list(range(5))} | sizes
 
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, network and optimizer, and one of Figure 1's own setting."""
-    if config["size"] == "paper":
-        return [Unit("figure-1", seed, partial(piled.figure, seed)) for seed in config["seeds"]]
-    return [
-        unit
-        for seed in config["seeds"]
-        for unit in (
-            *(
-                Unit(f"{name}-{kind}", seed, partial(_run, name, kind, seed, config))
-                for name in SETTINGS
-                for kind in ("SGD", "Adam")
-            ),
-            Unit("figure-1", seed, partial(figure_one.small, gpt, seed, config)),
-        )
-    ]
+    found = []
+    for seed in config["seeds"]:
+        if config["size"] == "paper":
+            found.append(Unit("figure-1", seed, partial(piled.figure, seed)))
+            continue
+        for name, kind in PLACES:
+            found.append(Unit(f"{name}-{kind}", seed, partial(_run, name, kind, seed, config)))
+        found.append(Unit("figure-1", seed, partial(figure_one.small, gpt, seed, config)))
+    return found
 
 
 def data(name: str, seed: int) -> tuple[Batch, Batch]:
@@ -92,10 +94,8 @@ def data(name: str, seed: int) -> tuple[Batch, Batch]:
         ids = prose.windows(prose.prose(), 1500, CONTEXT + 1, np.random.default_rng((seed, 3)))
         both = torch.from_numpy(ids[:, :-1].copy()), torch.from_numpy(ids[:, 1:].copy())
         return (both[0][24:], both[1][24:]), (both[0][:24], both[1][:24])
-    found = noisy_digits(seed, flip=0.4)
-    training, held = found.training, found.validation
-    both = [(torch.from_numpy(of.inputs).double(), torch.from_numpy(of.labels)) for of in (training, held)]
-    return both[0], (both[1][0][:100], both[1][1][:100])
+    (inputs, labels), (x, y), *_ = noisy_digits(seed)
+    return (inputs.double(), labels), (x[:100].double(), y[:100])
 
 
 def _run(name: str, kind: str, seed: int, config: dict[str, Any]) -> Found:
@@ -104,9 +104,8 @@ def _run(name: str, kind: str, seed: int, config: dict[str, Any]) -> Found:
     setting, random = SETTINGS[name], np.random.default_rng((seed, 5))
     training, held = data(name, seed)
     model = setting.network(seed).double()
-    kinds = {"SGD": torch.optim.SGD, "Adam": torch.optim.Adam}
     rate = setting.rates[kind]
-    optimizer = kinds[kind](model.parameters(), lr=rate)
+    optimizer = {"SGD": torch.optim.SGD, "Adam": torch.optim.Adam}[kind](model.parameters(), lr=rate)
     rows: dict[str, dict[str, list[float]]] = {}
 
     def drawn(count: int) -> Batch:
@@ -114,29 +113,22 @@ def _run(name: str, kind: str, seed: int, config: dict[str, Any]) -> Found:
         return training[0][index], training[1][index]
 
     for step in range(max(config["checkpoints"]) + 1):
-        if step in config["checkpoints"]:
-            for _ in range(config["repeats"]):
-                batch = drawn(setting.players)
-                first = first_order(setting, model, held, batch, drawn(64), random)
-                for factor in config["factors"]:
-                    optimizer.param_groups[0]["lr"] = rate * factor
-                    game = Game(model, setting.loss, held, batch, optimizer)
-                    scores = first | along_the_step(setting, model, held, batch, optimizer)
-                    place = f"{name}, {kind}, rate x{factor:g}"
-                    for method, metrics in _compared(scores, game, setting, config, random).items():
-                        for metric, value in metrics.items():
-                            rows.setdefault(method, {}).setdefault(f"{place}: {metric}", []).append(value)
-                            if metric == "Pearson":
-                                late = f"{place}: {metric} after {step} steps"
-                                rows[method].setdefault(late, []).append(value)
-                optimizer.param_groups[0]["lr"] = rate
-        optimizer.zero_grad()
-        inputs, targets = drawn(32)
-        setting.loss(model(inputs), targets).mean().backward()
-        optimizer.step()
-    return {
-        method: {key: float(np.mean(of)) for key, of in metrics.items()} for method, metrics in rows.items()
-    }
+        for _ in range(config["repeats"] if step in config["checkpoints"] else 0):
+            batch = drawn(setting.players)
+            first = first_order(setting, model, held, batch, drawn(64), random)
+            for factor in config["factors"]:
+                optimizer.param_groups[0]["lr"] = rate * factor
+                game = Game(model, setting.loss, held, batch, optimizer)
+                scores = first | along_the_step(setting, model, held, batch, optimizer)
+                place = f"{name}, {kind}, rate x{factor:g}"
+                for method, metrics in _compared(scores, game, setting, config, random).items():
+                    for metric, value in metrics.items():
+                        late = (f"{metric} after {step} steps",) if metric == "Pearson" else ()
+                        for key in (metric, *late):
+                            rows.setdefault(method, {}).setdefault(f"{place}: {key}", []).append(value)
+        optimizer.param_groups[0]["lr"] = rate
+        descend(model, optimizer, drawn(32), torch.full((32,), 1 / 32), setting.loss)
+    return figure_one.means(rows)
 
 
 def _compared(
@@ -201,34 +193,19 @@ def along_the_step(
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge Figure 1's claims against the true values, and say what explains it."""
     found = {}
-    for name in SETTINGS:
-        for kind in ("SGD", "Adam"):
-            metric = f"{name}, {kind}, rate x1: Pearson"
-            if metric not in methods[NULL]:
-                continue
-            judge = partial(compared, methods, metric=metric)
-            found |= {
-                f"{name}, {kind}: LAI's correlation is above Ghost's": judge(
-                    "LAI", "Ghost", paper="0.96 against 0.90 (Figure 1)"
-                ),
-                f"{name}, {kind}: LAI's correlation is above LLI's": judge(
-                    "LAI", "LLI", paper="not compared"
-                ),
-                f"{name}, {kind}: LAI's correlation is above own loss's": judge(
-                    "LAI", "own loss", paper="not compared"
-                ),
-                f"{name}, {kind}: preconditioning raises LAI's correlation": judge(
-                    "preconditioned LAI", "LAI", paper="mends it for Adam (appendix)"
-                ),
-                f"{name}, {kind}: the optimizer's midpoint correlates above 0.9": judged(
-                    methods["midpoint of the optimizer"][metric]["values"],
-                    paper="ours",
-                    at_least=0.9,
-                    metric=metric,
-                ),
-            }
-        small = f"{name}, SGD, rate x0.1: Pearson"
-        if small in methods["Ghost"]:
+    for name, kind in PLACES:
+        place = f"{name}, {kind}"
+        metric, small = (f"{name}, {of}: Pearson" for of in (f"{kind}, rate x1", "SGD, rate x0.1"))
+        if metric in methods[NULL]:
+            for text, one, other, paper in PAIRS:
+                found[f"{place}: {text}"] = compared(methods, one, other, metric, paper=paper)
+            found[f"{place}: the optimizer's midpoint correlates above 0.9"] = judged(
+                methods["midpoint of the optimizer"][metric]["values"],
+                paper="ours",
+                at_least=0.9,
+                metric=metric,
+            )
+        if kind == "Adam" and small in methods["Ghost"]:
             found[f"{name}, SGD: at a tenth of the step Ghost correlates above 0.95"] = judged(
                 methods["Ghost"][small]["values"],
                 paper="Ghost accumulates noise",
@@ -240,29 +217,27 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw the correlation at the rate of training: methods over settings; else Figure 1's."""
+    methods, text = record["methods"], "correlation with Shapley values"
     if record["config"]["size"] == "paper":
         figure, (axes,) = pictures.figure(height=3.2)
-        pictures.intervals(axes, {name: of[figure_one.TRUE] for name, of in record["methods"].items()})
-        pictures.label(axes, xlabel="correlation with Shapley values")
+        pictures.intervals(axes, {name: of[figure_one.TRUE] for name, of in methods.items()})
+        pictures.label(axes, xlabel=text)
         return {"correlation": figure}
-    places = [f"{name}, {kind}" for name in SETTINGS for kind in ("SGD", "Adam")]
+    names = ("own loss", "LLI", "LAI", "Ghost", "derivative of the step", "midpoint of the optimizer")
+    places = [f"{name}, {kind}" for name, kind in PLACES]
     figure, (axes,) = pictures.figure(height=3.6)
-    shown = ("own loss", "LLI", "LAI", "Ghost", "derivative of the step", "midpoint of the optimizer")
-    for shift, method in enumerate(shown):
-        looks = pictures.LOOKS.get(method.split(" of the")[0], (pictures.INK, "-"))
-        rows = [record["methods"][method][f"{place}, rate x1: Pearson"] for place in places]
-        at = np.arange(len(places)) + 0.1 * (shift - len(shown) / 2)
-        axes.plot(at, [row["mean"] for row in rows], "os^Dv*"[shift], ms=5, color=looks[0], label=method)
-        for x, row in zip(at, rows, strict=True):
-            if row["low"] is not None:
-                axes.plot([x, x], [row["low"], row["high"]], color=looks[0], lw=0.8)
+    for shift, (method, marker) in enumerate(zip(names, "os^Dv*", strict=True)):
+        rows = [methods[method][f"{place}, rate x1: Pearson"] for place in places]
+        at, color = np.arange(len(places)) + 0.1 * (shift - 3), pictures.color_of(method.split(" of the")[0])
+        pictures.points(axes, at, rows, marker, color=color, label=method)
     axes.set_xticks(range(len(places)), places, fontsize=8)
-    pictures.label(axes, ylabel="correlation with Shapley values", ylim=(-1.0, 1.05))
+    pictures.label(axes, ylabel=text, ylim=(-1.0, 1.05))
     pictures.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return {"correlation": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="fidelity",
     title="Fidelity",
     about="Figure 1",
@@ -274,17 +249,10 @@ checkpoints, three batches at each. For Figure 1 itself: batches that are their 
 reference of the released code, an affine function of each sample's own loss, and with the
 true values.""",
     picture="Correlation with the true Shapley values, by network and optimizer, for six scores.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={
         f"{name}, {kind}, rate x{factor}: Pearson": f"{name}, {kind}, x{factor}"
-        for name in SETTINGS
-        for kind in ("SGD", "Adam")
+        for name, kind in PLACES
         for factor in ("0.1", "1", "10")
     },
     data={"prose": prose.digest},

@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from experiments.data import prose
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
-from experiments.harness.study import Found, Study, Unit
-from experiments.mixtures import sources
+from experiments.harness.study import Found, Unit, study_of
+from experiments.mixtures import sources, text
 from experiments.mixtures.arms import Arm, Run, Task
 from experiments.mixtures.policies import Moved, Odm, Shares, Tried, filtered, horizons
-from experiments.studies import mixed_text as text
 
 NULL, ORACLE = "uniform", "oracle mixture"
 MIXED, DECAYED = "validation mixed in", "validation mixed in, decayed rate"
@@ -163,7 +162,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"gains": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="mixtures",
     title="Choosing by source",
     about="ours",
@@ -178,12 +178,6 @@ its steps. Small perceptrons, seventeen settings; and a small GPT on six sources
 best on the test set of one or two mixtures of one who knows the sources. What a longer horizon needs was
 chosen on other seeds. Claims are in shares of right answers, on text in nats.""",
     picture="Gains over the validation mixed in by setting: of the mixture, of trials, of a static filter.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={f"{name}: {metric(name)}": name for name in (*sources.SETTINGS, GPT)},
     data={"prose": prose.digest},
 )

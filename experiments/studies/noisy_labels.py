@@ -6,13 +6,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.data import archives
+from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
-from experiments.harness.study import Study, Unit
+from experiments.harness.study import Unit, study_of
 from experiments.studies import published, tasks, trainings
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
+OPEN = "not compared"
 SETS = ("LAI, best half", "LAI as a set", "GREATS-like")
 CORE = (
     NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
@@ -39,7 +40,7 @@ SETTINGS: dict[str, tuple[Sequence[str], Any, dict[str, Any]]] = {
     MAIN: ((*ALL, *STATIC), tasks.digits, SYMMETRIC),
     SKEWED: ((*CORE, *STATIC), tasks.digits, SYMMETRIC | {"noise": "asymmetric"}),
     INVITED: ((*CORE, *STATIC), tasks.digits, SYMMETRIC | {"noise": "instance"}),
-    PEOPLE: (CORE, tasks.reviews, {"noise": "worst", "held": 200}),
+    PEOPLE: (CORE, tasks.reviews, {"held": 200}),
     "no noise": (CORE, tasks.digits, SYMMETRIC | {"share": 0.0}),
     SIZES[20]: (FEW, tasks.digits, SYMMETRIC | {"held": 20}),
     SIZES[100]: (FEW, tasks.digits, SYMMETRIC | {"held": 100}),
@@ -50,30 +51,41 @@ PAPERS = (
     "small loss", "self-paced (SPL)", "inner products (IP)", "Ghost", "LLI", "LAI",
 )  # fmt: skip
 """On the paper's own data: those whose memory does not grow with the product of samples and parameters."""
-PAIRS = (
-    ("LAI", "LLI", "+0.3 on average (Table 3)"),
-    ("LAI", "self-paced (SPL)", "+8.2 on average (Table 3)"),
-    ("LAI", "inner products (IP)", "+4.9 on average (Table 3)"),
-    ("LAI", "LiSSA", "+10.8 on average (Table 3)"),
-    ("LAI", "DataInf", "+6.7 on average (Table 3)"),
-    ("LAI", "TRAK", "+4.9 on the image sets (Table 3)"),
-    ("LAI", "EKFAC", "not compared"),
-    ("LAI", "explicit influence", "not compared"),
-    ("LAI", "KNN-Shapley", "not compared"),
-    ("LAI", "confident learning", "not compared"),
-    ("inner products (IP)", "LiSSA", "+5.9 on average (Table 3)"),
-    ("inner products (IP)", "DataInf", "+1.9 on average (Table 3)"),
-    ("inner products (IP)", "TRAK", "-2.7 on the image sets (Table 3)"),
-    ("LAI as a set", "LAI, best half", "not compared"),
-    ("LAI as a set", "LAI", "not compared"),
-    ("LAI as a set", "RHO-loss", "not compared"),
-    ("LAI as a set", "validation batch mixed in", "not compared"),
-    ("LAI as a set", "GREATS-like", "not compared"),
-    ("GREATS-like", "Ghost", "not compared"),
-    ("LAI, four summaries", "LAI", "not compared"),
-    ("LAI, error bars", "LAI", "not compared"),
+CLAIMS = (
+    ("LAI is above plain training", "LAI", NULL, "accuracy", "+2.0 on average (Table 3)"),
+    ("LAI is above plain training stopped early", "LAI", STOPPED, "accuracy", OPEN),
+    ("LAI is above training on the validation set alone", "LAI", "validation only", "accuracy", OPEN),
+    ("LAI is above RHO-loss", "LAI", "RHO-loss", "accuracy", OPEN),
+    ("LAI is above Ghost", "LAI", "Ghost", "accuracy", "+0.4 on average (Table 3)"),
+    ("at plain's cost, LAI is above Ghost", "LAI", "Ghost", "at plain's cost", OPEN),
+    *(
+        (f"{one} is above {other}", one, other, "accuracy", paper)
+        for one, other, paper in (
+            ("LAI", "LLI", "+0.3 on average (Table 3)"),
+            ("LAI", "self-paced (SPL)", "+8.2 on average (Table 3)"),
+            ("LAI", "inner products (IP)", "+4.9 on average (Table 3)"),
+            ("LAI", "LiSSA", "+10.8 on average (Table 3)"),
+            ("LAI", "DataInf", "+6.7 on average (Table 3)"),
+            ("LAI", "TRAK", "+4.9 on the image sets (Table 3)"),
+            ("LAI", "EKFAC", OPEN),
+            ("LAI", "explicit influence", OPEN),
+            ("LAI", "KNN-Shapley", OPEN),
+            ("LAI", "confident learning", OPEN),
+            ("inner products (IP)", "LiSSA", "+5.9 on average (Table 3)"),
+            ("inner products (IP)", "DataInf", "+1.9 on average (Table 3)"),
+            ("inner products (IP)", "TRAK", "-2.7 on the image sets (Table 3)"),
+            ("LAI as a set", "LAI, best half", OPEN),
+            ("LAI as a set", "LAI", OPEN),
+            ("LAI as a set", "RHO-loss", OPEN),
+            ("LAI as a set", "validation batch mixed in", OPEN),
+            ("LAI as a set", "GREATS-like", OPEN),
+            ("GREATS-like", "Ghost", OPEN),
+            ("LAI, four summaries", "LAI", OPEN),
+            ("LAI, error bars", "LAI", OPEN),
+        )
+    ),
 )
-"""Who is said to be above whom, beside what every setting's table is judged by."""
+"""Who is said to be above whom in what, and what the paper says of it."""
 
 
 def config(size: str) -> dict[str, Any]:
@@ -82,7 +94,7 @@ def config(size: str) -> dict[str, Any]:
         return published.config("images", "texts")
     if size == "quick":
         return {"seeds": [0, 1], "epochs": {"digits": 2}, "settings": [MAIN]}
-    held = [name for name in SETTINGS if name != PEOPLE or archives.fetched("vaderSentiment")]
+    held = [name for name in SETTINGS if name != PEOPLE or annotators.fetched()]
     return {"seeds": list(range(5)), "epochs": {"digits": 30, "reviews": 12}, "settings": held}
 
 
@@ -101,20 +113,8 @@ def units(config: dict[str, Any]) -> list[Unit]:
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge the paper's claims, and those it should have made."""
     found = {}
-    every = (
-        ("LAI is above plain training", "LAI", NULL, "accuracy", "+2.0 on average (Table 3)"),
-        ("LAI is above plain training stopped early", "LAI", STOPPED, "accuracy", "not compared"),
-        (
-            "LAI is above training on the validation set alone", "LAI", "validation only", "accuracy",
-            "not compared",
-        ),
-        ("LAI is above RHO-loss", "LAI", "RHO-loss", "accuracy", "not compared"),
-        ("LAI is above Ghost", "LAI", "Ghost", "accuracy", "+0.4 on average (Table 3)"),
-        ("at plain's cost, LAI is above Ghost", "LAI", "Ghost", "at plain's cost", "not compared"),
-        *((f"{one} is above {other}", one, other, "accuracy", paper) for one, other, paper in PAIRS),
-    )  # fmt: skip
     for setting in trainings.settings(methods):
-        for text, one, other, metric, paper in every:
+        for text, one, other, metric, paper in CLAIMS:
             key = f"{setting}: {metric}"
             if all(key in methods.get(name, {}) for name in (one, other)):
                 found[f"{setting}: {text}"] = compared(methods, one, other, key, paper=paper)
@@ -124,32 +124,25 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw accuracy in the main setting, best first, and how it grows with the validation set."""
     figure, (axes,) = pictures.figure(height=3.0)
-    lines = (
-        (STOPPED, "-"),
-        ("validation only", ":"),
-        ("validation batch mixed in", "--"),
-        ("RHO-loss", "-."),
-    )
-    for at, (name, style) in enumerate((*lines, ("Ghost", "-"), ("LAI", "-"))):
+    names = (STOPPED, "validation only", "validation batch mixed in", "RHO-loss", "Ghost", "LAI")
+    for at, (name, style) in enumerate(zip(names, ("-", ":", "--", "-.", "-", "-"), strict=True)):
         of = record["methods"].get(name, {})
-        rows = [of.get(f"{setting}: accuracy") for setting in SIZES.values()]
-        known = [(size * 1.03**at, row) for size, row in zip(SIZES, rows, strict=True) if row]
-        color = pictures.LOOKS.get(name, (pictures.INK,))[0]
-        axes.plot([x for x, _ in known], [row["mean"] for _, row in known], style, color=color, label=name)
-        for x, row in known:
-            if row["low"] is not None:
-                axes.plot([x, x], [row["low"], row["high"]], color=color, lw=0.8)
+        known = {
+            size: of[f"{place}: accuracy"] for size, place in SIZES.items() if f"{place}: accuracy" in of
+        }
+        x = [size * 1.03**at for size in known]
+        pictures.points(axes, x, [*known.values()], style, color=pictures.color_of(name), label=name)
     axes.set(xscale="log")
     axes.set_xticks(list(SIZES), [str(size) for size in SIZES], minor=False)
     axes.minorticks_off()
-    pictures.label(
-        axes, xlabel="clean validation images, 40% of the training labels wrong", ylabel="test accuracy"
-    )
+    text = "clean validation images, 40% of the training labels wrong"
+    pictures.label(axes, xlabel=text, ylabel="test accuracy")
     pictures.legend(axes, ncols=2, loc="lower right")
     return trainings.best_first(record, 6.4) | {"sizes": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="noisy-labels",
     title="Wrong labels",
     about="Table 3",
@@ -169,12 +162,6 @@ validation set. *Stopped early* is the epoch of
 the highest validation accuracy; *at plain's cost* the last epoch within the operations of plain
 training (0 where what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
     picture="Test accuracy by method, best first, with its cost, and by the size of the validation set.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "symmetric 40%",

@@ -12,33 +12,16 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from experiments.data import pile
-from experiments.data.files import find
+from experiments.data import published as data
+from experiments.data.digits import Batch
+from experiments.data.published import find
 from experiments.harness.study import Found
-from experiments.methods.base import Batch
+from experiments.networks import next_loss
 from experiments.studies import published
 from experiments.studies.figure_one import Reading, run
-from experiments.studies.networks import next_loss
 
 STREAMS = 5
 """The training sequences are dealt out in turn, to as many seeds: no two read the same ones."""
-
-
-def config() -> dict[str, Any]:
-    """Return the settings."""
-    return published.config("pile")
-
-
-class Logits(nn.Module):
-    """A language model that returns logits alone."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Return the next tokens' logits, `(n, t, vocabulary)`."""
-        return self.model(input_ids=ids, use_cache=False).logits
 
 
 def network(seed: int, *, drawn: bool) -> nn.Module:
@@ -51,7 +34,9 @@ def network(seed: int, *, drawn: bool) -> nn.Module:
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(place, local_files_only=True))
     else:
         model = AutoModelForCausalLM.from_pretrained(place, local_files_only=True)
-    return Logits(model.eval()).to(published.WHERE)  # without dropout, which would hide what a step does
+    return published.Logits(model.eval()).to(
+        published.WHERE
+    )  # without dropout, which would hide what a step does
 
 
 def windows(split: str) -> Iterator[np.ndarray]:
@@ -60,7 +45,7 @@ def windows(split: str) -> Iterator[np.ndarray]:
 
     own = published.SETTINGS["pile"]
     tokenizer = AutoTokenizer.from_pretrained(str(find(own["model"])), local_files_only=True)
-    return pile.windows(pile.documents(split), tokenizer, own["length"] + 1)
+    return data.windows(data.documents(split), tokenizer, own["length"] + 1)
 
 
 def batches(rows: Iterator[np.ndarray], size: int) -> Iterator[Batch]:
@@ -74,34 +59,23 @@ def reading(seed: int, *, drawn: bool) -> Reading:
     """Return the network in training: Adam with decay, a warm-up, a cosine, short gradients."""
     own = published.SETTINGS["pile"]
     model, warmup, steps = network(seed, drawn=drawn), own["warmup"], own["steps"]
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=own["learning_rate"],
-        betas=tuple(own["betas"]),
-        weight_decay=own["weight_decay"],
-    )
+    options = {"betas": tuple(own["betas"]), "weight_decay": own["weight_decay"]}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=own["learning_rate"], **options)
 
     def rate(step: int) -> float:
         if step < warmup:
             return (step + 1) / warmup
         return 0.5 * (1.0 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
-    return Reading(
-        model,
-        optimizer,
-        batches(itertools.islice(windows("train"), seed % STREAMS, None, STREAMS), own["batch"]),
-        steps // own["checkpoints"],
-        own["checkpoints"],
-        torch.optim.lr_scheduler.LambdaLR(optimizer, rate),
-        own["max_norm"],
-    )
+    stream = batches(itertools.islice(windows("train"), seed % STREAMS, None, STREAMS), own["batch"])
+    schedule, looks = torch.optim.lr_scheduler.LambdaLR(optimizer, rate), own["checkpoints"]
+    return Reading(model, optimizer, stream, steps // looks, looks, schedule, own["max_norm"])
 
 
 def figure(seed: int) -> Found:
     """Compare scores with both references at every checkpoint of a pre-training."""
-    return run(
-        reading(seed, drawn=True), published.SETTINGS["pile"]["pairs"], np.random.default_rng((seed, 8))
-    )
+    pairs, random = published.SETTINGS["pile"]["pairs"], np.random.default_rng((seed, 8))
+    return run(reading(seed, drawn=True), pairs, random)
 
 
 def trained(

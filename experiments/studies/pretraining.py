@@ -13,15 +13,16 @@ from torch import Tensor
 
 import lai_core as lai
 from experiments.data import prose
+from experiments.data.digits import Batch
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
-from experiments.methods.base import Batch, descend, lowest
-from experiments.studies import piled
-from experiments.studies.networks import GPT, next_loss
+from experiments.harness.study import Found, Unit, study_of
+from experiments.methods.base import descend, lowest
+from experiments.networks import GPT, next_loss
+from experiments.studies import piled, published
 
 NULL, ORACLE = "plain", "clean sequences only"
-CONTEXT, BATCH = 32, 32
+CONTEXT, BATCH, OPEN = 32, 32, "not compared"
 LICENCE = "Copyright (c) 2001 Python Software Foundation; All Rights Reserved"
 SKETCHED = lai_torch.LAI(positions="tokens", sketch=16)
 CURATED: dict[str, tuple[Any, Any, int]] = {
@@ -44,7 +45,7 @@ PAPERS = (NULL, "random, 70%", "LAI, as printed", "LAI, self left out", "Ghost, 
 def config(size: str) -> dict[str, Any]:
     """Return the settings."""
     if size == "paper":
-        return piled.config()
+        return published.config("pile")
     if size == "quick":
         return {"seeds": [0, 1], "steps": 6, "bad": 0.3}
     return {"seeds": list(range(5)), "steps": 150, "bad": 0.3}
@@ -52,13 +53,10 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and method."""
-    if config["size"] == "paper":
-        return [
-            Unit(name, seed, partial(_read_pile, name, seed)) for seed in config["seeds"] for name in PAPERS
-        ]
-    return [
-        Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in METHODS
-    ]
+    names, run = (
+        (PAPERS, _read_pile) if config["size"] == "paper" else (METHODS, partial(_run, config=config))
+    )
+    return [Unit(name, seed, partial(run, name, seed)) for seed in config["seeds"] for name in names]
 
 
 def corpus(seed: int, bad: float, count: int = 4000) -> tuple[Tensor, np.ndarray, Tensor, Tensor]:
@@ -111,8 +109,7 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
                 weights = CHOSEN[name](next_loss(model(batch[0]), batch[1]), random)
         if curator is None:
             descend(model, optimizer, batch, weights, next_loss)
-        for group in (0, 1):
-            of = bad[rows] == group
+        for group, of in enumerate((~bad[rows], bad[rows])):
             kept[group] += of.sum(), (weights.numpy()[of] > 0).sum()
     with torch.no_grad():
         inputs, targets = pair(test)
@@ -133,21 +130,19 @@ def _read_pile(name: str, seed: int) -> Found:
 
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge Table 1: that samples are removed, and that the loss falls."""
-    below = partial(compared, methods, other=NULL, metric="test loss", sign=-1)
+    removed = [1.0 - kept for kept in methods["LAI, as printed"]["kept"]["values"]]
     found = {
         "as printed, at least one sequence in a thousand is removed": judged(
-            [1.0 - kept for kept in methods["LAI, as printed"]["kept"]["values"]],
-            paper="0.0008 (135 of 160,000)",
-            at_least=0.001,
-        ),
-        "clean sequences only: test loss below plain": below(ORACLE, paper="not compared"),
-    }
-    for name in (each for each in CURATED if each in methods):
-        paper = "-0.0000006 in log perplexity (Table 1)" if name == "LAI, as printed" else "not compared"
-        found[f"{name}: test loss below plain"] = below(name, paper=paper)
-        found[f"{name}: test loss below random dropping"] = compared(
-            methods, name, "random, 70%", "test loss", paper="not compared", sign=-1
+            removed, paper="0.0008 (135 of 160,000)", at_least=0.001
         )
+    }
+    printed = {"LAI, as printed": "-0.0000006 in log perplexity (Table 1)"}
+    pairs = [("clean sequences only: test loss below plain", ORACLE, NULL, OPEN)]
+    for name in (each for each in CURATED if each in methods):
+        pairs.append((f"{name}: test loss below plain", name, NULL, printed.get(name, OPEN)))
+        pairs.append((f"{name}: test loss below random dropping", name, "random, 70%", OPEN))
+    for text, one, other, paper in pairs:
+        found[text] = compared(methods, one, other, "test loss", paper=paper, sign=-1)
     return found
 
 
@@ -159,7 +154,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"loss": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="pretraining",
     title="Pre-training",
     about="Table 1",
@@ -167,12 +163,6 @@ STUDY = Study(
 code, or copies of one line. *As printed*: the batch is its own validation set and positions are
 flattened; *self left out*: without each sequence's own vote; or 32 clean sequences to validate on.""",
     picture="Loss on clean test text by method.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     sizes=("quick", "full", "paper"),
     columns={key: key for key in ("test loss", "kept", "kept of clean", "kept of bad")},
     data={"prose": prose.digest},

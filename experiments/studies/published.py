@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from experiments.data import cifar, texts
-from experiments.data.files import find
+from experiments.data import published as data
+from experiments.data.digits import Batch, flip_labels
+from experiments.data.published import Texts, find
 from experiments.methods import Task
-from experiments.noisy_labels.data import flip_labels
+from experiments.methods.base import optimizer_of
 from workloads.torch_parts import resnet18
 
 SETTINGS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -32,93 +33,73 @@ def config(*kinds: str) -> dict[str, Any]:
     }
 
 
-def sgd(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
-    """Return stochastic gradient descent with the momentum and decay of the images."""
-    own = SETTINGS["images"]
-    decay = own["weight_decay"]
-    return torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=own["momentum"], weight_decay=decay)
-
-
-def adamw(model: nn.Module, learning_rate: float, *, weight_decay: float) -> torch.optim.Optimizer:
-    """Return Adam with a decay of its own."""
-    return torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
-
-
-def images(seed: int, *, name: str, folder: Path | None = None, **changed: Any) -> Task:
+def images(seed: int, *, name: str) -> Task:
     """Return images with the labels that people gave them; right ones to validate and to test on."""
-    own = SETTINGS["images"] | changed
+    own = SETTINGS["images"]
     classes, kind = (own["sets"][name][key] for key in ("classes", "labels"))
-    inputs, right = cifar.images(classes, test=False, folder=folder)
-    given = cifar.human_labels(classes, kind, right, folder)
+    (inputs, right), tested = (data.images(classes, test=test) for test in (False, True))
+    given = data.human_labels(classes, kind, right)
     order = np.random.default_rng((seed, 7)).permutation(len(right))
     held, training = order[: own["validation"]], order[own["validation"] :]
 
-    def seen(planes: np.ndarray) -> Tensor:
+    def seen(planes: np.ndarray, labels: np.ndarray) -> Batch:
         middle, spread = (torch.tensor(of).view(3, 1, 1) for of in (MEAN, SPREAD))
-        return ((torch.from_numpy(planes).float() / 255.0 - middle) / spread).to(WHERE)
+        return ((torch.from_numpy(planes).float() / 255.0 - middle) / spread).to(WHERE), _labels(labels)
 
-    tested = cifar.images(classes, test=True, folder=folder)
+    def network(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return resnet18(width=own.get("width", 64), classes=classes, stem="3x3")
+
+    decay = {key: own[key] for key in ("momentum", "weight_decay")}
     return Task(
-        training=(seen(inputs[training]), _labels(given[training])),
-        validation=(seen(inputs[held]), _labels(right[held])),
-        test=(seen(tested[0]), _labels(tested[1])),
-        wrong=torch.from_numpy(given[training] != right[training]).float(),
-        network=partial(_residual, classes=classes, width=own.get("width", 64)),
-        optimizer=sgd,
+        seen(inputs[training], given[training]),
+        seen(inputs[held], right[held]),
+        seen(*tested),
+        torch.from_numpy(given[training] != right[training]).float(),
+        network,
+        optimizer=optimizer_of(torch.optim.SGD, **decay),
         **{key: own[key] for key in ("learning_rate", "batch", "epochs", "share", "part")},
     )
 
 
-def _residual(seed: int, *, classes: int, width: int) -> nn.Module:
-    torch.manual_seed(seed)
-    return resnet18(width=width, classes=classes, stem="3x3")
+def texts(seed: int, name: str, own: dict[str, Any]) -> list[Texts]:
+    """Return what is trained, validated and tested on.
+
+    Emotion is split as it comes; of 20 Newsgroups some training texts are held out; half of a GLUE task's
+    `dev` is validated on, and half tested on.
+    """
+
+    def cut(found: Texts, first: int) -> list[Texts]:
+        written, labels = found
+        order = np.random.default_rng((seed, 8)).permutation(len(labels))
+        return [([written[row] for row in rows], labels[rows]) for rows in (order[:first], order[first:])]
+
+    if name == "Emotion-N":
+        return [data.emotion(split) for split in ("train", "validation", "test")]
+    if name == "20News-N":
+        found = data.newsgroups("train")
+        held, training = cut(found, min(own["validation"], len(found[1]) // 2))
+        return [training, held, data.newsgroups("test")]
+    task = own["sets"][name]["task"]
+    found = data.glue(task, "dev")
+    return [data.glue(task, "train"), *cut(found, (len(found[1]) + 1) // 2)]
 
 
-def newsgroups(seed: int, folder: Path | None) -> list[texts.Texts]:
-    """Return 20 Newsgroups, of whose training texts some are held out."""
-    (written, labels), tested = (texts.newsgroups(split, folder) for split in ("train", "test"))
-    order = np.random.default_rng((seed, 8)).permutation(len(labels))
-    count = min(SETTINGS["texts"]["validation"], len(labels) // 2)
-    parts = [([written[row] for row in rows], labels[rows]) for rows in (order[count:], order[:count])]
-    return [*parts, tested]
-
-
-def emotion(seed: int, folder: Path | None) -> list[texts.Texts]:
-    """Return Emotion, which is split as it comes."""
-    return [texts.emotion(split, folder) for split in ("train", "validation", "test")]
-
-
-def glue(seed: int, folder: Path | None, *, task: str) -> list[texts.Texts]:
-    """Return a task of GLUE, half of whose `dev` is validated on, and half tested on."""
-    written, labels = texts.glue(task, "dev", folder)
-    halves = np.array_split(np.random.default_rng((seed, 8)).permutation(len(labels)), 2)
-    held = [([written[row] for row in rows], labels[rows]) for rows in halves]
-    return [texts.glue(task, "train", folder), *held]
-
-
-def sentences(seed: int, *, name: str, folder: Path | None = None, **changed: Any) -> Task:
+def sentences(seed: int, *, name: str) -> Task:
     """Return a task of texts: for BERT with flipped labels, for GPT-Neo as it is given."""
-    kind = "texts" if name in SETTINGS["texts"]["sets"] else "glue"
-    own = SETTINGS[kind] | changed
-    of = own["sets"][name]
-    make: dict[str, Callable[..., list[texts.Texts]]] = {"20News-N": newsgroups, "Emotion-N": emotion}
-    parts = make[name](seed, folder) if name in make else glue(seed, folder, task=of["task"])
-    (_, right), classes = parts[0], of.get("classes", 2)
+    own = SETTINGS["texts" if name in SETTINGS["texts"]["sets"] else "glue"]
+    parts, classes = texts(seed, name, own), own["sets"][name].get("classes", 2)
+    right, count = parts[0][1], len(parts[1][1])
     given = flip_labels(right, own.get("wrong", 0.0), np.random.default_rng((seed, 7)), classes)
-    place = find(own["model"], folder)
+    place = find(own["model"])
     pad, read = reader(place, own["length"])
-    training, validation, test = (
-        (read(written).to(WHERE), _labels(labels))
-        for (written, _), labels in zip(parts, (given, parts[1][1], parts[2][1]), strict=True)
-    )
+    labelled = zip(parts, (given, parts[1][1], parts[2][1]), strict=True)
     return Task(
-        training=training,
-        validation=validation,
-        test=test,
-        wrong=torch.from_numpy(given != right).float(),
-        network=partial(classifier, place=place, classes=classes, pad=pad),
-        optimizer=partial(adamw, weight_decay=own["weight_decay"]),
-        share=min(1.0, own.get("validation", len(parts[1][1])) / len(parts[1][1])),
+        *((read(written).to(WHERE), _labels(labels)) for (written, _), labels in labelled),
+        torch.from_numpy(given != right).float(),
+        partial(classifier, place=place, classes=classes, pad=pad),
+        optimizer=optimizer_of(torch.optim.AdamW, weight_decay=own["weight_decay"]),
+        share=min(1.0, own.get("validation", count) / count),
         valid=lambda ids: ids != pad,
         **{key: own[key] for key in ("learning_rate", "batch", "epochs", "part")},
     )
@@ -135,15 +116,17 @@ def reader(place: Path, length: int) -> tuple[int, Callable[[list[str]], Tensor]
     return int(tokenizer.pad_token_id), lambda written: tokenizer(written, **options)["input_ids"]
 
 
-class Padded(nn.Module):
-    """A classifier of texts that sees no padding, and returns logits alone."""
+class Logits(nn.Module):
+    """A language model, or a classifier of texts that sees no padding, which returns logits alone."""
 
-    def __init__(self, model: nn.Module, pad: int) -> None:
+    def __init__(self, model: nn.Module, pad: int | None = None) -> None:
         super().__init__()
         self.model, self.pad = model, pad
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the logits, `(n, classes)`."""
+        """Return the classes' logits, `(n, classes)`, or the next tokens', `(n, t, vocabulary)`."""
+        if self.pad is None:
+            return self.model(input_ids=ids, use_cache=False).logits
         return self.model(input_ids=ids, attention_mask=(ids != self.pad).long()).logits
 
 
@@ -155,7 +138,7 @@ def classifier(seed: int, *, place: Path, classes: int, pad: int) -> nn.Module:
     model = AutoModelForSequenceClassification.from_pretrained(
         str(place), num_labels=classes, pad_token_id=pad, local_files_only=True
     )
-    return Padded(model, pad)
+    return Logits(model, pad)
 
 
 def task(name: str) -> Callable[[int], Task]:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.data import archives
+from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
-from experiments.harness.study import Found, Study, Unit
+from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import Outcome, train
-from experiments.methods.remembered import GRID
+from experiments.methods.curated import GRID
 from experiments.studies import tasks
 
 NULL, ORACLE = "random", "right labels only"
@@ -24,7 +24,7 @@ NEAR = 0.005
 MAIN, PEOPLE = "symmetric 40%", "annotators, worst of three"
 SETTINGS: dict[str, Any] = {
     MAIN: partial(tasks.digits, noise="symmetric", share=0.4, held=300),
-    PEOPLE: partial(tasks.reviews, noise="worst", held=200),
+    PEOPLE: partial(tasks.reviews, held=200),
 }
 
 
@@ -33,7 +33,7 @@ def config(size: str) -> dict[str, Any]:
     if size == "quick":
         few = [*OPPONENTS, NULL, ORACLE, GRID[0], GRID[-3]]
         return {"seeds": [0, 1], "epochs": [3, 1], "settings": [MAIN], "methods": few}
-    held = list(SETTINGS) if archives.fetched("vaderSentiment") else [MAIN]
+    held = list(SETTINGS) if annotators.fetched() else [MAIN]
     return {"seeds": list(range(5)), "epochs": [30, 12], "settings": held, "methods": list(METHODS)}
 
 
@@ -100,14 +100,14 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
         best, exact = chosen(methods, setting), most_accurate(methods, setting)
         for other in OPPONENTS:
             values = methods[best][f"{setting}: over {other}"]["values"]
-            found[f"{setting}: {best}: fewer operations than {other} for its accuracy"] = judged(
-                values, paper="ours", at_least=1.0
+            text = f"{setting}: {best}: fewer operations than {other} for its accuracy"
+            found[text] = judged(values, paper="ours", at_least=1.0)
+        for other in (each for each in (*OPPONENTS, "KNN-Shapley") if each in methods):
+            text, metric = (
+                f"{setting}: {exact}: above {other}, all stopped early",
+                f"{setting}: stopped early",
             )
-        for other in (*OPPONENTS, "KNN-Shapley"):
-            if other in methods:
-                found[f"{setting}: {exact}: above {other}, all stopped early"] = compared(
-                    methods, exact, other, f"{setting}: stopped early", paper="ours"
-                )
+            found[text] = compared(methods, exact, other, metric, paper="ours")
     return found
 
 
@@ -130,7 +130,8 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
     return {"search": figure}
 
 
-STUDY = Study(
+STUDY = study_of(
+    __name__,
     name="search",
     title="What would make it win",
     about="ours",
@@ -142,12 +143,6 @@ the most accurate one, a choice that was added after a first look. *Over* an opp
 operations are those that the method needs for its accuracy less half a point, both stopped early,
 scoring and validation passes counted; 0 where it never gets there.""",
     picture="Test accuracy over cost on the fresh seeds: opponents as squares, the policies as dots.",
-    config=config,
-    units=units,
-    claims=claims,
-    pictures=draw,
-    null=NULL,
-    oracle=ORACLE,
     columns={
         f"{setting}: {key}": f"{short}, {key}"
         for setting, short in ((MAIN, "40%"), (PEOPLE, "annotators"))

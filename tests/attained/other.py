@@ -8,58 +8,66 @@ import lai_core as lai
 from lai_core import bounds, influence, propagation, shapley, variance
 from lai_core.estimators.gates import gate_step_error
 from lai_core.estimators.sketches import sketch_variance
-from tests.attained.climb import Bound
+from tests.attained.climb import bound
 
 
-def _hessian_cosine(entries: np.ndarray) -> tuple[float, float]:
+@bound("hessian-cosine", 4)
+def hessian_cosine(entries: np.ndarray) -> tuple[float, float]:
     values, gradient = np.array([1.0, 1.0 + 8.0 * np.clip(entries[0], 0, 1), 9.0]), entries[1:]
     step = gradient / values
     cosine = step @ gradient / (np.linalg.norm(step) * np.linalg.norm(gradient) + 1e-30)
     return float(influence.hessian_cosine_bound(condition_number=9.0)), float(cosine)
 
 
-def _descent(entries: np.ndarray) -> tuple[float, float]:
+@bound("descent-meaning", 4)
+def descent(entries: np.ndarray) -> tuple[float, float]:
     theta, gradient = entries[:2], entries[2:]
     missed = np.sin(theta - gradient).sum() - np.sin(theta).sum() + gradient @ np.cos(theta)
-    bound = influence.descent_remainder(gradient[None], learning_rate=1.0, smoothness=1.0)
-    return abs(float(missed)), float(bound[0])
+    limit = influence.descent_remainder(gradient[None], learning_rate=1.0, smoothness=1.0)
+    return abs(float(missed)), float(limit[0])
 
 
-def _shapley(entries: np.ndarray, middle: bool) -> tuple[float, float]:
+@bound("shapley-first-order", 4, middle=False)
+@bound("midpoint-error", 4, middle=True)
+def one_step(entries: np.ndarray, middle: bool) -> tuple[float, float]:
     theta, gradients = entries[:1], entries[1:, None]
     orders = list(permutations(range(3)))
     before = [theta[0] - gradients[list(order[: order.index(0)])].sum() for order in orders]
     exact = np.mean([np.sin(at) - np.sin(at - gradients[0, 0]) for at in before])
     if middle:
         score = shapley.midpoint_scores(np.cos, theta, gradients, learning_rate=1.0)
-        bound = shapley.midpoint_error_bound(gradients, learning_rate=1.0, hessian_lipschitz=1.0)
+        limit = shapley.midpoint_error_bound(gradients, learning_rate=1.0, hessian_lipschitz=1.0)
     else:
         score = gradients @ np.cos(theta)
-        bound = shapley.shapley_first_order_bound(gradients, learning_rate=1.0, smoothness=1.0)
-    return abs(float(exact - score[0])), float(bound[0])
+        limit = shapley.shapley_first_order_bound(gradients, learning_rate=1.0, smoothness=1.0)
+    return abs(float(exact - score[0])), float(limit[0])
 
 
-def _rank_cosine(entries: np.ndarray) -> tuple[float, float]:
+@bound("rank-cosine", 6)
+def rank_cosine(entries: np.ndarray) -> tuple[float, float]:
     score, quotients = entries[:3], np.clip(entries[3:], 0.25, 1.0)
     exact = score * quotients
     cosine = exact @ score / (np.linalg.norm(exact) * np.linalg.norm(score) + 1e-30)
     return float(bounds.cosine_guarantee(low=0.25, high=1.0)), float(cosine)
 
 
-def _regret(entries: np.ndarray) -> tuple[float, float]:
+@bound("selection-regret", 6)
+def regret(entries: np.ndarray) -> tuple[float, float]:
     exact, score = entries[:3], entries[3:]
     regret = np.maximum(exact, 0).sum() - exact[score > 0].sum()
     return float(regret), float(bounds.selection_regret_bound(exact, score))
 
 
-def _certified(entries: np.ndarray) -> tuple[float, float]:
+@bound("certified-regret", 9)
+def certified(entries: np.ndarray) -> tuple[float, float]:
     score, errors, shares = entries[:3], np.abs(entries[3:6]), np.clip(entries[6:], -1, 1)
     exact = score + errors * shares
     regret = np.maximum(exact, 0).sum() - exact[score > 0].sum()
     return float(regret), float(bounds.certified_regret_bound(score, errors))
 
 
-def _top_layers(entries: np.ndarray) -> tuple[float, float]:
+@bound("top-layer-certificate", 22)
+def top_layers(entries: np.ndarray) -> tuple[float, float]:
     """Take three layers of width 2: what the lower two add, and its bound from the top one."""
     weights, slopes = entries[:8].reshape(2, 2, 2), np.clip(entries[8:16], -2, 2).reshape(2, 2, 2)
     alpha, gradients = entries[16:18], [entries[18:20], entries[20:22]]
@@ -70,13 +78,14 @@ def _top_layers(entries: np.ndarray) -> tuple[float, float]:
         missing += alpha[layer] * float(gradients[0] @ gradients[1])
         factors.insert(0, bounds.layer_factors(weights[layer], slopes[layer]))
     pairs = np.stack(factors)
-    bound = bounds.top_layers_bound(
+    limit = bounds.top_layers_bound(
         alpha[:, None, None], pairs[:, :1], pairs[:, 1:], np.array(norms[:1]), np.array(norms[1:])
     )
-    return abs(missing), float(bound[0])
+    return abs(missing), float(limit[0])
 
 
-def _layer_norm(entries: np.ndarray) -> tuple[float, float]:
+@bound("block-factors", 12, "LayerNorm")
+def layer_norm(entries: np.ndarray) -> tuple[float, float]:
     """Take the mean and the part along the normalised input off a LayerNorm's gradient."""
     values, gain, gradient = np.split(entries, 3)
     centred = values - values.mean()
@@ -84,24 +93,27 @@ def _layer_norm(entries: np.ndarray) -> tuple[float, float]:
     unit = centred / deviation
     scaled = gain * gradient
     back = (scaled - scaled.mean() - unit * (scaled @ unit) / len(unit)) / deviation
-    bound = bounds.layer_norm_factor(gain, np.array([deviation]))[0] * np.linalg.norm(gradient)
-    return float(np.linalg.norm(back)), float(bound)
+    limit = bounds.layer_norm_factor(gain, np.array([deviation]))[0] * np.linalg.norm(gradient)
+    return float(np.linalg.norm(back)), float(limit)
 
 
-def _residual(entries: np.ndarray) -> tuple[float, float]:
+@bound("block-factors", 6, "residual")
+def residual(entries: np.ndarray) -> tuple[float, float]:
     branch, gradient = entries[:4].reshape(2, 2), entries[4:]
     factor = bounds.residual_factor(np.array([np.linalg.norm(branch, 2)]))
     return float(np.linalg.norm(gradient + branch @ gradient)), float(factor[0] * np.linalg.norm(gradient))
 
 
-def _perturbation(entries: np.ndarray) -> tuple[float, float]:
+@bound("perturbation-norm", 16)
+def perturbation(entries: np.ndarray) -> tuple[float, float]:
     means, rests = entries.reshape(2, 2, 2, 2)
     moved = (means[0] + rests[0]) @ (means[1] + rests[1]) - means[0] @ means[1]
     sizes = [np.array([np.linalg.norm(m, 2) for m in side]) for side in (means, rests)]
     return float(np.linalg.norm(moved, 2)), float(propagation.perturbation_norm_bound(*sizes))
 
 
-def _jacobian_noise(entries: np.ndarray) -> tuple[float, float]:
+@bound("jacobian-noise-bound", 20)
+def jacobian_noise(entries: np.ndarray) -> tuple[float, float]:
     """Two layers of two units, each with two outcomes, for either sample: enumerated."""
     means, rests = entries[:16].reshape(2, 2, 2, 2)
     sides, half = entries[16:].reshape(2, 2), np.array([0.5, 0.5])
@@ -112,72 +124,56 @@ def _jacobian_noise(entries: np.ndarray) -> tuple[float, float]:
     products = np.array(ends[0]) @ np.array(ends[1]).T
     laws = [(np.stack([m + r, m - r]), half) for m, r in zip(means, rests, strict=True)]
     norms = [np.array(np.linalg.norm(g)) for g in sides]
-    bound = propagation.jacobian_noise_bound(*propagation.measured_gains(laws), *norms)
-    return float(products.var()), float(bound)
+    limit = propagation.jacobian_noise_bound(*propagation.measured_gains(laws), *norms)
+    return float(products.var()), float(limit)
 
 
-def _gate_step(entries: np.ndarray) -> tuple[float, float]:
+@bound("gate-step-error", 16)
+def gate_step(entries: np.ndarray) -> tuple[float, float]:
     weight, slopes, sides = entries[:6].reshape(2, 3), entries[6:12].reshape(2, 3), entries[12:].reshape(2, 2)
-    _, bound = gate_step_error(weight, *slopes, *sides)
+    _, limit = gate_step_error(weight, *slopes, *sides)
     below = [s * (weight.T @ g) for s, g in zip(slopes, sides, strict=True)]
     factor = (weight**2).sum(0) @ (slopes[0] * slopes[1]) / 2
     missed = abs(float(below[0] @ below[1] - factor * (sides[0] @ sides[1])))
-    return missed, float(bound)
+    return missed, float(limit)
 
 
-def _sketch(entries: np.ndarray) -> tuple[float, float]:
+@bound("sketch-permutation", 8)
+def sketch(entries: np.ndarray) -> tuple[float, float]:
     """Of four outputs in three groups; the bound of one product of two gradients."""
     g, h = np.split(entries, 2)
     sides = [lai.Trace([lai.LayerTrace(np.ones((1, 1)), side[None])]) for side in (g, h)]
-    bound = ((g @ g) * (h @ h) + (g @ h) ** 2) / 3
-    return float(sketch_variance(*sides, width=3)[0]), float(bound)
+    limit = ((g @ g) * (h @ h) + (g @ h) ** 2) / 3
+    return float(sketch_variance(*sides, width=3)[0]), float(limit)
 
 
-def _minkowski(entries: np.ndarray) -> tuple[float, float]:
+@bound("minkowski-lower-bound", 8)
+def minkowski(entries: np.ndarray) -> tuple[float, float]:
     first, second = np.split(entries, 2)
-    bound = variance.minkowski_lower_bound(np.array(first.var()), np.array(second.var()))
-    return float(bound), float((first + second).var())
+    limit = variance.minkowski_lower_bound(np.array(first.var()), np.array(second.var()))
+    return float(limit), float((first + second).var())
 
 
-def _ghost_variance(entries: np.ndarray) -> tuple[float, float]:
+@bound("app-var-CS-lb", 11)
+def ghost_variance(entries: np.ndarray) -> tuple[float, float]:
     """Two layers, four outcomes: the top similarity is the signal, the lower one its multiple and noise."""
     alpha, gains, signal, rest = entries[:2], np.array([entries[2], 1.0]), entries[3:7], entries[7:]
     noise = alpha[0] * rest
     exact = (alpha @ np.stack([gains[0] * signal + rest, signal])).var()
-    bound = variance.ghost_variance_lower_bound(alpha, gains, np.array(signal.var()), np.array(noise.var()))
-    return float(bound), float(exact)
+    limit = variance.ghost_variance_lower_bound(alpha, gains, np.array(signal.var()), np.array(noise.var()))
+    return float(limit), float(exact)
 
 
-def _variance_order(entries: np.ndarray) -> tuple[float, float]:
+@bound("variance-order", 10)
+def variance_order(entries: np.ndarray) -> tuple[float, float]:
     alpha, values = entries[:2], entries[2:].reshape(2, 4)
     most, _ = variance.variance_order(alpha, values.std(axis=1))
     return float((alpha @ values).var()), float(most)
 
 
-def _gain(entries: np.ndarray) -> tuple[float, float]:
+@bound("decay-bounds-gain", 8)
+def gain(entries: np.ndarray) -> tuple[float, float]:
     """Take two Jacobians that shrink every gradient, by 0.8 at least."""
     jacobians = [j * min(1.0, 0.8 / np.linalg.norm(j, 2)) for j in entries.reshape(2, 2, 2)]
     gain = np.sum((jacobians[0] @ jacobians[1]) ** 2) / 2
     return float(gain), float(bounds.decay_powers(rho=0.8, depth=3)[0])
-
-
-BOUNDS = [
-    Bound("hessian-cosine", 4, _hessian_cosine),
-    Bound("descent-meaning", 4, _descent),
-    Bound("shapley-first-order", 4, lambda x: _shapley(x, middle=False)),
-    Bound("midpoint-error", 4, lambda x: _shapley(x, middle=True)),
-    Bound("rank-cosine", 6, _rank_cosine),
-    Bound("selection-regret", 6, _regret),
-    Bound("certified-regret", 9, _certified),
-    Bound("top-layer-certificate", 22, _top_layers),
-    Bound("block-factors", 12, _layer_norm, "LayerNorm"),
-    Bound("block-factors", 6, _residual, "residual"),
-    Bound("perturbation-norm", 16, _perturbation),
-    Bound("jacobian-noise-bound", 20, _jacobian_noise),
-    Bound("decay-bounds-gain", 8, _gain),
-    Bound("gate-step-error", 16, _gate_step),
-    Bound("sketch-permutation", 8, _sketch),
-    Bound("minkowski-lower-bound", 8, _minkowski),
-    Bound("app-var-CS-lb", 11, _ghost_variance),
-    Bound("variance-order", 10, _variance_order),
-]

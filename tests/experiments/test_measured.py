@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.figures import decay, depth, error_bars, kept, nearer, one_step, spread
-from experiments.figures.networks import LOSS, digits, perceptron
+from experiments.figures import chains, trained
+from experiments.figures.trained import digits
 from experiments.measured import study as measured
-from experiments.measured.certificates import certificates
-from experiments.measured.networks import BUILDERS, Trained
-from experiments.measured.tables import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
+from experiments.measured.command import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
+from experiments.measured.study import BUILDERS, Trained, certificates
+from experiments.methods.base import LOSS
+from experiments.networks import perceptron
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +43,7 @@ def test_the_conservative_bound_is_above_the_gap_of_a_network():
 
 
 def test_the_printed_bound_holds_for_lli_and_not_for_lai():
-    found = decay.study()
+    found = chains.gaps()
     pairs = zip(found["printed bound"], found["LLI's error"], found["LAI's error"], strict=True)
     assert all(bound >= last * (1 - 1e-12) for bound, last, _ in pairs)
     assert found["LAI's error"][0] > 100 * found["printed bound"][0]
@@ -50,36 +51,36 @@ def test_the_printed_bound_holds_for_lli_and_not_for_lai():
 
 
 def test_the_border_of_the_map_is_the_theorems():
-    for row, layers in zip(nearer.study(), nearer.DEPTHS, strict=True):
-        assert abs(nearer.RATES[row.argmax()] - nearer.threshold(layers)) < 0.006
+    for row, layers in zip(chains.nearer(), chains.DEPTHS, strict=True):
+        assert abs(chains.RATES[row.argmax()] - chains.threshold(layers)) < 0.006
 
 
 def test_drawn_weights_spread_as_the_recursion_says():
-    for one, other in zip(spread.theory(32)[:4], spread.simulated(32)[:4], strict=True):
+    for one, other in zip(chains.spread(32)[:4], chains.simulated_spread(32)[:4], strict=True):
         assert abs(other / one - 1) < 0.15
 
 
 def test_error_bars_hold_nearly_as_often_as_they_say():
-    found = error_bars.study(draws=20, steps=50)
+    found = trained.error_bars(draws=20, steps=50)
     assert 0.85 < found["normal, every sample"]["held"] <= 1.0
     assert found["empirical Bernstein, every sample"]["held"] == 1.0
 
 
-@pytest.mark.parametrize("steps", depth.STEPS)
+@pytest.mark.parametrize("steps", trained.STEPS)
 def test_the_recorded_errors_of_two_layers_are_measured_again(steps):
-    found = depth.errors(steps, depth.DEPTHS[0])
-    recorded = {name: curve[0] for name, curve in kept.read("depth")[str(steps)].items()}
+    found = trained.errors(steps, trained.DEPTHS[0])
+    recorded = {name: curve[0] for name, curve in trained.read("depth")[str(steps)].items()}
     assert found == pytest.approx(recorded, rel=0.01), "run `python -m experiments figures`"
 
 
 def test_the_recorded_correlations_of_an_untrained_network_are_measured_again():
-    found = one_step.correlations(0, one_step.RATES[:1])
-    recorded = {name: curve[:1] for name, curve in kept.read("one_step")["0"].items()}
+    found = trained.correlations(0, trained.RATES[:1])
+    recorded = {name: curve[:1] for name, curve in trained.read("one_step")["0"].items()}
     assert found == {name: pytest.approx(of, abs=0.001) for name, of in recorded.items()}
 
 
 @pytest.mark.slow
 def test_the_recorded_error_bars_are_measured_again():
-    recorded = kept.read("error_bars")
-    found = error_bars.study()
+    recorded = trained.read("error_bars")
+    found = trained.error_bars()
     assert found == {name: pytest.approx(of, rel=0.02, abs=0.002) for name, of in recorded.items()}

@@ -1,78 +1,240 @@
-"""The studies' own parts: the corpus with bad sequences, the history of scores, what they claim."""
+"""Every study from end to end at its smallest: what its command writes, shows, resumes and refuses."""
+
+import dataclasses
+import json
 
 import numpy as np
 import pytest
-import torch
+from click.testing import CliRunner
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 
-from experiments.data import prose
-from experiments.methods.base import auc
-from experiments.studies import STUDIES, dynamics, pretrained, pretraining
-from experiments.studies.networks import GPT, Classifier
-
-
-def test_three_tenths_of_the_corpus_are_bad_and_test_text_is_from_elsewhere():
-    training, bad, clean, test = pretraining.corpus(0, 0.3, count=300)
-    assert bad.mean() == pytest.approx(0.3, abs=0.1)
-    assert len(clean) == 32
-    assert len(test) == 300
-    text = prose.prose()
-    letters = {number: letter for letter, number in prose.alphabet().items()}
-    written = ["".join(letters[int(i)] for i in row) for row in training]
-    assert all(line in text for line, wrong in zip(written, bad, strict=True) if not wrong)
-    copies = [line for line in written if line == pretraining.LICENCE[: pretraining.CONTEXT + 1]]
-    assert 0 < len(copies) < bad.sum()
+from experiments import __main__ as commands
+from experiments.data import published as files
+from experiments.harness import record as records
+from experiments.harness.page import claims_table, methods_table
+from experiments.harness.statistics import compared
+from experiments.harness.study import Study, Unit, merged
+from experiments.studies import STUDIES, figure_one, published
+from tests.experiments import small_data
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_gpt_reads_from_left_to_right_and_a_bert_both_ways(causal):
-    network = GPT(9, 6, causal=causal)
-    ids = torch.tensor([[1, 2, 3, 4, 5, 6]])
-    changed = ids.clone()
-    changed[0, 3] = 8
-    moved = (network(ids) != network(changed)).any(2)[0]
-    assert moved.tolist() == [not causal] * 3 + [True] * 3
-    assert Classifier(network, 2, seed=0)(ids).shape == (1, 2)
+def invoke(*options):
+    return CliRunner().invoke(commands.studies, [str(option) for option in options])
 
 
-def test_pieces_to_fine_tune_on_are_validated_and_tested_on_others():
-    options = {"training": 400, "reading": 1, "epochs": 1}
-    task = pretrained.fine_tuning(0, text="source code", causal=True, share=0.25, **options)
-    training, validation, test = (
-        {tuple(row) for row in part[0].tolist()} for part in (task.training, task.validation, task.test)
-    )
-    assert len(test & training) < 0.05 * len(test)  # lines that Python's source repeats
-    assert len(validation & training) < 5
-    assert float(task.wrong.mean()) == 0.25
-    one, other = task.network(3), task.network(3)
-    for first, second in zip(one.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(first, second, rtol=0, atol=0)
-    assert len({id(each) for each in (*one.parameters(), *other.parameters())}) == 2 * len(
-        list(one.parameters())
-    )
+def ran(out, name, *options):
+    """Run a study by its command; return its record, which is valid, and whose claims are shown."""
+    result = invoke(name, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    study, record = STUDIES[name], records.read(out / f"{name}.json")
+    assert record["methods"].keys() >= {study.null, study.oracle}
+    assert record["claims"]
+    assert all(text in result.output and text in claims_table(record) for text in record["claims"])
+    assert all(path.stat().st_size > 5000 for path in out.glob(f"{name}-*.svg"))
+    assert str(out.parent) not in json.dumps(record)
+    return record
 
 
-def test_an_auc_is_the_share_of_pairs_in_order():
-    signal, wrong = np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
-    assert auc(signal, wrong) == (1 + 1 + 1 + 0.5) / 4
-    assert auc(wrong.astype(float), wrong) == 1.0
-
-
-@pytest.mark.parametrize("backend", dynamics.STUDY.backends)
-def test_every_sample_is_scored_once_an_epoch(backend):
-    config = {"seeds": [0], "epochs": 2, "share": 0.4, "backend": backend}
-    run, data, own = dynamics.history("plain, scored by LAI", 0, config)
-    assert run.scores.shape == (2, 1024)
-    assert (run.scores != 0).mean() > 0.99
-    assert run.kept.all()
-    assert data.flipped.mean() == pytest.approx(0.4, abs=1e-3)
-    assert own.shape == data.flipped.shape
-    assert own[data.flipped].mean() > own[~data.flipped].mean()
-    assert 0.3 < run.test_accuracy[-1] < 1.0
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_runs_at_its_smallest(name, tmp_path):
+    record, study = ran(tmp_path, name, "--quick", "--seeds", 1), STUDIES[name]
+    table = methods_table(study, record)
+    assert f"{study.null} (null)" in table
+    assert f"{study.oracle} (oracle)" in table
+    assert list(tmp_path.glob(f"{name}-*.svg"))
+    assert record["config"]["command"].endswith(f"{name} --quick --seeds 1")
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
-def test_every_study_has_a_null_an_oracle_and_enough_seeds(study):
+def test_a_study_has_enough_seeds_and_no_unit_twice(study):
+    config = study.config("full") | {"size": "full"}
     assert study.null != study.oracle
-    assert len(study.config("full")["seeds"]) >= 5
-    units = study.units(study.config("full") | {"size": "full"})
-    assert len({(unit.name, unit.seed) for unit in units}) == len(units)
+    assert len(config["seeds"]) >= 5
+    units = [(unit.name, unit.seed) for unit in study.units(config)]
+    assert len(set(units)) == len(units)
+
+
+PAPERS = {
+    ("noisy-labels", "CIFAR-10N-w"): small_data.photographs,
+    ("noisy-labels", "Emotion-N"): small_data.emotions,
+    ("finetuning", "RTE"): small_data.entailments,
+    ("fidelity", None): small_data.piled,
+    ("pretraining", None): small_data.piled,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "setting"), PAPERS)
+def test_the_papers_own_settings_run_where_their_data_is(name, setting, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    for kind, changed in small_data.CUT.items():
+        monkeypatch.setitem(published.SETTINGS, kind, published.SETTINGS[kind] | changed)
+    PAPERS[name, setting](tmp_path)
+    chosen = ["--seeds", 1, "--setting", setting] if setting else ["--seeds", 2]
+    methods = ran(tmp_path / "out", name, "--paper", *chosen)["methods"]
+    if name == "pretraining":
+        assert methods["plain"]["kept"]["values"] == [1.0, 1.0]
+        assert methods["random, 70%"]["kept"]["values"] == [0.75, 0.75]  # three of four
+        one, other = methods["plain"]["test loss"]["values"]
+        assert 0.5 < one < 4.0
+        assert one != other
+    elif name == "fidelity":
+        assert methods["Shapley values"][figure_one.TRUE]["values"] == pytest.approx([1.0, 1.0])
+        assert methods["midpoint of the optimizer"][figure_one.TRUE]["mean"] > 0.99
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory):
+    """Run the demo of one seed and two epochs by each framework; its result, folder and numbers."""
+    found = {}
+    for backend in ("torch", "jax"):
+        out = tmp_path_factory.mktemp(backend)
+        result = invoke("noisy-labels", "--out", out, "--seeds", 1, "--epochs", 2, "--backend", backend)
+        found[backend] = result, out, {path.stem: json.loads(path.read_text()) for path in out.glob("*.json")}
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_the_demos_shares_are_those_of_its_pictures_numbers(demos, backend):
+    result, out, found = demos[backend]
+    methods = found["results"]["methods"]
+    assert list(methods)[:5] == ["plain", "ghost", "lai", "lli", "preconditioned_lai"]
+    assert found["results"]["settings"]["backend"] == backend
+    for row in methods.values():
+        shares = [row[key] for key in ("accuracy_mean", "kept_share", "flipped_share_of_kept")]
+        assert all(0.0 <= share <= 1.0 for share in shares)
+        assert row["seconds_ratio"] == pytest.approx(row["seconds"] / methods["plain"]["seconds"])
+        assert row["accuracy_std"] == 0.0
+    plain, lai = methods["plain"], methods["lai"]
+    assert (plain["kept_share"], plain["flipped_share_of_kept"]) == (1.0, 410 / 1024)
+    kept = np.array([[mark == "1" for mark in marks] for marks in found["participation"]["epochs"]])
+    flipped = np.array(found["participation"]["flipped"], bool)
+    assert sorted(found["participation"]["sample"]) == list(range(1024))
+    assert lai["kept_share"] == kept.mean()
+    assert lai["flipped_share_of_kept"] == kept[flipped].sum() / kept.sum()
+    assert found["accuracy"]["lai"]["mean"][-1] == lai["accuracy_mean"]
+    for counts in found["scores"]["histograms"].values():
+        # the largest may round out of the last bin
+        assert [sum(counts[kind]) for kind in ("flipped", "right")] == pytest.approx([410, 614], abs=1)
+    wrong = [track["given_label"] != track["true_label"] for track in found["samples"]]
+    assert wrong == [False] * 3 + [True] * 3
+    for name in ("accuracy", "scores", "participation", "samples", "lowest"):
+        assert imread(out / f"{name}.png").std() > 0.01
+    for claim in found["results"]["claims"]:
+        row = methods[claim["claim"].partition(":")[0]]
+        better = row["accuracy_mean"] >= plain["accuracy_mean"] + 0.08
+        assert claim["holds"] == (
+            better if "accuracy" in claim["claim"] else row["flipped_share_of_kept"] < 0.33
+        )
+    holds = all(claim["holds"] for claim in found["results"]["claims"])
+    assert (result.exit_code, "DOES NOT HOLD" in result.output) == (0 if holds else 1, not holds)
+
+
+@pytest.mark.slow
+def test_the_frameworks_train_the_same_network_on_the_same_samples(demos):
+    of_torch, of_jax = (found["results"]["methods"] for _, _, found in demos.values())
+    for name, row in of_jax.items():
+        for key, apart in (("accuracy_mean", 0.03), ("kept_share", 0.02), ("flipped_share_of_kept", 0.02)):
+            assert row[key] == pytest.approx(of_torch[name][key], abs=apart), (name, key)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["noisy-labels", "--seeds", "0"], 2, "0 is not in the range"),
+        (["noisy-labels", "--epochs", "0"], 2, "0 is not in the range"),
+        (["noisy-labels", "--backend", "abacus"], 2, "'abacus' is not one of 'torch', 'jax'"),
+        (["cost", "--paper"], 2, "size: cost has quick, full, got 'paper'"),
+        (["cost", "--backend", "jax"], 2, "backend: cost runs on torch, got 'jax'"),
+        (["noisy-labels", "--paper", "--setting", "MNIST"], 2, "got ['MNIST']"),
+        (["noisy-labels", "--paper", "--setting", "CIFAR-100N"], 1, "cifar-100-python/train: expected it at"),
+    ],
+)
+def test_what_a_command_cannot_do_is_named(tmp_path, monkeypatch, options, code, message):
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    result = invoke(*options, "--out", tmp_path)
+    assert result.exit_code == code
+    assert message in " ".join(result.output.split())
+
+
+def made_up(calls, methods=("plain", "oracle"), settings=("here",), interrupted=False):
+    """Make a study of one unit a method, setting and seed, which says what it ran."""
+
+    def run(name, where, seed):
+        calls.append((name, seed))
+        if interrupted and seed == 1:
+            raise RuntimeError("interrupted")
+        return {name: {f"{where}: x": seed + len(name)}}
+
+    return Study(
+        name="made-up",
+        title="Made up",
+        about="nothing",
+        setting="What is compared.",
+        picture="Nothing.",
+        config=lambda size: {"seeds": [0, 1], "settings": list(settings)},
+        units=lambda config: [
+            Unit(f"{at}-{name}", seed, lambda of=(name, at, seed): run(*of), (name,), f"{at}: ")
+            for at in config["settings"]
+            for seed in config["seeds"]
+            for name in methods
+        ],
+        claims=lambda methods: {"more": compared(methods, "oracle", "plain", "here: x", paper="none")},
+        pictures=lambda record: {"empty": Figure()},
+        null="plain",
+        oracle="oracle",
+        columns={"here: x": "x"},
+    )
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_stopped(tmp_path):
+    calls = []
+    with pytest.raises(RuntimeError):
+        made_up(calls, interrupted=True).run("quick", out=tmp_path)
+    record = made_up(calls).run("quick", out=tmp_path)
+    assert calls == [("plain", 0), ("oracle", 0), ("plain", 1), ("plain", 1), ("oracle", 1)]
+    assert record == json.loads((tmp_path / "made-up.json").read_text())
+    assert record["methods"]["oracle"]["here: x"]["values"] == [6.0, 7.0]
+    made_up(calls).run("full", out=tmp_path)  # other settings, other runs
+    assert len(calls) == 9
+
+
+def test_a_method_is_added_to_a_record_without_running_the_others_again(tmp_path):
+    calls, more = [], ("plain", "oracle", "new")
+    old = made_up([]).run("quick", out=tmp_path / "old")
+    new = made_up(calls, more).run("quick", out=tmp_path / "new", onto=old)
+    assert calls == [("new", 0), ("new", 1)]
+    assert new == made_up([], more).run("quick", out=tmp_path / "all")
+    made_up(calls).run("quick", out=tmp_path / "three", onto=old, seeds=2)
+    assert len(calls) == 2
+    other = old | {"config": old["config"] | {"machine": "an abacus"}}
+    with pytest.raises(ValueError, match=r"machine: expected .* in the record to add to, got 'an abacus'"):
+        made_up([]).run("quick", out=tmp_path, onto=other)
+
+
+def test_a_setting_of_the_record_whose_data_are_not_here_is_kept(tmp_path):
+    both, here = made_up([], settings=("here", "there")), made_up([])
+    record = both.run("quick", out=tmp_path)
+    assert here.run("quick", out=tmp_path, onto=record) == record
+    alone = both.run("quick", out=tmp_path, settings=["here"])
+    assert list(alone["methods"]["plain"]) == ["here: x"]
+    with pytest.raises(ValueError, match=r"settings: made-up has \['here'\], got \['there'\]"):
+        here.run("quick", out=tmp_path, settings=["there"])
+
+
+def test_a_study_whose_results_are_not_whole_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected results of its oracle 'nobody'"):
+        dataclasses.replace(made_up([]), oracle="nobody").run("quick", out=tmp_path)
+    with pytest.raises(ValueError, match=r"plain, x: expected values of the seeds \[0, 1\], got .* \[0\]"):
+        merged([(0, {"plain": {"x": 1.0}}), (1, {"plain": {"y": 1.0}})], [0, 1])
+
+
+def test_the_command_runs_all_studies_and_shows_their_claims(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands, "STUDIES", {"noisy-labels": made_up([])})
+    for name in ("noisy-labels", "all"):
+        result = invoke(name, "--quick", "--out", tmp_path / name)
+        assert result.exit_code == 0, result.output
+        assert "holds  more: +1 (+1 to +1); paper: none" in result.output
+        assert (tmp_path / name / "made-up.json").exists()

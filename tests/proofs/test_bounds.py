@@ -29,8 +29,11 @@ from tests.support.inequalities import SEEDS
 from tests.support.statements import numbers
 
 DEPTHS = st.integers(1, 3)
-CLOSE = {"rtol": 1e-9, "atol": 1e-12}
 ZERO = {"desired": 0.0, "atol": 1e-12}
+
+
+def close(found, proved):
+    np.testing.assert_allclose(found, proved, rtol=1e-9, atol=1e-12)
 
 
 class Point:
@@ -62,10 +65,10 @@ def test_definitions(seed, depth):
     arguments = [[list(v) for v in group] for group in vectors]
     for index, printed in enumerate((bounds.printed_ghost_influence, bounds.printed_lai_influence)):
         proved = numbers(prove_similarities.STATEMENT, "lhs", depth=depth, index=index)(*arguments)
-        np.testing.assert_allclose(printed(alpha, beta), proved, **CLOSE)
+        close(printed(alpha, beta), proved)
     trace = [lai.Trace([lai.LayerTrace(x[:1], y[:1])]) for x, y in ((a, g), (b, h))]
     proved = numbers(prove_similarities.PRODUCT, "rhs", depth=2)(list(g[0]), list(h[0])) / 4
-    np.testing.assert_allclose(assumptions.similarities(*trace).beta[0, 0, 0], proved, **CLOSE)
+    close(assumptions.similarities(*trace).beta[0, 0, 0], proved)
 
 
 @pytest.mark.equation("app-epsilon-pair", "zeta-bound", "lai-nearer-than-lli")
@@ -75,10 +78,9 @@ def test_gap(seed, depth):
     alpha, beta = point.alpha[:, :1], point.beta[:, :1]
     lists = from_top(alpha)[0], from_top(beta)[0]
     for side in ("lhs", "rhs"):
-        proved = numbers(prove_gap.STATEMENT, side, depth=depth)(*lists)
-        np.testing.assert_allclose(bounds.gap(alpha, beta), proved, **CLOSE)
+        close(bounds.gap(alpha, beta), numbers(prove_gap.STATEMENT, side, depth=depth)(*lists))
     proved = numbers(prove_gap.BOUND, depth=depth)(lists[1], point.C_a)
-    np.testing.assert_allclose(bounds.pair_gap_bound(beta, C_a=point.C_a), proved, **CLOSE)
+    close(bounds.pair_gap_bound(beta, C_a=point.C_a), proved)
     if depth > 1:
         proved = numbers(prove_gap.NEARER, "rhs", depth=depth)(*lists)
         alike = (alpha[:-1] * beta[-1]).sum()
@@ -100,7 +102,7 @@ def test_assumptions(seed, depth):
         *(list(x[:, 0, 0]) for x in (np.abs(point.alpha[:, :1]), cosines, lengths))
     )
     printed = bounds.printed_ghost_influence(np.abs(point.alpha[:, :1]), cosines * lengths)
-    np.testing.assert_allclose(-printed, proved, **CLOSE)
+    close(-printed, proved)
     assert assumptions.smallest_cosine(cosines) == cosines.min()
 
 
@@ -112,11 +114,10 @@ def test_decay_of_similarities(seed, k):
     arguments = (point.rho, point.n[0], point.m, 0.0, 0.0, 0.0, cosine)
     last = np.array([[point.n[0] * point.m * cosine]])
     found = bounds.aligned_similarity_bound(last, rho=point.rho, depth=k + 1)[0, 0, 0]
-    np.testing.assert_allclose(found, numbers(prove_assumptions.BARS, depth=k)(*arguments), **CLOSE)
-    proved = numbers(prove_assumptions.ALIGNED, depth=k)(*arguments)
-    np.testing.assert_allclose(found * np.sign(cosine), proved, **CLOSE)
+    close(found, numbers(prove_assumptions.BARS, depth=k)(*arguments))
+    close(found * np.sign(cosine), numbers(prove_assumptions.ALIGNED, depth=k)(*arguments))
     found = bounds.norm_product_bound(point.n[:1], np.array([point.m]), rho=point.rho, depth=k + 1)[0, 0, 0]
-    np.testing.assert_allclose(found, numbers(prove_assumptions.NORMS, depth=k)(*arguments[:6]), **CLOSE)
+    close(found, numbers(prove_assumptions.NORMS, depth=k)(*arguments[:6]))
 
 
 @pytest.mark.equation(
@@ -145,9 +146,9 @@ def test_conservative_bounds(seed, depth):
             bounds.lli_gap_bound_without_alignment(*point.norms, **constants),
         ),
     ):
-        np.testing.assert_allclose(found, numbers(statement, depth=depth)(*arguments), **CLOSE)
+        close(found, numbers(statement, depth=depth)(*arguments))
     proved = numbers(prove_conservative.LOWER, "lhs", depth=depth)(*lists[:2], point.alpha_bar)
-    np.testing.assert_allclose(bounds.lai_lower_bound(last, alpha_bar=point.alpha_bar), proved, **CLOSE)
+    close(bounds.lai_lower_bound(last, alpha_bar=point.alpha_bar), proved)
     proved = numbers(prove_conservative.RELATIVE, depth=depth)(*arguments, point.alpha_bar)
     found = bounds.relative_conservative_bound(last, *point.norms, **constants, alpha_bar=point.alpha_bar)
     np.testing.assert_allclose(found, proved, rtol=1e-7)
@@ -163,23 +164,21 @@ def test_geometric_bounds(seed, depth):
     decayed = rate ** (2.0 * np.arange(depth - 1, -1, -1))[:, None, None]
     printed = bounds.geometric_bound_as_printed(np.ones((1, 1)), rho=rho, C_a=1.0, depth=depth)
     statement = prove_geometric.STATEMENT
-    np.testing.assert_allclose(printed, numbers(statement, "lhs", depth=depth)(rho, rate), **CLOSE)
+    close(printed, numbers(statement, "lhs", depth=depth)(rho, rate))
     gap = -bounds.gap(ones, decayed)[0, 0]
-    np.testing.assert_allclose(gap, numbers(statement, depth=depth)(rho, rate), **CLOSE)
+    close(gap, numbers(statement, depth=depth)(rho, rate))
     relative = bounds.lli_relative_bound(rho=rho, C_a=1.0, alpha_bar=1.0, depth=depth)
     statement = prove_geometric.RELATIVE
-    np.testing.assert_allclose(relative, numbers(statement, "lhs", depth=depth)(rho, rate), **CLOSE)
-    np.testing.assert_allclose(gap / depth, numbers(statement, depth=depth)(rho, rate), **CLOSE)
+    close(relative, numbers(statement, "lhs", depth=depth)(rho, rate))
+    close(gap / depth, numbers(statement, depth=depth)(rho, rate))
     found = bounds.lli_gap_bound(point.beta[-1], **point.constants("rho", "C_a", "depth"))
-    proved = numbers(prove_geometric.LLI, depth=depth)(*lists, point.rho, point.C_a)
-    np.testing.assert_allclose(found, proved, **CLOSE)
+    close(found, numbers(prove_geometric.LLI, depth=depth)(*lists, point.rho, point.C_a))
     found = bounds.lli_relative_bound(**point.constants("rho", "C_a", "alpha_bar", "depth"))
     arguments = (*lists, point.rho, point.C_a, point.alpha_bar)
-    proved = numbers(prove_geometric.LLI_RELATIVE, depth=depth)(*arguments)
-    np.testing.assert_allclose(found, proved, **CLOSE)
+    close(found, numbers(prove_geometric.LLI_RELATIVE, depth=depth)(*arguments))
     no_error = from_top(point.alpha), list(point.beta[-1][:, 0]), [[1.0] * (depth - 1)] * len(point.beta[-1])
     limit = numbers(prove_geometric.LIMIT, "lhs", depth=depth, index=1)(*no_error)
-    np.testing.assert_allclose(bounds.relative_limit(point.alpha, point.beta[-1]), limit, **CLOSE)
+    close(bounds.relative_limit(point.alpha, point.beta[-1]), limit)
 
 
 @pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
@@ -196,19 +195,19 @@ def test_ratios(seed, depth):
     ):
         for index, side in enumerate(("lhs", "rhs")):
             proved = numbers(statement, side, depth=depth, index=index)(*arguments)
-            np.testing.assert_allclose(function(alpha, last, low, high)[index], proved, **CLOSE)
+            close(function(alpha, last, low, high)[index], proved)
     proved = numbers(prove_ratios.SIGNED, depth=depth)(list(last[:, 0]), point.C_a)
-    np.testing.assert_allclose(bounds.lai_gap_bound(last, C_a=point.C_a, depth=depth), proved, **CLOSE)
+    close(bounds.lai_gap_bound(last, C_a=point.C_a, depth=depth), proved)
     found = [end[0] for end in bounds.ghost_over_lai_range(alpha, low, high)]
     scores = from_top(alpha), list(last[:, 0])
     layer_aware = float((alpha.sum(0) * last).sum())
     for index, side in enumerate(("lhs", "rhs")):
         proved = numbers(prove_ratios.QUOTIENT, side, depth=depth, index=index)(*scores, *found)
-        np.testing.assert_allclose(found[index] * layer_aware, proved, **CLOSE)
+        close(found[index] * layer_aware, proved)
         np.testing.assert_allclose(min(share_slacks(depth, from_top(alpha), ends, found)[index::2]), **ZERO)
     error = bounds.relative_error_bound(alpha)[0]
     proved = numbers(prove_ratios.BELOW_ONE, "rhs", depth=depth, index=1)(*scores, 1 - error)
-    np.testing.assert_allclose(error * layer_aware, proved, **CLOSE)
+    close(error * layer_aware, proved)
     nothing = [[0.0] * (depth - 1)] * 2
     slacks = share_slacks(depth, from_top(alpha), nothing, (1 - error, 1.0))
     np.testing.assert_allclose(min(slacks[::2]), **ZERO)
@@ -234,8 +233,7 @@ def test_layer_weights(seed):
     half = abs(half)
     ends = np.array([low]), np.array([low + 2 * half])
     found = calibration.minimax_bound(np.array([[[x]]]), np.ones((1, 1)), *ends)
-    proved = numbers(prove_layer_weights.MINIMAX, "rhs")(low, half, 0.5, 0.0, x)
-    np.testing.assert_allclose(found, proved, **CLOSE)
+    close(found, numbers(prove_layer_weights.MINIMAX, "rhs")(low, half, 0.5, 0.0, x))
     ratio = low + half
     error = numbers(prove_layer_weights.MINIMAX, "lhs")(low, half, 0.5, 0.0, x)
     np.testing.assert_allclose(x * (ratio - calibration.minimax_weights(*ends)), error, atol=1e-12)
@@ -306,7 +304,7 @@ def test_selection_and_ranking(seed, n):
         numbers(prove_selection.REGRET, side, depth=n)(list(exact), list(approximate), scale)
         for side in ("lhs", "rhs")
     )
-    np.testing.assert_allclose(bounds.selection_regret(exact, approximate), lost, **CLOSE)
+    close(bounds.selection_regret(exact, approximate), lost)
     assert bounds.selection_regret_bound(exact, approximate) <= distance * (1 + 1e-9)
     gains, shares = rng.uniform(0.1, 2, (2, n))
     gains[-1] = 1.0
@@ -329,13 +327,12 @@ def test_truncation(seed, depth):
     lowest = np.diff(np.concatenate([[0.0], chances]))
     mean = sum(p * bounds.truncated_ghost(terms[k:], chances) for k, p in enumerate(lowest))
     arguments = (list(terms), list(steps))
-    proved = numbers(prove_truncation.UNBIASED, "lhs", depth=depth)(*arguments)
-    np.testing.assert_allclose(mean, proved, **CLOSE)
+    close(mean, numbers(prove_truncation.UNBIASED, "lhs", depth=depth)(*arguments))
     for never in range(depth):
         of_steps = np.where(np.arange(depth) < never, 0.0, steps)
         chances = np.cumsum(of_steps) / of_steps.sum()
         proved = numbers(prove_truncation.VARIANCE, "lhs", depth=depth, index=never)(*arguments)
-        np.testing.assert_allclose(bounds.truncation_variance(terms, chances), proved, **CLOSE)
+        close(bounds.truncation_variance(terms, chances), proved)
     f_z, f_j, alpha = rng.uniform(0.1, 2, (3, depth))
     n, m = (float(x) for x in rng.uniform(0.1, 2, 2))
     zeros = [0.0] * depth
@@ -345,7 +342,7 @@ def test_truncation(seed, depth):
     found = bounds.top_layers_bound(
         -alpha[:, None, None], f_z[:, None], f_j[:, None], np.array([n]), np.array([m])
     )
-    np.testing.assert_allclose(found, proved, **CLOSE)
+    close(found, proved)
 
 
 @pytest.mark.equation("truncation-variance")

@@ -171,135 +171,117 @@ def mean_less_centre(split):
     return compute
 
 
-backward, product, norm = prove_backward_operator, prove_product_perturbation, prove_perturbation_norm
-centred = prove_centred_parts
+def sizes(n):
+    return [np.abs(array(side)) for side in n]
+
+
+def ghost_less_printed(n):
+    alpha, gains, signal, cross, rest = law_of(n)
+    whole = variance.ghost_variance(alpha, gains, signal, cross, rest)
+    return whole - variance.printed_ghost_variance(alpha, gains, signal, rest)
+
+
+def remainder(n):
+    return propagation.remainder_terms([n[0]], [n[1]], [n[2]], array(n[3]), n[4], n[5]).sum()
+
+
+def decomposition(n):
+    return sum(propagation.similarity_decomposition(n[0], array(n[1]), n[2], n[3]))
+
+
+def both_signals(n):
+    return variance.ghost_signal_noise(array(n[0]), array(n[1]), array([n[3]]), array(n[2])[:, None])
+
+
+def minkowski(n):
+    return variance.minkowski_lower_bound(array(n[0] ** 2), array(n[1] ** 2))
+
+
+def order(n):
+    return variance.variance_order(np.abs(n[0]), array(n[1]))
+
+
+def criterion(n):
+    alpha, gains, _, spread, noise = conditional_of(n)
+    return variance.variance_criterion(alpha, gains, spread, noise)
+
+
+def first_similarity(n):
+    return propagation.layer_similarities([n[0]], [n[1]])[0]
+
+
+backward, centred, product = prove_backward_operator, prove_centred_parts, prove_product_perturbation
 forms, ghost, comparison = prove_similarity_forms, prove_ghost_variance, prove_variance_comparison
+norm, noise, least, weights = (
+    prove_perturbation_norm,
+    prove_jacobian_noise,
+    prove_variance_bounds,
+    prove_random_weights,
+)
 
 CASES = [
-    # statement, depth, side, index of the relation, what lai_core computes from the same numbers
-    (backward.RECURSION, 1, "rhs", 0, recursion),
-    (backward.CHAIN, 3, "rhs", 0, lambda n: propagation.backward_operator(n[0]) @ n[1]),
-    (backward.PATHS, 2, "rhs", 0, paths),
-    (centred.JACOBIANS, 3, "rhs", 0, mean_less_centre(propagation.jacobian_split)),
-    (centred.FLUCTUATIONS, 3, "rhs", 0, mean_less_centre(propagation.output_fluctuation)),
-    (product.TELESCOPING, 3, "rhs", 0, lambda n: propagation.telescoping_perturbation(n[0], n[1])),
-    (product.FIRST_ORDER, 3, "rhs", 0, lambda n: propagation.first_order_perturbation(n[0], n[1])),
-    (
-        norm.NORM,
-        3,
-        "rhs",
-        0,
-        lambda n: propagation.perturbation_norm_bound(np.abs(array(n[0])), np.abs(array(n[1]))),
-    ),
-    (
-        norm.PRINTED,
-        3,
-        "rhs",
-        0,
-        lambda n: propagation.first_order_norm_bound(np.abs(array(n[0])), np.abs(array(n[1]))),
-    ),
-    (
-        prove_centred_parts.PARTS,
-        2,
-        "rhs",
-        0,
-        lambda n: sum(propagation.gradient_decomposition(n[0], n[1], n[2], n[3])),
-    ),
-    (forms.BILINEAR, 1, "rhs", 0, lambda n: n[2] @ propagation.similarity_operator([n[0]], [n[1]]) @ n[3]),
-    (
-        forms.DECOMPOSITION,
-        1,
-        "rhs",
-        0,
-        lambda n: sum(propagation.similarity_decomposition(n[0], array(n[1]), n[2], n[3])),
-    ),
-    (
-        forms.REMAINDER,
-        1,
-        "rhs",
-        0,
-        lambda n: propagation.remainder_terms([n[0]], [n[1]], [n[2]], array(n[3]), n[4], n[5]).sum(),
-    ),
-    (forms.PRINTED, 1, "rhs", 0, printed_remainder_excess),
-    (forms.LAST, 3, "rhs", 0, lambda n: propagation.shared_signal(n[0], n[1])),
-    (forms.SIGNAL, 3, "lhs", 0, lambda n: propagation.layer_similarities([n[0]], [n[1]])[0]),
-    (forms.LENGTHS, 1, "lhs", 0, lambda n: propagation.layer_similarities([n[0]], [n[1]])[0]),
-    (prove_gain.NEAREST, 3, "rhs", 1, lambda n: propagation.trace_gain([n[0]])),
-    (prove_gain.PRINTED, 3, "lhs", 0, lambda n: propagation.isotropic_gain([n[0]])),
-    (prove_jacobian_noise.FORMULA, 2, "rhs", 0, noise_moments),
-    (
-        prove_jacobian_noise.BOUND,
-        2,
-        "rhs",
-        0,
-        lambda n: propagation.jacobian_noise_bound(*(array(x) for x in n)),
-    ),
-    (prove_jacobian_noise.SHAPE, 3, "lhs", 0, printed_shape),
-    (prove_random_weights.RECURSION, 2, "rhs", 0, random_layer(0)),
-    (prove_random_weights.RECURSION, 2, "rhs", 1, random_layer(1)),
-    (ghost.EXACT, 2, "rhs", 0, lambda n: variance.ghost_variance(*law_of(n))),
-    (ghost.NOISE, 3, "rhs", 0, lambda n: variance.noise_variance(law_of(n)[0], law_of(n)[4])),
-    (
-        ghost.PRINTED,
-        2,
-        "rhs",
-        0,
-        lambda n: (
-            variance.ghost_variance(*law_of(n))
-            - variance.printed_ghost_variance(*law_of(n)[:3], law_of(n)[4])
-        ),
-    ),
-    (ghost.LAI, 3, "rhs", 0, lambda n: variance.lai_variance(law_of(n)[0], law_of(n)[2])),
-    (ghost.SUMS, 2, "rhs", 0, lambda n: variance.random_weight_sum(*sums_of(n))),
-    (
-        ghost.GHOST,
-        3,
-        "rhs",
-        0,
-        lambda n: variance.ghost_signal_noise(array(n[0]), array(n[1]), array([n[3]]), array(n[2])[:, None]),
-    ),
-    (ghost.PAIR, 3, "rhs", 0, signal_or_noise(0)),
-    (ghost.PAIR, 3, "rhs", 1, signal_or_noise(1)),
-    (ghost.READ, 3, "rhs", 0, lambda n: variance.lai_signal(array(n[0]), array([n[3]]))),
-    (
-        prove_variance_bounds.OPPOSED,
-        1,
-        "lhs",
-        0,
-        lambda n: variance.minkowski_lower_bound(array(n[0] ** 2), array(n[1] ** 2)),
-    ),
-    (prove_variance_bounds.UNCONDITIONAL, 1, "lhs", 0, unconditional),
-    (prove_variance_bounds.CONDITIONAL, 1, "lhs", 0, conditional_bound),
-    (prove_variance_bounds.SIGNED, 1, "lhs", 0, lambda n: signed(n)[0]),
-    (prove_variance_bounds.SIGNED, 1, "lhs", 1, lambda n: signed(n)[1]),
-    (comparison.ORDER, 3, "rhs", 0, lambda n: variance.variance_order(np.abs(n[0]), array(n[1]))[0]),
-    (comparison.ORDER, 3, "rhs", 1, lambda n: variance.variance_order(np.abs(n[0]), array(n[1]))[1]),
-    (
-        comparison.CRITERION,
-        2,
-        "rhs",
-        0,
-        lambda n: variance.variance_criterion(*(conditional_of(n)[k] for k in (0, 1, 3, 4))),
-    ),
-    (comparison.RELATIVE, 2, "rhs", 0, scale_free),
-    (comparison.REGRESSION, 1, "rhs", 0, regression),
-    (comparison.CALIBRATED, 2, "rhs", 0, calibrated),
-    (prove_gates.MEAN, 2, "rhs", 0, mean_gates),
-    (prove_gates.STEP, 1, "lhs", 0, step_squared(0)),
-    (prove_gates.STEP, 1, "rhs", 0, step_squared(1)),
+    # statement, depth, what lai_core computes from the same numbers; the side, which of several relations
+    (backward.RECURSION, 1, recursion),
+    (backward.CHAIN, 3, lambda n: propagation.backward_operator(n[0]) @ n[1]),
+    (backward.PATHS, 2, paths),
+    (centred.JACOBIANS, 3, mean_less_centre(propagation.jacobian_split)),
+    (centred.FLUCTUATIONS, 3, mean_less_centre(propagation.output_fluctuation)),
+    (centred.PARTS, 2, lambda n: sum(propagation.gradient_decomposition(*n))),
+    (product.TELESCOPING, 3, lambda n: propagation.telescoping_perturbation(n[0], n[1])),
+    (product.FIRST_ORDER, 3, lambda n: propagation.first_order_perturbation(n[0], n[1])),
+    (norm.NORM, 3, lambda n: propagation.perturbation_norm_bound(*sizes(n[:2]))),
+    (norm.PRINTED, 3, lambda n: propagation.first_order_norm_bound(*sizes(n[:2]))),
+    (forms.BILINEAR, 1, lambda n: n[2] @ propagation.similarity_operator([n[0]], [n[1]]) @ n[3]),
+    (forms.DECOMPOSITION, 1, decomposition),
+    (forms.REMAINDER, 1, remainder),
+    (forms.PRINTED, 1, printed_remainder_excess),
+    (forms.LAST, 3, lambda n: propagation.shared_signal(n[0], n[1])),
+    (forms.SIGNAL, 3, first_similarity, "lhs"),
+    (forms.LENGTHS, 1, first_similarity, "lhs"),
+    (prove_gain.NEAREST, 3, lambda n: propagation.trace_gain([n[0]]), "rhs", 1),
+    (prove_gain.PRINTED, 3, lambda n: propagation.isotropic_gain([n[0]]), "lhs"),
+    (noise.FORMULA, 2, noise_moments),
+    (noise.BOUND, 2, lambda n: propagation.jacobian_noise_bound(*(array(x) for x in n))),
+    (noise.SHAPE, 3, printed_shape, "lhs"),
+    (weights.RECURSION, 2, random_layer(0)),
+    (weights.RECURSION, 2, random_layer(1), "rhs", 1),
+    (ghost.EXACT, 2, lambda n: variance.ghost_variance(*law_of(n))),
+    (ghost.NOISE, 3, lambda n: variance.noise_variance(law_of(n)[0], law_of(n)[4])),
+    (ghost.PRINTED, 2, ghost_less_printed),
+    (ghost.LAI, 3, lambda n: variance.lai_variance(law_of(n)[0], law_of(n)[2])),
+    (ghost.SUMS, 2, lambda n: variance.random_weight_sum(*sums_of(n))),
+    (ghost.GHOST, 3, both_signals),
+    (ghost.PAIR, 3, signal_or_noise(0)),
+    (ghost.PAIR, 3, signal_or_noise(1), "rhs", 1),
+    (ghost.READ, 3, lambda n: variance.lai_signal(array(n[0]), array([n[3]]))),
+    (least.OPPOSED, 1, minkowski, "lhs"),
+    (least.UNCONDITIONAL, 1, unconditional, "lhs"),
+    (least.CONDITIONAL, 1, conditional_bound, "lhs"),
+    (least.SIGNED, 1, lambda n: signed(n)[0], "lhs"),
+    (least.SIGNED, 1, lambda n: signed(n)[1], "lhs", 1),
+    (comparison.ORDER, 3, lambda n: order(n)[0]),
+    (comparison.ORDER, 3, lambda n: order(n)[1], "rhs", 1),
+    (comparison.CRITERION, 2, criterion),
+    (comparison.RELATIVE, 2, scale_free),
+    (comparison.REGRESSION, 1, regression),
+    (comparison.CALIBRATED, 2, calibrated),
+    (prove_gates.MEAN, 2, mean_gates),
+    (prove_gates.STEP, 1, step_squared(0), "lhs"),
+    (prove_gates.STEP, 1, step_squared(1)),
 ]
 
 
 @pytest.mark.parametrize(
-    ("statement", "depth", "which", "index", "compute"),
+    "case",
     [
-        pytest.param(*case, marks=pytest.mark.equation(case[0].slug), id=f"{case[0].slug}-{case[2]}{case[3]}")
-        for case in CASES
+        pytest.param(case, marks=pytest.mark.equation(case[0].slug), id=f"{case[0].slug}-{number}")
+        for number, case in enumerate(CASES)
     ],
 )
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**20))
-def test_formula_of_the_proof_is_what_is_computed(statement, depth, which, index, compute, seed):
-    numbers, expected = in_numbers(statement, depth, seed, which, index)
+def test_formula_of_the_proof_is_what_is_computed(case, seed):
+    statement, depth, compute, *place = case
+    numbers, expected = in_numbers(statement, depth, seed, *place)
     found = np.asarray(compute(numbers), dtype=float).squeeze()
     np.testing.assert_allclose(found, expected.squeeze(), rtol=1e-7, atol=1e-8)

@@ -55,7 +55,3 @@ def test_the_trainers_step_is_that_of_the_pages_loss(tmp_path, accumulated):
 
 def labelled(sequences):
     return [{"input_ids": ids, "labels": ids} for ids in sequences]
-
-
-def everything(scores):
-    return torch.full_like(scores, 1.0 / len(scores))

@@ -108,8 +108,7 @@ def test_statement_is_read_with_its_slug_and_hypotheses(small):
     assert (claim.key, claim.implements, claim.refutes) == ("Sums.half", ("half",), ())
     assert (claim.hypotheses, claim.unnamed) == (("$n$ is odd",), ())
     change(small, "Statements/Sums.v", "(* $n$ is odd *) ", "")
-    (claim,) = kernel.claims(small)
-    assert claim.unnamed == ("n = 1",)
+    assert kernel.claims(small)[0].unnamed == ("n = 1",)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What `python -m benchmarks kernels` measures, at toy size: counts and figures, never seconds."""
 
-import numpy as np
 import pytest
 
 from benchmarks import kernels
@@ -25,21 +24,3 @@ def test_each_kind_of_call_is_measured_on_each_namespace(namespace):
         assert min(found[key] for key in ("seconds", "matmul", "copy")) > 0, name
         assert found["share"] == found[found["by"]] / found["seconds"], name
         assert found[found["by"]] == max(found["matmul"], found["copy"]), name
-
-
-def test_a_call_is_of_the_size_that_is_said():
-    """So that a share is of what is computed: as many samples, positions and widths as the name says."""
-    full = kernels.cases()
-    draws = np.random.default_rng(0)
-    shapes = {
-        name: [
-            tuple(array.shape)
-            for layer in case.trace(draws, np.asarray).layers
-            for array in layer.arrays().values()
-        ]
-        for name, case in full.items()
-    }
-    assert shapes["Ghost scores: embedding of 30,000 rows"] == [(16, 64), (16, 64, 256)]
-    assert shapes["Ghost kernel: dense, 4 layers of 512"] == [(128, 512)] * 8
-    assert shapes["LAI scores: 5 layers of 512, 10 outputs"] == [(128, 512)] * 5 + [(128, 10)]
-    assert shapes["Ghost scores: convolution 3x3, 16 channels, 32x32"] == [(16, 16, 32, 32)] * 2

@@ -1,4 +1,4 @@
-"""The networks that other tests lean on: their gradients, and what each family promises."""
+"""The networks that other tests lean on: what each family promises; test_chain has their gradients."""
 
 import numpy as np
 import pytest
@@ -6,37 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.draws import GENERATORS
-from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, Shape
+from tests.support.networks import ALIGNED, ASSUMING, Shape
 
 SHAPES = st.sampled_from([Shape(2, 1, 3), Shape(2, 2, 2), Shape(2, 3, 4), Shape(1, 5, 3)])
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@given(GENERATORS, SHAPES)
-def test_the_gradients_are_those_of_each_samples_loss(family, seed, shape):
-    """Differences of the loss in one weight of each layer, against g a'."""
-    rng = np.random.default_rng(seed)
-    networks = FAMILIES[family](rng, shape).networks
-    widths = (networks.weights[0].shape[-1], networks.weights[-1].shape[1])
-    inputs = rng.standard_normal((shape.nets, 2, widths[0]))
-    targets = rng.standard_normal((shape.nets, 2, widths[1]))
-    if networks.loss == "softmax":
-        targets = rng.integers(0, widths[1], (shape.nets, 2))
-    batch = networks.run(inputs, targets)
-    step = 1e-6
-    for layer, weight in enumerate(networks.weights):
-        row, column = (int(rng.integers(d)) for d in weight.shape[1:])
-        moved = []
-        for sign in (1, -1):
-            changed = weight.copy()
-            changed[:, row, column] += sign * step
-            weights = (*networks.weights[:layer], changed, *networks.weights[layer + 1 :])
-            moved.append(type(networks)(weights, networks.relu, networks.loss).losses(inputs, targets))
-        expected = (moved[0] - moved[1]) / (2 * step)
-        found = batch.gradients[layer][..., row] * batch.activations[layer][..., column]
-        kinks = [np.abs(a).min() for a in networks.preactivations(inputs)[:-1]]
-        if not networks.relu or min(kinks, default=1.0) > 1e-4:
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * (1 + np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("family", ASSUMING)

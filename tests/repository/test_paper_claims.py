@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.paper_claims import CLAIMS, SCORES, averages_off, best
+from tests.support.paper_claims import CLAIMS
 
 REFUTED = {
     "accuracy improvements of 0.6–1.2% are achieved across the four datasets",
@@ -31,9 +31,3 @@ def test_the_figures_of_the_two_claims_that_numbers_alone_decide():
     assert by_words["our method involves processing only half or fewer training samples"] == pytest.approx(
         [50.93, 51.17, 50.01, 33.45], abs=0.01
     )
-
-
-def test_a_wrong_entry_would_be_seen(monkeypatch):
-    monkeypatch.setitem(SCORES["accuracy"], "IP", [80.64, 78.84, 68.28, 30.82, 63.45, 98.30])
-    assert max(averages_off()) > 1
-    assert best()[-1] == "IP"

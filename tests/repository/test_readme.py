@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lai_core
-from experiments.noisy_labels.table import markdown
+from experiments.noisy_labels.demo import readme_table
 from tests.support import ledger
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def test_each_block_of_code_runs(index):
 
 
 def test_its_table_is_that_of_the_committed_demo():
-    assert markdown(DEMO["methods"]) in README
+    assert readme_table(DEMO["methods"]) in README
     only = DEMO["references"]["validation_only"]
     reached = f"{100 * only['accuracy_mean']:.1f} ± {100 * only['accuracy_std']:.1f} %"
     assert f"alone\nreaches {reached}" in README

@@ -11,7 +11,6 @@ import lai_jax
 import lai_storage
 import lai_torch
 import pytest
-from jaxtyping import Float
 
 import lai_core
 
@@ -72,20 +71,6 @@ def misplaced(name: str, function: Callable[..., Any]) -> list[str]:
 def test_arrays_go_by_position_and_options_by_keyword():
     assert len(FUNCTIONS) > 200
     assert not [line for name, function in FUNCTIONS.items() for line in misplaced(name, function)]
-
-
-def test_what_is_misplaced_is_named():
-    def bound(x, /, y, *, z: Float[Any, " n"], width=1):
-        return x, y, z, width
-
-    def scores(batch, normalize="kept"):
-        return batch, normalize
-
-    assert [line.split(": ")[1] for line in misplaced("lai_core.bounds.bound", bound)] == [
-        "y by position and by keyword",
-        "array z by keyword",
-    ]
-    assert misplaced("lai_torch.scores", scores) == ["lai_torch.scores: option normalize by position"]
 
 
 @pytest.mark.parametrize("package", [lai_torch, lai_jax])

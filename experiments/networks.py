@@ -1,20 +1,50 @@
-"""The networks of the studies of steps and of text: a chain on digits, a convolutional one, a small GPT."""
+"""The networks of the studies: perceptrons, a convolutional one, a small GPT."""
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 
-def perceptron(seed: int) -> nn.Sequential:
-    """Return four linear layers on digits."""
-    torch.manual_seed(seed)
-    widths = (64, 48, 48, 48, 10)
-    layers: list[nn.Module] = []
-    for d_in, d_out in pairwise(widths):
-        layers += [nn.Linear(d_in, d_out), nn.ReLU()]
+def chain(widths: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Return linear layers of these widths, inputs and outputs included, with an activation between them."""
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), activation())]
     return nn.Sequential(*layers[:-1])
+
+
+def uniform(seed: int, widths: Sequence[int]) -> nn.Sequential:
+    """Return a chain whose weights and biases are drawn uniformly within `1/sqrt(d_in)`, by numpy."""
+    random, model = np.random.default_rng((seed, 1)), chain(widths)
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            for parameter in (layer.weight, layer.bias):
+                drawn = random.uniform(-bound, bound, tuple(parameter.shape))
+                parameter.data.copy_(torch.from_numpy(drawn))
+    return model
+
+
+def perceptron(
+    widths: Sequence[int], *, seed: int = 0, activation: Callable[[], nn.Module] = nn.ReLU
+) -> nn.Sequential:
+    """Return a chain whose weights are drawn as He does, without biases at first."""
+    generator, model = torch.Generator().manual_seed(seed), chain(widths, activation)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+            if parameter.dim() == 2:
+                spread = (2 / parameter.shape[1]) ** 0.5
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
+    return model
+
+
+def seeded(seed: int, *widths: int) -> nn.Sequential:
+    """Return a chain as torch draws it."""
+    torch.manual_seed(seed)
+    return chain(widths)
 
 
 def convolutional(seed: int, channels: int = 8) -> nn.Sequential:
@@ -33,11 +63,10 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int, *, causal: bool = True) -> None:
         super().__init__()
-        self.causal = causal
+        self.causal, self.heads = causal, heads
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.heads = heads
 
     def forward(self, x: Tensor) -> Tensor:
         """Add what attention and the layers say."""

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from experiments.data import prose
-from experiments.mixtures.arms import Task
-from experiments.mixtures.learners import Batch, Record, errors, losses
-from experiments.studies.networks import GPT
+from experiments.mixtures.arms import Batch, Record, Task, errors, losses
+from experiments.networks import GPT
 
 CONTEXT, SAMPLES = 16, 2000
 SOURCES = ("prose, scarce", "prose, 30% wrong", "prose, 60% wrong", "code", "shuffled", "loop")

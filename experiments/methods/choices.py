@@ -1,0 +1,140 @@
+"""Choices without a curator: none at all, at random, by the samples' losses, by a second network."""
+
+import torch
+from torch import Tensor
+
+from experiments.methods.base import LOSS, Run, Step, descend, lowest, method, outputs
+
+HALF = 0.5
+GUIDE_STEPS = 100
+
+
+def _whole(run: Run) -> Step:
+    return lambda rows: run.update(rows, torch.full((len(rows),), 1.0 / len(rows)))
+
+
+@method("plain", sees="nothing", costs="nothing")
+def plain(run: Run) -> Step:
+    """Train on everything: the null."""
+    return _whole(run)
+
+
+@method("right labels only", sees="which labels are wrong", costs="nothing")
+def oracle(run: Run) -> Step:
+    """Train on what a perfect curator would keep: the oracle."""
+    right = (run.wrong == 0).nonzero().squeeze(1)
+    (run.inputs, run.labels), run.wrong = run.batch(right), run.wrong[right]
+    return _whole(run)
+
+
+@method("validation only", sees="the validation set", costs="nothing")
+def validation_only(run: Run) -> Step:
+    """Train on the validation set alone, as many steps."""
+    run.inputs, run.labels = run.task.validation
+    run.wrong = torch.zeros(len(run.labels))
+    return _whole(run)
+
+
+@method("training + validation", sees="the validation set", costs="nothing")
+def both(run: Run) -> Step:
+    """Add the validation set to the training set."""
+    (x, y), (u, v) = run.task.training, run.task.validation
+    run.inputs, run.labels = torch.cat([x, u]), torch.cat([y, v])
+    run.wrong = torch.cat([run.task.wrong, torch.zeros(len(v))])
+    return _whole(run)
+
+
+@method("validation batch mixed in", sees="the validation set", costs="a step on 32 of its samples")
+def mixed_in(run: Run) -> Step:
+    """After each step, another one on 32 validation samples drawn at random."""
+    whole = _whole(run)
+
+    def step(rows: Tensor) -> Tensor:
+        weights = whole(rows)
+        run.mix_in()
+        return weights
+
+    return step
+
+
+@method("random", sees="nothing", costs="nothing; trains on half")
+def random(run: Run) -> Step:
+    """Keep half, drawn at random."""
+    return lambda rows: run.update(rows, lowest(torch.rand(len(rows), generator=run.generator), HALF))
+
+
+@method("small loss", sees="losses", costs="one forward pass")
+def small_loss(run: Run) -> Step:
+    """Keep the half with the lowest losses."""
+    return lambda rows: run.update(rows, lowest(run.losses(rows), HALF))
+
+
+@method("high loss", sees="losses", costs="one forward pass")
+def high_loss(run: Run) -> Step:
+    """Keep the half with the highest losses."""
+    return lambda rows: run.update(rows, lowest(-run.losses(rows), HALF))
+
+
+@method("loss below the validation's", sees="losses; those of the validation set", costs="its forward pass")
+def below_validation(run: Run) -> Step:
+    """Keep what has a lower loss than nine in ten validation samples."""
+    inputs, labels = run.task.validation
+
+    def step(rows: Tensor) -> Tensor:
+        bound = LOSS(outputs(run.model, inputs, run.task.part), labels).cpu().quantile(0.9)
+        kept = (run.losses(rows) <= bound).float()
+        return run.update(rows, kept / kept.sum().clamp(min=1.0))
+
+    return step
+
+
+@method("self-paced (SPL)", sees="losses", costs="one forward pass")
+def self_paced(run: Run) -> Step:
+    """Keep the lowest losses, half of them at first, all after four fifths of the run."""
+    return lambda rows: run.update(rows, lowest(run.losses(rows), min(1.0, HALF + HALF * run.progress / 0.8)))
+
+
+@method("InfoBatch", sees="losses", costs="one forward pass")
+def infobatch(run: Run) -> Step:
+    """Drop half of the samples below the mean loss, at random, and count the other half of them double."""
+
+    def step(rows: Tensor) -> Tensor:
+        losses = run.losses(rows)
+        drawn = torch.rand(len(rows), generator=run.generator) < HALF
+        weights = torch.where(losses < losses.mean(), 2.0 * drawn, torch.ones_like(losses))
+        return run.update(rows, weights / len(rows))
+
+    return step
+
+
+@method("co-teaching", sees="losses of a second network; the share of wrong labels", costs="a second network")
+def co_teaching(run: Run) -> Step:
+    """Let two networks choose their lowest losses for each other, fewer in the first ten epochs."""
+    peer, optimizer = run.another(run.seed + 500)
+    share = float(run.wrong.mean())
+
+    def step(rows: Tensor) -> Tensor:
+        keep = 1.0 - share * min(1.0, run.progress * run.task.epochs / 10)
+        chosen = [lowest(run.losses(rows, model), keep) for model in (run.model, peer)]
+        descend(peer, optimizer, run.batch(rows[chosen[0] > 0]), chosen[0][chosen[0] > 0])
+        return run.update(rows, chosen[1])
+
+    return step
+
+
+@method("RHO-loss", sees="the validation set", costs="a guide trained on it; one forward pass")
+def rho(run: Run) -> Step:
+    """Keep the half whose loss is furthest above that of a guide trained on the validation set."""
+    guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)
+    with run.meter.all():
+        irreducible = run.losses(torch.arange(len(run.labels)), guide)
+    return lambda rows: run.update(rows, lowest(irreducible[rows] - run.losses(rows), 0.5))
+
+
+@method("guide agrees", sees="the validation set", costs="a guide trained on it")
+def agreement(run: Run) -> Step:
+    """Keep the samples whose label is what a guide trained on the validation set says."""
+    guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)
+    with run.meter.all():
+        agrees = outputs(guide, run.inputs, run.task.part).argmax(1) == run.labels
+    return run.train_on(agrees.cpu())

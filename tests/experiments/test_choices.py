@@ -1,0 +1,284 @@
+"""What each way to choose keeps where that is known, what it pays, and who is judged on which seeds."""
+
+from types import SimpleNamespace
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+import lai_core as lai
+from experiments.harness.statistics import summary
+from experiments.methods import redundant
+from experiments.methods.base import LOSS, METHODS, Outcome, Run, Task, lowest, train
+from experiments.methods.curated import GRID
+from experiments.mixtures import arms, sources, text
+from experiments.mixtures.arms import Perceptrons
+from experiments.studies import mixtures, search
+
+BATCH, ROWS = 8, torch.arange(4, 12)
+"""Of these rows four have wrong labels, then four right ones."""
+
+
+def network(seed):
+    torch.manual_seed(seed)
+    return nn.Linear(2, 2)
+
+
+def task(wrong=0.25, samples=32, epochs=2, held=None):
+    """Two clouds a line apart; the first samples have the other's label."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(samples) % 2
+    inputs = torch.randn(samples, 2, generator=generator) + 6.0 * labels[:, None] - 3.0
+    bad = (torch.arange(samples) < wrong * samples).float()
+    held = held or (inputs[-BATCH:], labels[-BATCH:])
+    given = torch.where(bad > 0, 1 - labels, labels)
+    return Task((inputs, given), held, held, bad, network, 0.05, BATCH, epochs)
+
+
+def chosen(name, seed=0, progress=0.0, sure=True):
+    """Weigh `ROWS` by a network that knows the clouds, so that wrong labels have the highest losses."""
+    run = Run(task(), seed)
+    if sure:
+        run.model = network(1)
+        with torch.no_grad():
+            run.model.weight.copy_(torch.tensor([[-1.0, -1.0], [1.0, 1.0]]))
+            run.model.bias.zero_()
+        run.optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0)
+    step, run.progress = METHODS[name].start(run), progress
+    return step(ROWS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_trains_alike_from_one_seed_and_is_counted(name):
+    outcome, again = train(name, task(), 0), train(name, task(), 0)
+    assert len(outcome.test) == len(outcome.validation) == len(outcome.operations) == 2
+    assert outcome.operations[0] < outcome.operations[1]
+    assert (again.test, again.operations) == (outcome.test, outcome.operations)
+    found = outcome.metrics()
+    assert 0.0 < found["kept"] <= 1.0
+    assert METHODS[name].sees
+    assert METHODS[name].costs
+    if name == "plain":
+        assert [found[key] for key in ("cost", "kept", "wrong of kept")] == pytest.approx([1.0, 1.0, 0.25])
+    if name == "right labels only":
+        assert found["wrong of kept"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("small loss", 0.0, 0.25),
+        ("high loss", 0.25, 0.0),
+        ("guide agrees", 0.0, None),
+        ("loss below the validation's", 0.0, None),
+        ("RHO-loss", None, None),
+        ("co-teaching", None, None),
+    ],
+)
+def test_losses_tell_wrong_labels_from_right_ones(name, wrong, right):
+    weights = chosen(name)
+    assert float(weights.sum()) == pytest.approx(1.0)
+    assert wrong is None or weights[:4].tolist() == [wrong] * 4
+    assert right is None or weights[4:].tolist() == [right] * 4
+
+
+def test_infobatch_is_unbiased_and_self_pacing_ends_with_everything():
+    mean = sum(chosen("InfoBatch", seed) for seed in range(150)) / 150
+    assert (mean * 8 - 1.0).abs().max() < 0.3
+    assert [int((chosen("self-paced (SPL)", progress=at) > 0).sum()) for at in (0.0, 0.8)] == [4, 8]
+    assert lowest(torch.tensor([3.0, 1.0, 2.0]), 0.1).tolist() == [0.0, 1.0, 0.0]  # one at least
+
+
+def silent(count):
+    return torch.zeros(count)
+
+
+def test_what_two_candidates_say_alike_counts_once():
+    gradients = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 1.9], [-1.0, 0.0]])
+    toward = gradients @ torch.tensor([1.0, 1.0])
+    for products, kept in (
+        (gradients @ gradients.T, [0.5, 0.0, 0.5, 0.0]),
+        (torch.zeros(4, 4), [0.5, 0.5, 0.0, 0.0]),
+    ):
+        assert redundant.nearest_set(toward, products, 0.5, silent).tolist() == kept
+    assert lai.keep_top(toward, 0.5).tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_a_draw_takes_each_candidate_with_its_boltzmann_chance():
+    toward, run = torch.tensor([1.0, 0.0, -1.0]), Run(task(), 0)
+    run.generator = torch.Generator().manual_seed(0)
+    noise = redundant.gumbel(run)
+    counts = sum(redundant.nearest_set(toward, torch.zeros(3, 3), 1 / 3, noise) for _ in range(1000))
+    expected = (toward / toward.std(correction=0)).softmax(0)
+    assert (counts / 1000 - expected).abs().max() < 0.06  # four standard deviations
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "gradients"),
+    [("GREATS-like", lai.ghost_kernel, "all"), ("LAI as a set", lai.lai_kernel, "output")],
+)
+def test_the_products_are_those_of_the_networks_gradients(name, kernel, gradients):
+    run = Run(task(), 0)
+    parts = run.task.validation, run.batch(ROWS)
+    held, batch = (lai_torch.trace(run.model, LOSS, *part, gradients=gradients) for part in parts)
+    expected = redundant.nearest_set(kernel(held, batch).mean(0), kernel(batch, batch), 0.5, silent)
+    torch.testing.assert_close(chosen(name, sure=False), expected)
+
+
+def test_four_summaries_of_a_network_at_rest_are_the_whole_sets():
+    run = Run(task(), 0)
+    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.0)
+    step = METHODS["LAI, four summaries"].start(run)
+    found = [step(ROWS) for _ in range(5)]
+    parts = run.task.validation, run.batch(ROWS)
+    whole = lai.lai_scores(*(lai_torch.trace(run.model, LOSS, *part) for part in parts))
+    torch.testing.assert_close(found[3], lai.keep_positive(whole))
+    assert torch.equal(found[4], found[3])  # the fifth forgets the first
+
+
+@pytest.mark.parametrize(("away", "kept"), [(0.0, 8), (6.0, 4)])
+def test_only_what_hurts_for_certain_is_dropped(away, kept):
+    labels, generator = torch.arange(60) % 2, torch.Generator().manual_seed(3)
+    held = torch.randn(60, 2, generator=generator) + away * labels[:, None] - away / 2
+    run = Run(task(held=(held, labels if away else labels[torch.randperm(60)])), 0)
+    assert int((METHODS["LAI, error bars"].start(run)(ROWS) > 0).sum()) == kept
+
+
+def outcome(test, operations, validation=None, checks=0.0):
+    return Outcome(None, test, validation or test, operations, None, None, 10.0, checks)
+
+
+def test_stopping_early_takes_the_best_network_so_far_and_a_multiplier_is_how_many_times_less_is_needed():
+    found = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.1, 0.2, 0.3], checks=3.0)
+    assert found.stopped() == ([0.5, 0.9, 0.7], [0.3, 0.6, 0.9])  # it pays for looking
+    kept = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.2, 0.3, 0.2])
+    assert kept.stopped()[0] == [0.5, 0.9, 0.9]
+    plain = outcome([0.5, 0.8, 0.9], [10.0, 20.0, 30.0])
+    for test, operations, times in (
+        ([0.5, 0.8, 0.9], [10.0, 20.0, 30.0], 1.0),
+        ([0.6, 0.9], [15.0, 20.0], 1.5),
+        ([0.6, 0.896], [15.0, 20.0], 1.5),
+        ([0.6, 0.89], [1.0, 2.0], 0.0),
+    ):
+        assert search.multiplier(outcome(test, operations), plain) == pytest.approx(times)
+
+
+def test_a_policy_is_chosen_on_some_seeds_and_judged_on_others(monkeypatch):
+    methods, multipliers = {}, ({GRID[0]: 2.0, GRID[1]: 1.5}, {GRID[0]: 0.5, GRID[1]: 3.0})
+    for name in (*search.OPPONENTS, search.NULL, search.ORACLE, *GRID[:2]):
+        methods[name] = {
+            f"{prefix}{search.MAIN}: {key}": summary([value, value + 0.01])
+            for prefix, of in zip((search.CHOOSING, ""), multipliers, strict=True)
+            for key, value in (
+                *((f"over {other}", of.get(name, 0.5)) for other in search.OPPONENTS),
+                ("cost", 0.5),
+                ("stopped early", 0.9 if prefix and name == GRID[1] else 0.5),
+            )
+        }
+    assert search.chosen(methods, search.MAIN) == GRID[0]
+    claims = search.claims(methods)
+    for other in search.OPPONENTS:
+        text = f"{search.MAIN}: {GRID[0]}: fewer operations than {other} for its accuracy"
+        assert claims[text]["verdict"] == "refuted"
+        assert f"{search.MAIN}: {GRID[1]}: above {other}, all stopped early" in claims
+    assert len(claims) == 2 * len(search.OPPONENTS)
+    drawn = []
+    monkeypatch.setattr(search, "train", lambda name, made, seed: drawn.append(seed) or outcome([0.5], [1.0]))
+    monkeypatch.setitem(search.SETTINGS, search.MAIN, lambda seed, epochs: SimpleNamespace(seed=seed))
+    for unit in search.units(search.config("quick")):
+        unit.run()
+    assert set(drawn) == {0, 1, 100, 101}  # none is both chosen on and judged on
+
+
+SEEDS, STEPS = (0, 1), 120
+MIX = sources.task("2 sources", SEEDS, STEPS)
+FULL = mixtures.EVERYWHERE | mixtures.FURTHER
+PRODUCTS = 65 * 48 + 49 * 48 + 49 * 10
+LLI, LAI = 49 * 10 / PRODUCTS, (65 + 49 + 49) * 10 / PRODUCTS
+PLAIN, WITH = 3 * arms.BATCH, 3 * (arms.BATCH + arms.MIXED_IN)
+FITTED = 150 * 16 * 3 + 2 * 64
+TRIALS = 2 * (3 * (STEPS // 25) * arms.BATCH // 2 + sources.HELD)
+
+
+def paid(name):
+    """Return what an arm pays at first and in two periods, in forward passes of one sample; and its run."""
+    run = arms.Run(MIX, FULL[name])
+    start = run.paid
+    for _ in range(2 * arms.PERIOD):
+        run.step()
+    return start, run.paid - start, run
+
+
+@pytest.mark.parametrize(
+    ("name", "once", "step", "period"),
+    [
+        ("uniform", 0, PLAIN, 0),
+        ("validation mixed in", 0, WITH, 0),
+        ("ODM", 0, PLAIN, 0),
+        ("static filter + validation", FITTED, WITH, 0),
+        ("LLI mixture", 0, PLAIN, sources.HELD + arms.PERIOD / 2 * LLI * arms.BATCH),
+        ("LAI mixture + validation", 0, WITH, sources.HELD + arms.PERIOD / 2 * LAI * arms.BATCH),
+        ("Ghost mixture + validation", 0, WITH, 3 * sources.HELD + arms.PERIOD / 4 * arms.BATCH),
+        (mixtures.TRIED, 0, WITH, TRIALS),  # two in the steps that are taken here
+    ],
+)
+def test_every_pass_of_an_arm_is_paid_for(name, once, step, period):
+    start, cost, _ = paid(name)
+    assert (start, cost) == (once, pytest.approx(2 * (arms.PERIOD * step + period)))
+
+
+def test_samples_that_are_dropped_save_their_backward_pass(monkeypatch):
+    monkeypatch.setattr(lai, "keep_positive", lambda scores: torch.full_like(scores, 1 / len(scores)))
+    _, kept, _ = paid(mixtures.SAMPLES)
+    assert kept == pytest.approx(2 * arms.PERIOD * (WITH + sources.HELD + LAI * arms.BATCH))
+    monkeypatch.setattr(lai, "keep_positive", lambda scores: torch.zeros_like(scores))
+    _, none, run = paid(mixtures.SAMPLES)
+    assert kept - none == pytest.approx(2 * arms.PERIOD * 2 * arms.BATCH)
+    assert run.policy.weights.tolist() == [[0.5, 0.5]] * 2
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_an_arm_stops_when_its_budget_is_spent(name):
+    run = arms.Run(MIX, FULL[name]).train()
+    assert 0 <= run.paid - run.budget < TRIALS + FITTED
+    found = run.metrics()
+    assert found["cost"] == [run.budget / (run.steps * PLAIN)] * 2
+    assert run.policy.weights.sum(1).tolist() == pytest.approx([1.0, 1.0])
+    if name in (mixtures.OURS, mixtures.FILTER):
+        assert min(found["share of clean"]) > 0.5
+
+
+@pytest.mark.parametrize("estimator", ["lai", "lli", "ghost"])
+def test_networks_side_by_side_step_and_score_as_each_alone(estimator):
+    batch, shares = (torch.randn(2, 8, 5), torch.randint(3, (2, 8))), torch.rand(2, 8)
+    learners = Perceptrons(5, 3, SEEDS)
+    sides = [learners.record((torch.randn(2, n, 5), torch.randint(3, (2, n)))) for n in (4, 6)]
+    found, weights = (
+        arms.scored(estimator, *sides),
+        [each.clone().requires_grad_() for each in learners.weights],
+    )
+    hidden, ones = batch[0], torch.ones(2, 8, 1)
+    for layer in weights:
+        hidden = torch.cat([hidden if layer is weights[0] else hidden.relu(), ones], 2) @ layer
+    each = nn.functional.cross_entropy(hidden.transpose(1, 2), batch[1], reduction="none")
+    (each * shares).sum().backward()
+    optimizer = torch.optim.Adam(weights, lr=0.01)
+    optimizer.step()
+    torch.testing.assert_close(learners.step(batch, shares, 0.01), each.detach())
+    for own, other, gradient in zip(learners.weights, weights, learners.gradients, strict=True):
+        torch.testing.assert_close(gradient, other.grad)
+        torch.testing.assert_close(own, other.detach(), rtol=1e-4, atol=1e-5)
+    for seed in SEEDS:
+        traces = [lai.Trace([lai.LayerTrace(a[seed], g[seed]) for a, g in side]) for side in sides]
+        torch.testing.assert_close(found[seed], getattr(lai, f"{estimator}_scores")(*traces))
+
+
+def test_a_gpts_record_gives_the_gradient_of_its_last_layer():
+    read = text.task(SEEDS, 3)
+    learners, batch = read.learners(), read.draw(torch.randint(6, (2, 8)), torch.Generator().manual_seed(0))
+    learners.step(batch, torch.full((2, 8), 1 / 8), 0.003)
+    ((given, out),) = learners.record(batch)
+    found = torch.einsum("qntd,qntv->qvd", given, out)
+    learners.step(batch, torch.ones(2, 8), 0.0)
+    torch.testing.assert_close(found, learners.parameters["head.weight"].grad, rtol=1e-3, atol=1e-5)

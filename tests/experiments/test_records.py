@@ -1,0 +1,181 @@
+"""Records and what is read off them: the schema, intervals and verdicts, and every page that quotes one."""
+
+import copy
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments import __main__ as commands
+from experiments import advice
+from experiments.advice_sources import counts
+from experiments.harness import record as records
+from experiments.harness.cost import EVERY, Meter
+from experiments.harness.page import document
+from experiments.harness.statistics import bounds, compared, judged, summary
+from experiments.measured.command import ADVICE, CERTIFICATES, CONSTANTS, MEASURED, tables
+from experiments.studies import mixtures
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = records.committed()
+PAGES = {commands.PAGE: lambda: document(commands.STUDIES.values()), commands.ADVICE: advice.page}
+GOOD = {
+    "study": "made-up",
+    "config": {"seeds": [0, 1, 2]},
+    "methods": {"plain": {"accuracy": {"mean": 2.0, "low": 1.0, "high": 3.0, "values": [1.0, 2.0, 3.0]}}},
+    "claims": {"it wins": {"paper": "yes", "found": 0.1, "interval": [None, None], "verdict": "undecided"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["claims"], None, "record: expected an object with"),
+        (["config", "seeds"], [], "config.seeds: expected a list of seeds"),
+        (["methods"], {}, "methods: expected at least one method"),
+        (["methods", "plain", "accuracy", "values"], [1.0], "expected 3 values, one a seed, got"),
+        (["methods", "plain", "accuracy", "mean"], math.nan, "mean: expected a finite number, got nan"),
+        (["methods", "plain", "accuracy", "low"], 2.5, "expected low <= mean <= high"),
+        (["methods", "plain", "accuracy", "high"], None, "expected an object with"),
+        (["claims", "it wins", "verdict"], "sure", "verdict: expected one of"),
+        (["claims", "it wins", "interval"], [1.0], "interval: expected two ends"),
+        (["claims", "it wins", "found"], "much", "found: expected a finite number, got 'much'"),
+    ],
+)
+def test_what_does_not_fit_the_schema_is_named(path, value, message):
+    records.check(GOOD)
+    place = broken = copy.deepcopy(GOOD)
+    for key in path[:-1]:
+        place = place[key]
+    if value is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    with pytest.raises(ValueError, match=message):
+        records.check(broken)
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_committed_record_is_judged_as_it_is_today_and_names_no_path_of_a_machine(name):
+    record = COMMITTED[name]
+    assert (record["study"], record["config"]["size"]) == (name, "full")
+    assert len(record["config"]["seeds"]) >= 5
+    assert "/" not in record["config"]["machine"]
+    assert record["claims"] == commands.STUDIES[name].claims(record["methods"])
+    for metrics in record["methods"].values():
+        for metric, of in metrics.items():
+            assert of == summary(of["values"], metric), "run `python -m experiments page`"
+            least, most = bounds(metric)
+            assert all(least - 1e-12 <= value <= most for value in of["values"]), metric
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_is_that_of_the_committed_records(page):
+    assert page.read_text(encoding="utf-8") == PAGES[page](), "run `python -m experiments page`"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/index.md"])
+def test_pages_say_what_the_record_says(page):
+    up, level, down = counts(COMMITTED["mixtures"]["methods"], mixtures.OURS, mixtures.MIXED)
+    said = (
+        f"above that batch alone in {up} of {up + level + down} settings, level in {level}, below in {down}"
+    )
+    assert said in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_measured_numbers_fill_every_table():
+    found = json.loads(MEASURED.read_text(encoding="utf-8"))
+    for name, columns in (("constants", CONSTANTS), ("advice", ADVICE), ("certificates", CERTIFICATES)):
+        assert all(set(columns) <= set(row) for row in found[name].values())
+        assert all(row in tables() for row in found[name])
+    assert found["command"] == f"python -m experiments measured --out {MEASURED.relative_to(ROOT).as_posix()}"
+
+
+HALF = 4.302652729911275 / 3**0.5
+"""The tables' t of two degrees of freedom, times the standard error of 1, 2 and 3."""
+CORRELATIONS = ("MLP, SGD, rate x1: Pearson", "rank correlation with the next epoch", "figure 1: true")
+NEARLY_LEVEL = [0.71670191, 0.65116279, 0.71035941, 0.70824524, 0.66596195]
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "mean", "low", "high"),
+    [
+        (None, [1.0, 2.0, 3.0], 2.0, 2.0 - HALF, 2.0 + HALF),
+        (None, [0.5], 0.5, None, None),
+        (None, [0.5, 0.5], 0.5, 0.5, 0.5),
+        *(  # averaged as Fisher's z
+            (
+                metric,
+                [math.tanh(z) for z in (1, 2, 3)],
+                math.tanh(2),
+                math.tanh(2 - HALF),
+                math.tanh(2 + HALF),
+            )
+            for metric in CORRELATIONS
+        ),
+        # no interval holds what its metric cannot be
+        ("Spearman", [1.0, 0.5, 1.0], 5 / 6, 5 / 6 - HALF / 12**0.5, 1.0),
+        ("Pearson", [1.0, -1.0, 1.0], 1 / 3, -1.0, 1.0),  # artanh(1) is no number
+        ("here: accuracy", [1.0, 0.9, 1.0], 29 / 30, 29 / 30 - HALF / 300**0.5, 1.0),
+        ("here: test loss", [0.1, 2.0, 0.1], 2.2 / 3, 0.0, 2.2 / 3 + 1.9 * HALF / 3**0.5),
+        ("here: cost", [1.0, 1.0, 9.0], 11 / 3, 0.0, 11 / 3 + 8 * HALF / 3**0.5),
+    ],
+)
+def test_an_interval_is_students_within_what_its_metric_can_be(metric, values, mean, low, high):
+    found = summary(values, metric)
+    assert found["mean"] == pytest.approx(mean, rel=1e-5)
+    assert [found["low"], found["high"]] == (
+        [None, None] if low is None else pytest.approx([low, high], rel=1e-5)
+    )
+
+
+def test_a_mean_is_that_of_the_numbers_as_they_are_written():
+    found = summary(NEARLY_LEVEL)
+    assert summary(found["values"]) == found
+
+
+def test_differences_are_taken_seed_by_seed():
+    values = {"a": [0.5, 0.7, 0.9], "b": [0.4, 0.6, 0.79]}  # apart by far less than they spread
+    methods = {name: {"accuracy": summary(of)} for name, of in values.items()}
+    for pair, options, verdict in (
+        (("a", "b"), {}, "holds"),
+        (("b", "a"), {}, "refuted"),
+        (("b", "a"), {"sign": -1}, "holds"),
+        (("a", "b"), {"at_least": 0.1}, "undecided"),
+    ):
+        assert compared(methods, *pair, "accuracy", paper="", **options)["verdict"] == verdict
+    for values, options, verdict in (
+        ([1.0], {}, "undecided"),
+        ([0.2, 0.21], {"at_most": 0.5}, "holds"),
+        ([0.2, 0.21], {"at_most": 0.1}, "refuted"),
+        ([math.tanh(z) for z in (1, 2, 3)], {"at_least": -0.5, "metric": "Pearson"}, "holds"),
+    ):
+        assert judged(values, paper="", **options)["verdict"] == verdict
+
+
+def test_more_is_better_but_for_losses_and_an_interval_may_be_wider():
+    arms = (mixtures.MIXED, mixtures.OURS)
+    for metric, gains, level, verdict in (
+        ("bad sources: accuracy", [0.1] * 4, 0.95, "holds"),
+        ("text, 30 to validate: test loss", [0.1] * 4, 0.95, "refuted"),
+        ("bad sources: accuracy", [0.01, 0.02, 0.03, 0.05], 0.95, "holds"),
+        ("bad sources: accuracy", [0.01, 0.02, 0.03, 0.05], 0.995, "undecided"),
+    ):
+        methods = {name: {metric: summary([0.5 + at * x for x in gains])} for at, name in enumerate(arms)}
+        claim = mixtures.above(methods, metric.partition(":")[0], *reversed(arms), level)
+        assert claim["verdict"] == verdict
+        assert mixtures.above(methods, "drift", *arms) is None
+
+
+def test_a_meter_counts_some_steps_for_all():
+    layer, meter = torch.nn.Linear(5, 3), Meter()
+    for _ in range(2 * EVERY):
+        with meter.step(), torch.no_grad():
+            layer(torch.zeros(4, 5))
+    assert meter.watched == 2
+    assert meter.total == 2 * EVERY * 2 * 4 * 5 * 3
+    with meter.all(), torch.no_grad():
+        layer(torch.zeros(1, 5))
+    assert meter.total == (2 * EVERY * 4 + 1) * 2 * 5 * 3
