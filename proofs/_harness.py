@@ -1,6 +1,6 @@
 r"""What a proof file is made of, and how it is judged.
 
-A file ``proofs/prove_<topic>.py`` imports sympy, pytest and modules of this folder, nothing
+A file ``proofs/prove_<topic>.py`` imports sympy and modules of this folder, nothing
 else: a proof does not lean on the code it judges. It holds
 
 ``SCOPE``
@@ -14,12 +14,11 @@ else: a proof does not lean on the code it judges. It holds
     statement or of its proof knows of it. A file with several statements has several pairs
     (``GAP``, ``GAP_MUTANTS``, ...).
 ``prove_<topic>(statement, steps)``
-    the procedure, as a test that is marked with its slugs. It is run on the statement and on
+    the procedure, as a test that is marked with its slug. It is run on the statement and on
     each mutant; it may look only at the statement it is given, and every conclusion goes
     through ``steps``::
 
-        @pytest.mark.equation("virtual-readout")
-        @settled(STATEMENT, MUTANTS)
+        @settled("virtual-readout", STATEMENT, MUTANTS)
         def prove_virtual_readout(statement, steps):
             steps.identity("induction step", left, right)     # left = right
             steps.nonnegative("slack", expression, terms)     # expression = sum(terms), each >= 0
@@ -32,11 +31,9 @@ else: a proof does not lean on the code it judges. It holds
     An identity must have the claim's two sides, an inequality its difference of sides; a lemma's symbols
     ask of what is put in that it has their signs, under ``given``. Induction takes the claim at a smaller
     depth (``steps.hypothesis``), or shows the first depths in full (``steps.base``). A procedure for
-    several statements is a function of its own, which a test hands to the fixture ``settle``::
+    several statements has a decorator for each.
 
-        settle(STATEMENT, proof, MUTANTS)
-
-What ``settle`` demands, so that nothing passes by accident:
+What ``settled`` demands, so that nothing passes by accident:
 
 * an SMT solver decides ``given => claim`` for all reals at every depth in ``depths`` and at the next one,
   with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
@@ -73,6 +70,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import sympy as sp
 
 from proofs._meaning import unstated
@@ -116,14 +114,22 @@ STEP = "the depths asked, the step to one more layer shown"
 """The scope of a proof that shows an induction's step and does not compare it with the claim."""
 
 
-def settled(statement: Statement, mutants: Mapping[str, Rewrite]) -> Callable[[Proof], Callable[..., None]]:
-    """Make a procedure a test that settles a statement."""
+def settled(
+    slug: str, statement: Statement, mutants: Mapping[str, Rewrite]
+) -> Callable[[Any], Callable[..., None]]:
+    """Make a procedure a test, marked with its slug, that settles a statement; each decorator adds a case."""
+    case = pytest.param(statement, mutants, marks=pytest.mark.equation(slug), id=slug)
 
-    def test_of(proof: Proof) -> Callable[..., None]:
-        def prove(settle: Callable[..., None]) -> None:
-            settle(statement, proof, mutants)
+    def test_of(proof: Any) -> Callable[..., None]:
+        procedure: Proof = getattr(proof, "procedure", proof)
+        cases = [case, *getattr(proof, "cases", ())]
 
-        prove.__name__, prove.__doc__ = proof.__name__, proof.__doc__
+        @pytest.mark.parametrize(("statement", "mutants"), cases)
+        def prove(settle: Any, statement: Statement, mutants: Mapping[str, Rewrite]) -> None:
+            settle(statement, procedure, mutants)
+
+        prove.__name__, prove.__doc__ = procedure.__name__, procedure.__doc__
+        vars(prove).update(procedure=procedure, cases=cases)
         return prove
 
     return test_of

@@ -20,7 +20,6 @@ Second moment. Unrolled, a running mean of k batches weighs them ``(1 - d) d^(k 
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
@@ -57,8 +56,7 @@ DIRECTION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-direction")
-@settled(DIRECTION, DIRECTION_MUTANTS)
+@settled("adam-direction", DIRECTION, DIRECTION_MUTANTS)
 def prove_adam_direction(statement: Statement, steps: Steps) -> None:
     """Find the slope for a diagonal of symbolic size, then one coordinate's power of the divisor."""
     p = sp.Symbol("p", integer=True, positive=True)
@@ -119,8 +117,7 @@ DERIVATIVE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-derivative")
-@settled(DERIVATIVE, DERIVATIVE_MUTANTS)
+@settled("adam-derivative", DERIVATIVE, DERIVATIVE_MUTANTS)
 def prove_adam_derivative(statement: Statement, steps: Steps) -> None:
     """Differentiate mean over root by the quotient and chain rules, with symbols for the parts."""
     x, rest1, rest2 = sp.symbols("x R1 R2", real=True)
@@ -175,8 +172,7 @@ CLIPPING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-derivative")
-@settled(CLIPPING, CLIPPING_MUTANTS)
+@settled("adam-derivative", CLIPPING, CLIPPING_MUTANTS)
 def prove_clipping(statement: Statement, steps: Steps) -> None:
     """Differentiate the factor in the norm, for vectors of symbolic size."""
     p = sp.Symbol("p", integer=True, positive=True)
@@ -232,8 +228,7 @@ GHOST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("preconditioned-ghost")
-@settled(GHOST, GHOST_MUTANTS)
+@settled("preconditioned-ghost", GHOST, GHOST_MUTANTS)
 def prove_preconditioned_ghost(statement: Statement, steps: Steps) -> None:
     """Add one more entry, and one more row or column of a table of rank one."""
     so_far, scale, g, h, a, b, r, c, alpha, beta = sp.symbols("s P g h a b r c alpha beta", real=True)
@@ -273,8 +268,7 @@ READOUTS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-readouts")
-@settled(READOUTS, READOUTS_MUTANTS)
+@settled("adam-readouts", READOUTS, READOUTS_MUTANTS)
 def prove_adam_readouts(statement: Statement, steps: Steps) -> None:
     """Add one entry of an input, of whatever layer, and one output."""
     alpha, beta, a, b, g, h = sp.symbols("alpha beta a b g h", real=True)
@@ -317,8 +311,7 @@ MOMENT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("second-moment")
-@settled(MOMENT, MOMENT_MUTANTS)
+@settled("second-moment", MOMENT, MOMENT_MUTANTS)
 def prove_second_moment(statement: Statement, steps: Steps) -> None:
     """Take one more batch: all earlier weights shrink by the decay, and the sum stays one."""
     start, so_far, newest = sp.symbols("D S q", real=True)

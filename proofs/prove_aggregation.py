@@ -12,7 +12,6 @@ adds equal amounts to both sides of these identities, which is the induction.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
@@ -85,8 +84,7 @@ AGGREGATION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("position-score")
-@settled(POSITIONS, POSITIONS_MUTANTS)
+@settled("position-score", POSITIONS, POSITIONS_MUTANTS)
 def prove_position_score(statement: Statement, steps: Steps) -> None:
     """Add one position more to a sum, for matrices of symbolic size."""
     d_in, d_out = sp.symbols("D d", integer=True, positive=True)
@@ -99,8 +97,7 @@ def prove_position_score(statement: Statement, steps: Steps) -> None:
     steps.base(statement, (2,))
 
 
-@pytest.mark.equation("aggregation")
-@settled(AGGREGATION, AGGREGATION_MUTANTS)
+@settled("aggregation", AGGREGATION, AGGREGATION_MUTANTS)
 def prove_aggregation(statement: Statement, steps: Steps) -> None:
     """Reorder one product of matrices of symbolic size, then join two validation sets."""
     n, m, d_in, d_out = sp.symbols("n m D d", integer=True, positive=True)
@@ -140,8 +137,7 @@ OWN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("self-exclusion")
-@settled(OWN, OWN_MUTANTS)
+@settled("self-exclusion", OWN, OWN_MUTANTS)
 def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
     """Split the sum of gradients into the sample's and the rest, for any number of parameters."""
     p = sp.Symbol("p", integer=True, positive=True)
@@ -191,8 +187,7 @@ COSTS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("cost-ratio")
-@settled(COSTS, COSTS_MUTANTS)
+@settled("cost-ratio", COSTS, COSTS_MUTANTS)
 def prove_cost_ratio(statement: Statement, steps: Steps) -> None:
     """Write twice LAI less Ghost as positive terms; one more layer leaves them as they are."""
     for depth in (1, 2, 3):

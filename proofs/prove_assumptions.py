@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
@@ -97,23 +96,6 @@ def both_norms(steps: Steps) -> Callable[[int], Any]:
     return below
 
 
-def aligned_proof(statement: Statement, steps: Steps) -> None:
-    """First the norms' product, then its product with the cosines."""
-    e, f, s, x = sp.symbols("e f s x", nonnegative=True)
-    below, bars = both_norms(steps), statement.part.bars
-    top, low = ((e + f) / 2, (f - e) / 2) if bars else (f, f - e)
-    lemmas = [steps.nonnegative("from above", (x + s) * top - x * low, [s * top, x * e])]
-    if bars:
-        lemmas.append(steps.nonnegative("from below", (x + s) * top + x * low, [s * top, x * f]))
-
-    def pair(k: int) -> list:
-        size = abs(cosine) if bars else cosine
-        ends = {e: size - lower, f: size + lower if bars else size}
-        return [lemma.at({x: lower_n * lower_m, s: 0, **ends}) + below(k) * size for lemma in lemmas]
-
-    steps.conclude(statement, pair)
-
-
 def norms(k: int) -> tuple[AtMost, AtMost]:
     """State that a similarity is at most the decayed product of norms."""
     beta, most = lower_n * lower_m * lower, rho ** (2 * k) * n * m
@@ -180,8 +162,7 @@ NORMS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient-norm-decay")
-@settled(DECAY, DECAY_MUTANTS)
+@settled("gradient-norm-decay", DECAY, DECAY_MUTANTS)
 def prove_decay_rate(statement: Statement, steps: Steps) -> None:
     """Induct over the layers below the last: the slack so far is s."""
     power, s = sp.Symbol("R", positive=True), sp.Symbol("s", nonnegative=True)
@@ -195,8 +176,7 @@ def prove_decay_rate(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, one_layer_more)
 
 
-@pytest.mark.equation("bounded-activations")
-@settled(STATEMENT, MUTANTS)
+@settled("bounded-activations", STATEMENT, MUTANTS)
 def prove_bounded_activations(statement: Statement, steps: Steps) -> None:
     """Complete a square: the length of a - b, and of a + b."""
     width = sp.symbols("d", integer=True, positive=True)
@@ -217,8 +197,7 @@ def prove_bounded_activations(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, either_side)
 
 
-@pytest.mark.equation("non-negative-alignment")
-@settled(SIGN, SIGN_MUTANTS)
+@settled("non-negative-alignment", SIGN, SIGN_MUTANTS)
 def prove_alignment_gives_one_sign(statement: Statement, steps: Steps) -> None:
     """Every layer of every pair adds something of the same sign."""
     so_far, *factors = sp.symbols("S alpha c n", nonnegative=True)
@@ -233,18 +212,26 @@ def prove_alignment_gives_one_sign(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("non-expansive", "alignment-implies-decay")
-def prove_non_expansive_similarities_decay(settle):
-    settle(ALIGNED, aligned_proof, ALIGNED_MUTANTS)
+@settled("non-expansive", ALIGNED, ALIGNED_MUTANTS)
+@settled("alignment-decay", BARS, BARS_MUTANTS)
+def prove_non_expansive_similarities_decay(statement: Statement, steps: Steps) -> None:
+    """First the norms' product, then its product with the cosines."""
+    e, f, s, x = sp.symbols("e f s x", nonnegative=True)
+    below, bars = both_norms(steps), statement.part.bars
+    top, low = ((e + f) / 2, (f - e) / 2) if bars else (f, f - e)
+    lemmas = [steps.nonnegative("from above", (x + s) * top - x * low, [s * top, x * e])]
+    if bars:
+        lemmas.append(steps.nonnegative("from below", (x + s) * top + x * low, [s * top, x * f]))
+
+    def pair(k: int) -> list:
+        size = abs(cosine) if bars else cosine
+        ends = {e: size - lower, f: size + lower if bars else size}
+        return [lemma.at({x: lower_n * lower_m, s: 0, **ends}) + below(k) * size for lemma in lemmas]
+
+    steps.conclude(statement, pair)
 
 
-@pytest.mark.equation("alignment-decay")
-def prove_decay_without_a3(settle):
-    settle(BARS, aligned_proof, BARS_MUTANTS)
-
-
-@pytest.mark.equation("norm-product-bound")
-@settled(NORMS, NORMS_MUTANTS)
+@settled("norm-product-bound", NORMS, NORMS_MUTANTS)
 def prove_norm_product_bound(statement: Statement, steps: Steps) -> None:
     """Cauchy and Schwarz by one more coordinate, then the decay of both norms."""
     width = sp.symbols("d", integer=True, positive=True)

@@ -16,7 +16,6 @@ columns, on which no step depends.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
@@ -58,8 +57,7 @@ RECURSION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("vjp-recursion")
-@settled(RECURSION, RECURSION_MUTANTS)
+@settled("vjp-recursion", RECURSION, RECURSION_MUTANTS)
 def prove_vjp_recursion(statement: Statement, steps: Steps) -> None:
     """Differentiate one output's share of the loss, for any activation; outputs add up."""
     steps.base(statement, (1,))
@@ -107,8 +105,7 @@ CHAIN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-A-prod")
-@settled(CHAIN, CHAIN_MUTANTS)
+@settled("app-A-prod", CHAIN, CHAIN_MUTANTS)
 def prove_app_a_prod(statement: Statement, steps: Steps) -> None:
     """Start from the last layer's identity; add one layer below."""
     steps.base(statement, (1, 2))
@@ -157,8 +154,7 @@ PATHS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("separating-operator")
-@settled(PATHS, PATHS_MUTANTS)
+@settled("separating-operator", PATHS, PATHS_MUTANTS)
 def prove_separating_operator(statement: Statement, steps: Steps) -> None:
     """Move a layer a little: the last layer follows along each of its edges; edges add up."""
     width = sp.Symbol("d", integer=True, positive=True)

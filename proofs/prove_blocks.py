@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
@@ -35,16 +34,6 @@ def bounded_branch(depth: int) -> tuple[AtMost, ...]:
     """State that c is a cosine, and F a bound."""
     words = "$F(x)$ bounds the norm of the backward step of the branch $f$ at $x$"
     return (*under(MEANING, (AtMost(c, 1), AtMost(-c, 1))), *under(words, (AtMost(m, F * n),)))
-
-
-def residual_proof(statement: Statement, steps: Steps) -> None:
-    """Write the slacks of the norm and of the cosine into the square."""
-    u, v = sp.symbols("u v", nonnegative=True)
-    # F n = m + u and c = 1 - v
-    square = n**2 + 2 * (1 - v) * n * m + m**2
-    bound = (n + m + u) ** 2
-    shown = steps.nonnegative("the square", bound - square, [2 * n * u, 2 * m * u, u**2, 2 * n * m * v])
-    steps.conclude(statement, lambda depth: shown.at({u: F * n - m, v: 1 - c}), depths=(1,))
 
 
 def normalised(width: int) -> tuple:
@@ -81,25 +70,6 @@ def draw_gains(draw: random.Random, width: int) -> dict:
     values = {symbol: sp.Rational(draw.randint(-3, 3), 2) for symbol in (*g, *k)}
     values |= {symbol: sp.Rational(draw.randint(-2, 2), 2) for symbol in vector("x", width - 1)}
     return values | {G: max(abs(values[a]) for a in k)}
-
-
-def layer_norm_proof(statement: Statement, steps: Steps) -> None:
-    """Take what the two projections remove; then one entry of y against the largest gain."""
-    d, (Y, m, p) = sp.Symbol("d", positive=True), sp.symbols("Y m p", real=True)
-    g, (k, v, u) = sp.Symbol("g", real=True), sp.symbols("k v u", nonnegative=True)
-    q, along = d - u, p / d
-    # |y - m 1 - x a|^2 with <1, y> = d m, <1, x> = 0, <x, y> = p, |x|^2 = q
-    square = Y - 2 * m * (d * m) - 2 * along * p + d * m**2 + along**2 * q
-    removed = steps.nonnegative("both projections", Y - square, [d * m**2, p**2 / d, p**2 * u / d**2])
-    one = steps.nonnegative("one entry", ((k + v) * g) ** 2 - (k * g) ** 2, [2 * k * v * g**2, v**2 * g**2])
-
-    def added_up(width: int):
-        entries, gains, x, G, y = normalised(width)
-        values = {d: width, Y: y.dot(y), m: total(y) / width, p: x.dot(y), u: width - x.dot(x)}
-        pairs = zip(entries, map(abs, gains), strict=True)
-        return removed.at(values) + total(one.at({g: a, k: b, v: G - b}) for a, b in pairs)
-
-    steps.conclude(statement, added_up)
 
 
 def regret(depth: int) -> AtMost:
@@ -141,14 +111,38 @@ REGRET_MUTANTS = {
 }
 
 
-@pytest.mark.equation("block-factors")
-def prove_block_factors(settle):
-    settle(RESIDUAL, residual_proof, RESIDUAL_MUTANTS)
-    settle(LAYER_NORM, layer_norm_proof, LAYER_NORM_MUTANTS)
+@settled("block-factors", RESIDUAL, RESIDUAL_MUTANTS)
+def prove_block_factors(statement: Statement, steps: Steps) -> None:
+    """Write the slacks of the norm and of the cosine into the square."""
+    u, v = sp.symbols("u v", nonnegative=True)
+    # F n = m + u and c = 1 - v
+    square = n**2 + 2 * (1 - v) * n * m + m**2
+    bound = (n + m + u) ** 2
+    shown = steps.nonnegative("the square", bound - square, [2 * n * u, 2 * m * u, u**2, 2 * n * m * v])
+    steps.conclude(statement, lambda depth: shown.at({u: F * n - m, v: 1 - c}), depths=(1,))
 
 
-@pytest.mark.equation("certified-regret")
-@settled(REGRET, REGRET_MUTANTS)
+@settled("block-factors", LAYER_NORM, LAYER_NORM_MUTANTS)
+def prove_layer_norm(statement: Statement, steps: Steps) -> None:
+    """Take what the two projections remove; then one entry of y against the largest gain."""
+    d, (Y, m, p) = sp.Symbol("d", positive=True), sp.symbols("Y m p", real=True)
+    g, (k, v, u) = sp.Symbol("g", real=True), sp.symbols("k v u", nonnegative=True)
+    q, along = d - u, p / d
+    # |y - m 1 - x a|^2 with <1, y> = d m, <1, x> = 0, <x, y> = p, |x|^2 = q
+    square = Y - 2 * m * (d * m) - 2 * along * p + d * m**2 + along**2 * q
+    removed = steps.nonnegative("both projections", Y - square, [d * m**2, p**2 / d, p**2 * u / d**2])
+    one = steps.nonnegative("one entry", ((k + v) * g) ** 2 - (k * g) ** 2, [2 * k * v * g**2, v**2 * g**2])
+
+    def added_up(width: int):
+        entries, gains, x, G, y = normalised(width)
+        values = {d: width, Y: y.dot(y), m: total(y) / width, p: x.dot(y), u: width - x.dot(x)}
+        pairs = zip(entries, map(abs, gains), strict=True)
+        return removed.at(values) + total(one.at({g: a, k: b, v: G - b}) for a, b in pairs)
+
+    steps.conclude(statement, added_up)
+
+
+@settled("certified-regret", REGRET, REGRET_MUTANTS)
 def prove_certified_regret(statement: Statement, steps: Steps) -> None:
     """Take a sample that is kept and hurts, and one that is dropped and helps; both attain the bound."""
     size, score, slack, rest = sp.symbols("s v u r", nonnegative=True)

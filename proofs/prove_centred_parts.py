@@ -7,7 +7,6 @@ The four parts are ``(A + D)(g + xi)`` multiplied out, D the exact change of the
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
@@ -40,7 +39,20 @@ def split(slug: str, columns: int) -> Statement:
     )
 
 
-def split_proof(statement: Statement, steps: Steps) -> None:
+SPLIT_MUTANTS = {
+    "outcomes not weighted": put(lambda depth: dict.fromkeys(chances(depth), sp.Rational(1, depth))),
+    "weights of any sum": put(
+        lambda depth: {1 - total(chances(depth)): sp.Symbol("q", real=True)}, of="both"
+    ),
+    "centre added": each("c", lambda entry: -entry),
+}
+JACOBIANS = split("jacobian-split", 2)
+FLUCTUATIONS = split("output-fluctuation", 1)
+
+
+@settled("jacobian-split", JACOBIANS, SPLIT_MUTANTS)
+@settled("output-fluctuation", FLUCTUATIONS, SPLIT_MUTANTS)
+def prove_split_about_the_mean(statement: Statement, steps: Steps) -> None:
     """Add one outcome; weights that sum to 1 leave the mean minus the centre."""
     rows, columns = sp.symbols("m n", integer=True, positive=True)
     S, v, c = (sp.MatrixSymbol(name, rows, columns) for name in "Svc")
@@ -54,29 +66,6 @@ def split_proof(statement: Statement, steps: Steps) -> None:
         return more.at({S: before, v: last, c: centre, T: known, p: 1 - known})
 
     steps.conclude(statement, one_outcome_more)
-
-
-SPLIT_MUTANTS = {
-    "outcomes not weighted": put(lambda depth: dict.fromkeys(chances(depth), sp.Rational(1, depth))),
-    "weights of any sum": put(
-        lambda depth: {1 - total(chances(depth)): sp.Symbol("q", real=True)}, of="both"
-    ),
-    "centre added": each("c", lambda entry: -entry),
-}
-JACOBIANS = split("jacobian-split", 2)
-FLUCTUATIONS = split("output-fluctuation", 1)
-
-
-@pytest.mark.equation("jacobian-split")
-def prove_jacobian_split(settle):
-    """Show that the rest of a Jacobian is centred about its mean, and about nothing else."""
-    settle(JACOBIANS, split_proof, SPLIT_MUTANTS)
-
-
-@pytest.mark.equation("output-fluctuation")
-def prove_output_fluctuation(settle):
-    """Show that the fluctuation of an output gradient is centred about its mean, and about nothing else."""
-    settle(FLUCTUATIONS, split_proof, SPLIT_MUTANTS)
 
 
 def arguments(depth: int) -> tuple:
@@ -123,8 +112,7 @@ PARTS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-g-l-decomp")
-@settled(PARTS, PARTS_MUTANTS)
+@settled("app-g-l-decomp", PARTS, PARTS_MUTANTS)
 def prove_app_g_l_decomp(statement: Statement, steps: Steps) -> None:
     """Multiply out; the change of the operator is the exact one."""
     width = sp.Symbol("d", integer=True, positive=True)

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._chain import LAST, SAMPLES, scores, share, similarities
@@ -99,11 +98,6 @@ def terms_of(depth: int, **kind: bool) -> Iterator[tuple]:
         yield alpha[z][k], beta[z][k], beta[z][0], RHO ** (2 * k) * norms[z] * M
 
 
-def conservative_proof(statement: Statement, steps: Steps) -> None:
-    """Add up the terms of the printed bound, from above and from below."""
-    steps.conclude(statement, lambda depth: printed_terms(statement, steps, depth))
-
-
 def printed_terms(statement: Statement, steps: Steps, depth: int) -> list:
     """Show one term of the printed bound, and add up all of them."""
     p, q, below, last, s = sp.symbols("p q b L s", nonnegative=True)
@@ -185,30 +179,6 @@ def alone(counts: int) -> Statement:
     )
 
 
-def alone_proof(statement: Statement, steps: Steps) -> None:
-    """One term; of LAI also the last layer's part, whose sign is x - y."""
-    p, q, e, f, x, y = sp.symbols("p q e f x y", nonnegative=True)
-    counts = statement.part.counts
-    most = (p + q) / 2 * ((e + f) / 2 + counts * (x + y))
-    term = (q - p) / 2 * ((f - e) / 2 - counts * (x - y))
-    above = [p * f / 2, q * e / 2, counts * q * x, counts * p * y]
-    below = [q * f / 2, p * e / 2, counts * p * x, counts * q * y]
-    lemmas = (
-        steps.nonnegative("from above", most - term, above),
-        steps.nonnegative("from below", most + term, below),
-    )
-
-    def added_up(depth: int) -> list:
-        sums = [sp.Integer(0), sp.Integer(0)]
-        for a, b, last, bound in terms_of(depth, aligned=False):
-            (up, down), ends = parts_of(last), {e: bound - b, f: bound + b}
-            values = {p: C**2 - a, q: C**2 + a, x: up, y: down} | ends
-            sums = [so_far + lemma.at(values) for so_far, lemma in zip(sums, lemmas, strict=True)]
-        return sums
-
-    steps.conclude(statement, added_up)
-
-
 STATEMENT = conservative("app-conservative", lambda last, top: last + top)
 MUTANTS = {
     "C_a not squared": each("C_a", sp.sqrt),
@@ -257,13 +227,13 @@ ALONE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-conservative")
-def prove_conservative_bound(settle):
-    settle(STATEMENT, conservative_proof, MUTANTS)
+@settled("app-conservative", STATEMENT, MUTANTS)
+def prove_conservative_bound(statement: Statement, steps: Steps) -> None:
+    """Add up the terms of the printed bound, from above and from below."""
+    steps.conclude(statement, lambda depth: printed_terms(statement, steps, depth))
 
 
-@pytest.mark.equation("conservative-sharp")
-@settled(SHARP, SHARP_MUTANTS)
+@settled("conservative-sharp", SHARP, SHARP_MUTANTS)
 def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
     """One term, where the last similarity is the larger end, and where it is the smaller one."""
     p, q, below, more, s = sp.symbols("p q b v s", nonnegative=True)
@@ -291,8 +261,7 @@ def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("lai-lower-bound")
-@settled(LOWER, LOWER_MUTANTS)
+@settled("lai-lower-bound", LOWER, LOWER_MUTANTS)
 def prove_lai_lower_bound(statement: Statement, steps: Steps) -> None:
     """One validation sample: what lies below the last layer, and what is above alpha-bar."""
     w, u, b, so_far = sp.symbols("w u b S", nonnegative=True)
@@ -307,8 +276,7 @@ def prove_lai_lower_bound(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("app-relative-conservative")
-@settled(RELATIVE, RELATIVE_MUTANTS)
+@settled("app-relative-conservative", RELATIVE, RELATIVE_MUTANTS)
 def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> None:
     """Divide the conservative bound B by the lower bound of LAI, both with their slack."""
     bar, T, C2 = sp.symbols("abar T C2", positive=True)
@@ -328,7 +296,27 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
     steps.conclude(statement, divided)
 
 
-@pytest.mark.equation("gap-without-alignment")
-def prove_gaps_without_alignment(settle):
-    settle(ALONE, alone_proof, ALONE_MUTANTS)
-    settle(ALONE_LLI, alone_proof, ALONE_MUTANTS)
+@settled("gap-without-alignment", ALONE, ALONE_MUTANTS)
+@settled("gap-without-alignment", ALONE_LLI, ALONE_MUTANTS)
+def prove_gaps_without_alignment(statement: Statement, steps: Steps) -> None:
+    """One term; of LAI also the last layer's part, whose sign is x - y."""
+    p, q, e, f, x, y = sp.symbols("p q e f x y", nonnegative=True)
+    counts = statement.part.counts
+    most = (p + q) / 2 * ((e + f) / 2 + counts * (x + y))
+    term = (q - p) / 2 * ((f - e) / 2 - counts * (x - y))
+    above = [p * f / 2, q * e / 2, counts * q * x, counts * p * y]
+    below = [q * f / 2, p * e / 2, counts * p * x, counts * q * y]
+    lemmas = (
+        steps.nonnegative("from above", most - term, above),
+        steps.nonnegative("from below", most + term, below),
+    )
+
+    def added_up(depth: int) -> list:
+        sums = [sp.Integer(0), sp.Integer(0)]
+        for a, b, last, bound in terms_of(depth, aligned=False):
+            (up, down), ends = parts_of(last), {e: bound - b, f: bound + b}
+            values = {p: C**2 - a, q: C**2 + a, x: up, y: down} | ends
+            sums = [so_far + lemma.at(values) for so_far, lemma in zip(sums, lemmas, strict=True)]
+        return sums
+
+    steps.conclude(statement, added_up)

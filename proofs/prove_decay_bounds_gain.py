@@ -11,10 +11,9 @@ In numbers, the noise is D or -D with equal chances, and gradients are the axes:
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, under, width
+from proofs._harness import AtMost, Statement, Steps, settled, under, width
 from proofs._rewrites import given, times, without
 from proofs._symbols import matrix, total
 
@@ -46,7 +45,24 @@ def decay(depth: int) -> tuple[AtMost, ...]:
     return under("A1 for every gradient", (AtMost(length, RHO ** (2 * depth)) for length in lengths_of_both))
 
 
-def proof(statement: Statement, steps: Steps) -> None:
+STATEMENT = Statement(
+    "decay-bounds-gain",
+    SCOPE,
+    statement,
+    given=decay,
+    depths=(1, 2, 3),
+    arguments=lambda depth: (RHO, *parts()),
+)
+MUTANTS = {
+    "one power more": times(RHO),
+    "noise that is not centred": given(lambda r, depth: r if r.lhs in lengths(1) else None),
+    "norms that do not decay": without("A1 for every gradient"),
+    "twice the gain": times(2, of="lhs"),
+}
+
+
+@settled("decay-bounds-gain", STATEMENT, MUTANTS)
+def prove_decay_bounds_gain(statement: Statement, steps: Steps) -> None:
     """Expand ``|(B + D) g|^2``; the mixed part has mean zero; then sum over gradients."""
     d = sp.symbols("d", integer=True, positive=True)
     B, D = (sp.MatrixSymbol(name, d, d) for name in "BD")
@@ -70,24 +86,3 @@ def proof(statement: Statement, steps: Steps) -> None:
         return total(left.at(at_axis(axis)) for axis in range(width(WIDTH))) / width(WIDTH)
 
     steps.conclude(statement, over_the_axes)
-
-
-STATEMENT = Statement(
-    "decay-bounds-gain",
-    SCOPE,
-    statement,
-    given=decay,
-    depths=(1, 2, 3),
-    arguments=lambda depth: (RHO, *parts()),
-)
-MUTANTS = {
-    "one power more": times(RHO),
-    "noise that is not centred": given(lambda r, depth: r if r.lhs in lengths(1) else None),
-    "norms that do not decay": without("A1 for every gradient"),
-    "twice the gain": times(2, of="lhs"),
-}
-
-
-@pytest.mark.equation("decay-bounds-gain")
-def prove_decay_bounds_gain(settle):
-    settle(STATEMENT, proof, MUTANTS)

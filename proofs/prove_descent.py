@@ -17,7 +17,6 @@ more term to each sum.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled
@@ -63,8 +62,7 @@ SLOPE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("IP")
-@settled(SLOPE, SLOPE_MUTANTS)
+@settled("IP", SLOPE, SLOPE_MUTANTS)
 def prove_first_order_change(statement: Statement, steps: Steps) -> None:
     """Show that only the linear part has a slope, and that it adds up over coordinates."""
     p = sp.Symbol("p", integer=True, positive=True)
@@ -114,8 +112,7 @@ REMAINDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("descent-meaning")
-@settled(REMAINDER, REMAINDER_MUTANTS)
+@settled("descent-meaning", REMAINDER, REMAINDER_MUTANTS)
 def prove_descent_meaning(statement: Statement, steps: Steps) -> None:
     """Certify the integrand, then the four inequalities, as sums of non-negative terms."""
     t, fair = sp.Symbol("t", nonnegative=True), 1 + k**2
@@ -159,8 +156,7 @@ COSINE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("hessian-cosine")
-@settled(COSINE, COSINE_MUTANTS)
+@settled("hessian-cosine", COSINE, COSINE_MUTANTS)
 def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
     """Certify one eigenvalue's term, then the squares of the sums."""
     m, (x, y) = sp.Symbol("m", positive=True), sp.symbols("x y", nonnegative=True)
@@ -209,8 +205,7 @@ DIFFERENCE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("directional-derivative")
-@settled(DIFFERENCE, DIFFERENCE_MUTANTS)
+@settled("directional-derivative", DIFFERENCE, DIFFERENCE_MUTANTS)
 def prove_directional_derivative(statement: Statement, steps: Steps) -> None:
     """Cancel the even part for matrices of any size."""
     p = sp.Symbol("p", integer=True, positive=True)

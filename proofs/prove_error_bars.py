@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
@@ -141,8 +140,7 @@ DISCOVERIES_MUTANTS = {
 }
 
 
-@pytest.mark.equation("part-variance")
-@settled(STATEMENT, MUTANTS)
+@settled("part-variance", STATEMENT, MUTANTS)
 def prove_part_variance(statement: Statement, steps: Steps) -> None:
     """Expand one part's square, add all parts up, and take the mean."""
     n, c, m = sp.symbols("n c m", positive=True)
@@ -162,8 +160,7 @@ def prove_part_variance(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, parts)
 
 
-@pytest.mark.equation("empirical-bernstein")
-@settled(BERNSTEIN, BERNSTEIN_MUTANTS)
+@settled("empirical-bernstein", BERNSTEIN, BERNSTEIN_MUTANTS)
 def prove_empirical_bernstein(statement: Statement, steps: Steps) -> None:
     """Put one inequality into the other; what is missing of the bound is a sum of products of slacks."""
     first, second, w = sp.symbols("f g w", nonnegative=True)
@@ -178,8 +175,7 @@ def prove_empirical_bernstein(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: missing.at(slacks), depths=(1,))
 
 
-@pytest.mark.equation("false-discovery-rate")
-@settled(DISCOVERIES, DISCOVERIES_MUTANTS)
+@settled("false-discovery-rate", DISCOVERIES, DISCOVERIES_MUTANTS)
 def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
     """Count fewer drops than there are, sum by parts, and use that p-values are not too small."""
     i, n, H = sp.symbols("i n H", positive=True)

@@ -7,7 +7,6 @@ at ``tau / d_L``. Dividing the trace by d_l instead leaves the trace ``(1 - d_L/
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
@@ -55,8 +54,7 @@ NEAREST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("trace-gain")
-@settled(NEAREST, NEAREST_MUTANTS)
+@settled("trace-gain", NEAREST, NEAREST_MUTANTS)
 def prove_trace_gain(statement: Statement, steps: Steps) -> None:
     """Expand the squared distance in symbolic size; complete the square."""
     last = sp.Symbol("d_L", integer=True, positive=True)
@@ -98,8 +96,7 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("isotropic-gain")
-@settled(PRINTED, PRINTED_MUTANTS)
+@settled("isotropic-gain", PRINTED, PRINTED_MUTANTS)
 def prove_isotropic_gain(statement: Statement, steps: Steps) -> None:
     """Take the trace in symbolic size."""
     below, last = sp.symbols("d_l d_L", integer=True, positive=True)

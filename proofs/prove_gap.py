@@ -10,7 +10,6 @@ Signs without cases: a number between ``-C`` and ``C`` is ``(q - p)/2`` with ``C
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, under
@@ -46,26 +45,6 @@ def bound(depth: int) -> tuple[AtMost, AtMost]:
 def a2(depth: int) -> tuple[AtMost, ...]:
     """State A2."""
     return under("A2", (AtMost(sign * a, C**2) for a in names(depth)[0] for sign in (1, -1)))
-
-
-def bound_proof(statement: Statement, steps: Steps) -> None:
-    """Write the slack of one layer as non-negative terms, for both signs of the gap."""
-    p, q, up, down, top, bottom = sp.symbols("p q u d t b", nonnegative=True)
-    most = (p + q) / 2 * (up + down + top + bottom)
-    term = (q - p) / 2 * ((up - down) - (top - bottom))
-    above = steps.nonnegative("from above", most - term, [p * up, p * bottom, q * down, q * top])
-    below = steps.nonnegative("from below", most + term, [q * up, q * bottom, p * down, p * top])
-
-    def layer(a: sp.Expr, b: sp.Expr, last: sp.Expr) -> dict:
-        (u, d), (t, s) = parts_of(b), parts_of(last)
-        return {p: C**2 - a, q: C**2 + a, up: u, down: d, top: t, bottom: s}
-
-    def added_up(depth: int) -> list:
-        alpha, beta = names(depth)
-        lower = [layer(alpha[k], beta[k], beta[0]) for k in range(1, depth)]
-        return [total(lemma.at(values) for values in lower) for lemma in (above, below)]
-
-    steps.conclude(statement, added_up)
 
 
 def form(below: sp.Expr, alike: sp.Expr) -> sp.Expr:
@@ -121,8 +100,7 @@ NEARER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-epsilon-pair")
-@settled(STATEMENT, MUTANTS)
+@settled("app-epsilon-pair", STATEMENT, MUTANTS)
 def prove_gap(statement: Statement, steps: Steps) -> None:
     """Add a layer at the bottom to Ghost, to the sum of alphas and to the gap."""
     steps.base(statement, (1, 2, 3))
@@ -132,14 +110,28 @@ def prove_gap(statement: Statement, steps: Steps) -> None:
     steps.identity("one more layer", more, so_far + alpha * (beta - last))
 
 
-@pytest.mark.equation("zeta-bound")
-def prove_pair_bound(settle):
-    """Settle that the gap of a pair is at most its similarities added."""
-    settle(BOUND, bound_proof, BOUND_MUTANTS)
+@settled("zeta-bound", BOUND, BOUND_MUTANTS)
+def prove_pair_bound(statement: Statement, steps: Steps) -> None:
+    """Write the slack of one layer as non-negative terms, for both signs of the gap."""
+    p, q, up, down, top, bottom = sp.symbols("p q u d t b", nonnegative=True)
+    most = (p + q) / 2 * (up + down + top + bottom)
+    term = (q - p) / 2 * ((up - down) - (top - bottom))
+    above = steps.nonnegative("from above", most - term, [p * up, p * bottom, q * down, q * top])
+    below = steps.nonnegative("from below", most + term, [q * up, q * bottom, p * down, p * top])
+
+    def layer(a: sp.Expr, b: sp.Expr, last: sp.Expr) -> dict:
+        (u, d), (t, s) = parts_of(b), parts_of(last)
+        return {p: C**2 - a, q: C**2 + a, up: u, down: d, top: t, bottom: s}
+
+    def added_up(depth: int) -> list:
+        alpha, beta = names(depth)
+        lower = [layer(alpha[k], beta[k], beta[0]) for k in range(1, depth)]
+        return [total(lemma.at(values) for values in lower) for lemma in (above, below)]
+
+    steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("lai-nearer-than-lli")
-@settled(NEARER, NEARER_MUTANTS)
+@settled("lai-nearer-than-lli", NEARER, NEARER_MUTANTS)
 def prove_lai_nearer_than_lli(statement: Statement, steps: Steps) -> None:
     """Reduce all sums to two: what Ghost has below the top, and what LAI has there instead."""
     ghost, lai, lli, alpha, beta, last = sp.symbols("G A I alpha beta last", real=True)

@@ -14,10 +14,9 @@ traceless E. In any width ``|E h| <= |E|_2 |h|`` is what the spectral norm means
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, every, put, times
 from proofs._symbols import matrix, total, vector
 
@@ -42,25 +41,6 @@ def mean_over_directions(depth: int) -> Equal:
     return Equal(average, gamma * g.dot(h))
 
 
-def mean_proof(statement: Statement, steps: Steps) -> None:
-    """Take one column of symbolic length; add columns; add layers."""
-    rows = sp.Symbol("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
-    r, s, t, gamma, beta, upper = sp.symbols("r s t gamma beta lambda", real=True)
-    moment = (r**2 / rows) * sp.Identity(rows)
-    one = r**2 * (s * t) / rows
-    column = steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
-    steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
-    steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
-
-    def all_columns(depth: int):
-        *units, up, other = statement.arguments(depth)
-        units = zip(*units, strict=True)
-        return total(column.at({r: a, s: b, t: c, g: up, h: other}) for a, b, c in units)
-
-    steps.conclude(statement, all_columns)
-
-
 MEAN = Statement(
     "gate-corrected",
     "any depth, any widths; columns without preferred direction, independent between layers",
@@ -78,10 +58,24 @@ MEAN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gate-corrected")
-def prove_gate_corrected(settle):
-    """Show that the gate factors are the mean gains over column directions."""
-    settle(MEAN, mean_proof, MEAN_MUTANTS)
+@settled("gate-corrected", MEAN, MEAN_MUTANTS)
+def prove_gate_corrected(statement: Statement, steps: Steps) -> None:
+    """Take one column of symbolic length; add columns; add layers."""
+    rows = sp.Symbol("d", integer=True, positive=True)
+    g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
+    r, s, t, gamma, beta, upper = sp.symbols("r s t gamma beta lambda", real=True)
+    moment = (r**2 / rows) * sp.Identity(rows)
+    one = r**2 * (s * t) / rows
+    column = steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
+    steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
+    steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
+
+    def all_columns(depth: int):
+        *units, up, other = statement.arguments(depth)
+        units = zip(*units, strict=True)
+        return total(column.at({r: a, s: b, t: c, g: up, h: other}) for a, b, c in units)
+
+    steps.conclude(statement, all_columns)
 
 
 def step_arguments(depth: int) -> tuple:
@@ -110,7 +104,23 @@ def step(depth: int) -> AtMost:
     return AtMost(error(depth) ** 2, -rest(depth).det() * (g.dot(g) * h.dot(h)))
 
 
-def step_proof(statement: Statement, steps: Steps) -> None:
+STEP = Statement(
+    "gate-step-error",
+    "identity: any widths; inequality: two rows, beyond which it is the spectral norm's meaning",
+    step,
+    arguments=step_arguments,
+)
+STEP_MUTANTS = {
+    "the whole trace subtracted": becomes(lambda depth: error(depth, share=1) ** 2, of="lhs"),
+    "half of the bound": times(sp.Rational(1, 2)),
+    "lengths to the fourth power": times(
+        lambda depth: vector("g", 2).dot(vector("g", 2)) * vector("h", 2).dot(vector("h", 2))
+    ),
+}
+
+
+@settled("gate-step-error", STEP, STEP_MUTANTS)
+def prove_gate_step_error(statement: Statement, steps: Steps) -> None:
     """Write the error as a form of the rest, which has no trace; complete it to a square."""
     rows = sp.Symbol("d", integer=True, positive=True)
     N = sp.MatrixSymbol("N", rows, rows)
@@ -132,24 +142,3 @@ def step_proof(statement: Statement, steps: Steps) -> None:
         return plane.at({a: traceless[0, 0], b: traceless[0, 1], **values})
 
     steps.conclude(statement, of_the_layer, depths=(1,))
-
-
-STEP = Statement(
-    "gate-step-error",
-    "identity: any widths; inequality: two rows, beyond which it is the spectral norm's meaning",
-    step,
-    arguments=step_arguments,
-)
-STEP_MUTANTS = {
-    "the whole trace subtracted": becomes(lambda depth: error(depth, share=1) ** 2, of="lhs"),
-    "half of the bound": times(sp.Rational(1, 2)),
-    "lengths to the fourth power": times(
-        lambda depth: vector("g", 2).dot(vector("g", 2)) * vector("h", 2).dot(vector("h", 2))
-    ),
-}
-
-
-@pytest.mark.equation("gate-step-error")
-def prove_gate_step_error(settle):
-    """Show that one gate factor's error is within the norm of the operator's traceless part."""
-    settle(STEP, step_proof, STEP_MUTANTS)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 import sympy as sp
 
 from proofs._chain import LAST, grid, scores, share, similarities
@@ -53,33 +52,6 @@ def powers(depth: int) -> sp.Expr:
     return sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))
 
 
-def broken_proof(statement: Statement, steps: Steps) -> None:
-    """Keep ``1 - r^(2k) - w rho^(2k) >= d > 0`` through a layer more; x = r^2, y = rho^2, d = 1 - x - w y."""
-    relative = statement.part.relative
-    x, y, extra, X, Y, a, b = sp.symbols("x y m X Y a b", nonnegative=True)
-    d = sp.symbols("d", positive=True)
-    w = 1 + extra if relative else sp.Integer(1)
-    one = x + w * y + d
-    steps.nonnegative("1 - x", one - x, [w * y, d])
-    steps.nonnegative("1 - y", one - y, [x, (w - 1) * y, d])
-    first = 1 - x - w * y
-    start = steps.nonnegative("the layer below the last", first.subs(x, 1 - w * y - d), [d])
-    below, above = 1 - (1 - a) * X - w * (1 - b) * Y, 1 - X - w * Y
-    more = steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
-
-    def added_up(depth: int):
-        weight = {extra: depth - 1} if relative else {}
-        base = start.at({y: RHO**2, d: 1 - RATE**2 - (depth if relative else 1) * RHO**2, **weight})
-        grown = [
-            more.at({a: 1 - RATE**2, b: 1 - RHO**2, X: RATE ** (2 * k), Y: RHO ** (2 * k), **weight})
-            for k in range(1, depth - 1)
-        ]
-        layers = total(base + total(grown[:k]) for k in range(depth - 1))
-        return layers / (depth if relative else 1)
-
-    steps.conclude(statement, added_up)
-
-
 def lli(depth: int) -> tuple[AtMost, AtMost]:
     """State the geometric bound for LLI."""
     alpha, beta = similarities(depth)
@@ -106,11 +78,6 @@ def a2_and_narrow(depth: int) -> tuple[AtMost, ...]:
     return a2(alpha) + under(
         NARROW, (AtMost(s * b, rho * abs(last)) for last, b, rho in layers for s in (1, -1))
     )
-
-
-def lli_proof(statement: Statement, steps: Steps) -> None:
-    """Add up the terms of the bound, from above and from below."""
-    steps.conclude(statement, lambda depth: lli_terms(statement, steps, depth))
 
 
 def lli_terms(statement: Statement, steps: Steps, depth: int, *, aligned: bool = False) -> list:
@@ -193,21 +160,6 @@ def bottom_rest(depth: int) -> sp.Expr:
     return sp.Add(*map(abs, below[-1:])) / abs(lai)
 
 
-def limit_proof(statement: Statement, steps: Steps) -> None:
-    """Compare ``|x - y|`` with ``|x|``: x is LAI without its last layer, y what Ghost has below it."""
-    size = sp.Symbol("t", nonnegative=True)
-    triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
-
-    def over_lai(depth: int) -> list:
-        lai, kept, below = terms(depth)
-        x, y = lai - kept, sp.Add(*below)
-        each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
-        sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
-        return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]
-
-    steps.conclude(statement, over_lai)
-
-
 STATEMENT = broken()
 MUTANTS = {
     "for LLI's gap": side(lambda gap, depth: depth - 1 - gap),
@@ -264,23 +216,42 @@ LIMIT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-abs-gap")
-def prove_the_printed_bound_fails_for_lai(settle):
-    settle(STATEMENT, broken_proof, MUTANTS)
+@settled("app-abs-gap", STATEMENT, MUTANTS)
+@settled("app-rel-gap", RELATIVE, RELATIVE_MUTANTS)
+def prove_the_printed_bounds_fail_for_lai(statement: Statement, steps: Steps) -> None:
+    """Keep ``1 - r^(2k) - w rho^(2k) >= d > 0`` through a layer more; x = r^2, y = rho^2, d = 1 - x - w y."""
+    relative = statement.part.relative
+    x, y, extra, X, Y, a, b = sp.symbols("x y m X Y a b", nonnegative=True)
+    d = sp.symbols("d", positive=True)
+    w = 1 + extra if relative else sp.Integer(1)
+    one = x + w * y + d
+    steps.nonnegative("1 - x", one - x, [w * y, d])
+    steps.nonnegative("1 - y", one - y, [x, (w - 1) * y, d])
+    first = 1 - x - w * y
+    start = steps.nonnegative("the layer below the last", first.subs(x, 1 - w * y - d), [d])
+    below, above = 1 - (1 - a) * X - w * (1 - b) * Y, 1 - X - w * Y
+    more = steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
+
+    def added_up(depth: int):
+        weight = {extra: depth - 1} if relative else {}
+        base = start.at({y: RHO**2, d: 1 - RATE**2 - (depth if relative else 1) * RHO**2, **weight})
+        grown = [
+            more.at({a: 1 - RATE**2, b: 1 - RHO**2, X: RATE ** (2 * k), Y: RHO ** (2 * k), **weight})
+            for k in range(1, depth - 1)
+        ]
+        layers = total(base + total(grown[:k]) for k in range(depth - 1))
+        return layers / (depth if relative else 1)
+
+    steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("app-rel-gap")
-def prove_the_printed_relative_bound_fails_for_lai(settle):
-    settle(RELATIVE, broken_proof, RELATIVE_MUTANTS)
+@settled("lli-gap", LLI, LLI_MUTANTS)
+def prove_the_printed_bound_for_lli(statement: Statement, steps: Steps) -> None:
+    """Add up the terms of the bound, from above and from below."""
+    steps.conclude(statement, lambda depth: lli_terms(statement, steps, depth))
 
 
-@pytest.mark.equation("lli-gap")
-def prove_the_printed_bound_for_lli(settle):
-    settle(LLI, lli_proof, LLI_MUTANTS)
-
-
-@pytest.mark.equation("lli-relative-gap")
-@settled(LLI_RELATIVE, LLI_RELATIVE_MUTANTS)
+@settled("lli-relative-gap", LLI_RELATIVE, LLI_RELATIVE_MUTANTS)
 def prove_the_printed_relative_bound_for_lli(statement: Statement, steps: Steps) -> None:
     """Divide the gap, at most C_a^2 T geo, by LLI, at least alpha-bar T."""
     T, C2 = sp.symbols("T C2", positive=True)
@@ -297,6 +268,17 @@ def prove_the_printed_relative_bound_for_lli(statement: Statement, steps: Steps)
     steps.conclude(statement, divided)
 
 
-@pytest.mark.equation("relative-limit")
-def prove_the_limit_of_the_relative_error(settle):
-    settle(LIMIT, limit_proof, LIMIT_MUTANTS)
+@settled("relative-limit", LIMIT, LIMIT_MUTANTS)
+def prove_the_limit_of_the_relative_error(statement: Statement, steps: Steps) -> None:
+    """Compare ``|x - y|`` with ``|x|``: x is LAI without its last layer, y what Ghost has below it."""
+    size = sp.Symbol("t", nonnegative=True)
+    triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
+
+    def over_lai(depth: int) -> list:
+        lai, kept, below = terms(depth)
+        x, y = lai - kept, sp.Add(*below)
+        each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
+        sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
+        return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]
+
+    steps.conclude(statement, over_lai)

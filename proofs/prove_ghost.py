@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
@@ -96,8 +95,7 @@ CHAIN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient1")
-@settled(CHAIN, CHAIN_MUTANTS)
+@settled("gradient1", CHAIN, CHAIN_MUTANTS)
 def prove_gradient1(statement: Statement, steps: Steps) -> None:
     """Find one matrix's gradient, its inner products column by column, then add layers."""
     d_in, d_out = sp.symbols("d_in d_out", integer=True, positive=True)
@@ -138,8 +136,7 @@ SLOPES_MUTANTS = {
 }
 
 
-@pytest.mark.equation("ghost-pre-activation")
-@settled(SLOPES, SLOPES_MUTANTS)
+@settled("ghost-pre-activation", SLOPES, SLOPES_MUTANTS)
 def prove_ghost_pre_activation(statement: Statement, steps: Steps) -> None:
     """Use the slope once a sample in each entry of the gradient; entries then add up."""
     steps_, a, b, g, h, p, q, w, rest, top = sp.symbols("d a b g h p q w r t", real=True)
@@ -200,7 +197,25 @@ def position_arguments(positions: int) -> tuple:
     )
 
 
-def position_proof(statement: Statement, steps: Steps) -> None:
+POSITIONS = position_statement("ghost-positions", bias=False)
+POSITIONS_MUTANTS = {
+    "sums over positions": becomes(lambda count: pooled(*position_arguments(count)), of="lhs"),
+    "positions side by side": becomes(lambda count: flattened(*position_arguments(count)), of="lhs"),
+    "each position with itself": becomes(lambda count: equal_positions(*position_arguments(count)), of="lhs"),
+}
+
+
+BIAS = position_statement("ghost-bias", bias=True)
+BIAS_MUTANTS = {
+    "forgotten": plus(lambda count: -offsets(count), of="lhs"),
+    "counted as one number": plus(lambda count: 1 - offsets(count), of="lhs"),
+    "pooled": becomes(lambda count: pooled(*position_arguments(count)) + offsets(count), of="lhs"),
+}
+
+
+@settled("ghost-positions", POSITIONS, POSITIONS_MUTANTS)
+@settled("ghost-bias", BIAS, BIAS_MUTANTS)
+def prove_ghost_positions(statement: Statement, steps: Steps) -> None:
     """Compare traces of symbolic size; entries of the two Grams are the similarities."""
     t, u, d_in, d_out = sp.symbols("t u d_in d_out", integer=True, positive=True)
     a, b = sp.MatrixSymbol("A", t, d_in), sp.MatrixSymbol("B", u, d_in)
@@ -213,34 +228,6 @@ def position_proof(statement: Statement, steps: Steps) -> None:
     offset = sp.Trace((g.T * ones).T * (h.T * others))
     steps.identity("a column of ones", offset, sp.Trace((ones * others.T) * (g * h.T).T))
     steps.base(statement, (1, 2))
-
-
-POSITIONS = position_statement("ghost-positions", bias=False)
-POSITIONS_MUTANTS = {
-    "sums over positions": becomes(lambda count: pooled(*position_arguments(count)), of="lhs"),
-    "positions side by side": becomes(lambda count: flattened(*position_arguments(count)), of="lhs"),
-    "each position with itself": becomes(lambda count: equal_positions(*position_arguments(count)), of="lhs"),
-}
-
-
-@pytest.mark.equation("ghost-positions")
-def prove_ghost_positions(settle):
-    """Show that one matrix at many positions needs every pair of them."""
-    settle(POSITIONS, position_proof, POSITIONS_MUTANTS)
-
-
-BIAS = position_statement("ghost-bias", bias=True)
-BIAS_MUTANTS = {
-    "forgotten": plus(lambda count: -offsets(count), of="lhs"),
-    "counted as one number": plus(lambda count: 1 - offsets(count), of="lhs"),
-    "pooled": becomes(lambda count: pooled(*position_arguments(count)) + offsets(count), of="lhs"),
-}
-
-
-@pytest.mark.equation("ghost-bias")
-def prove_ghost_bias(settle):
-    """Show that a bias adds one to every alpha."""
-    settle(BIAS, position_proof, BIAS_MUTANTS)
 
 
 def shared_uses(uses: int, cross: int = 1) -> sp.Expr:
@@ -274,8 +261,7 @@ SHARING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("ghost-sharing")
-@settled(SHARING, SHARING_MUTANTS)
+@settled("ghost-sharing", SHARING, SHARING_MUTANTS)
 def prove_ghost_sharing(statement: Statement, steps: Steps) -> None:
     """Add one more use to gradients of symbolic size: its square and both cross terms."""
     d_in, d_out = sp.symbols("d_in d_out", integer=True, positive=True)

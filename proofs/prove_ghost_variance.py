@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
@@ -117,8 +116,7 @@ EXACT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-exact")
-@settled(EXACT, EXACT_MUTANTS)
+@settled("app-var-exact", EXACT, EXACT_MUTANTS)
 def prove_app_var_exact(statement: Statement, steps: Steps) -> None:
     """Add one layer to both sides."""
     s, V, y, q, a, c, e, r, k = moments()
@@ -142,8 +140,7 @@ NOISE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-eps")
-@settled(NOISE, NOISE_MUTANTS)
+@settled("app-var-eps", NOISE, NOISE_MUTANTS)
 def prove_app_var_eps(statement: Statement, steps: Steps) -> None:
     """Add one layer: its own variance, and its covariances with all others."""
     y, a, e, k = sp.symbols("y a e k", real=True)
@@ -169,8 +166,7 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-ghost-var")
-@settled(PRINTED, PRINTED_MUTANTS)
+@settled("app-ghost-var", PRINTED, PRINTED_MUTANTS)
 def prove_app_ghost_var(statement: Statement, steps: Steps) -> None:
     """Subtract the printed terms from the bilinear form, with one layer more."""
     s, V, y, q, a, c, e, r, k = moments()
@@ -195,8 +191,7 @@ LAI_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-lai")
-@settled(LAI, LAI_MUTANTS)
+@settled("app-var-lai", LAI, LAI_MUTANTS)
 def prove_app_var_lai(statement: Statement, steps: Steps) -> None:
     """Add one layer ``a b`` to ``t b``."""
     t, a, V = sp.symbols("t a V", real=True)
@@ -298,35 +293,6 @@ def _one_term_more(steps: Steps, outcomes: int) -> tuple:
     return steps.identity(f"a term more, {outcomes} outcomes", variance(both), grown), so_far, x, chances
 
 
-def joint_proof(statement: Statement, steps: Steps) -> None:
-    """Take a term more: its own variance, and its covariance with the sum so far."""
-
-    def all_terms(depth: int):
-        terms, chances = law(depth)
-        more, so_far, x, weights = _one_term_more(steps, len(chances))
-        values = dict(zip(weights, chances, strict=True)) | dict(zip(x, terms[-1], strict=True))
-        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
-        return more.at(values | dict(zip(so_far, before, strict=True)))
-
-    steps.conclude(statement, all_terms)
-
-
-def sums_proof(statement: Statement, steps: Steps) -> None:
-    """Take a term more; the outcomes are pairs, one of the alphas and one of the similarities."""
-    more, so_far, x, weights = _one_term_more(steps, 4)
-
-    def all_terms(depth: int):
-        alphas, betas, p, q = statement.arguments(depth)
-        pairs = [(i, k) for i in range(2) for k in range(2)]
-        terms = [[a[i] * b[k] for i, k in pairs] for a, b in zip(alphas, betas, strict=True)]
-        values = dict(zip(weights, [(p, 1 - p)[i] * (q, 1 - q)[k] for i, k in pairs], strict=True))
-        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
-        values |= dict(zip(x, terms[-1], strict=True)) | dict(zip(so_far, before, strict=True))
-        return more.at(values)
-
-    steps.conclude(statement, all_terms)
-
-
 JOINT = Statement(
     "random-weight-sum",
     "any number of terms (layers, validation samples); any joint law with second moments",
@@ -355,11 +321,35 @@ SUMS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("random-weight-sum")
-def prove_random_weight_sum(settle):
-    """Show the variance of a sum with random alphas, through second moments."""
-    settle(JOINT, joint_proof, JOINT_MUTANTS)
-    settle(SUMS, sums_proof, SUMS_MUTANTS)
+@settled("random-weight-sum", JOINT, JOINT_MUTANTS)
+def prove_random_weight_sum(statement: Statement, steps: Steps) -> None:
+    """Take a term more: its own variance, and its covariance with the sum so far."""
+
+    def all_terms(depth: int):
+        terms, chances = law(depth)
+        more, so_far, x, weights = _one_term_more(steps, len(chances))
+        values = dict(zip(weights, chances, strict=True)) | dict(zip(x, terms[-1], strict=True))
+        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
+        return more.at(values | dict(zip(so_far, before, strict=True)))
+
+    steps.conclude(statement, all_terms)
+
+
+@settled("random-weight-sum", SUMS, SUMS_MUTANTS)
+def prove_sum_of_independent_terms(statement: Statement, steps: Steps) -> None:
+    """Take a term more; the outcomes are pairs, one of the alphas and one of the similarities."""
+    more, so_far, x, weights = _one_term_more(steps, 4)
+
+    def all_terms(depth: int):
+        alphas, betas, p, q = statement.arguments(depth)
+        pairs = [(i, k) for i in range(2) for k in range(2)]
+        terms = [[a[i] * b[k] for i, k in pairs] for a, b in zip(alphas, betas, strict=True)]
+        values = dict(zip(weights, [(p, 1 - p)[i] * (q, 1 - q)[k] for i, k in pairs], strict=True))
+        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
+        values |= dict(zip(x, terms[-1], strict=True)) | dict(zip(so_far, before, strict=True))
+        return more.at(values)
+
+    steps.conclude(statement, all_terms)
 
 
 def outcomes(slug: str) -> Statement:
@@ -386,7 +376,23 @@ def outcomes(slug: str) -> Statement:
     )
 
 
-def outcomes_proof(statement: Statement, steps: Steps) -> None:
+OUTCOMES_MUTANTS = {
+    "gains left out": each("c", 1),
+    "the printed sign on the signal alone": each("s", lambda s: -s),
+    "noise left out": each("x", 0),
+}
+READ_MUTANTS = {
+    "gains left out": becomes(sp.Symbol("s", real=True)),
+    "the printed sign on the signal alone": times(-1),
+    "noise left out": each("s", 1),
+}
+GHOST, READ, PAIR = (outcomes(slug) for slug in ("ghost-signal-noise", "lai-signal", "signal-and-noise"))
+
+
+@settled("ghost-signal-noise", GHOST, OUTCOMES_MUTANTS)
+@settled("lai-signal", READ, READ_MUTANTS)
+@settled("signal-and-noise", PAIR, OUTCOMES_MUTANTS)
+def prove_ghost_signal_noise(statement: Statement, steps: Steps) -> None:
     """Add one layer."""
     t, a, c, s, x, n = sp.symbols("t a c s x n", real=True)
     if statement.slug == "lai-signal":
@@ -411,34 +417,3 @@ def outcomes_proof(statement: Statement, steps: Steps) -> None:
         return [whole + -(noise + alpha * rest), whole + -(scale + alpha * gain) * shared]
 
     steps.conclude(statement, all_layers)
-
-
-OUTCOMES_MUTANTS = {
-    "gains left out": each("c", 1),
-    "the printed sign on the signal alone": each("s", lambda s: -s),
-    "noise left out": each("x", 0),
-}
-READ_MUTANTS = {
-    "gains left out": becomes(sp.Symbol("s", real=True)),
-    "the printed sign on the signal alone": times(-1),
-    "noise left out": each("s", 1),
-}
-GHOST, READ, PAIR = (outcomes(slug) for slug in ("ghost-signal-noise", "lai-signal", "signal-and-noise"))
-
-
-@pytest.mark.equation("ghost-signal-noise")
-def prove_ghost_signal_noise(settle):
-    """Show that Ghost is signal plus noise."""
-    settle(GHOST, outcomes_proof, OUTCOMES_MUTANTS)
-
-
-@pytest.mark.equation("lai-signal")
-def prove_lai_signal(settle):
-    """Show that LAI is the signal alone."""
-    settle(READ, outcomes_proof, READ_MUTANTS)
-
-
-@pytest.mark.equation("signal-and-noise")
-def prove_signal_and_noise(settle):
-    """Show that X and Y are what they leave of Ghost."""
-    settle(PAIR, outcomes_proof, OUTCOMES_MUTANTS)

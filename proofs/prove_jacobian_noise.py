@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled
@@ -87,8 +86,7 @@ FORMULA_MUTANTS = {
 }
 
 
-@pytest.mark.equation("jacobian-noise-variance")
-@settled(FORMULA, FORMULA_MUTANTS)
+@settled("jacobian-noise-variance", FORMULA, FORMULA_MUTANTS)
 def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
     """Take one direction on each side; add one more."""
     steps.base(statement, (1,))
@@ -125,7 +123,23 @@ def bound(depth: int) -> Equal:
     return Equal(variance_of(values), attained(depth))
 
 
-def bound_proof(statement: Statement, steps: Steps) -> None:
+BOUND = Statement(
+    "jacobian-noise-bound",
+    "any depth, any widths, any laws with second moments; equality tried for one unit",
+    bound,
+    depths=(1, 2),
+    arguments=bound_arguments,
+)
+BOUND_MUTANTS = {
+    "the mean parts left out": becomes(lambda depth: attained(depth, lambda R, E: E**2)),
+    "first order in the excess": becomes(lambda depth: attained(depth, lambda R, E: 2 * R * E)),
+    "twice the mean parts": becomes(lambda depth: attained(depth, lambda R, E: (R + E) ** 2 - 2 * R**2)),
+    "not squared": becomes(lambda depth: attained(depth, lambda R, E: E)),
+}
+
+
+@settled("jacobian-noise-bound", BOUND, BOUND_MUTANTS)
+def prove_jacobian_noise_bound(statement: Statement, steps: Steps) -> None:
     """Carry the bounds on mean and spread down a layer; combine both sides at layer l."""
     R, E, G, H, r, s = sp.symbols("R E G H r s", nonnegative=True)
     m, T, y, x = sp.symbols("m T y x", nonnegative=True)
@@ -147,27 +161,6 @@ def bound_proof(statement: Statement, steps: Steps) -> None:
         return both.at({R: least, E: sp.expand(most - least), G: g**2, H: h**2})
 
     steps.conclude(statement, of_one_unit)
-
-
-BOUND = Statement(
-    "jacobian-noise-bound",
-    "any depth, any widths, any laws with second moments; equality tried for one unit",
-    bound,
-    depths=(1, 2),
-    arguments=bound_arguments,
-)
-BOUND_MUTANTS = {
-    "the mean parts left out": becomes(lambda depth: attained(depth, lambda R, E: E**2)),
-    "first order in the excess": becomes(lambda depth: attained(depth, lambda R, E: 2 * R * E)),
-    "twice the mean parts": becomes(lambda depth: attained(depth, lambda R, E: (R + E) ** 2 - 2 * R**2)),
-    "not squared": becomes(lambda depth: attained(depth, lambda R, E: E)),
-}
-
-
-@pytest.mark.equation("jacobian-noise-bound")
-def prove_jacobian_noise_bound(settle):
-    """Show that the variance is at most (V^2 - R^2) |g_z|^2 |g_j|^2, with equality for one unit."""
-    settle(BOUND, bound_proof, BOUND_MUTANTS)
 
 
 def shape_arguments(depth: int) -> tuple:
@@ -200,8 +193,7 @@ SHAPE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-beta")
-@settled(SHAPE, SHAPE_MUTANTS)
+@settled("app-var-beta", SHAPE, SHAPE_MUTANTS)
 def prove_app_var_beta(statement: Statement, steps: Steps) -> None:
     """Grow V to first order, and what it has beyond, layer by layer; square it."""
     R, S, H, r, s = sp.symbols("R S H r s", nonnegative=True)

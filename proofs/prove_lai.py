@@ -10,7 +10,6 @@ entry to the sum.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
@@ -50,8 +49,7 @@ DEFINITION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient2")
-@settled(DEFINITION, DEFINITION_MUTANTS)
+@settled("gradient2", DEFINITION, DEFINITION_MUTANTS)
 def prove_lai_is_one_product_of_concatenations(statement: Statement, steps: Steps) -> None:
     """Add one more entry of the concatenation, for outputs of symbolic size."""
     outputs = sp.Symbol("d_L", integer=True, positive=True)
@@ -98,8 +96,7 @@ SEMIDEFINITE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient2")
-@settled(SEMIDEFINITE, SEMIDEFINITE_MUTANTS)
+@settled("gradient2", SEMIDEFINITE, SEMIDEFINITE_MUTANTS)
 def prove_lai_is_positive_semidefinite(statement: Statement, steps: Steps) -> None:
     """Write the form as a sum of squares of the tables' entries; each entry is one more square."""
     x, y, a, b, g, h = sp.symbols("x y a b g h", real=True)
@@ -136,8 +133,7 @@ RESCALED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient2")
-@settled(RESCALED, RESCALED_MUTANTS)
+@settled("gradient2", RESCALED, RESCALED_MUTANTS)
 def prove_lai_changes_with_the_parametrisation(statement: Statement, steps: Steps) -> None:
     """Compare the outputs and the second alpha for matrices of symbolic size."""
     n, m, o = sp.symbols("n m o", integer=True, positive=True)
@@ -186,8 +182,7 @@ LAST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("lli")
-@settled(LAST, LAST_MUTANTS)
+@settled("lli", LAST, LAST_MUTANTS)
 def prove_lli_is_exact_for_the_last_layer(statement: Statement, steps: Steps) -> None:
     """Find the gradient of one matrix, and its inner products column by column."""
     outputs, width = sp.symbols("d_L d", integer=True, positive=True)

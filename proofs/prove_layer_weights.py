@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import random
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under
@@ -212,8 +211,7 @@ MODEL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("admissible-weights")
-@settled(STATEMENT, MUTANTS)
+@settled("admissible-weights", STATEMENT, MUTANTS)
 def prove_admissible_weights(statement: Statement, steps: Steps) -> None:
     """Inside: T = b + e = w + f. Outside: at the far end of the ratios the error is T + d."""
     b, w, e, f = sp.symbols("b w e f", nonnegative=True)
@@ -227,8 +225,7 @@ def prove_admissible_weights(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [lemma.at(values) for lemma in lemmas], depths=(1,))
 
 
-@pytest.mark.equation("minimax-weights")
-@settled(MINIMAX, MINIMAX_MUTANTS)
+@settled("minimax-weights", MINIMAX, MINIMAX_MUTANTS)
 def prove_minimax_weights(statement: Statement, steps: Steps) -> None:
     """With 1 = s + t the ratio is m + 2 h s; the weight is the middle, or d away from it."""
     t, up, down, d = sp.symbols("t u v d", nonnegative=True)
@@ -246,8 +243,7 @@ def prove_minimax_weights(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [*(one.at(values) for one in lemmas), both], depths=(1,))
 
 
-@pytest.mark.equation("calibrated-least-squares")
-@settled(LEAST_SQUARES, LEAST_SQUARES_MUTANTS)
+@settled("calibrated-least-squares", LEAST_SQUARES, LEAST_SQUARES_MUTANTS)
 def prove_least_squares_weights(statement: Statement, steps: Steps) -> None:
     """Expand the misfit of w + d around the residual r of w; the normal equations take the mixed part."""
     pairs, layers = sp.symbols("P L", integer=True, positive=True)
@@ -267,8 +263,7 @@ def prove_least_squares_weights(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, of_the_fit, depths=statement.depths)
 
 
-@pytest.mark.equation("calibrated-decoupled")
-@settled(DECOUPLED, DECOUPLED_MUTANTS)
+@settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)
 def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
     """Write the misfit as A - 2 w B + w^2 D; one more pair adds to each of the three."""
     A, B = sp.symbols("A B", real=True)
@@ -289,8 +284,7 @@ def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, all_pairs)
 
 
-@pytest.mark.equation("calibrated-model")
-@settled(MODEL, MODEL_MUTANTS)
+@settled("calibrated-model", MODEL, MODEL_MUTANTS)
 def prove_model_weights(statement: Statement, steps: Steps) -> None:
     """Turn each product round as a trace; expectations then act on ``g g'`` and ``h h'`` one by one."""
     d = sp.symbols("d", integer=True, positive=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
@@ -186,8 +185,7 @@ REGRET = Statement(
 REGRET_MUTANTS = {"no growth": without(GROWTH), "no second order": each("q", 0), "no start": each("l", 0)}
 
 
-@pytest.mark.equation("share-derivative")
-@settled(SHARE, SHARE_MUTANTS)
+@settled("share-derivative", SHARE, SHARE_MUTANTS)
 def prove_share_derivative(statement: Statement, steps: Steps) -> None:
     """Compare one entry of the gradient at a time: the step is linear in the share, the scaling symmetric."""
     p, a, b, g, h, r, s = sp.symbols("p a b g h r s", real=True)
@@ -197,8 +195,7 @@ def prove_share_derivative(statement: Statement, steps: Steps) -> None:
     steps.base(statement, (1, 2, 3))
 
 
-@pytest.mark.equation("contrast-variance")
-@settled(CONTRAST, CONTRAST_MUTANTS)
+@settled("contrast-variance", CONTRAST, CONTRAST_MUTANTS)
 def prove_contrast_variance(statement: Statement, steps: Steps) -> None:
     """Expand the square: the source's own variance, twice its covariance with the mean, the mean's."""
     K = sp.Symbol("K", positive=True)
@@ -213,8 +210,7 @@ def prove_contrast_variance(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, derived)
 
 
-@pytest.mark.equation("contrast-shrinkage")
-@settled(SHRINKAGE, SHRINKAGE_MUTANTS)
+@settled("contrast-shrinkage", SHRINKAGE, SHRINKAGE_MUTANTS)
 def prove_contrast_shrinkage(statement: Statement, steps: Steps) -> None:
     """Complete the square in the factor."""
     rest = (t + v) * (factor - best) ** 2
@@ -223,8 +219,7 @@ def prove_contrast_shrinkage(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [square, least], depths=(1,))
 
 
-@pytest.mark.equation("cochran-q")
-@settled(COCHRAN, COCHRAN_MUTANTS)
+@settled("cochran-q", COCHRAN, COCHRAN_MUTANTS)
 def prove_cochran_q(statement: Statement, steps: Steps) -> None:
     """Each source gives p (1/p) = 1; the weighted mean takes back total / total = 1."""
     p, rest = sp.symbols("p P", positive=True)
@@ -238,8 +233,7 @@ def prove_cochran_q(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda count: shown.at({K: sp.Integer(count)}))
 
 
-@pytest.mark.equation("hedge-step")
-@settled(STEP, STEP_MUTANTS)
+@settled("hedge-step", STEP, STEP_MUTANTS)
 def prove_hedge_step(statement: Statement, steps: Steps) -> None:
     """Take the difference of the two terms' roots, squared."""
     square = steps.nonnegative("a square", bound(e) - 2 * a * h, [(a / e - e * h) ** 2])
@@ -247,8 +241,7 @@ def prove_hedge_step(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [square, least], depths=(1,))
 
 
-@pytest.mark.equation("hedge-regret")
-@settled(REGRET, REGRET_MUTANTS)
+@settled("hedge-regret", REGRET, REGRET_MUTANTS)
 def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
     """Add up what the logarithm falls short of at each update, and at the end."""
     first, last = sp.symbols("r s", nonnegative=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled
@@ -79,8 +78,7 @@ OWNERSHIP_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sample-ownership")
-@settled(OWNERSHIP, OWNERSHIP_MUTANTS)
+@settled("sample-ownership", OWNERSHIP, OWNERSHIP_MUTANTS)
 def prove_sample_ownership(statement: Statement, steps: Steps) -> None:
     """Add a loss, its own or another; move one weight; let two losses cancel."""
     F, S, d, w, w0 = sp.symbols("F S d w w_0", real=True)  # both gradients so far, in one coordinate

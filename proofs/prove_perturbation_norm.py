@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
@@ -82,7 +81,18 @@ def draw_norms(draw: random.Random, depth: int) -> dict:
     return values
 
 
-def norm_proof(statement: Statement, steps: Steps) -> None:
+NORM = Statement(
+    "perturbation-norm", SCOPE, norm, given=axioms, depths=(1, 2, 3), arguments=arguments, sample=draw_norms
+)
+NORM_MUTANTS = {
+    "the printed sum": becomes(lambda depth: first(*sizes(depth)), only=0),
+    "twice the mean parts subtracted": plus(lambda depth: -product(norms(depth)[0]), only=1),
+    "half": times(sp.Rational(1, 2)),
+}
+
+
+@settled("perturbation-norm", NORM, NORM_MUTANTS)
+def prove_perturbation_norm(statement: Statement, steps: Steps) -> None:
     """Split the change with one more layer; compare the norms with the bound's growth."""
     width = sp.Symbol("d", integer=True, positive=True)
     Q, S, B, D = (sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
@@ -124,22 +134,6 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, one_layer_more, depths=statement.depths)
 
 
-NORM = Statement(
-    "perturbation-norm", SCOPE, norm, given=axioms, depths=(1, 2, 3), arguments=arguments, sample=draw_norms
-)
-NORM_MUTANTS = {
-    "the printed sum": becomes(lambda depth: first(*sizes(depth)), only=0),
-    "twice the mean parts subtracted": plus(lambda depth: -product(norms(depth)[0]), only=1),
-    "half": times(sp.Rational(1, 2)),
-}
-
-
-@pytest.mark.equation("perturbation-norm")
-def prove_perturbation_norm(settle):
-    """Show that the change of the product is at most prod(rho + delta) - prod rho."""
-    settle(NORM, norm_proof, NORM_MUTANTS)
-
-
 def printed(depth: int) -> tuple[AtMost, ...]:
     """State what the printed sum bounds, and that it is no more than the bound that holds."""
     most = first(*sizes(depth))
@@ -162,8 +156,7 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-DeltaA-bound")
-@settled(PRINTED, PRINTED_MUTANTS)
+@settled("app-DeltaA-bound", PRINTED, PRINTED_MUTANTS)
 def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
     """Grow the first-order part, the printed sum and the bound that holds, layer by layer."""
     R, F, H, rho, delta, rest = sp.symbols("R F H rho delta t", nonnegative=True)

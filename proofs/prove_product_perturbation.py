@@ -9,7 +9,6 @@ layers' rests scaled by e, the sum grows by ``(so far) B + Q D``: the coefficien
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
@@ -53,8 +52,7 @@ TELESCOPING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("telescoping")
-@settled(TELESCOPING, TELESCOPING_MUTANTS)
+@settled("telescoping", TELESCOPING, TELESCOPING_MUTANTS)
 def prove_telescoping(statement: Statement, steps: Steps) -> None:
     """Start from no layer, where nothing changes; add one layer on the right."""
     means, change, mean, rest = symbols()
@@ -82,8 +80,7 @@ FIRST_ORDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-DeltaA")
-@settled(FIRST_ORDER, FIRST_ORDER_MUTANTS)
+@settled("app-DeltaA", FIRST_ORDER, FIRST_ORDER_MUTANTS)
 def prove_app_delta_a(statement: Statement, steps: Steps) -> None:
     """Compare the terms with one rest, with one more layer on the right."""
     means, first, mean, rest = symbols()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
@@ -163,8 +162,7 @@ ORDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("rank-cosine")
-@settled(STATEMENT, MUTANTS)
+@settled("rank-cosine", STATEMENT, MUTANTS)
 def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
     """Sum ``(M - b)(b - m) S^2 >= 0`` over samples; then complete a square."""
     (m, u, v), S = sp.symbols("m u v", nonnegative=True), sp.Symbol("S", real=True)
@@ -192,8 +190,7 @@ def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("rank-pearson")
-@settled(PEARSON, PEARSON_MUTANTS)
+@settled("rank-pearson", PEARSON, PEARSON_MUTANTS)
 def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
     """With E = G - lambda S: E is short, centring shortens it, and a short E turns little."""
     (m, u, v), S = sp.symbols("m u v", nonnegative=True), sp.Symbol("S", real=True)
@@ -231,8 +228,7 @@ def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, of_the_samples, depths=statement.depths)
 
 
-@pytest.mark.equation("concordance")
-@settled(ORDER, ORDER_MUTANTS)
+@settled("concordance", ORDER, ORDER_MUTANTS)
 def prove_certain_order(statement: Statement, steps: Steps) -> None:
     """Find a score in its interval, whatever its sign; intervals apart keep their order."""
     m, u, v, size = sp.symbols("m u v S", nonnegative=True)

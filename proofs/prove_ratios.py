@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._chain import SAMPLES, grid
@@ -101,30 +100,6 @@ def two_sided(score: str) -> Statement:
         sample=draw_between,
         parts={"part": part, "falling": score == "lai"},
     )
-
-
-def two_sided_proof(statement: Statement, steps: Steps) -> None:
-    """One term against either end; the last layer adds nothing."""
-    part, m = statement.part, sp.symbols("m", real=True)
-    u, v, alpha, beta = sp.symbols("u v alpha beta", nonnegative=True)
-    ratio, top = m + u, m + u + v
-    low, high = (top, m) if part.falling else (m, top)
-    near, far = (v, u) if part.falling else (u, v)
-    weight = alpha * beta
-    middle = part.part(ratio)
-    lemmas = (
-        steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near]),
-        steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
-    )
-
-    def added_up(depth: int) -> list:
-        values = [
-            {m: least, u: b - least, v: most - b, alpha: a, beta: end}
-            for a, end, b, least, most in lower_layers(*statement.arguments(depth)[:2], *names(depth)[2:])
-        ]
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
-
-    steps.conclude(statement, added_up)
 
 
 def last_layers(depth: int) -> sp.Expr:
@@ -275,26 +250,6 @@ def draw_below_one(draw: random.Random, depth: int) -> dict:
     return {x: y for x, y in draw_shares(draw, unit_shares(depth), values).items() if x != t}
 
 
-def below_one_proof(statement: Statement, steps: Steps) -> None:
-    """Per sample Ghost is LAI less what the ratios take, and at least the last layer's part."""
-    a, beta, f, b, x = sp.symbols("alpha beta f b x", nonnegative=True)
-    more = steps.nonnegative("no more than LAI", a * beta * (b + f) - a * beta * b, [a * beta * f])
-    less = steps.nonnegative("no less than the last layer's part", a * beta * b, [a * beta * b])
-    share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
-
-    def added_up(depth: int) -> list:
-        alpha, last, _ = statement.arguments(depth)
-        above = below = sp.Integer(0)
-        for w, end, ratio, *_ in lower_layers(alpha, last, *names(depth)[2:]):
-            above += more.at({a: w, beta: end, b: ratio, f: 1 - ratio})
-            below += less.at({a: w, beta: end, b: ratio})
-        for row, end in zip(alpha, last, strict=True):
-            below += share.at({x: row[0] - s * total(row), beta: end})
-        return [above, below]
-
-    steps.conclude(statement, added_up, depths=(2, 3, 4))
-
-
 STATEMENT = two_sided("lai")
 MUTANTS = {
     "ends exchanged": exchanged(),
@@ -355,13 +310,7 @@ BELOW_ONE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("lai-two-sided")
-def prove_lai_gap_from_both_sides(settle):
-    settle(STATEMENT, two_sided_proof, MUTANTS)
-
-
-@pytest.mark.equation("lai-gap")
-@settled(SIGNED, SIGNED_MUTANTS)
+@settled("lai-gap", SIGNED, SIGNED_MUTANTS)
 def prove_lai_gap_for_similarities_of_any_sign(statement: Statement, steps: Steps) -> None:
     """One term: 1 - b = e lies in [0, 1], so that e + f = 1; beta = x - y, |beta| <= x + y."""
     p, q, x, y, e, f = sp.symbols("p q x y e f", nonnegative=True)
@@ -382,13 +331,33 @@ def prove_lai_gap_for_similarities_of_any_sign(statement: Statement, steps: Step
     steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("lli-two-sided")
-def prove_lli_gap_from_both_sides(settle):
-    settle(LLI, two_sided_proof, LLI_MUTANTS)
+@settled("lai-two-sided", STATEMENT, MUTANTS)
+@settled("lli-two-sided", LLI, LLI_MUTANTS)
+def prove_gaps_from_both_sides(statement: Statement, steps: Steps) -> None:
+    """One term against either end; the last layer adds nothing."""
+    part, m = statement.part, sp.symbols("m", real=True)
+    u, v, alpha, beta = sp.symbols("u v alpha beta", nonnegative=True)
+    ratio, top = m + u, m + u + v
+    low, high = (top, m) if part.falling else (m, top)
+    near, far = (v, u) if part.falling else (u, v)
+    weight = alpha * beta
+    middle = part.part(ratio)
+    lemmas = (
+        steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near]),
+        steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
+    )
+
+    def added_up(depth: int) -> list:
+        values = [
+            {m: least, u: b - least, v: most - b, alpha: a, beta: end}
+            for a, end, b, least, most in lower_layers(*statement.arguments(depth)[:2], *names(depth)[2:])
+        ]
+        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+
+    steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("ghost-lai-range")
-@settled(QUOTIENT, QUOTIENT_MUTANTS)
+@settled("ghost-lai-range", QUOTIENT, QUOTIENT_MUTANTS)
 def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
     """Per layer b lies between m and M; per sample s and t are within what these make of its alphas."""
     m = sp.symbols("m", real=True)
@@ -415,6 +384,22 @@ def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("relative-below-one")
-def prove_relative_error_below_one(settle):
-    settle(BELOW_ONE, below_one_proof, BELOW_ONE_MUTANTS)
+@settled("relative-below-one", BELOW_ONE, BELOW_ONE_MUTANTS)
+def prove_relative_error_below_one(statement: Statement, steps: Steps) -> None:
+    """Per sample Ghost is LAI less what the ratios take, and at least the last layer's part."""
+    a, beta, f, b, x = sp.symbols("alpha beta f b x", nonnegative=True)
+    more = steps.nonnegative("no more than LAI", a * beta * (b + f) - a * beta * b, [a * beta * f])
+    less = steps.nonnegative("no less than the last layer's part", a * beta * b, [a * beta * b])
+    share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
+
+    def added_up(depth: int) -> list:
+        alpha, last, _ = statement.arguments(depth)
+        above = below = sp.Integer(0)
+        for w, end, ratio, *_ in lower_layers(alpha, last, *names(depth)[2:]):
+            above += more.at({a: w, beta: end, b: ratio, f: 1 - ratio})
+            below += less.at({a: w, beta: end, b: ratio})
+        for row, end in zip(alpha, last, strict=True):
+            below += share.at({x: row[0] - s * total(row), beta: end})
+        return [above, below]
+
+    steps.conclude(statement, added_up, depths=(2, 3, 4))

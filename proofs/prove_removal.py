@@ -10,7 +10,6 @@ Hessian ``R = H - A`` the condition itself is solved by ``t + inv(R) g``.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
@@ -75,17 +74,6 @@ def _both_invertible(p: int) -> tuple[AtMost, ...]:
     return _both(*arguments(p)[2:4])
 
 
-def proof(statement: Statement, steps: Steps) -> None:
-    """Read off the stationarity condition's part of first order, for matrices of any size."""
-    lowered, n = statement.part.lowered, sp.Symbol("p", integer=True, positive=True)
-    own, hessian = (sp.MatrixSymbol(name, n, n) for name in ("A", "H"))
-    theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
-    moved = lowered * hessian.I * g
-    first_order = hessian * moved - lowered * own * theta + lowered * (own * theta - g)
-    steps.identity("stationarity", first_order, sp.ZeroMatrix(n, 1))
-    steps.base(statement, (1,))
-
-
 REMOVAL = statement("removal-influence", 1)
 REMOVAL_MUTANTS = {
     "the printed sign": times(-1),
@@ -93,12 +81,6 @@ REMOVAL_MUTANTS = {
     "no Hessian": becomes(without_hessian),
     "scaled as for a mean of two": times(2),
 }
-
-
-@pytest.mark.equation("removal-influence")
-def prove_removal_influence(settle):
-    """Show that removal moves the validation loss by plus the product, to first order."""
-    settle(REMOVAL, proof, REMOVAL_MUTANTS)
 
 
 PRINTED = statement("influence", -1)
@@ -109,10 +91,17 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("influence")
-def prove_printed_influence(settle):
-    """Show that the printed formula is the effect of counting the sample more, not of removing it."""
-    settle(PRINTED, proof, PRINTED_MUTANTS)
+@settled("removal-influence", REMOVAL, REMOVAL_MUTANTS)
+@settled("influence", PRINTED, PRINTED_MUTANTS)
+def prove_influence(statement: Statement, steps: Steps) -> None:
+    """Read off the stationarity condition's part of first order, for matrices of any size."""
+    lowered, n = statement.part.lowered, sp.Symbol("p", integer=True, positive=True)
+    own, hessian = (sp.MatrixSymbol(name, n, n) for name in ("A", "H"))
+    theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
+    moved = lowered * hessian.I * g
+    first_order = hessian * moved - lowered * own * theta + lowered * (own * theta - g)
+    steps.identity("stationarity", first_order, sp.ZeroMatrix(n, 1))
+    steps.base(statement, (1,))
 
 
 def exact_statement(p: int) -> Equal:
@@ -136,8 +125,7 @@ LEAVE_ONE_OUT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("leave-one-out")
-@settled(LEAVE_ONE_OUT, LEAVE_ONE_OUT_MUTANTS)
+@settled("leave-one-out", LEAVE_ONE_OUT, LEAVE_ONE_OUT_MUTANTS)
 def prove_leave_one_out(statement: Statement, steps: Steps) -> None:
     """Put the claimed minimiser into the remaining samples' condition."""
     n = sp.Symbol("p", integer=True, positive=True)
@@ -186,8 +174,7 @@ LEVERAGE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("leave-one-out")
-@settled(LEVERAGE, LEVERAGE_MUTANTS)
+@settled("leave-one-out", LEVERAGE, LEVERAGE_MUTANTS)
 def prove_leverage(statement: Statement, steps: Steps) -> None:
     """Multiply by the remaining Hessian: it maps ``inv(H) x`` to ``(1 - h) x``."""
     n = sp.Symbol("p", integer=True, positive=True)

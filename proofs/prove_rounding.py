@@ -11,7 +11,6 @@ terms of either sign adds up over all.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, settled, under
@@ -69,8 +68,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("rounding-error")
-@settled(STATEMENT, MUTANTS)
+@settled("rounding-error", STATEMENT, MUTANTS)
 def prove_rounding_error(statement: Statement, steps: Steps) -> None:
     """Add one rounding to n; then take the positive and the negative parts of the terms apart."""
     size = sp.Symbol("s", nonnegative=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
@@ -63,26 +62,6 @@ def agreement(n: int) -> tuple[AtMost, AtMost]:
     helps, hurts = total(sp.Max(s, 0) for s in S), total(sp.Max(-s, 0) for s in S)
     ghost = total(x * s for x, s in zip(b, S, strict=True))
     return AtMost(LOW * helps - HIGH * hurts, ghost), AtMost(ghost, HIGH * helps - LOW * hurts)
-
-
-def agreement_proof(statement: Statement, steps: Steps) -> None:
-    """One sample with the parts s and t of its score, S = s - t."""
-    m, u, v, s, t = sp.symbols("m u v s t", nonnegative=True)
-    b, M = m + u, m + u + v
-    least, most = m * s - M * t, M * s - m * t
-    lemmas = (
-        steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t]),
-        steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t]),
-    )
-
-    def added_up(n: int) -> list:
-        values = [
-            {m: LOW, u: ratio - LOW, v: HIGH - ratio, s: sp.Max(score, 0), t: sp.Max(-score, 0)}
-            for score, ratio in zip(*names(n), strict=True)
-        ]
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
-
-    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 def proportional(depth: int) -> tuple:
@@ -170,8 +149,7 @@ IDENTICAL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("rank-flip")
-@settled(FLIP, FLIP_MUTANTS)
+@settled("rank-flip", FLIP, FLIP_MUTANTS)
 def prove_rank_flip(statement: Statement, steps: Steps) -> None:
     """Run the network on symbols: W1 = (0, 1), W2 = rho, residuals 1."""
     x, y = map(sp.Matrix, INPUTS)
@@ -194,8 +172,7 @@ def prove_rank_flip(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [differ, below, *others], depths=(1,))
 
 
-@pytest.mark.equation("selection-regret")
-@settled(REGRET, REGRET_MUTANTS)
+@settled("selection-regret", REGRET, REGRET_MUTANTS)
 def prove_selection_regret(statement: Statement, steps: Steps) -> None:
     """Four cases of signs; what is lost is only ever a sample whose signs differ."""
     x, y = sp.symbols("x y", positive=True)
@@ -230,13 +207,28 @@ def prove_selection_regret(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, added_up, depths=statement.depths)
 
 
-@pytest.mark.equation("sign-agreement")
-def prove_certain_sign(settle):
-    settle(AGREEMENT, agreement_proof, AGREEMENT_MUTANTS)
+@settled("sign-agreement", AGREEMENT, AGREEMENT_MUTANTS)
+def prove_certain_sign(statement: Statement, steps: Steps) -> None:
+    """One sample with the parts s and t of its score, S = s - t."""
+    m, u, v, s, t = sp.symbols("m u v s t", nonnegative=True)
+    b, M = m + u, m + u + v
+    least, most = m * s - M * t, M * s - m * t
+    lemmas = (
+        steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t]),
+        steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t]),
+    )
+
+    def added_up(n: int) -> list:
+        values = [
+            {m: LOW, u: ratio - LOW, v: HIGH - ratio, s: sp.Max(score, 0), t: sp.Max(-score, 0)}
+            for score, ratio in zip(*names(n), strict=True)
+        ]
+        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+
+    steps.conclude(statement, added_up, depths=statement.depths)
 
 
-@pytest.mark.equation("identical-ranking")
-@settled(IDENTICAL, IDENTICAL_MUTANTS)
+@settled("identical-ranking", IDENTICAL, IDENTICAL_MUTANTS)
 def prove_identical_ranking(statement: Statement, steps: Steps) -> None:
     """Take the pair's alpha and beta out of both sums; scaled orthogonal layers make both proportional."""
     top, bottom, k, c, pair = sp.symbols("N K k c P", real=True)

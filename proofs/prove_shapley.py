@@ -28,7 +28,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled
@@ -124,8 +123,7 @@ MIDPOINT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("midpoint")
-@settled(MIDPOINT, MIDPOINT_MUTANTS)
+@settled("midpoint", MIDPOINT, MIDPOINT_MUTANTS)
 def prove_midpoint(statement: Statement, steps: Steps) -> None:
     """Average over orders for any number of samples, then the marginal for matrices of any size."""
     half_curvature, hessian, vectors, loss = half_before(steps)
@@ -173,8 +171,7 @@ STEP_MIDPOINT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("step-midpoint")
-@settled(STEP_MIDPOINT, STEP_MIDPOINT_MUTANTS)
+@settled("step-midpoint", STEP_MIDPOINT, STEP_MIDPOINT_MUTANTS)
 def prove_step_midpoint(statement: Statement, steps: Steps) -> None:
     """Average over orders; then that an affine step of a quadratic loss is such an F, for any matrices."""
     half_curvature, hessian, vectors, loss = half_before(steps)
@@ -222,7 +219,22 @@ def first_order_sizes(samples: int) -> tuple:
     return sp.symbols(f"a_:{samples}", nonnegative=True)
 
 
-def first_order_proof(statement: Statement, steps: Steps) -> None:
+FIRST = Statement(
+    "shapley-first-order",
+    FIRST_SCOPE,
+    first_order,
+    depths=(1, 2, 3),
+    arguments=lambda samples: (list(first_order_sizes(samples)), lam, rate),
+)
+FIRST_MUTANTS = {
+    "half of it": times(HALF),
+    "no Lipschitz constant": times(OUTSIDE / INSIDE, of="lhs"),
+    "the others alone": plus(lambda samples: -lam * rate * HALF * first_order_sizes(samples)[0] ** 2),
+}
+
+
+@settled("shapley-first-order", FIRST, FIRST_MUTANTS)
+def prove_shapley_first_order(statement: Statement, steps: Steps) -> None:
     """Bound the expected length of D, then the marginal's integrand, each by its certificate."""
     arrivals(steps)
     n, s = sp.symbols("n s", integer=True, positive=True)
@@ -249,26 +261,6 @@ def first_order_proof(statement: Statement, steps: Steps) -> None:
         return found
 
     steps.conclude(statement, all_signs, depths=statement.depths)
-
-
-FIRST = Statement(
-    "shapley-first-order",
-    FIRST_SCOPE,
-    first_order,
-    depths=(1, 2, 3),
-    arguments=lambda samples: (list(first_order_sizes(samples)), lam, rate),
-)
-FIRST_MUTANTS = {
-    "half of it": times(HALF),
-    "no Lipschitz constant": times(OUTSIDE / INSIDE, of="lhs"),
-    "the others alone": plus(lambda samples: -lam * rate * HALF * first_order_sizes(samples)[0] ** 2),
-}
-
-
-@pytest.mark.equation("shapley-first-order")
-def prove_shapley_first_order(settle):
-    """Show how far the inner product can be from the value."""
-    settle(FIRST, first_order_proof, FIRST_MUTANTS)
 
 
 def spread(moves: Sequence[sp.Expr], covariance: sp.Rational = TWELFTH) -> sp.Expr:
@@ -331,8 +323,7 @@ ERROR_MUTANTS = {
 }
 
 
-@pytest.mark.equation("midpoint-error")
-@settled(ERROR, ERROR_MUTANTS)
+@settled("midpoint-error", ERROR, ERROR_MUTANTS)
 def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
     """Find the moments of the order, then those of ``D - G/2``, then certify both bounds."""
     arrivals(steps)

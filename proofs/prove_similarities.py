@@ -11,10 +11,9 @@ adds ``a_m b_m <g, h>`` for gradients of symbolic size, and one more layer adds 
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
-from proofs._harness import STEP, Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import each, plus, put, times
 from proofs._symbols import total, vector
 
@@ -48,28 +47,10 @@ def _inner(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
     return sum(x * y for x, y in zip(g * a.T, h * b.T, strict=True))
 
 
-def proof(statement: Statement, steps: Steps) -> None:
-    """Show one column, one more column, and that the signal of LAI is the last layer's."""
-    width = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    x, y = sp.symbols("x y", real=True)
-    steps.identity("one column", (x * g).T * (y * h), x * y * (g.T * h))
-    steps.base(statement, (1, 2))
-
-
 def product(depth: int) -> Equal:
     """State that a similarity is given by lengths alone, whatever the basis."""
     g, h = vector("g", depth), vector("h", depth)
     return Equal(4 * g.dot(h), (g + h).dot(g + h) - (g - h).dot(g - h))
-
-
-def polarisation(statement: Statement, steps: Steps) -> None:
-    """Expand both lengths for vectors of symbolic size."""
-    width = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    lengths = sp.Trace((g + h).T * (g + h)) - sp.Trace((g - h).T * (g - h))
-    polarised = steps.identity("polarisation", 4 * sp.Trace(g.T * h), lengths)
-    steps.conclude(statement, lambda depth: polarised.at({g: vector("g", depth), h: vector("h", depth)}))
 
 
 STATEMENT = Statement("app-lai-defs", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
@@ -99,13 +80,21 @@ PRODUCT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-lai-defs")
-def prove_definitions(settle):
-    """Settle that Ghost and LAI are the printed sums with the printed sign."""
-    settle(STATEMENT, proof, MUTANTS)
+@settled("app-lai-defs", STATEMENT, MUTANTS)
+def prove_definitions(statement: Statement, steps: Steps) -> None:
+    """Show one column, one more column, and that the signal of LAI is the last layer's."""
+    width = sp.symbols("d", integer=True, positive=True)
+    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
+    x, y = sp.symbols("x y", real=True)
+    steps.identity("one column", (x * g).T * (y * h), x * y * (g.T * h))
+    steps.base(statement, (1, 2))
 
 
-@pytest.mark.equation("similarities")
-def prove_similarities(settle):
-    """Settle that a similarity depends on lengths alone."""
-    settle(PRODUCT, polarisation, PRODUCT_MUTANTS)
+@settled("similarities", PRODUCT, PRODUCT_MUTANTS)
+def prove_similarities(statement: Statement, steps: Steps) -> None:
+    """Expand both lengths for vectors of symbolic size."""
+    width = sp.symbols("d", integer=True, positive=True)
+    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
+    lengths = sp.Trace((g + h).T * (g + h)) - sp.Trace((g - h).T * (g - h))
+    polarised = steps.identity("polarisation", 4 * sp.Trace(g.T * h), lengths)
+    steps.conclude(statement, lambda depth: polarised.at({g: vector("g", depth), h: vector("h", depth)}))

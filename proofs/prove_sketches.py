@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled
@@ -86,8 +85,7 @@ UNBIASED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sketch-unbiased")
-@settled(UNBIASED, UNBIASED_MUTANTS)
+@settled("sketch-unbiased", UNBIASED, UNBIASED_MUTANTS)
 def prove_sketch_unbiased(statement: Statement, steps: Steps) -> None:
     """Add an output to its group; the other groups and the other columns are untouched."""
     X, Y, p, q = sp.symbols("X Y p q", real=True)
@@ -128,8 +126,7 @@ VARIANCE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sketch-variance")
-@settled(VARIANCE, VARIANCE_MUTANTS)
+@settled("sketch-variance", VARIANCE, VARIANCE_MUTANTS)
 def prove_sketch_variance(statement: Statement, steps: Steps) -> None:
     """Add an output: its sign enters the deviation once, and each pair's part of R once."""
     Z, R, m, x, y, p, q = sp.symbols("Z R m x y p q", real=True)
@@ -196,8 +193,7 @@ PERMUTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sketch-permutation")
-@settled(PERMUTED, PERMUTED_MUTANTS)
+@settled("sketch-permutation", PERMUTED, PERMUTED_MUTANTS)
 def prove_sketch_permutation(statement: Statement, steps: Steps) -> None:
     """Count the pairs of places, then compare with 1 / width; norms in symbolic size."""
     d = sp.Symbol("d", integer=True, positive=True)

@@ -7,7 +7,6 @@ such vectors, of symbolic size, expands into four, of which three pick entries.
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled
@@ -45,8 +44,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("softmax-feedback")
-@settled(STATEMENT, MUTANTS)
+@settled("softmax-feedback", STATEMENT, MUTANTS)
 def prove_softmax_feedback(statement: Statement, steps: Steps) -> None:
     """Differentiate in one logit, then expand the product."""
     x, rest = sp.symbols("x r", positive=True)

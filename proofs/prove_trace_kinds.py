@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
@@ -66,8 +65,7 @@ CONVOLUTION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("convolution-gradient")
-@settled(CONVOLUTION, CONVOLUTION_MUTANTS)
+@settled("convolution-gradient", CONVOLUTION, CONVOLUTION_MUTANTS)
 def prove_convolution_gradient(statement: Statement, steps: Steps) -> None:
     """Add one more position's patch to kernel gradients of symbolic size."""
     d_out, size = sp.symbols("d_out k", integer=True, positive=True)
@@ -139,8 +137,7 @@ EMBEDDING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("embedding-gradient")
-@settled(EMBEDDING, EMBEDDING_MUTANTS)
+@settled("embedding-gradient", EMBEDDING, EMBEDDING_MUTANTS)
 def prove_embedding_gradient(statement: Statement, steps: Steps) -> None:
     """Read one row as a product with a unit vector, for a table of symbolic size."""
     vocabulary, width = sp.symbols("V d", integer=True, positive=True)
@@ -196,8 +193,7 @@ GAIN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gain-gradient")
-@settled(GAIN, GAIN_MUTANTS)
+@settled("gain-gradient", GAIN, GAIN_MUTANTS)
 def prove_gain_gradient(statement: Statement, steps: Steps) -> None:
     """Differentiate one coordinate at one more position, then compare two positions."""
     so_far, gamma, x, g, offset = sp.symbols("s gamma x g beta", real=True)

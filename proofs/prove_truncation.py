@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, settled, under
@@ -61,41 +60,6 @@ def draw_chain(draw: random.Random, depth: int) -> dict:
     return values | {a: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 4), 2) for a in alpha}
 
 
-def certificate_proof(statement: Statement, steps: Steps) -> None:
-    """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
-    e, f, x, y, factor, norm, most, v, slack = sp.symbols("e f x y F n P v u", nonnegative=True)
-    stretch = factor * (norm + v) - (factor * norm - slack)
-    steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
-    one, cosine, lemmas = (e + f) / 2, (f - e) / 2, []
-    for name, sign, ends in (("from above", 1, (e, f)), ("from below", -1, (f, e))):
-        term = (x + y) * most * one - sign * (x - y) * most * cosine
-        lemmas.append(steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]]))
-    width = sp.symbols("d", integer=True, positive=True)
-    g, w = (sp.MatrixSymbol(name, width, 1) for name in "gw")
-    p, q = sp.symbols("p q", real=True)
-    square = sp.Trace((q * g - p * w).T * (q * g - p * w))
-    parts = q**2 * sp.Trace(g.T * g) + p**2 * sp.Trace(w.T * w) - 2 * p * q * sp.Trace(g.T * w)
-    steps.identity("a column's part, one more coordinate", square, parts)
-    n, m, u, w = sp.symbols("n m u w", nonnegative=True)
-    both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
-
-    def added_up(depth: int) -> list:
-        fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
-        sums, behind = [sp.Integer(0), sp.Integer(0)], sp.Integer(0)
-        for k in range(depth):
-            above = (nz[k - 1], nj[k - 1]) if k else tops
-            rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
-            # what the product of all factors is above that of the norms, a layer further down
-            behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
-            up, down = parts_of(alpha[k])
-            values = {x: up, y: down, most: nz[k] * nj[k], e: 1 - cosines[k], f: 1 + cosines[k]}
-            missing = behind * abs(alpha[k])
-            sums = [sums[side] + lemmas[side].at(values) + missing for side in range(2)]
-        return sums
-
-    steps.conclude(statement, added_up)
-
-
 def layer_names(depth: int) -> tuple:
     """Name the terms from the bottom up, and the steps of the probabilities."""
     terms = list(sp.symbols(f"x:{depth}", real=True))
@@ -140,18 +104,6 @@ def variance(depth: int) -> tuple[Equal, ...]:
     return tuple(Equal(closed(depth, never), varied) for never, varied in squares)
 
 
-def variance_proof(statement: Statement, steps: Steps) -> None:
-    """Add a layer on top: it is always kept where a lower one is, and alone with chance r."""
-    q, r, x = sp.symbols("q r x", positive=True)
-    P, E, V = sp.symbols("P E V", real=True)
-    top = q + r
-    more = E + 2 * x / top * P + q * (x / top) ** 2 + r * (x / top) ** 2
-    steps.identity("second moment", more, E + ((P + x) ** 2 - P**2) / top)
-    grown, below = V + P**2 * (1 / q - 1 / top), V + P**2 / q
-    steps.identity("partial sums", grown + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
-    steps.base(statement, statement.depths)
-
-
 def price_names(depth: int) -> tuple:
     """Name the roots of gains and of prices, and any probabilities."""
     return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in "deq")
@@ -173,24 +125,6 @@ def best(depth: int) -> tuple:
 def products(depth: int) -> sp.Expr:
     """Add up the products of the roots of gains and prices."""
     return total(d * e for d, e, _ in zip(*price_names(depth), strict=True))
-
-
-def best_proof(statement: Statement, steps: Steps) -> None:
-    """Complete a square in one layer's probability."""
-    d, e, q = sp.symbols("d e q", positive=True)
-    chosen = d / e
-    least = d**2 / chosen + e**2 * chosen
-    lemmas = (
-        steps.identity("the least", least, 2 * d * e),
-        steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
-    )
-
-    def all_layers(depth: int) -> list:
-        rows = zip(*statement.arguments(depth), strict=True)
-        layers = [dict(zip((d, e, q), layer, strict=True)) for layer in rows]
-        return [total(map(lemma.at, layers)) for lemma in lemmas]
-
-    steps.conclude(statement, all_layers)
 
 
 STATEMENT = Statement(
@@ -234,13 +168,43 @@ BEST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("top-layer-certificate")
-def prove_certificate(settle):
-    settle(STATEMENT, certificate_proof, MUTANTS)
+@settled("top-layer-certificate", STATEMENT, MUTANTS)
+def prove_certificate(statement: Statement, steps: Steps) -> None:
+    """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
+    e, f, x, y, factor, norm, most, v, slack = sp.symbols("e f x y F n P v u", nonnegative=True)
+    stretch = factor * (norm + v) - (factor * norm - slack)
+    steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
+    one, cosine, lemmas = (e + f) / 2, (f - e) / 2, []
+    for name, sign, ends in (("from above", 1, (e, f)), ("from below", -1, (f, e))):
+        term = (x + y) * most * one - sign * (x - y) * most * cosine
+        lemmas.append(steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]]))
+    width = sp.symbols("d", integer=True, positive=True)
+    g, w = (sp.MatrixSymbol(name, width, 1) for name in "gw")
+    p, q = sp.symbols("p q", real=True)
+    square = sp.Trace((q * g - p * w).T * (q * g - p * w))
+    parts = q**2 * sp.Trace(g.T * g) + p**2 * sp.Trace(w.T * w) - 2 * p * q * sp.Trace(g.T * w)
+    steps.identity("a column's part, one more coordinate", square, parts)
+    n, m, u, w = sp.symbols("n m u w", nonnegative=True)
+    both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
+
+    def added_up(depth: int) -> list:
+        fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
+        sums, behind = [sp.Integer(0), sp.Integer(0)], sp.Integer(0)
+        for k in range(depth):
+            above = (nz[k - 1], nj[k - 1]) if k else tops
+            rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
+            # what the product of all factors is above that of the norms, a layer further down
+            behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
+            up, down = parts_of(alpha[k])
+            values = {x: up, y: down, most: nz[k] * nj[k], e: 1 - cosines[k], f: 1 + cosines[k]}
+            missing = behind * abs(alpha[k])
+            sums = [sums[side] + lemmas[side].at(values) + missing for side in range(2)]
+        return sums
+
+    steps.conclude(statement, added_up)
 
 
-@pytest.mark.equation("random-truncation")
-@settled(UNBIASED, UNBIASED_MUTANTS)
+@settled("random-truncation", UNBIASED, UNBIASED_MUTANTS)
 def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> None:
     """Layer l is kept by every lowest layer up to l: their chances add up to q_l."""
     q, more, x = sp.Symbol("q", nonnegative=True), sp.Symbol("r", positive=True), sp.Symbol("x", real=True)
@@ -258,7 +222,33 @@ def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> N
     steps.conclude(statement, all_layers)
 
 
-@pytest.mark.equation("truncation-variance")
-def prove_truncation_variance(settle):
-    settle(VARIANCE, variance_proof, VARIANCE_MUTANTS)
-    settle(BEST, best_proof, BEST_MUTANTS)
+@settled("truncation-variance", VARIANCE, VARIANCE_MUTANTS)
+def prove_truncation_variance(statement: Statement, steps: Steps) -> None:
+    """Add a layer on top: it is always kept where a lower one is, and alone with chance r."""
+    q, r, x = sp.symbols("q r x", positive=True)
+    P, E, V = sp.symbols("P E V", real=True)
+    top = q + r
+    more = E + 2 * x / top * P + q * (x / top) ** 2 + r * (x / top) ** 2
+    steps.identity("second moment", more, E + ((P + x) ** 2 - P**2) / top)
+    grown, below = V + P**2 * (1 / q - 1 / top), V + P**2 / q
+    steps.identity("partial sums", grown + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
+    steps.base(statement, statement.depths)
+
+
+@settled("truncation-variance", BEST, BEST_MUTANTS)
+def prove_best_probabilities(statement: Statement, steps: Steps) -> None:
+    """Complete a square in one layer's probability."""
+    d, e, q = sp.symbols("d e q", positive=True)
+    chosen = d / e
+    least = d**2 / chosen + e**2 * chosen
+    lemmas = (
+        steps.identity("the least", least, 2 * d * e),
+        steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
+    )
+
+    def all_layers(depth: int) -> list:
+        rows = zip(*statement.arguments(depth), strict=True)
+        layers = [dict(zip((d, e, q), layer, strict=True)) for layer in rows]
+        return [total(map(lemma.at, layers)) for lemma in lemmas]
+
+    steps.conclude(statement, all_layers)

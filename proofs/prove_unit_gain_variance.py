@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
@@ -77,8 +76,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("unit-gain-variance")
-@settled(STATEMENT, MUTANTS)
+@settled("unit-gain-variance", STATEMENT, MUTANTS)
 def prove_unit_gain_variance(statement: Statement, steps: Steps) -> None:
     """Expand the variance of the sum; the variance of the noise is a sum of squares."""
     _, shared, rests, _ = law(1)

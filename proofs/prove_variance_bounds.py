@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under
@@ -51,8 +50,7 @@ OPPOSED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("minkowski-lower-bound")
-@settled(OPPOSED, OPPOSED_MUTANTS)
+@settled("minkowski-lower-bound", OPPOSED, OPPOSED_MUTANTS)
 def prove_minkowski_lower_bound(statement: Statement, steps: Steps) -> None:
     """Show that a correlation is at least -1, by the variance of ``t X + s Y``; the slack is linear in it."""
     X, Y, s, t = sp.symbols("X Y s t", real=True)  # X and Y are centred
@@ -100,8 +98,7 @@ UNCONDITIONAL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-CS-lb")
-@settled(UNCONDITIONAL, UNCONDITIONAL_MUTANTS)
+@settled("app-var-CS-lb", UNCONDITIONAL, UNCONDITIONAL_MUTANTS)
 def prove_app_var_cs_lb(statement: Statement, steps: Steps) -> None:
     """Take a positive and a negative scale apart; the correlation is at least -1, at most 1."""
     m, s, t, x = sp.symbols("m s t x", nonnegative=True)
@@ -148,8 +145,7 @@ CONDITIONAL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-corr-lb")
-@settled(CONDITIONAL, CONDITIONAL_MUTANTS)
+@settled("app-var-corr-lb", CONDITIONAL, CONDITIONAL_MUTANTS)
 def prove_app_var_corr_lb(statement: Statement, steps: Steps) -> None:
     """Name what is assumed to be non-negative; the slack is twice that."""
     scale, q = sp.symbols("m q", real=True)
@@ -186,8 +182,7 @@ SIGNED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("signed-covariance-bound")
-@settled(SIGNED, SIGNED_MUTANTS)
+@settled("signed-covariance-bound", SIGNED, SIGNED_MUTANTS)
 def prove_signed_covariance_bound(statement: Statement, steps: Steps) -> None:
     """Take a non-negative and a non-positive covariance apart."""
     signal, n, k = sp.symbols("S n k", nonnegative=True)

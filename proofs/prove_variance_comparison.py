@@ -16,7 +16,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
@@ -63,8 +62,7 @@ ORDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("variance-order")
-@settled(ORDER, ORDER_MUTANTS)
+@settled("variance-order", ORDER, ORDER_MUTANTS)
 def prove_variance_order(statement: Statement, steps: Steps) -> None:
     """Add one layer to the sum, then raise its spread to the last one's."""
     a, t, x, d, n, y = sp.symbols("a t x d n y", nonnegative=True)
@@ -143,17 +141,6 @@ def with_gap(form: Callable[..., sp.Expr]) -> Rewrite:
     return becomes(lambda depth: form(*moments_of(depth)))
 
 
-def criterion_proof(statement: Statement, steps: Steps) -> None:
-    """Subtract LAI's variance from Ghost's without the covariance of signal and noise."""
-    A, m, V, n = sp.symbols("A m V n", real=True)
-    difference = steps.identity("difference", m**2 * V + n - A**2 * V, gap(A, m, V, n))
-
-    def of_the_law(depth: int):
-        return difference.at(dict(zip((A, m, V, n), moments_of(depth), strict=True)))
-
-    steps.conclude(statement, of_the_law, depths=statement.depths)
-
-
 CRITERION = Statement(
     "variance-criterion",
     f"{CONDITIONAL} (or c_l the regression gains)",
@@ -168,10 +155,16 @@ CRITERION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("variance-criterion")
-def prove_variance_criterion(settle):
-    """Show by how much the variances of Ghost and LAI differ for uncorrelated signal and noise."""
-    settle(CRITERION, criterion_proof, CRITERION_MUTANTS)
+@settled("variance-criterion", CRITERION, CRITERION_MUTANTS)
+def prove_variance_criterion(statement: Statement, steps: Steps) -> None:
+    """Subtract LAI's variance from Ghost's without the covariance of signal and noise."""
+    A, m, V, n = sp.symbols("A m V n", real=True)
+    difference = steps.identity("difference", m**2 * V + n - A**2 * V, gap(A, m, V, n))
+
+    def of_the_law(depth: int):
+        return difference.at(dict(zip((A, m, V, n), moments_of(depth), strict=True)))
+
+    steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
 def compared(depth: int, power: int = 2, *, centred: bool = True) -> tuple:
@@ -204,8 +197,7 @@ RELATIVE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("scale-free-variance")
-@settled(RELATIVE, RELATIVE_MUTANTS)
+@settled("scale-free-variance", RELATIVE, RELATIVE_MUTANTS)
 def prove_scale_free_variance(statement: Statement, steps: Steps) -> None:
     """Subtract; what remains is the noise's part, a product of squares and a variance."""
     A, m, mu = sp.symbols("A m mu", real=True)
@@ -277,8 +269,7 @@ REGRESSION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("regression-gain")
-@settled(REGRESSION, REGRESSION_MUTANTS)
+@settled("regression-gain", REGRESSION, REGRESSION_MUTANTS)
 def prove_regression_gain(statement: Statement, steps: Steps) -> None:
     """Take the covariance apart, ``Cov(b, x - c b) = K - c V``."""
     V, K = sp.Symbol("V", real=True, nonzero=True), sp.Symbol("K", real=True)
@@ -332,8 +323,7 @@ CALIBRATED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("calibrated-error")
-@settled(CALIBRATED, CALIBRATED_MUTANTS)
+@settled("calibrated-error", CALIBRATED, CALIBRATED_MUTANTS)
 def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
     """Add one layer's ``a (w - c) b`` to the error so far; its square has the mean of b squared."""
     t, a, w, c, b = sp.symbols("t a w c b", real=True)

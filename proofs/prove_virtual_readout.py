@@ -15,10 +15,9 @@ width adds one more term (the same step again); and a column's part is ``g a_m``
 
 from __future__ import annotations
 
-import pytest
 import sympy as sp
 
-from proofs._harness import STEP, Equal, Statement, Steps, width
+from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import put, times
 from proofs._symbols import vector
 
@@ -49,7 +48,17 @@ def _gradient(inputs: list[sp.Matrix], signal: sp.Matrix) -> list[sp.Expr]:
     return [sp.diff(logits.dot(signal), entry) for names in entries for entry in names]
 
 
-def proof(statement: Statement, steps: Steps) -> None:
+STATEMENT = Statement("virtual-readout", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
+MUTANTS = {
+    "the printed sign": times(-1, of="lhs"),
+    "counted twice": times(2, of="lhs"),
+    "first layer left out": put(lambda depth: dict.fromkeys(arguments(depth)[0][0], sp.S.Zero), of="lhs"),
+    "feedback squared": times(lambda depth: arguments(depth)[2].dot(arguments(depth)[3]), of="lhs"),
+}
+
+
+@settled("virtual-readout", STATEMENT, MUTANTS)
+def prove_virtual_readout(statement: Statement, steps: Steps) -> None:
     """Find the gradient, then one column of it, then induct over columns and layers."""
     outputs, width = sp.symbols("d_L d", integer=True, positive=True)
     g, h = (sp.MatrixSymbol(name, outputs, 1) for name in "gh")
@@ -62,18 +71,3 @@ def proof(statement: Statement, steps: Steps) -> None:
     steps.identity("one column", column, x * y * beta)
     steps.identity("one more column", so_far * beta + column, (so_far + x * y) * beta)
     steps.base(statement, (1,))
-
-
-STATEMENT = Statement("virtual-readout", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
-MUTANTS = {
-    "the printed sign": times(-1, of="lhs"),
-    "counted twice": times(2, of="lhs"),
-    "first layer left out": put(lambda depth: dict.fromkeys(arguments(depth)[0][0], sp.S.Zero), of="lhs"),
-    "feedback squared": times(lambda depth: arguments(depth)[2].dot(arguments(depth)[3]), of="lhs"),
-}
-
-
-@pytest.mark.equation("virtual-readout")
-def prove_virtual_readout(settle):
-    """LAI's kernel is the readouts' gradient inner product."""
-    settle(STATEMENT, proof, MUTANTS)

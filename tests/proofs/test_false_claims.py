@@ -151,52 +151,52 @@ def gates_of_layers_that_know_each_other(depth):
 FALSE = {
     "twice the largest sample for the sum": (
         prove_ratios.STATEMENT,
-        prove_ratios.two_sided_proof,
+        prove_ratios.prove_gaps_from_both_sides.procedure,
         twice_the_largest_sample,
     ),
     "first order from the third layer on": (
         prove_jacobian_noise.BOUND,
-        prove_jacobian_noise.bound_proof,
+        prove_jacobian_noise.prove_jacobian_noise_bound.procedure,
         first_order_from_the_third_layer_on,
     ),
     "the Frobenius norm over the root of two": (
         prove_gates.STEP,
-        prove_gates.step_proof,
+        prove_gates.prove_gate_step_error.procedure,
         frobenius_norm_over_root_two,
     ),
     "the criterion for any law": (
         prove_variance_comparison.CRITERION,
-        prove_variance_comparison.criterion_proof,
+        prove_variance_comparison.prove_variance_criterion.procedure,
         criterion_of_noise_that_knows_the_signal,
     ),
     "gate factors however dependent between layers": (
         prove_gates.MEAN,
-        prove_gates.mean_proof,
+        prove_gates.prove_gate_corrected.procedure,
         gates_of_layers_that_know_each_other,
     ),
     "gains of operators that depend on the gradient": (
         prove_decay_bounds_gain.STATEMENT,
-        prove_decay_bounds_gain.proof,
+        prove_decay_bounds_gain.prove_decay_bounds_gain.procedure,
         gains_of_dependent_operators,
     ),
     "an error below one, strictly": (
         prove_ratios.BELOW_ONE,
-        prove_ratios.below_one_proof,
+        prove_ratios.prove_relative_error_below_one.procedure,
         strictly_below_one,
     ),
     "the relative limit without bars": (
         prove_geometric.LIMIT,
-        prove_geometric.limit_proof,
+        prove_geometric.prove_the_limit_of_the_relative_error.procedure,
         limit_without_bars,
     ),
     "two terms of the sum at any depth": (
         prove_geometric.LLI,
-        prove_geometric.lli_proof,
+        prove_geometric.prove_the_printed_bound_for_lli.procedure,
         two_terms_of_the_sum,
     ),
     "noise to first order alone": (
         prove_jacobian_noise.BOUND,
-        prove_jacobian_noise.bound_proof,
+        prove_jacobian_noise.prove_jacobian_noise_bound.procedure,
         first_order_alone,
     ),
 }
@@ -213,7 +213,7 @@ def test_a_true_claim_about_something_else_is_rejected():
     x = sp.Symbol("x", real=True)
     other = dataclasses.replace(prove_truncation.STATEMENT, claim=lambda depth: AtMost(0, x**2))
     with pytest.raises(AssertionError, match="says nothing of"):
-        judge(other, prove_truncation.certificate_proof, {})
+        judge(other, prove_truncation.prove_certificate.procedure, {})
 
 
 def accept(statement, steps):
