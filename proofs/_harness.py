@@ -88,6 +88,7 @@ from proofs._relations import (
     search_points,
     symbols_of,
     under,
+    within,
 )
 from proofs._rewrites import Rewrite
 from proofs._solver import EFFORT, Decision, decide
@@ -108,6 +109,7 @@ __all__ = [
     "settled",
     "under",
     "width",
+    "within",
 ]
 Proof = Callable[[Statement, Steps], None]
 STEP = "the depths asked, the step to one more layer shown"

@@ -71,6 +71,11 @@ def under(hypothesis: str, relations: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(replace(relation, of=hypothesis) for relation in relations)
 
 
+def within(most: Any, *numbers: Any) -> tuple[AtMost, ...]:
+    """State that each number is at most so large in absolute value."""
+    return tuple(AtMost(sign * number, most) for number in numbers for sign in (1, -1))
+
+
 def symbols_of(relations: Sequence[Relation], given: Sequence[Relation]) -> list[Any]:
     found: set[Any] = set()
     for relation in (*relations, *given):

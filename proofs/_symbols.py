@@ -16,6 +16,12 @@ def vector(name: str, width: int, **assumptions: bool) -> sp.Matrix:
     return sp.Matrix(sp.symbols(f"{name}_:{width}", **{"real": True, **assumptions}))
 
 
+def numbers(names: str, count: int, **assumptions: bool) -> tuple[list, ...]:
+    """Name so many numbers of each name."""
+    assumptions = assumptions or {"real": True}
+    return tuple(list(sp.symbols(f"{name}:{count}", **assumptions)) for name in names.split())
+
+
 def matrix(name: str, rows: int, columns: int) -> sp.Matrix:
     """Name the entries of a matrix, or a vector for each of several samples or positions."""
     return sp.Matrix(rows, columns, sp.symbols(f"{name}_:{rows * columns}", real=True))
@@ -44,24 +50,36 @@ def total(terms: Any) -> Any:
     return sum(terms, sp.Integer(0))
 
 
+def dot(*rows: Any) -> Any:
+    """Add up the products of the entries of several rows."""
+    return total(product(entries) for entries in zip(*rows, strict=True))
+
+
+def combined(weights: Any, rows: Any) -> list:
+    """Add rows up with weights, entry by entry."""
+    return [dot(weights, column) for column in zip(*rows, strict=True)]
+
+
+def summed(lemmas: Sequence[Any], points: Sequence[Any]) -> list:
+    """Add each lemma up over points, where values are put in."""
+    return [total(map(lemma.at, points)) for lemma in lemmas]
+
+
+def symbolic(names: str) -> list:
+    """Name matrices of one symbolic size by capitals, vectors by other letters."""
+    size = sp.Symbol("d", integer=True, positive=True)
+    return [sp.MatrixSymbol(name, size, size if name.isupper() else 1) for name in names.split()]
+
+
 def signs(count: int) -> Iterator[tuple[int, ...]]:
     """List all choices of signs."""
     return itertools.product((1, -1), repeat=count)
 
 
-def mean(outcomes: Sequence[tuple[Any, Any]]) -> Any:
-    """Expect a variable, given as pairs of value and probability."""
-    return total(value * weight for value, weight in outcomes)
-
-
 def covariance(left: Sequence[Any], right: Sequence[Any], weights: Sequence[Any]) -> Any:
     """Covariance of two variables by their values in each outcome."""
-    centres = [mean(list(zip(values, weights, strict=True))) for values in (left, right)]
-    products = (
-        (x - centres[0]) * (y - centres[1]) * weight
-        for x, y, weight in zip(left, right, weights, strict=True)
-    )
-    return total(products)
+    centres = [dot(values, weights) for values in (left, right)]
+    return dot([x - centres[0] for x in left], [y - centres[1] for y in right], weights)
 
 
 def monomials(expression: Any) -> tuple[Any, ...]:
