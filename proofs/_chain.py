@@ -1,4 +1,7 @@
-"""Similarities of a chain's layers, numbered from the top, for each of several validation samples."""
+"""Similarities of a chain's layers, numbered from the top, for each of several validation samples.
+
+A bound on a sum over layers and samples is shown for one term: a product of numbers between their bounds.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from typing import Any
 
 import sympy as sp
 
-from proofs._harness import width
+from proofs._harness import AtMost, Steps, under, width, within
+from proofs._symbols import dot, total
 
 SAMPLES = 2
 LAST = r"$\alpha^{(L)} \ge \bar\alpha > 0$"
@@ -26,9 +30,28 @@ def similarities(depth: int, *, aligned: bool = False) -> tuple[list, list]:
 
 def scores(alpha: list, beta: list) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Write Ghost, LAI and LLI."""
-    ghost = sp.Add(*(a * b for x, y in zip(alpha, beta, strict=True) for a, b in zip(x, y, strict=True)))
-    lai = sp.Add(*(sp.Add(*x) * y[0] for x, y in zip(alpha, beta, strict=True)))
-    return ghost, lai, sp.Add(*(x[0] * y[0] for x, y in zip(alpha, beta, strict=True)))
+    samples = list(zip(alpha, beta, strict=True))
+    lai, lli = (total(total(x[:layers]) * y[0] for x, y in samples) for layers in (None, 1))
+    return total(dot(x, y) for x, y in samples), lai, lli
+
+
+def a2(alpha: list, bound: sp.Expr) -> tuple[AtMost, ...]:
+    """State A2 for every layer of every sample."""
+    return under("A2", within(bound**2, *(a for row in alpha for a in row)))
+
+
+def bounded_product(steps: Steps) -> tuple[tuple, Any]:
+    """Show ``|x y| <= a b`` for ``|x| <= a`` and ``|y| <= b``, from above and from below.
+
+    ``values(x, a, y, b)`` puts numbers in; their slacks are ``p, q = a - x, a + x`` and ``e, f = b - y, b + y``.
+    """
+    p, q, e, f = sp.symbols("p q e f", nonnegative=True)
+    most, term = (p + q) / 2 * (e + f) / 2, (q - p) / 2 * (f - e) / 2
+    lemmas = (
+        steps.nonnegative("from above", most - term, [p * f / 2, q * e / 2]),
+        steps.nonnegative("from below", most + term, [q * f / 2, p * e / 2]),
+    )
+    return lemmas, lambda x, a, y, b: {p: a - x, q: a + x, e: b - y, f: b + y}
 
 
 def share(draw: Any, low: int = 0) -> sp.Rational:
