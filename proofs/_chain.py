@@ -43,7 +43,7 @@ def a2(alpha: list, bound: sp.Expr) -> tuple[AtMost, ...]:
 def bounded_product(steps: Steps) -> tuple[tuple, Any]:
     """Show ``|x y| <= a b`` for ``|x| <= a`` and ``|y| <= b``, from above and from below.
 
-    ``values(x, a, y, b)`` puts numbers in; their slacks are ``p, q = a - x, a + x`` and ``e, f = b - y, b + y``.
+    ``values(x, a, y, b)`` puts numbers in, by their slacks: p and q of x, e and f of y.
     """
     p, q, e, f = sp.symbols("p q e f", nonnegative=True)
     most, term = (p + q) / 2 * (e + f) / 2, (q - p) / 2 * (f - e) / 2

@@ -86,8 +86,8 @@ def sharp_size(last: sp.Expr, top: sp.Expr) -> sp.Expr:
     return sp.Max(last, top - last)
 
 
-def printed_terms(steps: Steps, depth: int) -> list:
-    """Add up the terms of the printed bound: ``|b - last|`` is at most ``b + last``, and b below its own."""
+def printed_terms(statement: Statement, steps: Steps, depth: int) -> list:
+    """Add up the terms of the statement's bound: ``|b - last| <= b + last``, b below its own."""
     lemmas, values = bounded_product(steps)
     s = sp.Symbol("s", nonnegative=True)
     rest = steps.nonnegative("below the bound", s, [s])
@@ -215,17 +215,16 @@ ALONE_MUTANTS = {
 @settled("app-conservative", STATEMENT, MUTANTS)
 def prove_conservative_bound(statement: Statement, steps: Steps) -> None:
     """Add up the terms of the printed bound, from above and from below."""
-    steps.conclude(statement, lambda depth: printed_terms(steps, depth))
+    steps.conclude(statement, lambda depth: printed_terms(statement, steps, depth))
 
 
 @settled("conservative-sharp", SHARP, SHARP_MUTANTS)
 def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
-    """A number between 0 and the top is from the last similarity no farther than the farther end."""
+    """Use that the last similarity's distance from what is between 0 and the top is largest at an end."""
     lemmas, values = bounded_product(steps)
-    last, more, top = sp.symbols("L v t", nonnegative=True)
-    for name, size in (("last the larger", last), ("last the smaller", last + more)):
-        printed = C**2 * (last + top - size)
-        steps.identity(f"{name}, against the printed one", C**2 * (last + top) - C**2 * size, printed)
+    last, top = sp.symbols("L t", nonnegative=True)
+    for name, size, rest in (("larger", last, top), ("smaller", top - last, 2 * last)):
+        steps.nonnegative(f"last the {name}, against the printed one", last + top - size, [rest])
 
     def added_up(depth: int) -> list:
         terms = terms_of(depth)
@@ -263,7 +262,7 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
         values = {bar: ABAR, T: sum_of_last, C2: C**2, L1: depth - 1, s: 0}
         values |= {S: sp.Add(*norms) * M, G: sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))}
         least = times.at(values | {w: score - ABAR * sum_of_last})
-        return [(least + rest) / score for rest in printed_terms(steps, depth)]
+        return [(least + rest) / score for rest in printed_terms(STATEMENT, steps, depth)]
 
     steps.conclude(statement, divided)
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import sympy as sp
 
-from proofs._chain import SAMPLES, grid
-from proofs._harness import AtMost, Statement, Steps, settled, under, width
+from proofs._chain import SAMPLES, a2, bounded_product, grid
+from proofs._harness import AtMost, Statement, Steps, settled, under, width, within
 from proofs._rewrites import Rewrite, each, exchanged, given, plus, signless, without
-from proofs._symbols import parts_of, total
+from proofs._symbols import dot, summed, total
 
 SCOPE = "any depth, any number of validation samples"
 C = sp.symbols("C_a", nonnegative=True)
@@ -32,15 +32,20 @@ def names(depth: int, **kind: bool) -> tuple:
     return grid("alpha", depth, **kind), list(sp.symbols(f"beta:{width(SAMPLES)}", **kind)), ratios, low, high
 
 
+def lower_layers(depth: int, *known: list, **kind: bool) -> list[tuple]:
+    """List alpha, the last similarity, the ratio and its bounds of every layer below the last.
+
+    ``known`` gives alphas and last similarities with other assumptions: a mutant's.
+    """
+    alpha, last, ratios, low, high = names(depth, **kind)
+    rows = zip(*(known or (alpha, last)), ratios, strict=True)
+    return [(x[k], end, ratio[k], low[k], high[k]) for x, end, ratio in rows for k in range(1, depth)]
+
+
 def weighted(alpha, last, ratios, start: int = 0) -> sp.Expr:
     """Add up alpha times the ratio times the last similarity."""
-    return sp.Add(
-        *(
-            a * b * beta
-            for row, beta, ratio in zip(alpha, last, ratios, strict=True)
-            for a, b in list(zip(row, ratio, strict=True))[start:]
-        )
-    )
+    samples = zip(alpha, last, ratios, strict=True)
+    return sp.expand(total(dot(row[start:], ratio[start:]) * beta for row, beta, ratio in samples))
 
 
 ORDERED = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
@@ -51,14 +56,8 @@ BETWEEN = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
 
 def between(depth: int, words: str = BETWEEN) -> tuple[AtMost, ...]:
     """State that every ratio lies between its bounds."""
-    _, _, ratios, low, high = names(depth)
-    relations = (
-        relation
-        for row in ratios
-        for k in range(1, depth)
-        for relation in (AtMost(low[k], row[k]), AtMost(row[k], high[k]))
-    )
-    return under(words, relations)
+    layers = lower_layers(depth)
+    return under(words, (r for *_, b, low, high in layers for r in (AtMost(low, b), AtMost(b, high))))
 
 
 def draw_between(draw: random.Random, depth: int, *, unit: bool = False, **kind: bool) -> dict:
@@ -108,34 +107,22 @@ def last_layers(depth: int) -> sp.Expr:
     return total(row[0] * beta for row, beta in zip(alpha, last, strict=True))
 
 
-def lower_layers(alpha, last, ratios, low, high) -> list[tuple]:
-    """List alpha, the last similarity, the ratio and its bounds of every layer below the last."""
-    return [
-        (row[k], end, ratio[k], low[k], high[k])
-        for row, end, ratio in zip(alpha, last, ratios, strict=True)
-        for k in range(1, len(low))
-    ]
-
-
 def signed(depth: int) -> tuple[AtMost, AtMost]:
     """State the bound for embeddings of any sign and ratios between 0 and 1."""
     alpha, last, ratios, _, _ = names(depth, real=True)
     gap = weighted(alpha, last, [[b - 1 for b in row] for row in ratios])
-    most = C**2 * (depth - 1) * sp.Add(*(abs(b) for b in last))
-    return AtMost(gap, most), AtMost(-gap, most)
+    return within(C**2 * (depth - 1) * total(map(abs, last)), gap)
 
 
 def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
     """State that every ratio lies between 0 and 1."""
-    lower = [b for row in names(depth)[2] for b in row[1:]]
+    lower = (b for _, _, b, *_ in lower_layers(depth))
     return under(words, (r for b in lower for r in (AtMost(0, b), AtMost(b, 1))))
 
 
 def a2_and_unit(depth: int) -> tuple[AtMost, ...]:
     """State A2, and that ratios lie between 0 and 1."""
-    alpha = names(depth, real=True)[0]
-    limits = (AtMost(sign * a, C**2) for row in alpha for a in row for sign in (1, -1))
-    return under("A2", limits) + unit_ratios(depth, UNIT)
+    return a2(names(depth, real=True)[0], C) + unit_ratios(depth, UNIT)
 
 
 def draw_signed(draw: random.Random, depth: int) -> dict:
@@ -154,8 +141,7 @@ def shares(depth: int) -> tuple[AtMost, ...]:
     alpha, *_, low, high = names(depth)
     found = []
     for row in alpha:
-        least, most = (total(a * b for a, b in zip(row, end, strict=True)) for end in (low, high))
-        found += [AtMost(s * total(row), least), AtMost(most, t * total(row))]
+        found += [AtMost(s * total(row), dot(row, low)), AtMost(dot(row, high), t * total(row))]
     return under(SHARE, found)
 
 
@@ -312,21 +298,12 @@ BELOW_ONE_MUTANTS = {
 
 @settled("lai-gap", SIGNED, SIGNED_MUTANTS)
 def prove_lai_gap_for_similarities_of_any_sign(statement: Statement, steps: Steps) -> None:
-    """One term: 1 - b = e lies in [0, 1], so that e + f = 1; beta = x - y, |beta| <= x + y."""
-    p, q, x, y, e, f = sp.symbols("p q x y e f", nonnegative=True)
-    most, term = (p + q) / 2 * (x + y) * (e + f), (q - p) / 2 * (x - y) * e
-    rest = (p + q) / 2 * (x + y) * f
-    lemmas = (
-        steps.nonnegative("from below", most + term, [q * x * e, p * y * e, rest]),
-        steps.nonnegative("from above", most - term, [p * x * e, q * y * e, rest]),
-    )
+    """One term: alpha lies within its bounds, and ``(b - 1) beta`` within those of beta."""
+    lemmas, values = bounded_product(steps)
 
     def added_up(depth: int) -> list:
-        values = []
-        for a, end, b, *_ in lower_layers(*names(depth, real=True)):
-            up, down = parts_of(end)
-            values.append({p: C**2 - a, q: C**2 + a, x: up, y: down, e: 1 - b, f: b})
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+        layers = lower_layers(depth, real=True)
+        return summed(lemmas, [values(a, C**2, (b - 1) * end, abs(end)) for a, end, b, *_ in layers])
 
     steps.conclude(statement, added_up)
 
@@ -348,11 +325,9 @@ def prove_gaps_from_both_sides(statement: Statement, steps: Steps) -> None:
     )
 
     def added_up(depth: int) -> list:
-        values = [
-            {m: least, u: b - least, v: most - b, alpha: a, beta: end}
-            for a, end, b, least, most in lower_layers(*statement.arguments(depth)[:2], *names(depth)[2:])
-        ]
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
+        layers = lower_layers(depth, *statement.arguments(depth)[:2])
+        points = [{m: low, u: b - low, v: top - b, alpha: a, beta: end} for a, end, b, low, top in layers]
+        return summed(lemmas, points)
 
     steps.conclude(statement, added_up)
 
@@ -370,16 +345,15 @@ def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
     one = steps.nonnegative("one sample", x * beta, [x * beta])
 
     def added_up(depth: int) -> list:
-        (alpha, last, *_), (_, _, ratios, *ends) = statement.arguments(depth), names(depth)
-        sums = [sp.Integer(0), sp.Integer(0)]
-        for row, end, found in zip(alpha, last, ratios, strict=True):
-            for k, w in enumerate(row):
-                inside = {m: ends[0][k], u: found[k] - ends[0][k], v: ends[1][k] - found[k]}
-                sums = [sums[side] + layers[side].at({a: w, beta: end, **inside}) for side in range(2)]
-            low, high = (total(w * b for w, b in zip(row, bounds, strict=True)) for bounds in ends)
-            slacks = low - s * total(row), t * total(row) - high
-            sums = [sums[side] + one.at({x: slacks[side], beta: end}) for side in range(2)]
-        return sums
+        samples, (*_, low, high) = statement.arguments(depth)[:2], names(depth)
+        points = [
+            {m: least, u: b - least, v: most - b, a: w, beta: end}
+            for w, end, b, least, most in lower_layers(depth, *samples)
+        ]
+        rows = list(zip(*samples, strict=True))
+        lower = total(one.at({x: dot(row, low) - s * total(row), beta: end}) for row, end in rows)
+        upper = total(one.at({x: t * total(row) - dot(row, high), beta: end}) for row, end in rows)
+        return [side + rest for side, rest in zip(summed(layers, points), (lower, upper), strict=True)]
 
     steps.conclude(statement, added_up)
 
@@ -393,13 +367,12 @@ def prove_relative_error_below_one(statement: Statement, steps: Steps) -> None:
     share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
 
     def added_up(depth: int) -> list:
-        alpha, last, _ = statement.arguments(depth)
-        above = below = sp.Integer(0)
-        for w, end, ratio, *_ in lower_layers(alpha, last, *names(depth)[2:]):
-            above += more.at({a: w, beta: end, b: ratio, f: 1 - ratio})
-            below += less.at({a: w, beta: end, b: ratio})
-        for row, end in zip(alpha, last, strict=True):
-            below += share.at({x: row[0] - s * total(row), beta: end})
-        return [above, below]
+        samples = statement.arguments(depth)[:2]
+        layers = lower_layers(depth, *samples)
+        points = [{a: w, beta: end, b: ratio, f: 1 - ratio} for w, end, ratio, *_ in layers]
+        rows = zip(*samples, strict=True)
+        own = total(share.at({x: row[0] - s * total(row), beta: end}) for row, end in rows)
+        above, below = summed((more, less), points)
+        return [above, below + own]
 
     steps.conclude(statement, added_up, depths=(2, 3, 4))
