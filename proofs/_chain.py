@@ -3,8 +3,6 @@
 A bound on a sum over layers and samples is shown for one term: a product of numbers between their bounds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import sympy as sp

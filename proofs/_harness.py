@@ -64,8 +64,6 @@ Numbers. ``STATEMENT.numbers("lhs", depth=3)`` is a numpy-callable of
 function in ``lai_core``, so that the proof is about the formula that the code computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -74,25 +72,20 @@ import pytest
 import sympy as sp
 
 from proofs._meaning import unstated
-from proofs._rational import vanishes
 from proofs._relations import (
     MEANING,
-    POINTS,
     AtMost,
     Equal,
     RefutedError,
     Relation,
     UndecidedError,
-    allowed,
-    glance,
-    search_points,
     symbols_of,
     under,
     within,
 )
 from proofs._rewrites import Rewrite
-from proofs._solver import EFFORT, Decision, decide
-from proofs._statement import Statement, draws, wider, width
+from proofs._search import asked, search
+from proofs._statement import Statement, width
 from proofs._steps import Steps
 
 __all__ = [
@@ -189,11 +182,6 @@ def judge(
     return counts | {"decided": len(sizes) - len(at_points), "at_points": len(at_points), "sizes": found}
 
 
-def asked(depth: int, beyond: int) -> str:
-    """Name a size at which a claim is decided."""
-    return f"depth {depth}" + (", one width more" if beyond else "")
-
-
 def _says_the_same(mutant: Statement, statement: Statement) -> bool:
     """Whether a rewrite left the claim and what it assumes as they were, at each depth."""
     depths = (*statement.depths, statement.depths[-1] + 1)
@@ -237,81 +225,3 @@ def _symbols_of(argument: Any) -> set[Any]:
     if isinstance(argument, (list, tuple)):
         return set().union(*map(_symbols_of, argument))
     return set(sp.sympify(argument).free_symbols)
-
-
-def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
-    """Look for a counterexample at every size; where the solver gives up, at points.
-
-    Returns
-    -------
-    counterexample : dict or None
-        Values of the symbols that satisfy ``given`` and violate the claim.
-    at_points : list of str
-        The sizes at which nobody decided: there points were tried.
-
-    Raises
-    ------
-    RuntimeError
-        If the claim holds at the point that the solver names: the translation is wrong.
-    UndecidedError
-        If no point satisfies ``given`` where points are needed: the check would be empty.
-    """
-    if statement.witness is not None:
-        depth, values = statement.witness
-        return (dict(values) if _violated(statement, depth, values) else None), []
-    at_points = []
-    for depth, beyond in statement.sizes():
-        with wider(beyond):
-            relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given)
-            if decision.verdict == "empty":
-                raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")
-            found = _refuted(statement, depth, decision)
-            if decision.verdict == "open" and not all(map(_is_identity, relations)):
-                at_points.append(asked(depth, beyond))
-                name = f"{statement.slug}, depth {depth}"
-                found = search_points(name, relations, given, draws(statement, depth))
-            if found is not None:
-                return {"depth": depth, **found}, at_points
-    for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
-        with wider(beyond):
-            relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given, effort=EFFORT // 40)
-            found = _refuted(statement, depth, decision)
-            if decision.verdict == "open":
-                name = f"{statement.slug}, depth {depth}, {beyond} more"
-                sample = draws(statement, depth)
-                found, _ = glance(name, relations, given, sample, points=POINTS // 2, attempts=POINTS * 4)
-            if found is not None:
-                return {"depth": depth, **found}, at_points
-    return None, at_points
-
-
-def _refuted(statement: Statement, depth: int, decision: Decision) -> dict[Any, Any] | None:
-    """Give the solver's counterexample, which must be one."""
-    if decision.verdict != "fails":
-        return None
-    if decision.point is not None and not _violated(statement, depth, decision.point):
-        raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
-    return {"point": "irrational"} if decision.point is None else dict(decision.point)
-
-
-def _is_identity(relation: Relation) -> bool:
-    """Whether both sides are one rational function, for which no assumption is needed."""
-    if not isinstance(relation, Equal):
-        return False
-    difference = sp.sympify(relation.lhs - relation.rhs)
-    entries = list(difference) if isinstance(difference, sp.MatrixBase) else [difference]
-    try:
-        return all(
-            sp.cancel(sp.together(entry)) == 0 if (shown := vanishes(entry)) is None else shown
-            for entry in entries
-        )
-    except sp.PolynomialError:
-        return False
-
-
-def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:
-    given = all(condition.holds(values) for condition in statement.given(depth))
-    admissible = all(allowed(symbol, value) for symbol, value in values.items())
-    return given and admissible and not all(r.holds(values) for r in statement.relations(depth))

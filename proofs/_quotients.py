@@ -1,7 +1,5 @@
 """Approximate scores, and the quotients of exact and approximate ones, which lie between two bounds."""
 
-from __future__ import annotations
-
 import random
 
 import sympy as sp

@@ -4,8 +4,6 @@ A value that is not zero modulo a prime shows in a moment that the function is n
 numerator is computed as a polynomial, which decides, in a small part of the time that expanding takes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from fractions import Fraction

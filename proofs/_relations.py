@@ -1,7 +1,5 @@
 """Relations between expressions, and the exact points at which they are tried."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -7,8 +7,6 @@ What is put in may be a function of the depth. ``only`` is the index of the rela
 each one is), ``of`` the side: "lhs", "rhs" or "both".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Symbols that several proofs name: vectors, matrices, and laws with finitely many outcomes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -18,8 +18,6 @@ Second moment. Unrolled, a running mean of k batches weighs them ``(1 - d) d^(k 
 ``d^k``, which add up to one: a constant stays what it is.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under

@@ -10,8 +10,6 @@ Ghost's backward pass ``F - d_0 d_1`` more; LAI keeps ``sum d_(l-1) + d_L`` numb
 adds equal amounts to both sides of these identities, which is the induction.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width

@@ -5,8 +5,6 @@ k of layers between a layer and the last one; the step from k to k + 1 is shown 
 stand for the powers so far, widths by one more coordinate or by vectors of symbolic size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

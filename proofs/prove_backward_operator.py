@@ -14,8 +14,6 @@ Widths. The proofs use one symbolic width; narrower layers are wider ones with z
 columns, on which no step depends.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width

@@ -9,8 +9,6 @@ is ``(y - mean(y) - x <x, y> / d) / sigma``: the squared norm falls by ``d mean^
 Regret. Where signs differ, ``|v| + |w| = |v - w| <= e``.
 """
 
-from __future__ import annotations
-
 import random
 
 import sympy as sp

@@ -5,8 +5,6 @@ the weights, which grows outcome by outcome and ends at T = 1: it vanishes for `
 The four parts are ``(A + D)(g + xi)`` multiplied out, D the exact change of the operator.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width

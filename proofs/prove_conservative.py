@@ -5,8 +5,6 @@ over layers and validation samples, so that it is shown for one term, and one mo
 was shown.
 """
 
-from __future__ import annotations
-
 import functools
 import random
 from collections.abc import Callable, Iterator

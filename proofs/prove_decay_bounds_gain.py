@@ -9,8 +9,6 @@ second moment S that is ``tr(B'B S) <= rho^(2k) tr S``; for S proportional to th
 In numbers, the noise is D or -D with equal chances, and gradients are the axes: S is the identity.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, settled, under, width

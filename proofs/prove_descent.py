@@ -15,8 +15,6 @@ Kantorovich. With eigenvalues ``h_i`` in [m, M] and coordinates ``u_i`` of ``inv
 more term to each sum.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled

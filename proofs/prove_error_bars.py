@@ -13,8 +13,6 @@ probability that the p-value of one sample that does no harm lies between the li
 samples are dropped.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import sympy as sp

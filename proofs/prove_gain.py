@@ -5,8 +5,6 @@ With ``q = tr M'M`` and ``tau = tr M``, the squared distance from M to ``c I`` i
 at ``tau / d_L``. Dividing the trace by d_l instead leaves the trace ``(1 - d_L/d_l) tau``.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width

@@ -5,8 +5,6 @@ the bottom leaves all others in place and adds one term. Everything is then a st
 term and a step "so far, and one more". Sums over validation samples grow in the same way.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._chain import a2, bounded_product

@@ -12,8 +12,6 @@ The error. ``<g, N h> - gamma <g, h> = <g, (N - gamma I) h>`` with ``N = W Diag(
 traceless E. In any width ``|E h| <= |E|_2 |h|`` is what the spectral norm means.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, width

@@ -8,8 +8,6 @@ relative bound wherever ``r^2 + L rho^2 < 1``. Shown for every depth, by one mor
 For LLI: one term of the difference against one term of the bound.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

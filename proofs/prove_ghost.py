@@ -10,8 +10,6 @@ several layers use has the sum of their gradients: each use is one more block of
 so that uses enter as positions do, cross terms included. Different matrices add up: induction over layers.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

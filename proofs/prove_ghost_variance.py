@@ -6,8 +6,6 @@ proofs use what variances are made of, a symmetric bilinear form: with
 ``a (c b + e)`` changes both sides by the same terms in its covariances with b, Y and itself.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import sympy as sp

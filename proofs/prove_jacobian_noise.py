@@ -15,15 +15,13 @@ layer. A layer below, with ``|B|_2^2 <= r`` and ``|E D'D|_2 <= s`` (D centred an
 The printed shape, with fixed gradients and ``kappa = 2 R``, has the terms of first order in s.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, each, plus, put, times
-from proofs._symbols import mean, monomials, product, signs, total, vector
+from proofs._symbols import covariance, monomials, product, signs, total, vector
 
 
 def formula_arguments(depth: int) -> tuple:
@@ -44,8 +42,7 @@ def covariances(depth: int) -> list[sp.Matrix]:
 
 def variance_of(values: list) -> sp.Expr:
     """Give the variance of equally likely values."""
-    weight = sp.Rational(1, len(values))
-    return mean([(value**2, weight) for value in values]) - mean([(value, weight) for value in values]) ** 2
+    return covariance(values, values, [sp.Rational(1, len(values))] * len(values))
 
 
 def formula(depth: int) -> Equal:

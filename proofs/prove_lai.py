@@ -8,8 +8,6 @@ network and multiplies the second alpha by ``c^2``. One more layer, or one more 
 entry to the sum.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width

@@ -4,8 +4,6 @@ Weights act layer by layer, so that worst cases add up over layers and validatio
 term is enough. Least squares are shown for matrices of symbolic size.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -6,8 +6,6 @@ by at most ``eta m + eta^2 q`` an update, with m and q the weighted means of gai
 That the bound follows is proved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp

@@ -7,8 +7,6 @@ s D: two weightings that differ there alone cannot both hide it, so that the wei
 proper subspace. Of two losses either can hide the other, at one ratio of gradients.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import sympy as sp

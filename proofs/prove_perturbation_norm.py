@@ -8,8 +8,6 @@ and submultiplicativity give ``a' <= a (j + k) + m k``. The bound ``P - R``, wit
 Every certificate is an expansion whose monomials have no negative sign.
 """
 
-from __future__ import annotations
-
 import random
 
 import sympy as sp

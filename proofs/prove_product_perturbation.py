@@ -7,8 +7,6 @@ layers' rests scaled by e, the sum grows by ``(so far) B + Q D``: the coefficien
 ``(Q + e S + e^2 R)(B + e D)``.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width

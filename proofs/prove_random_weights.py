@@ -13,8 +13,6 @@ All layers. ``P + 2 Q`` and ``P - Q`` are multiplied by ``1 + 2/n`` and ``1 - 1/
 with ``v = 1/n``: the closed form.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled

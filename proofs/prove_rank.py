@@ -4,8 +4,6 @@ Exact scores are ``G = b S`` with ``m <= b <= M``; ``b - m`` and ``M - b`` are n
 Sums over samples grow by one more sample, so that one sample and the sums so far are enough.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

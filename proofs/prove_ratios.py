@@ -5,8 +5,6 @@ is a sum over layers and validation samples of terms that u and v make non-negat
 layer's ratio is 1.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

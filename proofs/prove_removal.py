@@ -8,8 +8,6 @@ smooth losses up to higher orders of ``e``. Its part of first order in ``e`` is 
 Hessian ``R = H - A`` the condition itself is solved by ``t + inv(R) g``.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under

@@ -9,8 +9,6 @@ whether another addition comes before or after is the same for the number of fac
 terms of either sign adds up over all.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, settled, under

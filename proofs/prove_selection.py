@@ -5,8 +5,6 @@ Quotients ``b`` of exact and approximate numbers lie between m and M; ``b - m`` 
 non-negative symbols.
 """
 
-from __future__ import annotations
-
 import random
 
 import sympy as sp

@@ -9,8 +9,6 @@ Why the proof is for every depth and width. A column of the gradient is ``a_m g`
 adds ``a_m b_m <g, h>`` for gradients of symbolic size, and one more layer adds one more term.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width

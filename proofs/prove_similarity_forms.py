@@ -5,8 +5,6 @@ well posed: it depends on lengths alone, ``4 <g, h> = |g + h|^2 - |g - h|^2``. F
 the operator is an empty product, the identity, and nothing remains beside the signal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import sympy as sp

@@ -9,8 +9,6 @@ Over permutations the mean is that of every pair of places: (d - 2)! of d! permu
 outputs there. f groups have m outputs, the next one r < m, and m - 1 < d / width.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

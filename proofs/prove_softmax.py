@@ -5,8 +5,6 @@ With ``x_c = exp(s_c) > 0`` the loss is ``log(sum x) - log x_y``, and d/ds is ``
 such vectors, of symbolic size, expands into four, of which three pick entries.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled

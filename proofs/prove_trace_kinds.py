@@ -10,8 +10,6 @@ table is also a layer's matrix, its gradient has the layer's ``g a'`` beside, an
 is ``sum_t g x``, and one more position is one more term of that sum.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import sympy as sp

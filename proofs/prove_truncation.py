@@ -6,8 +6,6 @@ far are symbols, and one more layer on top changes both by what is shown. Layers
 0 are never kept; those above them are a chain of their own.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ r"""With gains of one Ghost is LAI plus noise, and varies more where the noise d
 is a sum of squares of differences of outcomes, each with the product of two chances.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

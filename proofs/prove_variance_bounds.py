@@ -7,8 +7,6 @@ other bounds drop a term that their assumption makes non-negative, and hold nowh
 the slack is ``2 (sum a c) Cov(b, Y)`` itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import sympy as sp

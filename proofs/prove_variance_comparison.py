@@ -10,8 +10,6 @@ total covariance, which is all that the proofs use: ``Var Ghost = m^2 V + n``, `
 with ``m = sum a c``, ``A = sum a``, and LAI's ``A^2 V`` and ``A mu``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -20,24 +18,24 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import Rewrite, becomes, each, exchanged, signless, times, without
-from proofs._symbols import covariance, mean, monomials, total
+from proofs._symbols import covariance, dot, monomials, numbers, total
 
 SPREADS = r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer"
 
 
 def order_arguments(depth: int) -> tuple:
     """Name alphas and the layers' standard deviations."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in "ad")
+    return numbers("a d", depth, nonnegative=True)
 
 
 def order(depth: int) -> tuple[AtMost, ...]:
     """State that the spreads bound Ghost's variance, and with ordered spreads LAI's bounds them."""
     alpha, spread = order_arguments(depth)
-    variance = total(a**2 * d**2 for a, d in zip(alpha, spread, strict=True))
+    variance = dot(alpha, alpha, spread, spread)
     for i, k in itertools.combinations(range(depth), 2):
         slack = sp.Symbol(f"n{i}{k}", nonnegative=True)
         variance += 2 * alpha[i] * alpha[k] * (spread[i] * spread[k] - slack)
-    bound = total(a * d for a, d in zip(alpha, spread, strict=True)) ** 2
+    bound = dot(alpha, spread) ** 2
     return AtMost(variance, bound), AtMost(bound, total(alpha) ** 2 * spread[-1] ** 2)
 
 
@@ -74,12 +72,11 @@ def prove_variance_order(statement: Statement, steps: Steps) -> None:
 
     def all_layers(depth: int) -> list:
         alpha, spread = statement.arguments(depth)
-        weighed = [b * s for b, s in zip(alpha, spread, strict=True)]
         growing = sp.Integer(0)
         for k in range(depth):
             left = total(alpha[i] * sp.Symbol(f"n{i}{k}", nonnegative=True) for i in range(k))
-            growing += more.at({t: total(weighed[:k]), x: 0, a: alpha[k], d: spread[k], n: left})
-        sums = total(weighed) + total(alpha) * spread[-1]
+            growing += more.at({t: dot(alpha[:k], spread[:k]), x: 0, a: alpha[k], d: spread[k], n: left})
+        sums = dot(alpha, spread) + total(alpha) * spread[-1]
         pairs = zip(alpha, spread, strict=True)
         return [growing, total(up.at({a: b, d: s, y: spread[-1] - s}) for b, s in pairs) * sums]
 
@@ -94,15 +91,14 @@ class Conditional:
         self.shared = [b0, b0, b1, b1]
         self.weights = [p / 2, p / 2, (1 - p) / 2, (1 - p) / 2]
         self.sign = [1, -1 if centred else 0] * 2
-        self.scale = total(a * c for a, c in zip(self.alpha, self.gains, strict=True))
-        noise = total(a * e for a, e in zip(self.alpha, rests, strict=True))
-        self.noise = [s * noise for s in self.sign]
+        self.scale = dot(self.alpha, self.gains)
+        self.noise = [s * dot(self.alpha, rests) for s in self.sign]
         self.ghost = [self.scale * b + y for b, y in zip(self.shared, self.noise, strict=True)]
         self.lai = [total(self.alpha) * b for b in self.shared]
 
     def mean(self, values):
         """Return a mean."""
-        return mean(list(zip(values, self.weights, strict=True)))
+        return dot(values, self.weights)
 
     def variance(self, values):
         """Return a variance."""
@@ -111,9 +107,8 @@ class Conditional:
 
 def conditional(depth: int) -> tuple:
     """Name alphas, gains, the layers' noise, and the signal's two values with the first one's chance."""
-    names = [list(sp.symbols(f"{name}:{depth}", real=True)) for name in "ace"]
     chance = sp.Symbol("p", positive=True)
-    return *names, (*sp.symbols("b0 b1", real=True), chance / (1 + chance))
+    return *numbers("a c e", depth), (*sp.symbols("b0 b1", real=True), chance / (1 + chance))
 
 
 CONDITIONAL = "any depth, any law with second moments and E[beta_l | g] = c_l beta*, alphas numbers"
@@ -245,8 +240,7 @@ def regressed(shared, x, weights):
 
 def through_the_origin(shared, x, weights):
     """Give the gain of a regression without intercept."""
-    products = mean([(s * y, w) for s, y, w in zip(shared, x, weights, strict=True)])
-    return products / mean([(s**2, w) for s, w in zip(shared, weights, strict=True)])
+    return dot(shared, x, weights) / dot(shared, shared, weights)
 
 
 def regression(depth: int) -> Equal:
@@ -286,7 +280,7 @@ def prove_regression_gain(statement: Statement, steps: Steps) -> None:
 def calibrated_arguments(depth: int) -> tuple:
     """Name the weights, besides."""
     *rest, signal = conditional(depth)
-    return *rest, list(sp.symbols(f"w:{depth}", real=True)), signal
+    return *rest, *numbers("w", depth), signal
 
 
 def terms(depth: int) -> list:
@@ -298,8 +292,7 @@ def terms(depth: int) -> list:
 def calibrated(depth: int) -> tuple[Equal, ...]:
     """State the mean squared errors of weighted LAI and of Ghost about the conditional mean."""
     law, weights = Conditional(depth), calibrated_arguments(depth)[3]
-    weighed = total(a * w for a, w in zip(law.alpha, weights, strict=True))
-    lai = [(weighed * b - law.scale * b) ** 2 for b in law.shared]
+    lai = [(dot(law.alpha, weights) * b - law.scale * b) ** 2 for b in law.shared]
     ghost = [(g - law.scale * b) ** 2 for g, b in zip(law.ghost, law.shared, strict=True)]
     return (
         Equal(law.mean(lai), total(terms(depth)) ** 2 * second(depth)),

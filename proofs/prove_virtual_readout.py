@@ -13,8 +13,6 @@ width adds one more term (the same step again); and a column's part is ``g a_m``
 ``h b_m``, which is shown for an output of symbolic size.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width

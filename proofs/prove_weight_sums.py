@@ -3,8 +3,6 @@ r"""The variance of a sum whose weights are random too: through second moments, 
 With the sum so far S and a term more x, ``Var(S + x) = Var S + 2 Cov(S, x) + Var x``, for any law of both.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import sympy as sp

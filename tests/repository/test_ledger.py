@@ -120,15 +120,7 @@ MACHINERY = [
     "tests/support/ledger_plugin.py",
     "tests/support/tiers.py",
     "tests/slow_cases.txt",
-    "proofs/__init__.py",
-    "proofs/_harness.py",
-    "proofs/_meaning.py",
-    "proofs/_rational.py",
-    "proofs/_relations.py",
-    "proofs/_rewrites.py",
-    "proofs/_solver.py",
-    "proofs/_statement.py",
-    "proofs/_steps.py",
+    *(path.relative_to(ledger.ROOT).as_posix() for path in sorted((ledger.ROOT / "proofs").glob("_*.py"))),
     "proofs/conftest.py",
 ]
 
