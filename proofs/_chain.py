@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from proofs._harness import AtMost, Steps, under, width, within
-from proofs._symbols import dot, total
+from proofs._symbols import dot, symbolic, total
 
 SAMPLES = 2
 LAST = r"$\alpha^{(L)} \ge \bar\alpha > 0$"
@@ -50,6 +50,34 @@ def bounded_product(steps: Steps) -> tuple[tuple, Any]:
         steps.nonnegative("from below", most + term, [q * f / 2, p * e / 2]),
     )
     return lemmas, lambda x, a, y, b: {p: a - x, q: a + x, e: b - y, f: b + y}
+
+
+def cauchy_schwarz(steps: Steps) -> None:
+    """Show that one more coordinate adds a square to what ``<g, w>^2`` is below the squared lengths."""
+    g, w = symbolic("g w")
+    p, q = sp.symbols("p q", real=True)
+    square = sp.Trace((q * g - p * w).T * (q * g - p * w))
+    parts = q**2 * sp.Trace(g.T * g) + p**2 * sp.Trace(w.T * w) - 2 * p * q * sp.Trace(g.T * w)
+    steps.identity("one more coordinate: the new part is a square", square, parts)
+
+
+def gradient_of_one_matrix(steps: Steps) -> None:
+    """Find the gradient of one matrix, and its inner products column by column."""
+    g, h, a, moved = symbolic("g:o h:o a:i V:oi")
+    steps.identity("the gradient is g a'", sp.Trace(g.T * (moved * a)), sp.Trace(moved.T * (g * a.T)))
+    x, y, alpha = sp.symbols("x y alpha", real=True)
+    column = (x * g).T * (y * h)
+    steps.identity("one column", column, x * y * (g.T * h))
+    steps.identity("one more column", alpha * g.T * h + column, (alpha + x * y) * (g.T * h))
+
+
+def one_more_use(steps: Steps) -> None:
+    """Add one more use of a matrix to its gradients: the square of its own part, and both cross terms."""
+    so_far, other, a, b, g, h = symbolic("S:oi T:oi a:i b:i g:o h:o")
+    joined = sp.Trace((so_far + g * a.T).T * (other + h * b.T))
+    parts = sp.Trace(so_far.T * other) + sp.Trace((g * a.T).T * (h * b.T))
+    mixed = sp.Trace(so_far.T * (h * b.T)) + sp.Trace((g * a.T).T * other)
+    steps.identity("one more use", joined, parts + mixed)
 
 
 def share(draw: Any, low: int = 0) -> sp.Rational:

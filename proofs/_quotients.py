@@ -5,13 +5,14 @@ import random
 import sympy as sp
 
 from proofs._harness import AtMost, under
+from proofs._symbols import numbers
 
 LOW, HIGH = sp.symbols("m M", positive=True)
 
 
 def names(n: int) -> tuple[list, list]:
     """Name the approximate scores and the quotients."""
-    return tuple(list(sp.symbols(f"{name}:{n}", real=True)) for name in ("S", "b"))
+    return numbers("S b", n)
 
 
 RATIOS = r"$m \le \Ghost_j / \LAI_j \le M$ for every sample"

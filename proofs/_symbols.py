@@ -25,6 +25,21 @@ def matrix(name: str, rows: int, columns: int) -> sp.Matrix:
     return sp.Matrix(rows, columns, sp.symbols(f"{name}_:{rows * columns}", real=True))
 
 
+def layers(names: str, depth: int, size: int) -> list[list[sp.Matrix]]:
+    """Name a vector for each layer, for each of several names."""
+    return [[vector(f"{name}{layer}_", size) for layer in range(depth)] for name in names.split()]
+
+
+def side_by_side(left: list[sp.Matrix], right: list[sp.Matrix]) -> sp.Expr:
+    """Multiply what two samples have in all layers, the layers' vectors set side by side."""
+    return total(map(sp.Matrix.dot, left, right))
+
+
+def transposed(square: sp.Matrix) -> dict:
+    """Exchange the rows and the columns of a matrix."""
+    return dict(zip(square, square.T, strict=True))
+
+
 def matrices(name: str, count: int) -> list[sp.Matrix]:
     """Name several square matrices, two wide."""
     return [matrix(f"{name}{index}_", width(2), width(2)) for index in range(count)]
@@ -64,9 +79,16 @@ def summed(lemmas: Sequence[Any], points: Sequence[Any]) -> list:
 
 
 def symbolic(names: str) -> list:
-    """Name matrices of one symbolic size by capitals, vectors by other letters."""
-    size = sp.Symbol("d", integer=True, positive=True)
-    return [sp.MatrixSymbol(name, size, size if name.isupper() else 1) for name in names.split()]
+    """Name matrices and vectors of symbolic sizes: ``V:oi`` has o rows and i columns, ``g:o`` is a vector.
+
+    Without sizes capitals are square matrices and other letters vectors, all of one size.
+    """
+    found = []
+    for name, _, sizes in (word.partition(":") for word in names.split()):
+        letters = sizes or ("dd" if name.isupper() else "d")
+        rows, *columns = (sp.Symbol(letter, integer=True, positive=True) for letter in letters)
+        found.append(sp.MatrixSymbol(name, rows, *(columns or [1])))
+    return found
 
 
 def signs(count: int) -> Iterator[tuple[int, ...]]:

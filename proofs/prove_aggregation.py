@@ -14,7 +14,7 @@ import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, put, times
-from proofs._symbols import matrix, total
+from proofs._symbols import matrix, symbolic, total
 
 SCOPE = f"any number of validation samples, any widths; {STEP}"
 COST_SCOPE = f"{STEP}; any widths, dense layers"
@@ -85,9 +85,7 @@ AGGREGATION_MUTANTS = {
 @settled("position-score", POSITIONS, POSITIONS_MUTANTS)
 def prove_position_score(statement: Statement, steps: Steps) -> None:
     """Add one position more to a sum, for matrices of symbolic size."""
-    d_in, d_out = sp.symbols("D d", integer=True, positive=True)
-    so_far, table = (sp.MatrixSymbol(name, d_out, d_in) for name in "ST")
-    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    so_far, table, c, g = symbolic("S:oi T:oi c:i g:o")
     score = sp.Trace(g.T * table * c)
     steps.identity("one position", score, sp.Trace(table.T * (g * c.T)))
     more = sp.Trace(table.T * so_far) + sp.Trace(g.T * table * c)
@@ -98,12 +96,9 @@ def prove_position_score(statement: Statement, steps: Steps) -> None:
 @settled("aggregation", AGGREGATION, AGGREGATION_MUTANTS)
 def prove_aggregation(statement: Statement, steps: Steps) -> None:
     """Reorder one product of matrices of symbolic size, then join two validation sets."""
-    n, m, d_in, d_out = sp.symbols("n m D d", integer=True, positive=True)
-    c_z, g_z = sp.MatrixSymbol("C", n, d_in), sp.MatrixSymbol("G", n, d_out)
-    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    c_z, g_z, c, g, more, also = symbolic("C:ni G:no c:i g:o E:mi F:mo")
     pairs = sp.Trace((c_z * c).T * (g_z * g))
     steps.identity("reordered", pairs, sp.Trace(g.T * (g_z.T * c_z) * c))
-    more, also = sp.MatrixSymbol("E", m, d_in), sp.MatrixSymbol("F", m, d_out)
     joined = pairs + sp.Trace((more * c).T * (also * g))
     steps.identity("two sets", joined, sp.Trace(g.T * (g_z.T * c_z + also.T * more) * c))
     steps.base(statement, (2,))
@@ -138,8 +133,7 @@ OWN_MUTANTS = {
 @settled("self-exclusion", OWN, OWN_MUTANTS)
 def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
     """Split the sum of gradients into the sample's and the rest, for any number of parameters."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    g, rest = sp.MatrixSymbol("g", p, 1), sp.MatrixSymbol("r", p, 1)
+    g, rest = symbolic("g r")
     score = sp.Trace((g + rest).T * g)
     claimed = sp.Trace(rest.T * g) + sp.Trace(g.T * g)
     split = steps.identity("split", score, claimed)

@@ -9,7 +9,7 @@ import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, plus, put
-from proofs._symbols import matrices, matrix, product, total, vector
+from proofs._symbols import matrices, matrix, product, symbolic, total, vector
 
 
 def chances(depth: int) -> tuple:
@@ -52,8 +52,7 @@ FLUCTUATIONS = split("output-fluctuation", 1)
 @settled("output-fluctuation", FLUCTUATIONS, SPLIT_MUTANTS)
 def prove_split_about_the_mean(statement: Statement, steps: Steps) -> None:
     """Add one outcome; weights that sum to 1 leave the mean minus the centre."""
-    rows, columns = sp.symbols("m n", integer=True, positive=True)
-    S, v, c = (sp.MatrixSymbol(name, rows, columns) for name in "Svc")
+    S, v, c = symbolic("S:mn v:mn c:mn")
     T, p = sp.symbols("T p", real=True)
     more = steps.identity("one more outcome", (S - T * c) + p * (v - c), (S + p * v) - (T + p) * c)
 
@@ -113,9 +112,7 @@ PARTS_MUTANTS = {
 @settled("app-g-l-decomp", PARTS, PARTS_MUTANTS)
 def prove_app_g_l_decomp(statement: Statement, steps: Steps) -> None:
     """Multiply out; the change of the operator is the exact one."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    A, D = (sp.MatrixSymbol(name, width, width) for name in "AD")
-    g, xi = (sp.MatrixSymbol(name, width, 1) for name in ("g", "x"))
+    A, D, g, xi = symbolic("A D g x")
     shown = steps.identity("four parts", (A + D) * (g + xi), four(A, D, g, xi))
 
     def whole(depth: int):

@@ -13,7 +13,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Statement, Steps, settled, under, width
 from proofs._rewrites import given, times, without
-from proofs._symbols import matrix, total
+from proofs._symbols import matrix, symbolic, total
 
 SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
 WIDTH = 2
@@ -62,15 +62,13 @@ MUTANTS = {
 @settled("decay-bounds-gain", STATEMENT, MUTANTS)
 def prove_decay_bounds_gain(statement: Statement, steps: Steps) -> None:
     """Expand ``|(B + D) g|^2``; the mixed part has mean zero; then sum over gradients."""
-    d = sp.symbols("d", integer=True, positive=True)
-    B, D = (sp.MatrixSymbol(name, d, d) for name in "BD")
-    S = sp.MatrixSymbol("S", d, d)
+    B, D, S = symbolic("B D S")
     whole = sp.Trace((B + D).T * (B + D) * S) + sp.Trace((B - D).T * (B - D) * S)
     steps.identity("noise of both signs", whole, 2 * sp.Trace(B.T * B * S) + 2 * sp.Trace(D.T * D * S))
     noise, kept, u, v = sp.symbols("N g u v", nonnegative=True)
     mean = ((kept - u) + (kept - v)) / 2 - noise  # |B g|^2, by what A1 leaves of both signs of the noise
     left = steps.nonnegative("what A1 leaves", kept - mean, [u / 2, v / 2, noise])
-    trace = sp.Trace(B.T * B * sp.Identity(d))
+    trace = sp.Trace(B.T * B * sp.Identity(B.rows))
     steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
 
     def over_the_axes(depth: int):

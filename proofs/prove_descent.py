@@ -17,21 +17,17 @@ more term to each sum.
 
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, settled
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, within
 from proofs._rewrites import becomes, side, times
-from proofs._symbols import symmetric, total, vector
+from proofs._symbols import dot, symbolic, symmetric, total, vector
 
-SCOPE = "any number of parameters, any loss with two derivatives"
-REMAINDER_SCOPE = "any number of parameters, any loss with a Lipschitz gradient; integrals keep inequalities"
-DIFFERENCE_SCOPE = "any number of parameters, any quadratic loss; for others to second order in the step"
-KANTOROVICH_SCOPE = "any number of parameters, any positive definite Hessian"
 eta, rate, lam, size = sp.symbols("eta rate lambda n", positive=True)
 
 
 def _loss(displacement: sp.Matrix, slope: sp.Matrix, third: int = 1) -> sp.Expr:
     """Expand a loss about a point: any slope, any curvature, some third derivatives."""
     curvature = symmetric("s", len(displacement))
-    cubic = sum((sp.Symbol(f"t_{i}", real=True) * x**3 for i, x in enumerate(displacement)), sp.S.Zero)
+    cubic = dot(vector("t", len(displacement)), displacement, displacement, displacement)
     return slope.dot(displacement) + (displacement.T * curvature * displacement)[0] / 2 + third * cubic
 
 
@@ -48,11 +44,16 @@ def along(p: int) -> sp.Expr:
 
 def slope_statement(p: int) -> Equal:
     """State that Eq. 2 is the slope of the validation loss along a step on sample j."""
-    v, g = gradients(p)
-    return Equal(along(p).diff(rate).subs(rate, 0), -v.dot(g))
+    return Equal(along(p).diff(rate).subs(rate, 0), -dot(*gradients(p)))
 
 
-SLOPE = Statement("IP", SCOPE, slope_statement, depths=(1, 2, 3), arguments=gradients)
+SLOPE = Statement(
+    "IP",
+    "any number of parameters, any loss with two derivatives",
+    slope_statement,
+    depths=(1, 2, 3),
+    arguments=gradients,
+)
 SLOPE_MUTANTS = {
     "positive printed": times(-1),
     "squared": side(lambda slope, p: -(slope**2)),
@@ -63,9 +64,7 @@ SLOPE_MUTANTS = {
 @settled("IP", SLOPE, SLOPE_MUTANTS)
 def prove_first_order_change(statement: Statement, steps: Steps) -> None:
     """Show that only the linear part has a slope, and that it adds up over coordinates."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    v, g = (sp.MatrixSymbol(name, p, 1) for name in "vg")
-    curvature = sp.MatrixSymbol("S", p, p)
+    v, g, curvature = symbolic("v g S")
     moved = sp.Trace((-rate * g).T * curvature * (-rate * g))
     steps.identity("the curvature's part", moved, rate**2 * sp.Trace(g.T * curvature * g))
     steps.identity("the linear part", sp.Trace(v.T * (-rate * g)), -rate * sp.Trace(v.T * g))
@@ -76,8 +75,7 @@ def prove_first_order_change(statement: Statement, steps: Steps) -> None:
 
     def all_coordinates(p: int):
         v, g = statement.arguments(p)
-        before = total(v[i] * g[i] for i in range(p - 1))
-        return more.at({so_far: before, x: v[p - 1], y: g[p - 1]})
+        return more.at({so_far: dot(v[:-1], g[:-1]), x: v[p - 1], y: g[p - 1]})
 
     steps.conclude(statement, all_coordinates)
 
@@ -91,17 +89,16 @@ chosen = 2 * score / (lam * size) / (1 + share)
 
 def remainder_statement(depth: int) -> tuple[AtMost, ...]:
     """State the bound on the rest, and the rates at which it cannot change the sign."""
-    bound, decided = lam * eta**2 * size / 2, rest.subs(eta, chosen)
-    return (
-        AtMost(rest, bound),
-        AtMost(-rest, bound),
-        AtMost(-chosen * score + decided, sp.S.Zero),
-        AtMost(sp.S.Zero, chosen * score + decided),
-    )
+    decided = rest.subs(eta, chosen)
+    falls = AtMost(-chosen * score + decided, sp.S.Zero)
+    return *within(lam * eta**2 * size / 2, rest), falls, AtMost(sp.S.Zero, chosen * score + decided)
 
 
 REMAINDER = Statement(
-    "descent-meaning", REMAINDER_SCOPE, remainder_statement, arguments=lambda depth: (eta, lam, size)
+    "descent-meaning",
+    "any number of parameters, any loss with a Lipschitz gradient; integrals keep inequalities",
+    remainder_statement,
+    arguments=lambda depth: (eta, lam, size),
 )
 REMAINDER_MUTANTS = {
     "half the bound": times(sp.Rational(1, 2), only=0),
@@ -143,7 +140,7 @@ def shares(p: int) -> tuple:
 
 COSINE = Statement(
     "hessian-cosine",
-    KANTOROVICH_SCOPE,
+    "any number of parameters, any positive definite Hessian",
     cosine_statement,
     depths=(1, 2, 3),
     arguments=lambda p: (smallest, spread, vector("u", p), sp.Matrix(shares(p))),
@@ -192,7 +189,11 @@ def difference_statement(p: int) -> tuple[Equal, Equal]:
 
 
 DIFFERENCE = Statement(
-    "directional-derivative", DIFFERENCE_SCOPE, difference_statement, depths=(1, 2, 3), arguments=gradients
+    "directional-derivative",
+    "any number of parameters, any quadratic loss; for others to second order in the step",
+    difference_statement,
+    depths=(1, 2, 3),
+    arguments=gradients,
 )
 DIFFERENCE_MUTANTS = {
     "one pass at the point itself": becomes(
@@ -206,9 +207,7 @@ DIFFERENCE_MUTANTS = {
 @settled("directional-derivative", DIFFERENCE, DIFFERENCE_MUTANTS)
 def prove_directional_derivative(statement: Statement, steps: Steps) -> None:
     """Cancel the even part for matrices of any size."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    v, g = (sp.MatrixSymbol(name, p, 1) for name in "vg")
-    curvature = sp.MatrixSymbol("S", p, p)
+    v, g, curvature = symbolic("v g S")
 
     def at(step: sp.Expr) -> sp.Expr:
         return sp.Trace(g.T * (step * v)) + sp.Trace((step * v).T * curvature * (step * v)) / 2

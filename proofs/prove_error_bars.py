@@ -19,14 +19,14 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import becomes, each, given, plus, times
-from proofs._symbols import total
+from proofs._symbols import dot, numbers, total
 
 s = sp.Symbol("s", positive=True)
 
 
 def names(depth: int) -> tuple:
     """Name the parts' sizes and errors."""
-    return list(sp.symbols(f"n:{depth}", positive=True)), list(sp.symbols(f"e:{depth}", real=True))
+    return *numbers("n", depth, positive=True), *numbers("e", depth)
 
 
 def expected(depth: int, expression: sp.Expr) -> sp.Expr:
@@ -47,11 +47,6 @@ def spread(depth: int) -> tuple[Equal, ...]:
     estimate = total(rest**2 / n for n, rest in zip(sizes, rests(depth), strict=True)) / (depth - 1)
     unrelated = (Equal(expected(depth, total(errors) * rest), 0) for rest in rests(depth))
     return (Equal(expected(depth, estimate), s), *unrelated)
-
-
-def weighed_alike(depth: int) -> sp.Expr:
-    """Estimate the variance as if all parts had one size."""
-    return expected(depth, total(rest**2 for rest in rests(depth))) / (depth - 1)
 
 
 def equal_share(depth: int) -> sp.Expr:
@@ -110,7 +105,9 @@ MUTANTS = {
     "as many degrees of freedom as parts": times(
         lambda depth: sp.Rational(depth - 1, depth), only=0, of="lhs"
     ),
-    "parts of different sizes weighed alike": becomes(weighed_alike, only=0, of="lhs"),
+    "parts of different sizes weighed alike": becomes(
+        lambda depth: expected(depth, dot(rests(depth), rests(depth))) / (depth - 1), only=0, of="lhs"
+    ),
     "each part takes the same share of the sum": becomes(equal_share, only=1, of="lhs"),
 }
 BERNSTEIN = Statement(

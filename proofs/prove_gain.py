@@ -9,7 +9,7 @@ import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import plus, times
-from proofs._symbols import matrix, total
+from proofs._symbols import matrix, symbolic, total
 
 ROWS = 2
 
@@ -55,8 +55,8 @@ NEAREST_MUTANTS = {
 @settled("trace-gain", NEAREST, NEAREST_MUTANTS)
 def prove_trace_gain(statement: Statement, steps: Steps) -> None:
     """Expand the squared distance in symbolic size; complete the square."""
-    last = sp.Symbol("d_L", integer=True, positive=True)
-    M, one = sp.MatrixSymbol("M", last, last), sp.Identity(last)
+    (M,) = symbolic("M")
+    last, one = M.rows, sp.Identity(M.rows)
     q, tau = sp.symbols("q tau", real=True)
     squared = sp.Trace((M - c * one).T * (M - c * one))
     steps.identity("distance", squared, sp.Trace(M.T * M) - 2 * c * sp.Trace(M) + c**2 * last)

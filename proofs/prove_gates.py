@@ -16,7 +16,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, every, put, times
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import matrix, symbolic, total, vector
 
 UNITS = 2
 
@@ -59,8 +59,8 @@ MEAN_MUTANTS = {
 @settled("gate-corrected", MEAN, MEAN_MUTANTS)
 def prove_gate_corrected(statement: Statement, steps: Steps) -> None:
     """Take one column of symbolic length; add columns; add layers."""
-    rows = sp.Symbol("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
+    g, h = symbolic("g h")
+    rows = g.rows
     r, s, t, gamma, beta, upper = sp.symbols("r s t gamma beta lambda", real=True)
     moment = (r**2 / rows) * sp.Identity(rows)
     one = r**2 * (s * t) / rows
@@ -120,11 +120,9 @@ STEP_MUTANTS = {
 @settled("gate-step-error", STEP, STEP_MUTANTS)
 def prove_gate_step_error(statement: Statement, steps: Steps) -> None:
     """Write the error as a form of the rest, which has no trace; complete it to a square."""
-    rows = sp.Symbol("d", integer=True, positive=True)
-    N = sp.MatrixSymbol("N", rows, rows)
-    g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
+    N, g, h = symbolic("N g h")
     gamma = sp.Symbol("gamma", real=True)
-    steps.identity("error", g.T * N * h - gamma * g.T * h, g.T * (N - gamma * sp.Identity(rows)) * h)
+    steps.identity("error", g.T * N * h - gamma * g.T * h, g.T * (N - gamma * sp.Identity(N.rows)) * h)
     a, b, x, y, u, v = sp.symbols("a b x y u v", real=True)
     p, q = sp.Matrix([x, y]), sp.Matrix([u, v])
     image = sp.Matrix([[a, b], [b, -a]]) * q  # the operator's traceless part in the plane

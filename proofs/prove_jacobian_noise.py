@@ -21,7 +21,15 @@ import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, each, plus, put, times
-from proofs._symbols import covariance, monomials, product, signs, total, vector
+from proofs._symbols import (
+    covariance,
+    monomials,
+    product,
+    signs,
+    symbolic,
+    total,
+    vector,
+)
 
 
 def formula_arguments(depth: int) -> tuple:
@@ -87,9 +95,7 @@ FORMULA_MUTANTS = {
 def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
     """Take one direction on each side; add one more."""
     steps.base(statement, (1,))
-    size = sp.Symbol("d", integer=True, positive=True)
-    u, w, x, y, X = (sp.MatrixSymbol(name, size, 1) for name in "uwxyX")
-    Sx, Sy = (sp.MatrixSymbol(name, size, size) for name in ("P", "Q"))
+    u, w, x, y, X, Sx, Sy = symbolic("u w x y X:d P Q")
     steps.identity("three terms", (u + x).T * (w + y) - u.T * w, u.T * y + x.T * w + x.T * y)
     more = computed(u, w, Sx + X * X.T, Sy) - computed(u, w, Sx, Sy)
     # The new direction's own variance: (X'w)^2, and the mean of (X'y)^2.

@@ -12,7 +12,7 @@ import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
 from proofs._rewrites import becomes, each, plus, put, times, without
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import dot, matrix, numbers, total, vector
 
 rate, w, other = sp.symbols("eta w v", positive=True)
 
@@ -27,25 +27,19 @@ def names(n: int) -> tuple:
 def share(n: int) -> Equal:
     """State the derivative of the next validation loss in a source's share, for n samples of that source."""
     rows, rest, gradient, scaling = names(n)
-    mean = sp.Matrix([total(rows.col(k)) / n for k in range(rows.cols)])
+    mean = (sp.ones(1, n) * rows).T / n
     step = -rate * scaling * (w * mean + other * rest)
     return Equal(gradient.dot(step.diff(w)), -rate * total(rows * scaling * gradient) / n)
 
 
-def not_scaled(n: int) -> sp.Expr:
-    """Leave out the scaling."""
-    rows, _, gradient, _ = names(n)
-    return -rate * total(rows * gradient) / n
-
-
 def expected(coefficients: Sequence[sp.Expr], variances: Sequence[sp.Expr]) -> sp.Expr:
     """Expect the square of a linear form of independent errors with mean 0."""
-    return total(c**2 * v for c, v in zip(coefficients, variances, strict=True))
+    return dot(coefficients, coefficients, variances)
 
 
 def variances_of(count: int) -> list:
     """Name the variances of the means."""
-    return list(sp.symbols(f"v:{count}", positive=True))
+    return numbers("v", count, positive=True)[0]
 
 
 def contrast(count: int) -> Equal:
@@ -73,7 +67,7 @@ def shrinkage(depth: int) -> tuple:
 
 def q_of(weights: Sequence[sp.Expr], power: int = 1) -> sp.Expr:
     """Expect the squares of what a weighted mean leaves, with a power of the precisions."""
-    precisions = sp.symbols(f"p:{len(weights)}", positive=True)
+    (precisions,) = numbers("p", len(weights), positive=True)
     rests = ([int(i == k) - w / total(weights) for i, w in enumerate(weights)] for k in range(len(weights)))
     variances = [1 / p for p in precisions]
     return total(p**power * expected(rest, variances) for p, rest in zip(precisions, rests, strict=True))
@@ -103,8 +97,8 @@ GROWTH = r"$\eta g_{tk} \le 1$"
 
 def updates(rounds: int) -> tuple:
     """Name the weighted mean gains, the weighted mean squared gains, and the levels of the potential."""
-    gains, levels = (list(sp.symbols(f"{name}:{rounds}", real=True)) for name in "mL")
-    return gains, list(sp.symbols(f"q:{rounds}", nonnegative=True)), levels
+    gains, levels = numbers("m L", rounds)
+    return gains, *numbers("q", rounds, nonnegative=True), levels
 
 
 def regret(rounds: int) -> AtMost:
@@ -134,7 +128,7 @@ SHARE = Statement(
 SHARE_MUTANTS = {
     "sign": times(-1),
     "sum of the scores": times(lambda n: n),
-    "without the preconditioner": becomes(not_scaled),
+    "without the preconditioner": becomes(lambda n: -rate * total(names(n)[0] * names(n)[2]) / n),
 }
 CONTRAST = Statement(
     "contrast-variance",
@@ -202,8 +196,8 @@ def prove_contrast_variance(statement: Statement, steps: Steps) -> None:
     shown = steps.identity("own, cross and mean", spread, v * (1 - 2 / K) + (v + others) / K**2)
 
     def derived(count: int) -> object:
-        variances = statement.arguments(count)
-        return shown.at({K: sp.Integer(count), v: variances[0], others: total(variances[1:])})
+        first, *rest = statement.arguments(count)
+        return shown.at({K: sp.Integer(count), v: first, others: total(rest)})
 
     steps.conclude(statement, derived)
 

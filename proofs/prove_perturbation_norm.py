@@ -14,7 +14,7 @@ import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import monomials, product, total
+from proofs._symbols import monomials, product, symbolic, total
 
 SCOPE = "any depth, any widths, any submultiplicative norm"
 
@@ -92,8 +92,7 @@ NORM_MUTANTS = {
 @settled("perturbation-norm", NORM, NORM_MUTANTS)
 def prove_perturbation_norm(statement: Statement, steps: Steps) -> None:
     """Split the change with one more layer; compare the norms with the bound's growth."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    Q, S, B, D = (sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
+    Q, S, B, D = symbolic("Q S B D")
     steps.identity("split", (Q + S) * (B + D) - Q * B, S * B + S * D + Q * D)
 
     R, E, rho, delta, x, y, rest = sp.symbols("R E rho delta x y t", nonnegative=True)

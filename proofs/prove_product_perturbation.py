@@ -11,7 +11,7 @@ import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, times
-from proofs._symbols import matrices, product
+from proofs._symbols import matrices, product, symbolic
 
 SCOPE = f"{STEP}; any widths"
 
@@ -36,12 +36,6 @@ def telescoping(depth: int) -> Equal:
     return Equal(whole - product(means), replaced(depth, before="mean", after="whole"))
 
 
-def symbols() -> tuple:
-    """Name the product of the mean parts, the change so far, and the next layer."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    return tuple(sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
-
-
 TELESCOPING = Statement("telescoping", SCOPE, telescoping, depths=(1, 2, 3), arguments=arguments)
 TELESCOPING_MUTANTS = {
     "mean parts above, too": becomes(lambda depth: replaced(depth, before="mean", after="mean")),
@@ -53,7 +47,7 @@ TELESCOPING_MUTANTS = {
 @settled("telescoping", TELESCOPING, TELESCOPING_MUTANTS)
 def prove_telescoping(statement: Statement, steps: Steps) -> None:
     """Start from no layer, where nothing changes; add one layer on the right."""
-    means, change, mean, rest = symbols()
+    means, change, mean, rest = symbolic("Q S B D")
     grown = change * (mean + rest) + means * rest
     steps.identity("one more layer", (means + change) * (mean + rest) - means * mean, grown)
     steps.base(statement, (1, 2))
@@ -81,8 +75,8 @@ FIRST_ORDER_MUTANTS = {
 @settled("app-DeltaA", FIRST_ORDER, FIRST_ORDER_MUTANTS)
 def prove_app_delta_a(statement: Statement, steps: Steps) -> None:
     """Compare the terms with one rest, with one more layer on the right."""
-    means, first, mean, rest = symbols()
-    e, higher = sp.Symbol("e", real=True), sp.MatrixSymbol("R", *means.shape)
+    means, first, mean, rest, higher = symbolic("Q S B D R")
+    e = sp.Symbol("e", real=True)
     product_so_far = means + e * first + e**2 * higher
     grown = first * mean + means * rest
     beyond = e**2 * (first * rest + higher * mean) + e**3 * higher * rest

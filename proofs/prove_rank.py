@@ -5,14 +5,15 @@ Sums over samples grow by one more sample, so that one sample and the sums so fa
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
 from proofs._quotients import HIGH, LOW, RATIOS, between, draw_between, names
-from proofs._rewrites import becomes, exchanged, given, times, without
-from proofs._symbols import total
+from proofs._rewrites import Rewrite, becomes, exchanged, given, times, without
+from proofs._symbols import dot, total
 
 SCOPE = "any number of samples, scores of any sign"
 
@@ -20,12 +21,7 @@ SCOPE = "any number of samples, scores of any sign"
 def sums(n: int) -> tuple:
     """Add up the squares of exact and of approximate scores, and their products."""
     S, b = names(n)
-    scores = [x * s for x, s in zip(b, S, strict=True)]
-    return (
-        total(g**2 for g in scores),
-        total(s**2 for s in S),
-        total(g * s for g, s in zip(scores, S, strict=True)),
-    )
+    return dot(b, b, S, S), dot(S, S), dot(b, S, S)
 
 
 def cosine(n: int) -> tuple[AtMost, AtMost]:
@@ -48,23 +44,25 @@ def centred_sums(n: int) -> tuple:
     S, b = names(n)
     G = [x * s for x, s in zip(b, S, strict=True)]
     left, right = ([x - total(side) / n for x in side] for side in (S, G))
-    mixed = total(x * y for x, y in zip(left, right, strict=True))
-    return total(s**2 for s in left), total(g**2 for g in right), mixed
+    return dot(left, left), dot(right, right), dot(left, right)
+
+
+TURN = ((HIGH - LOW) / (HIGH + LOW)) ** 2
 
 
 def tilt(n: int) -> sp.Expr:
     """Give how far exact scores may turn, squared."""
-    return ((HIGH - LOW) / (HIGH + LOW)) ** 2 * total(s**2 for s in names(n)[0]) / centred_sums(n)[0]
+    return TURN * sums(n)[1] / centred_sums(n)[0]
 
 
 def pearson(n: int) -> tuple[AtMost, AtMost]:
     """State the squared bound on the correlation, where it is one, and the correlation's sign."""
-    spread, exact, mixed = centred_sums(n)
-    return AtMost((1 - tilt(n)) * exact * spread, mixed**2), AtMost(0, mixed)
+    mixed = centred_sums(n)[2]
+    return AtMost(with_tilt(n, tilt(n)), mixed**2), AtMost(0, mixed)
 
 
 def with_tilt(n: int, other: sp.Expr) -> sp.Expr:
-    """Write the bound with another tilt."""
+    """Write the bound with a tilt."""
     spread, exact, _ = centred_sums(n)
     return (1 - other) * exact * spread
 
@@ -102,16 +100,10 @@ def apart(n: int) -> tuple[AtMost, ...]:
     return (*between(2), *under(MEANING, (AtMost(ends(k)[1], ends(j)[0]),)))
 
 
-def wrong_ends(r: AtMost, n: int) -> AtMost:
-    """Compare the intervals' other ends."""
+def apart_by(least: Callable, most: Callable) -> Rewrite:
+    """Compare other functions of the scores than the ends of their intervals."""
     (j, k), _ = names(2)
-    return replace(r, lhs=ends(k)[0], rhs=ends(j)[1]) if r.of == MEANING else r
-
-
-def scores_apart(r: AtMost, n: int) -> AtMost:
-    """Compare the scores alone."""
-    (j, k), _ = names(2)
-    return replace(r, lhs=k, rhs=j) if r.of == MEANING else r
+    return given(lambda r, n: replace(r, lhs=most(k), rhs=least(j)) if r.of == MEANING else r)
 
 
 STATEMENT = Statement(
@@ -138,12 +130,8 @@ PEARSON = Statement(
     sample=draw_near_one,
 )
 PEARSON_MUTANTS = {
-    "scores of any mean": becomes(
-        lambda n: with_tilt(n, ((HIGH - LOW) / (HIGH + LOW)) ** 2), only=0, of="lhs"
-    ),
-    "the tilt to the fourth": becomes(
-        lambda n: with_tilt(n, tilt(n) * ((HIGH - LOW) / (HIGH + LOW)) ** 2), only=0, of="lhs"
-    ),
+    "scores of any mean": becomes(lambda n: with_tilt(n, TURN), only=0, of="lhs"),
+    "the tilt to the fourth": becomes(lambda n: with_tilt(n, tilt(n) * TURN), only=0, of="lhs"),
     "quotients outside their bounds": without(RATIOS),
 }
 ORDER = Statement(
@@ -154,8 +142,8 @@ ORDER = Statement(
     arguments=lambda n: (LOW, HIGH, *names(2)),
 )
 ORDER_MUTANTS = {
-    "the wrong ends": given(wrong_ends),
-    "scores apart, intervals not": given(scores_apart),
+    "the wrong ends": apart_by(lambda j: ends(j)[1], lambda k: ends(k)[0]),
+    "scores apart, intervals not": apart_by(lambda j: j, lambda k: k),
     "the other way round": exchanged(),
 }
 
@@ -176,10 +164,8 @@ def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
     square = steps.nonnegative("a square", left, squares)
 
     def added_up(n: int) -> list:
-        scores, ratios = names(n)
-        rest = total(
-            one.at({m: LOW, u: x - LOW, v: HIGH - x, S: y}) for x, y in zip(ratios, scores, strict=True)
-        )
+        samples = zip(*names(n), strict=True)
+        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for y, b in samples)
         exact, approximate, _ = sums(n)
         values = {A: exact, B: approximate, low: LOW, high: HIGH, s: rest}
         whole = (LOW + HIGH) ** 2 * exact * approximate
@@ -208,15 +194,14 @@ def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
     small = steps.nonnegative("a tilt of at most 1", d, [d])
 
     def of_the_samples(count: int) -> list:
-        scores, ratios = names(count)
         scale = (LOW + HIGH) / 2
         spread, exact, _ = centred_sums(count)
-        samples = list(zip(ratios, scores, strict=True))
-        errors = [(b - scale) * y for b, y in samples]
-        length, mean = total(x**2 for x in errors), total(errors)
+        samples = list(zip(*names(count), strict=True))
+        errors = [(b - scale) * y for y, b in samples]
+        length, mean = dot(errors, errors), total(errors)
         turned = length - mean**2 / count
         # what the error's bound is above the centred error's length
-        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for b, y in samples)
+        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for y, b in samples)
         rest += centred.at({E2: length, E1: mean, n: count})
         left = rest + small.at({d: 1 - tilt(count)}) * (scale**2 * spread)
         centres = {e: total((x - mean / count) ** 2 for x in errors), g: exact}

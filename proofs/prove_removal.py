@@ -12,7 +12,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import becomes, times
-from proofs._symbols import symmetric, vector
+from proofs._symbols import symbolic, symmetric, vector
 
 SCOPE = "any number of parameters, any invertible Hessian; first order in the weight"
 EXACT_SCOPE = "any number of parameters, any quadratic losses whose remaining Hessian is invertible"
@@ -93,12 +93,11 @@ PRINTED_MUTANTS = {
 @settled("influence", PRINTED, PRINTED_MUTANTS)
 def prove_influence(statement: Statement, steps: Steps) -> None:
     """Read off the stationarity condition's part of first order, for matrices of any size."""
-    lowered, n = statement.part.lowered, sp.Symbol("p", integer=True, positive=True)
-    own, hessian = (sp.MatrixSymbol(name, n, n) for name in ("A", "H"))
-    theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
+    own, hessian, theta, g = symbolic("A H theta g")
+    lowered = statement.part.lowered
     moved = lowered * hessian.I * g
     first_order = hessian * moved - lowered * own * theta + lowered * (own * theta - g)
-    steps.identity("stationarity", first_order, sp.ZeroMatrix(n, 1))
+    steps.identity("stationarity", first_order, sp.ZeroMatrix(*g.shape))
     steps.base(statement, (1,))
 
 
@@ -126,9 +125,7 @@ LEAVE_ONE_OUT_MUTANTS = {
 @settled("leave-one-out", LEAVE_ONE_OUT, LEAVE_ONE_OUT_MUTANTS)
 def prove_leave_one_out(statement: Statement, steps: Steps) -> None:
     """Put the claimed minimiser into the remaining samples' condition."""
-    n = sp.Symbol("p", integer=True, positive=True)
-    own, rest = (sp.MatrixSymbol(name, n, n) for name in ("A", "R"))
-    theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
+    own, rest, theta, g = symbolic("A R theta g")
     left = rest * (theta + rest.I * g)
     steps.identity("stationarity", left, (rest + own) * theta - (own * theta - g))
     steps.base(statement, (1,))
@@ -175,8 +172,7 @@ LEVERAGE_MUTANTS = {
 @settled("leave-one-out", LEVERAGE, LEVERAGE_MUTANTS)
 def prove_leverage(statement: Statement, steps: Steps) -> None:
     """Multiply by the remaining Hessian: it maps ``inv(H) x`` to ``(1 - h) x``."""
-    n = sp.Symbol("p", integer=True, positive=True)
-    hessian, row = sp.MatrixSymbol("H", n, n), sp.MatrixSymbol("x", n, 1)
+    hessian, row = symbolic("H x")
     mapped = (hessian - row * row.T) * (hessian.I * row)
     steps.identity("the row's image", mapped, row - row * (row.T * hessian.I * row))
     steps.base(statement, (1,))

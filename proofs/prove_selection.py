@@ -12,7 +12,7 @@ import sympy as sp
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
 from proofs._quotients import HIGH, LOW, between, names
 from proofs._rewrites import each, plus, put, times, without
-from proofs._symbols import one_where, total
+from proofs._symbols import one_where, symbolic, total
 
 EVERY = "every term's ratio lies in $[m, M]$"
 
@@ -233,9 +233,8 @@ def prove_identical_ranking(statement: Statement, steps: Steps) -> None:
     ghost, lai = (top + k * c) * pair, (bottom + k) * pair
     more = (top + k * c) / (bottom + k)
     grown = steps.identity("one more layer", more * lai, ghost)
-    d = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, d, 1) for name in "gh")
-    scaled = c * sp.Identity(d)
+    g, h = symbolic("g h")
+    scaled = c * sp.Identity(g.rows)
     steps.identity("W W' = c I", sp.Trace(g.T * scaled * h), c * sp.Trace(g.T * h))
 
     def all_layers(depth: int) -> list:

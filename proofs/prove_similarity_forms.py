@@ -11,16 +11,10 @@ import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import matrix, symbolic, total, vector
 
 WIDTH = 2
 ANY = "any depth, any widths"
-
-
-def symbolic(*names: str) -> list:
-    """Name matrices of symbolic size by capitals, vectors by other letters."""
-    size = sp.Symbol("d", integer=True, positive=True)
-    return [sp.MatrixSymbol(name, size, size if name[0].isupper() else 1) for name in names]
 
 
 def explicit(names: str) -> list:
@@ -140,8 +134,8 @@ LAST_MUTANTS = {
 @settled("shared-signal", SIGNAL, LAST_MUTANTS)
 def prove_the_last_layers_form(statement: Statement, steps: Steps) -> None:
     """Take the operator's form and trace in symbolic size."""
-    size = sp.Symbol("d", integer=True, positive=True)
-    g, h = symbolic("g", "h")
+    g, h = symbolic("g h")
+    size = g.rows
     operator = sp.Identity(size)
     similarity = steps.identity("similarity", g.T * operator * h, g.T * h)
     gain = steps.identity("gain", sp.Trace(operator).doit(), size)

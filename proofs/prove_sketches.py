@@ -17,7 +17,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import matrix, total
+from proofs._symbols import matrix, symbolic, total
 
 SCOPE = "any number of outputs, any groups, any columns; numbers up to five outputs in runs"
 PERMUTED_SCOPE = "any number of outputs, any width; numbers up to five outputs"
@@ -218,9 +218,7 @@ def prove_sketch_permutation(statement: Statement, steps: Steps) -> None:
     most = (square + twice) / wide
     rest = wide * most - (square + twice - 2 * own)
     bounded = steps.nonnegative("the bound", rest, [2 * own])
-    size = sp.symbols("n", integer=True, positive=True)
-    M, S = sp.MatrixSymbol("M", size, size), sp.MatrixSymbol("S", size, size)
-    g, h, a, b = (sp.MatrixSymbol(name, size, 1) for name in ("g", "h", "a", "b"))
+    M, S, g, h, a, b = symbolic("M S g h a b")
     one_more = sp.Trace((S + a * g.T).T * (M + b * h.T))
     cross = sp.Trace(S.T * (b * h.T)) + sp.Trace((a * g.T).T * M)
     steps.identity("one more position", one_more, sp.Trace(S.T * M) + cross + sp.Trace(g * a.T * b * h.T))

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import sympy as sp
 
-from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, settled, under
+from proofs._chain import bounded_product, cauchy_schwarz
+from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, settled, under, within
 from proofs._rewrites import becomes, each, plus, put, times, without
-from proofs._symbols import parts_of, total
+from proofs._symbols import dot, numbers, summed, total
 
 SCOPE = "any depth"
 
@@ -23,20 +24,18 @@ STRETCH = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
 
 def chain_names(depth: int) -> tuple:
     """Name both samples' factors and norms, cosines, embeddings, and the norms at the top."""
-    lists = [list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("fz", "fj", "nz", "nj")]
-    cosines, alpha = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("c", "alpha"))
-    return (*lists, cosines, alpha, *sp.symbols("n m", nonnegative=True))
+    lists = numbers("fz fj nz nj", depth, nonnegative=True)
+    return *lists, *numbers("c alpha", depth), *sp.symbols("n m", nonnegative=True)
 
 
 def certificate(depth: int) -> tuple[AtMost, AtMost]:
     """State the certificate for chains of any widths, in norms and cosines."""
     fz, fj, nz, nj, cosines, alpha, n, m = chain_names(depth)
-    missing = total(a * c * x * y for a, c, x, y in zip(alpha, cosines, nz, nj, strict=True))
     most, product = sp.Integer(0), n * m
     for k in range(depth):
         product = product * fz[k] * fj[k]
         most += abs(alpha[k]) * product
-    return AtMost(missing, most), AtMost(-missing, most)
+    return within(most, dot(alpha, cosines, nz, nj))
 
 
 def bounded_steps(depth: int) -> tuple[AtMost, ...]:
@@ -44,7 +43,7 @@ def bounded_steps(depth: int) -> tuple[AtMost, ...]:
     fz, fj, nz, nj, cosines, _, n, m = chain_names(depth)
     chains = (fz, [n, *nz]), (fj, [m, *nj])
     grown = (AtMost(norms[k + 1], f[k] * norms[k]) for f, norms in chains for k in range(depth))
-    return under(MEANING, (AtMost(s * c, 1) for c in cosines for s in (1, -1))) + under(STRETCH, grown)
+    return under(MEANING, within(1, *cosines)) + under(STRETCH, grown)
 
 
 def draw_chain(draw: random.Random, depth: int) -> dict:
@@ -60,8 +59,7 @@ def draw_chain(draw: random.Random, depth: int) -> dict:
 
 def layer_names(depth: int) -> tuple:
     """Name the terms from the bottom up, and the steps of the probabilities."""
-    terms = list(sp.symbols(f"x:{depth}", real=True))
-    return terms, list(sp.symbols(f"s:{depth}", positive=True))
+    return *numbers("x", depth), *numbers("s", depth, positive=True)
 
 
 def chances(depth: int, never: int) -> list:
@@ -98,13 +96,13 @@ def closed(depth: int, never: int, *, lagged: int = 0, sign: int = -1) -> sp.Exp
 def variance(depth: int) -> tuple[Equal, ...]:
     """State the variance in partial sums."""
     terms = layer_names(depth)[0]
-    squares = ((never, moments(depth, 2, never) - sp.Add(*terms[never:]) ** 2) for never in range(depth))
-    return tuple(Equal(closed(depth, never), varied) for never, varied in squares)
+    squares = (moments(depth, 2, never) - total(terms[never:]) ** 2 for never in range(depth))
+    return tuple(Equal(closed(depth, never), varied) for never, varied in enumerate(squares))
 
 
 def price_names(depth: int) -> tuple:
     """Name the roots of gains and of prices, and any probabilities."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in "deq")
+    return numbers("d e q", depth, positive=True)
 
 
 def cost(depth: int, chosen: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]) -> sp.Expr:
@@ -122,7 +120,7 @@ def best(depth: int) -> tuple:
 
 def products(depth: int) -> sp.Expr:
     """Add up the products of the roots of gains and prices."""
-    return total(d * e for d, e, _ in zip(*price_names(depth), strict=True))
+    return dot(*price_names(depth)[:2])
 
 
 STATEMENT = Statement(
@@ -169,35 +167,26 @@ BEST_MUTANTS = {
 @settled("top-layer-certificate", STATEMENT, MUTANTS)
 def prove_certificate(statement: Statement, steps: Steps) -> None:
     """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
-    e, f, x, y, factor, norm, most, v, slack = sp.symbols("e f x y F n P v u", nonnegative=True)
+    factor, norm, v, slack = sp.symbols("F n v u", nonnegative=True)
     stretch = factor * (norm + v) - (factor * norm - slack)
     steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
-    one, cosine, lemmas = (e + f) / 2, (f - e) / 2, []
-    for name, sign, ends in (("from above", 1, (e, f)), ("from below", -1, (f, e))):
-        term = (x + y) * most * one - sign * (x - y) * most * cosine
-        lemmas.append(steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]]))
-    width = sp.symbols("d", integer=True, positive=True)
-    g, w = (sp.MatrixSymbol(name, width, 1) for name in "gw")
-    p, q = sp.symbols("p q", real=True)
-    square = sp.Trace((q * g - p * w).T * (q * g - p * w))
-    parts = q**2 * sp.Trace(g.T * g) + p**2 * sp.Trace(w.T * w) - 2 * p * q * sp.Trace(g.T * w)
-    steps.identity("a column's part, one more coordinate", square, parts)
+    lemmas, values = bounded_product(steps)
+    cauchy_schwarz(steps)
     n, m, u, w = sp.symbols("n m u w", nonnegative=True)
     both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
 
     def added_up(depth: int) -> list:
         fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
-        sums, behind = [sp.Integer(0), sp.Integer(0)], sp.Integer(0)
+        behind, missing, points = sp.Integer(0), sp.Integer(0), []
         for k in range(depth):
             above = (nz[k - 1], nj[k - 1]) if k else tops
             rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
             # what the product of all factors is above that of the norms, a layer further down
             behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
-            up, down = parts_of(alpha[k])
-            values = {x: up, y: down, most: nz[k] * nj[k], e: 1 - cosines[k], f: 1 + cosines[k]}
-            missing = behind * abs(alpha[k])
-            sums = [sums[side] + lemmas[side].at(values) + missing for side in range(2)]
-        return sums
+            missing += behind * abs(alpha[k])
+            size = nz[k] * nj[k]
+            points.append(values(alpha[k] * size, abs(alpha[k]) * size, cosines[k], 1))
+        return [one + missing for one in summed(lemmas, points)]
 
     steps.conclude(statement, added_up)
 
@@ -246,7 +235,6 @@ def prove_best_probabilities(statement: Statement, steps: Steps) -> None:
 
     def all_layers(depth: int) -> list:
         rows = zip(*statement.arguments(depth), strict=True)
-        layers = [dict(zip((d, e, q), layer, strict=True)) for layer in rows]
-        return [total(map(lemma.at, layers)) for lemma in lemmas]
+        return summed(lemmas, [dict(zip((d, e, q), layer, strict=True)) for layer in rows])
 
     steps.conclude(statement, all_layers)
