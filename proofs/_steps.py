@@ -1,5 +1,6 @@
 """The steps of a proof: what is shown is a lemma, and lemmas must add up to the statement's own claim."""
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,7 +61,9 @@ class Steps:
         if simplified != sp.true:
             raise UndecidedError(f"{name}: {condition}")
 
-    def conclude(self, statement: Statement, derive: Callable[[int], Any], *, depths: Any = None) -> None:
+    def conclude(
+        self, statement: Statement, derive: Callable[[int], Any] | None = None, *, depths: Any = None
+    ) -> Any:
         """Compare what the lemmas add up to with the statement's claim, at each of its depths and the next.
 
         Parameters
@@ -70,10 +73,12 @@ class Steps:
         derive
             ``derive(depth)`` gives a lemma with values put in for each relation of the claim, in order. An
             identity must have the claim's two sides; an inequality the claim's difference of sides. None
-            stands for a relation whose own sides an earlier step compared.
+            stands for a relation whose own sides an earlier step compared. May be the function decorated.
         depths
             Where to compare, if not at all depths.
         """
+        if derive is None:
+            return functools.partial(self.conclude, statement, depths=depths)
         self.count += 1
         depths = depths or (*statement.depths, statement.depths[-1] + 1)
         for depth in depths:
@@ -97,6 +102,7 @@ class Steps:
                 asked |= dict.fromkeys(lemma.asked)
             for condition in asked:
                 _must_hold(f"{statement.slug}, depth {depth}", condition, given, sample)
+        return derive
 
     def hypothesis(self, statement: Statement, depth: int, index: int = 0) -> Lemma:
         """Take one relation of the claim at a smaller depth than the one that is compared: induction."""

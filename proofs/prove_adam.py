@@ -184,12 +184,11 @@ def prove_clipping(statement: Statement, steps: Steps) -> None:
     clipped = steps.identity("slope of the clipped gradient", claimed, exact)
     steps.identity("paired", sp.Trace(u.T * (e * x + n * y)), e * sp.Trace(u.T * x) + n * sp.Trace(u.T * y))
 
+    @steps.conclude(statement)
     def paired(p: int):
         u, x, y = clipping_arguments(p)
         unit = on_the_sphere(y)
         return clipped.at({alone: u.dot(x), radial: u.dot(unit), along: unit.dot(x)})
-
-    steps.conclude(statement, paired)
 
 
 def ghost(width: int) -> tuple[Equal, Equal]:

@@ -140,12 +140,11 @@ def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
     entry = sp.Symbol("x", real=True)
     coordinate = steps.nonnegative("one coordinate of the own vote", entry * entry, [entry**2])
 
+    @steps.conclude(statement)
     def votes(count: int) -> list:
         own, *others = (row.T for row in map(matrix("g", count, width(IN)).row, range(count)))
         joined = sum(others, sp.zeros(width(IN), 1))
         return [split.at({g: own, rest: joined}), total(coordinate.at({entry: x}) for x in own)]
-
-    steps.conclude(statement, votes)
 
 
 def sizes(depth: int) -> list:

@@ -165,11 +165,10 @@ def prove_decay_rate(statement: Statement, steps: Steps) -> None:
     slack = (r + d) * (power + s) - r * power
     more = steps.nonnegative("one more layer", slack, [r * s, d * power, d * s])
 
+    @steps.conclude(statement)
     def one_layer_more(depth: int):
         before = (r + d) ** (depth - 1) - r ** (depth - 1)
         return more.at({power: r ** (depth - 1), s: sp.expand(before)}) * size
-
-    steps.conclude(statement, one_layer_more)
 
 
 @settled("bounded-activations", STATEMENT, MUTANTS)
@@ -184,12 +183,11 @@ def prove_bounded_activations(statement: Statement, steps: Steps) -> None:
     alpha = ((C2 - u) + (C2 - v) - length) / 2
     left = steps.nonnegative("what is left of C_a^2", C2 - alpha, [u / 2, v / 2, length / 2])
 
+    @steps.conclude(statement)
     def either_side(width: int) -> list:
         first, second = map(sp.Matrix, activations(width)[:2])
         short = {C2: C**2, u: C**2 - first.dot(first), v: C**2 - second.dot(second)}
         return [left.at({length: apart.dot(apart), **short}) for apart in (first - second, first + second)]
-
-    steps.conclude(statement, either_side)
 
 
 @settled("non-negative-alignment", SIGN, SIGN_MUTANTS)
@@ -199,12 +197,11 @@ def prove_alignment_gives_one_sign(statement: Statement, steps: Steps) -> None:
     term = sp.Mul(*factors)
     more = steps.nonnegative("one more term", so_far + term, [so_far, term])
 
+    @steps.conclude(statement)
     def added_up(depth: int):
         *earlier, last = zip(*statement.arguments(depth), strict=True)
         before = total(sp.Mul(*layer) for layer in earlier)
         return more.at({so_far: before, **dict(zip(factors, last, strict=True))})
-
-    steps.conclude(statement, added_up)
 
 
 @settled("non-expansive", ALIGNED, ALIGNED_MUTANTS)
@@ -216,13 +213,12 @@ def prove_non_expansive_similarities_decay(statement: Statement, steps: Steps) -
     narrow, values = bounded_product(steps)
     wider = steps.nonnegative("a smaller cosine", x * e, [x * e])
 
+    @steps.conclude(statement)
     def pair(k: int) -> list:
         if not statement.part.bars:
             return [wider.at({x: size, e: cosine - lower}) + below(k) * cosine]
         at = values(size, size, lower, abs(cosine))
         return [lemma.at(at) + below(k) * abs(cosine) for lemma in narrow]
-
-    steps.conclude(statement, pair)
 
 
 @settled("norm-product-bound", NORMS, NORMS_MUTANTS)

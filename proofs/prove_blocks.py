@@ -131,13 +131,12 @@ def prove_layer_norm(statement: Statement, steps: Steps) -> None:
     removed = steps.nonnegative("both projections", Y - square, [d * m**2, p**2 / d, p**2 * u / d**2])
     one = steps.nonnegative("one entry", ((k + v) * g) ** 2 - (k * g) ** 2, [2 * k * v * g**2, v**2 * g**2])
 
+    @steps.conclude(statement)
     def added_up(width: int):
         entries, gains, x, G, y = normalised(width)
         values = {d: width, Y: y.dot(y), m: total(y) / width, p: x.dot(y), u: width - x.dot(x)}
         pairs = zip(entries, map(abs, gains), strict=True)
         return removed.at(values) + total(one.at({g: a, k: b, v: G - b}) for a, b in pairs)
-
-    steps.conclude(statement, added_up)
 
 
 @settled("certified-regret", REGRET, REGRET_MUTANTS)

@@ -56,13 +56,12 @@ def prove_split_about_the_mean(statement: Statement, steps: Steps) -> None:
     T, p = sp.symbols("T p", real=True)
     more = steps.identity("one more outcome", (S - T * c) + p * (v - c), (S + p * v) - (T + p) * c)
 
+    @steps.conclude(statement)
     def one_outcome_more(depth: int):
         (*outcomes, last), weights, centre = statement.arguments(depth)
         before = sum((w * x for w, x in zip(weights, outcomes, strict=True)), sp.zeros(*centre.shape))
         known = total(weights)
         return more.at({S: before, v: last, c: centre, T: known, p: 1 - known})
-
-    steps.conclude(statement, one_outcome_more)
 
 
 def arguments(depth: int) -> tuple:
@@ -115,8 +114,7 @@ def prove_app_g_l_decomp(statement: Statement, steps: Steps) -> None:
     A, D, g, xi = symbolic("A D g x")
     shown = steps.identity("four parts", (A + D) * (g + xi), four(A, D, g, xi))
 
+    @steps.conclude(statement)
     def whole(depth: int):
         means, _, gradient, noise = statement.arguments(depth)
         return shown.at({A: product(means), D: change(depth), g: gradient, xi: noise})
-
-    steps.conclude(statement, whole)

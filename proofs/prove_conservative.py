@@ -224,11 +224,10 @@ def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
     for name, size, rest in (("larger", last, top), ("smaller", top - last, 2 * last)):
         steps.nonnegative(f"last the {name}, against the printed one", last + top - size, [rest])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         terms = terms_of(depth)
         return summed(lemmas, [values(a, C**2, b - y, sharp_size(y, most)) for a, b, y, most in terms])
-
-    steps.conclude(statement, added_up)
 
 
 @settled("lai-lower-bound", LOWER, LOWER_MUTANTS)
@@ -238,11 +237,10 @@ def prove_lai_lower_bound(statement: Statement, steps: Steps) -> None:
     lai = ((ABAR + u) + w) * b
     more = steps.nonnegative("one more sample", so_far + lai - ABAR * b, [so_far, u * b, w * b])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> Any:
         samples = zip(*statement.arguments(depth)[:2], strict=True)
         return total(more.at({so_far: 0, u: x[0] - ABAR, w: sp.Add(*x[1:]), b: y[0]}) for x, y in samples)
-
-    steps.conclude(statement, added_up)
 
 
 @settled("app-relative-conservative", RELATIVE, RELATIVE_MUTANTS)
@@ -254,6 +252,7 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
     most, lai = C2 / bar * (L1 + S / T * G), bar * T + w
     times = steps.nonnegative("times LAI", most * lai - (bound - s), [s, bound / (bar * T) * w])
 
+    @steps.conclude(statement)
     def divided(depth: int) -> list:
         alpha, beta, norms = names(depth)
         score, sum_of_last = scores(alpha, beta)[1], sp.Add(*(y[0] for y in beta))
@@ -262,8 +261,6 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
         least = times.at(values | {w: score - ABAR * sum_of_last})
         return [(least + rest) / score for rest in printed_terms(STATEMENT, steps, depth)]
 
-    steps.conclude(statement, divided)
-
 
 @settled("gap-without-alignment", ALONE, ALONE_MUTANTS)
 @settled("gap-without-alignment", ALONE_LLI, ALONE_MUTANTS)
@@ -271,6 +268,7 @@ def prove_gaps_without_alignment(statement: Statement, steps: Steps) -> None:
     """One term of Ghost, between the ends of A1; of LAI also the last layer's."""
     lemmas, values = bounded_product(steps)
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         terms = list(terms_of(depth, aligned=False))
         sums = summed(lemmas, [values(a, C**2, b, most) for a, b, _, most in terms])
@@ -278,5 +276,3 @@ def prove_gaps_without_alignment(statement: Statement, steps: Steps) -> None:
             return sums
         others = summed(lemmas, [values(a, C**2, -last, abs(last)) for a, _, last, _ in terms])
         return [one + other for one, other in zip(sums, others, strict=True)]
-
-    steps.conclude(statement, added_up)

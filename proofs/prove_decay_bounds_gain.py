@@ -71,6 +71,7 @@ def prove_decay_bounds_gain(statement: Statement, steps: Steps) -> None:
     trace = sp.Trace(B.T * B * sp.Identity(B.rows))
     steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
 
+    @steps.conclude(statement)
     def over_the_axes(depth: int):
         rho, mean, rest = statement.arguments(depth)
         bound = rho ** (2 * depth)
@@ -80,5 +81,3 @@ def prove_decay_bounds_gain(statement: Statement, steps: Steps) -> None:
             return {kept: bound, u: bound - both, v: bound - less, noise: alone}
 
         return total(left.at(at_axis(axis)) for axis in range(width(WIDTH))) / width(WIDTH)
-
-    steps.conclude(statement, over_the_axes)

@@ -73,11 +73,10 @@ def prove_first_order_change(statement: Statement, steps: Steps) -> None:
     slope = change.diff(rate).subs(rate, 0)
     more = steps.identity("one more coordinate", slope, -(so_far + x * y))
 
+    @steps.conclude(statement)
     def all_coordinates(p: int):
         v, g = statement.arguments(p)
         return more.at({so_far: dot(v[:-1], g[:-1]), x: v[p - 1], y: g[p - 1]})
-
-    steps.conclude(statement, all_coordinates)
 
 
 k = sp.Symbol("k", real=True)
@@ -167,6 +166,7 @@ def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
     shown = [(b - m * top * c) ** 2, 2 * excess * sum_so_far, excess**2]
     whole = steps.nonnegative("the sums", slack, shown)
 
+    @steps.conclude(statement)
     def added_up(p: int):
         _, spread, entries, found = statement.arguments(p)
         between = [(v, spread * s / (1 + s), spread / (1 + s)) for v, s in zip(entries, found, strict=True)]
@@ -174,8 +174,6 @@ def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
         sums = {b: total(h**2 * v**2 for h, v in eigenvalues), c: total(v**2 for _, v in eigenvalues)}
         left = total(one.at({u: v, x: below, y: above}) for v, below, above in between)
         return whole.at({d: spread, excess: left, **sums}) / (2 * m + spread) ** 2
-
-    steps.conclude(statement, added_up)
 
 
 h = sp.Symbol("h", positive=True)

@@ -147,12 +147,11 @@ def prove_part_variance(statement: Statement, steps: Steps) -> None:
     mean = steps.identity("means: s of each part, n s of T^2", means, s)
     alone = steps.identity("covariance of T and one deviation", c * s - c / n * (n * s), 0)
 
+    @steps.conclude(statement)
     def parts(depth: int) -> list:
         sizes = sp.symbols(f"n:{depth}", positive=True)
         unrelated = [alone.at({c: size, n: total(sizes)}) for size in sizes]
         return [mean.at({m: depth, n: total(sizes)}), *unrelated]
-
-    steps.conclude(statement, parts)
 
 
 @settled("empirical-bernstein", BERNSTEIN, BERNSTEIN_MUTANTS)
@@ -185,6 +184,7 @@ def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
     limited = steps.nonnegative("limits", limits, [slack / (i * (i + 1))])
     steps.identity("all together", c * (H - 1) + c * n / n, q / n)
 
+    @steps.conclude(statement)
     def added_up(depth: int):
         chances = chances_of(depth)
         dropped = total(fewer.at({i: a, d: b - a, p: chance}) for (a, b), chance in chances.items())
@@ -194,5 +194,3 @@ def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
             one = limited.at({i: at_most, n: depth, H: sp.harmonic(depth), slack: room})
             dropped += one * (depth + 1 if at_most == depth else 1)
         return dropped
-
-    steps.conclude(statement, added_up)

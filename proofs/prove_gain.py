@@ -104,8 +104,7 @@ def prove_isotropic_gain(statement: Statement, steps: Steps) -> None:
     steps.identity("trace of c I", sp.Trace(gain * sp.Identity(last)).doit(), gain * last)
     left = steps.identity("trace left", tau - gain * last, (1 - last / below) * tau)
 
+    @steps.conclude(statement)
     def of_the_operator(depth: int) -> list:
         values = {tau: squares(operator(depth)), last: depth, below: width(ROWS)}
         return [lemma.at(values) for lemma in (beside, left)]
-
-    steps.conclude(statement, of_the_operator)

@@ -113,11 +113,10 @@ def prove_pair_bound(statement: Statement, steps: Steps) -> None:
     """Bound one layer's term, for both signs of the gap."""
     lemmas, values = bounded_product(steps)
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         layers = lower_layers(depth)
         return summed(lemmas, [values(a, C**2, b - LAST, abs(b) + abs(LAST)) for a, b in layers])
-
-    steps.conclude(statement, added_up)
 
 
 @settled("lai-nearer-than-lli", NEARER, NEARER_MUTANTS)

@@ -68,12 +68,11 @@ def prove_gate_corrected(statement: Statement, steps: Steps) -> None:
     steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
     steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
 
+    @steps.conclude(statement)
     def all_columns(depth: int):
         *units, up, other = statement.arguments(depth)
         units = zip(*units, strict=True)
         return total(column.at({r: a, s: b, t: c, g: up, h: other}) for a, b, c in units)
-
-    steps.conclude(statement, all_columns)
 
 
 def step_arguments(depth: int) -> tuple:
@@ -131,10 +130,9 @@ def prove_gate_step_error(statement: Statement, steps: Steps) -> None:
     square = (x * image[1] - y * image[0]) ** 2
     plane = steps.nonnegative("Lagrange", bound - (p.T * image)[0, 0] ** 2, [square])
 
+    @steps.conclude(statement, depths=(1,))
     def of_the_layer(depth: int):
         *_, up, other = statement.arguments(depth)
         traceless = rest(depth)
         values = dict(zip((x, y, u, v), (*up, *other), strict=True))
         return plane.at({a: traceless[0, 0], b: traceless[0, 1], **values})
-
-    steps.conclude(statement, of_the_layer, depths=(1,))

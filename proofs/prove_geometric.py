@@ -215,6 +215,7 @@ def prove_the_printed_bounds_fail_for_lai(statement: Statement, steps: Steps) ->
     below, above = 1 - (1 - a) * X - w * (1 - b) * Y, 1 - X - w * Y
     more = steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
 
+    @steps.conclude(statement)
     def added_up(depth: int):
         weight = {extra: depth - 1} if relative else {}
         base = start.at({y: RHO**2, d: 1 - RATE**2 - (depth if relative else 1) * RHO**2, **weight})
@@ -222,8 +223,6 @@ def prove_the_printed_bounds_fail_for_lai(statement: Statement, steps: Steps) ->
         grown = [more.at({a: 1 - RATE**2, b: 1 - RHO**2, **at, **weight}) for at in powers]
         layers = total(base + total(grown[:k]) for k in range(depth - 1))
         return layers / (depth if relative else 1)
-
-    steps.conclude(statement, added_up)
 
 
 @settled("lli-gap", LLI, LLI_MUTANTS)
@@ -240,13 +239,12 @@ def prove_the_printed_relative_bound_for_lli(statement: Statement, steps: Steps)
     gap, last, most = C2 * T * G - s, ABAR * T + w, C2 / ABAR * G
     times = steps.nonnegative("times LLI", most * last - gap, [C2 / ABAR * G * w, s])
 
+    @steps.conclude(statement)
     def divided(depth: int) -> list:
         alpha, beta = similarities(depth, aligned=True)
         score, sum_of_last = scores(alpha, beta)[2], sp.Add(*(y[0] for y in beta))
         values = {T: sum_of_last, C2: C**2, G: powers(depth), s: 0, w: score - ABAR * sum_of_last}
         return [(times.at(values) + rest) / score for rest in lli_terms(LLI, steps, depth, aligned=True)]
-
-    steps.conclude(statement, divided)
 
 
 @settled("relative-limit", LIMIT, LIMIT_MUTANTS)
@@ -255,11 +253,10 @@ def prove_the_limit_of_the_relative_error(statement: Statement, steps: Steps) ->
     size = sp.Symbol("t", nonnegative=True)
     triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
 
+    @steps.conclude(statement)
     def over_lai(depth: int) -> list:
         lai, kept, below = terms(depth)
         x, y = lai - kept, sp.Add(*below)
         each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
         sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
         return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]
-
-    steps.conclude(statement, over_lai)

@@ -173,11 +173,10 @@ def prove_app_var_lai(statement: Statement, steps: Steps) -> None:
     t, a, V = sp.symbols("t a V", real=True)
     more = steps.identity("one more layer", t**2 * V + a**2 * V + 2 * t * a * V, (t + a) ** 2 * V)
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_layers(depth: int):
         *alphas, last = arguments(depth)[0]
         return more.at({t: total(alphas), a: last, V: Law(depth).signal})
-
-    steps.conclude(statement, all_layers, depths=statement.depths)
 
 
 def outcomes(slug: str) -> Statement:
@@ -222,6 +221,7 @@ def prove_ghost_signal_noise(statement: Statement, steps: Steps) -> None:
     grown = (t + a * c) * s + (n + a * x)
     more = steps.identity("one more layer", (t * s + n) + a * (c * s + x), grown)
 
+    @steps.conclude(statement)
     def all_layers(depth: int):
         (*alphas, alpha), (*gains, gain), (*rests, rest), shared = statement.arguments(depth)
         if statement.slug == "lai-signal":
@@ -231,5 +231,3 @@ def prove_ghost_signal_noise(statement: Statement, steps: Steps) -> None:
         if statement.slug != "signal-and-noise":
             return whole
         return [whole + -(noise + alpha * rest), whole + -(scale + alpha * gain) * shared]
-
-    steps.conclude(statement, all_layers)

@@ -157,13 +157,12 @@ def prove_jacobian_noise_bound(statement: Statement, steps: Steps) -> None:
     largest = (R * G) * (E * H) + (R * H) * (E * G) + (E * G) * (E * H)
     both = steps.identity("both sides at their largest", largest, (E**2 + 2 * R * E) * G * H)
 
+    @steps.conclude(statement)
     def of_one_unit(depth: int):
         means, rests, g, h = statement.arguments(depth)
         least = product([b**2 for b in means])
         most = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
         return both.at({R: least, E: sp.expand(most - least), G: g**2, H: h**2})
-
-    steps.conclude(statement, of_one_unit)
 
 
 def shape_arguments(depth: int) -> tuple:
@@ -210,11 +209,10 @@ def prove_app_var_beta(statement: Statement, steps: Steps) -> None:
     slack = exact.subs(e, 1) - 2 * R * S
     never = steps.nonnegative("never more", slack, monomials(slack))
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         rho, sigma = ([x**2 for x in side] for side in statement.arguments(depth))
         whole = product([a + b for a, b in zip(rho, sigma, strict=True)])
         one = total(product([*rho[:t], sigma[t], *rho[t + 1 :]]) for t in range(depth))
         values = {R: product(rho), S: one, H: sp.expand(whole - product(rho) - one)}
         return [lemma.at(values) for lemma in (never, square)]
-
-    steps.conclude(statement, all_layers)

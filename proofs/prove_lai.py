@@ -134,13 +134,12 @@ def prove_lai_changes_with_the_parametrisation(statement: Statement, steps: Step
     claimed = c**2 * sp.Trace((first * x).T * (first * y))
     similarity = steps.identity("second alpha", alpha, claimed)
 
+    @steps.conclude(statement)
     def of_the_network(width: int) -> list:
         a, b, up, other, lower, upper = network(width)
         last = {first: lower, x: a}
         whole = (similarity.at({**last, y: b}) + a.dot(b)) * up.dot(other)
         return [outputs.at({**last, second: upper}), whole]
-
-    steps.conclude(statement, of_the_network)
 
 
 def last_layer(depth: int) -> Equal:

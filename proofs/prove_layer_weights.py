@@ -241,13 +241,12 @@ def prove_least_squares_weights(statement: Statement, steps: Steps) -> None:
     mixed, change = sp.Trace(d.T * x.T * r), sp.Trace((x * d).T * (x * d))
     expanded = steps.identity("expansion", change, squares + 2 * mixed)
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_fit(layers: int):
         columns, y, weights, moved = statement.arguments(layers)
         design = sp.Matrix(columns).T
         misfit = sp.Matrix(y) - design * sp.Matrix(weights)
         return expanded.at({x: design, r: misfit, d: sp.Matrix(moved)})
-
-    steps.conclude(statement, of_the_fit, depths=statement.depths)
 
 
 @settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)
@@ -262,12 +261,11 @@ def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
     parts = a**2 * y**2 - 2 * w * a**2 * y * z + w**2 * a**2 * z**2
     steps.identity("one more pair", a**2 * (y - w * z) ** 2, parts)
 
+    @steps.conclude(statement)
     def all_pairs(pairs: int):
         a, beta, last, _ = pair_names(pairs)
         pairs_of = {A: (beta, beta), B: (beta, last), D: (last, last)}
         return parabola.at({symbol: dot(a, a, *rows) for symbol, rows in pairs_of.items()})
-
-    steps.conclude(statement, all_pairs)
 
 
 @settled("calibrated-model", MODEL, MODEL_MUTANTS)
@@ -278,9 +276,8 @@ def prove_model_weights(statement: Statement, steps: Steps) -> None:
     mixed = steps.identity("the mixed moment", sp.Trace(M * both), sp.Trace(g.T * M * h * h.T * g))
     square = steps.identity("the square", sp.Trace(both), sp.Trace(g.T * h * h.T * g))
 
+    @steps.conclude(statement, depths=statement.depths)
     def on_average(count: int):
         of_z, of_j, operator = statement.arguments(count)
         drawn = [{g: x, h: y} for x in of_z for y in of_j]
         return total(mixed.at({M: operator, **pair}) for pair in drawn) / total(map(square.at, drawn))
-
-    steps.conclude(statement, on_average, depths=statement.depths)

@@ -195,11 +195,10 @@ def prove_contrast_variance(statement: Statement, steps: Steps) -> None:
     spread = v - 2 * v / K + (v + others) / K**2
     shown = steps.identity("own, cross and mean", spread, v * (1 - 2 / K) + (v + others) / K**2)
 
+    @steps.conclude(statement)
     def derived(count: int) -> object:
         first, *rest = statement.arguments(count)
         return shown.at({K: sp.Integer(count), v: first, others: total(rest)})
-
-    steps.conclude(statement, derived)
 
 
 @settled("contrast-shrinkage", SHRINKAGE, SHRINKAGE_MUTANTS)
@@ -240,6 +239,7 @@ def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
     one = steps.nonnegative("one more update: the slack of its growth", first, [first])
     end = steps.nonnegative("the best source", first + last, [first, last])
 
+    @steps.conclude(statement)
     def added_up(rounds: int) -> object:
         gains, squares, levels = updates(rounds)
         heights = zip([sp.Integer(0), *levels], levels, strict=False)
@@ -247,5 +247,3 @@ def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
         *slacks, newest = (rate * m + rate**2 * q - (after - before) for m, q, (before, after) in updated)
         rest = levels[-1] - rate * gained + count
         return total(one.at({first: slack}) for slack in slacks) + end.at({first: newest, last: rest})
-
-    steps.conclude(statement, added_up)

@@ -102,6 +102,7 @@ def prove_perturbation_norm(statement: Statement, steps: Steps) -> None:
     left = steps.nonnegative("what an inequality between norms leaves", rest, [rest])
     shorter = steps.nonnegative("a shorter product times a rest", x * y, [x * y])
 
+    @steps.conclude(statement, depths=statement.depths)
     def one_layer_more(depth: int) -> list:
         found = []
         (*means, mean), (*changes, last) = arguments(depth)
@@ -127,8 +128,6 @@ def prove_perturbation_norm(statement: Statement, steps: Steps) -> None:
             bound += left.at({rest: split - f[-1]})
             found.append(bound + shorter.at({x: before - h[-2], y: more_rest}))
         return found
-
-    steps.conclude(statement, one_layer_more, depths=statement.depths)
 
 
 def printed(depth: int) -> tuple[AtMost, ...]:
@@ -162,6 +161,7 @@ def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
     excess = (R + F + H) * (rho + delta) - R * rho - (F * rho + R * delta)
     above = steps.nonnegative("below the bound that holds", excess, monomials(excess))
 
+    @steps.conclude(statement, depths=statement.depths)
     def one_layer_more(depth: int) -> list:
         (*means, mean), (*changes, last) = arguments(depth)
         gain, size = abs(mean), abs(last)
@@ -175,5 +175,3 @@ def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
         left = abs(below) * gain + whole * size - abs(below * mean + product(means) * last)
         so_far = steps.hypothesis(statement, depth - 1) * gain
         return [so_far + triangle.at({rest: left}), held]
-
-    steps.conclude(statement, one_layer_more, depths=statement.depths)

@@ -163,6 +163,7 @@ def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
     squares = [(A - low * high * B) ** 2, 2 * s * (A + low * high * B), s**2]
     square = steps.nonnegative("a square", left, squares)
 
+    @steps.conclude(statement)
     def added_up(n: int) -> list:
         samples = zip(*names(n), strict=True)
         rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for y, b in samples)
@@ -170,8 +171,6 @@ def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
         values = {A: exact, B: approximate, low: LOW, high: HIGH, s: rest}
         whole = (LOW + HIGH) ** 2 * exact * approximate
         return [square.at(values) / whole, sign.at(values) / (LOW + HIGH)]
-
-    steps.conclude(statement, added_up)
 
 
 @settled("rank-pearson", PEARSON, PEARSON_MUTANTS)
@@ -193,6 +192,7 @@ def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
     sign = steps.nonnegative("the correlation's sign, a = e + d", mixed, [g / 2, d / 2])
     small = steps.nonnegative("a tilt of at most 1", d, [d])
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_samples(count: int) -> list:
         scale = (LOW + HIGH) / 2
         spread, exact, _ = centred_sums(count)
@@ -207,8 +207,6 @@ def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
         centres = {e: total((x - mean / count) ** 2 for x in errors), g: exact}
         values = {a: scale**2 * spread, q: rest}
         return [square.at(values | centres | {e: turned}) / scale**2, sign.at({d: left, **centres}) / scale]
-
-    steps.conclude(statement, of_the_samples, depths=statement.depths)
 
 
 @settled("concordance", ORDER, ORDER_MUTANTS)

@@ -299,11 +299,10 @@ def prove_lai_gap_for_similarities_of_any_sign(statement: Statement, steps: Step
     """One term: alpha lies within its bounds, and ``(b - 1) beta`` within those of beta."""
     lemmas, values = bounded_product(steps)
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         layers = lower_layers(depth, real=True)
         return summed(lemmas, [values(a, C**2, (b - 1) * end, abs(end)) for a, end, b, *_ in layers])
-
-    steps.conclude(statement, added_up)
 
 
 @settled("lai-two-sided", STATEMENT, MUTANTS)
@@ -322,12 +321,11 @@ def prove_gaps_from_both_sides(statement: Statement, steps: Steps) -> None:
         steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
     )
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         layers = lower_layers(depth, *statement.arguments(depth)[:2])
         points = [{m: low, u: b - low, v: top - b, alpha: a, beta: end} for a, end, b, low, top in layers]
         return summed(lemmas, points)
-
-    steps.conclude(statement, added_up)
 
 
 @settled("ghost-lai-range", QUOTIENT, QUOTIENT_MUTANTS)
@@ -342,6 +340,7 @@ def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
     )
     one = steps.nonnegative("one sample", x * beta, [x * beta])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         samples, (*_, low, high) = statement.arguments(depth)[:2], names(depth)
         points = [
@@ -353,8 +352,6 @@ def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
         upper = total(one.at({x: t * total(row) - dot(row, high), beta: end}) for row, end in rows)
         return [side + rest for side, rest in zip(summed(layers, points), (lower, upper), strict=True)]
 
-    steps.conclude(statement, added_up)
-
 
 @settled("relative-below-one", BELOW_ONE, BELOW_ONE_MUTANTS)
 def prove_relative_error_below_one(statement: Statement, steps: Steps) -> None:
@@ -364,6 +361,7 @@ def prove_relative_error_below_one(statement: Statement, steps: Steps) -> None:
     less = steps.nonnegative("no less than the last layer's part", a * beta * b, [a * beta * b])
     share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
 
+    @steps.conclude(statement, depths=(2, 3, 4))
     def added_up(depth: int) -> list:
         samples = statement.arguments(depth)[:2]
         layers = lower_layers(depth, *samples)
@@ -372,5 +370,3 @@ def prove_relative_error_below_one(statement: Statement, steps: Steps) -> None:
         own = total(share.at({x: row[0] - s * total(row), beta: end}) for row, end in rows)
         above, below = summed((more, less), points)
         return [above, below + own]
-
-    steps.conclude(statement, added_up, depths=(2, 3, 4))

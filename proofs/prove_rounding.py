@@ -84,6 +84,7 @@ def prove_rounding_error(statement: Statement, steps: Steps) -> None:
         slack = before * (U - row[-1]) + (U - more)
         return so_far + rest.at({size: slack}) + rest.at({size: excess})
 
+    @steps.conclude(statement)
     def all_operations(depth: int) -> list:
         terms, errors = names(depth)
         each = [
@@ -95,5 +96,3 @@ def prove_rounding_error(statement: Statement, steps: Steps) -> None:
         up = sum(each[2 * i] * plus + each[2 * i + 1] * minus for i, (plus, minus) in enumerate(parts))
         down = sum(each[2 * i + 1] * plus + each[2 * i] * minus for i, (plus, minus) in enumerate(parts))
         return [*each, up, down]
-
-    steps.conclude(statement, all_operations)

@@ -193,6 +193,7 @@ def prove_selection_regret(statement: Statement, steps: Steps) -> None:
     misjudged = steps.nonnegative("a misjudged sample", apart, [scale * w])
     right = steps.nonnegative("a sample judged rightly loses nothing", rest, [rest])
 
+    @steps.conclude(statement, depths=statement.depths)
     def added_up(n: int):
         samples = list(zip(*names(n), strict=True))
         found = sp.Integer(0)
@@ -201,8 +202,6 @@ def prove_selection_regret(statement: Statement, steps: Steps) -> None:
             found += misjudged.at({u: abs(v), w: abs(score)}) * wrong
             found += right.at({rest: abs(v - scale * score)}) * (1 - wrong)
         return found
-
-    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 @settled("sign-agreement", AGREEMENT, AGREEMENT_MUTANTS)
@@ -216,14 +215,13 @@ def prove_certain_sign(statement: Statement, steps: Steps) -> None:
         steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t]),
     )
 
+    @steps.conclude(statement, depths=statement.depths)
     def added_up(n: int) -> list:
         values = [
             {m: LOW, u: ratio - LOW, v: HIGH - ratio, s: sp.Max(score, 0), t: sp.Max(-score, 0)}
             for score, ratio in zip(*names(n), strict=True)
         ]
         return [total(lemma.at(point) for point in values) for lemma in lemmas]
-
-    steps.conclude(statement, added_up, depths=statement.depths)
 
 
 @settled("identical-ranking", IDENTICAL, IDENTICAL_MUTANTS)
@@ -237,6 +235,7 @@ def prove_identical_ranking(statement: Statement, steps: Steps) -> None:
     scaled = c * sp.Identity(g.rows)
     steps.identity("W W' = c I", sp.Trace(g.T * scaled * h), c * sp.Trace(g.T * h))
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         shares, gains, alpha, beta = proportional(depth)
         before = total(a * b for a, b in zip(shares[:-1], gains[:-1], strict=True))
@@ -245,5 +244,3 @@ def prove_identical_ranking(statement: Statement, steps: Steps) -> None:
             total(grown.at(values | {pair: a * b}) for a, b in zip(firsts, lasts, strict=True))
             for firsts, lasts in zip(alpha, beta, strict=True)
         ]
-
-    steps.conclude(statement, all_layers)

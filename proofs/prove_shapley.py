@@ -144,12 +144,11 @@ def prove_midpoint(statement: Statement, steps: Steps) -> None:
     pulled = sp.Trace(g.T * scale.T * v) + sp.Trace(g.T * scale.T * hessian * (moved[0] + moved[1])) / 2
     steps.identity("an affine step", loss(moved[0]) - loss(moved[1]), pulled)
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_samples(samples: int):
         (own, *others), gradient, curvature = statement.arguments(samples)[:3]
         before = sum(others, sp.zeros(*own.shape))
         return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
-
-    steps.conclude(statement, of_the_samples, depths=statement.depths)
 
 
 lam, mu, k = *sp.symbols("lambda mu", positive=True), sp.Symbol("k", real=True)
@@ -209,6 +208,7 @@ def prove_shapley_first_order(statement: Statement, steps: Steps) -> None:
     along = steps.nonnegative("within the smoothness", scale * (1 + INSIDE), [fair])
     against = steps.nonnegative("within the smoothness, opposed", scale * (1 - INSIDE), [fair * k**2])
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_signs(samples: int) -> list:
         sizes, found = first_order_sizes(samples), []
         for moves in directions(samples):
@@ -217,8 +217,6 @@ def prove_shapley_first_order(statement: Statement, steps: Steps) -> None:
                 lemmas = zip((along, against), ends, strict=True)
                 found.append(total(lemma.at({own: sizes[0], others: end}) for lemma, end in lemmas))
         return found
-
-    steps.conclude(statement, all_signs, depths=statement.depths)
 
 
 def spread(moves: Sequence[sp.Expr], covariance: sp.Expr = TWELFTH) -> sp.Expr:
@@ -300,10 +298,9 @@ def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
     )
     coarse = simple_bound(steps)
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_signs(samples: int) -> list:
         found = []
         for moves in directions(samples):
             found += [*(lemma * (fine(moves) / mu) for lemma in lemmas), coarse(moves)]
         return found
-
-    steps.conclude(statement, all_signs, depths=statement.depths)

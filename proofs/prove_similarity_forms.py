@@ -140,11 +140,10 @@ def prove_the_last_layers_form(statement: Statement, steps: Steps) -> None:
     similarity = steps.identity("similarity", g.T * operator * h, g.T * h)
     gain = steps.identity("gain", sp.Trace(operator).doit(), size)
 
+    @steps.conclude(statement)
     def in_numbers(depth: int) -> list:
         values = dict(zip((g, h), statement.arguments(depth), strict=True))
         return [similarity.at(values), gain.at({size: depth}) / depth]
-
-    steps.conclude(statement, in_numbers)
 
 
 def lengths_sides(one, g, h):

@@ -58,11 +58,10 @@ def prove_softmax_feedback(statement: Statement, steps: Steps) -> None:
     claimed = p.T * q - (p.T * f + e.T * q) + e.T * f
     expanded = steps.identity("expanded", (p - e).T * (q - f), claimed)
 
+    @steps.conclude(statement)
     def each_label(count: int) -> list:
         first, second = probabilities(count)
         units = sp.eye(count)
         return [
             expanded.at({p: first, q: second, e: units[:, 0], f: units[:, label]}) for label in range(count)
         ]
-
-    steps.conclude(statement, each_label)

@@ -175,6 +175,7 @@ def prove_certificate(statement: Statement, steps: Steps) -> None:
     n, m, u, w = sp.symbols("n m u w", nonnegative=True)
     both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
         fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
         behind, missing, points = sp.Integer(0), sp.Integer(0), []
@@ -188,8 +189,6 @@ def prove_certificate(statement: Statement, steps: Steps) -> None:
             points.append(values(alpha[k] * size, abs(alpha[k]) * size, cosines[k], 1))
         return [one + missing for one in summed(lemmas, points)]
 
-    steps.conclude(statement, added_up)
-
 
 @settled("random-truncation", UNBIASED, UNBIASED_MUTANTS)
 def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> None:
@@ -198,6 +197,7 @@ def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> N
     steps.identity("chances telescope", q + (q + more - q), q + more)
     one = steps.identity("one layer's part", (q + more) * x / (q + more), x)
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         sums = []
         for never in range(depth):
@@ -205,8 +205,6 @@ def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> N
             steps_up = list(zip(terms, found, found[1:], strict=False))[never:]
             sums.append(total(one.at({x: t, q: low, more: high - low}) for t, low, high in steps_up))
         return sums
-
-    steps.conclude(statement, all_layers)
 
 
 @settled("truncation-variance", VARIANCE, VARIANCE_MUTANTS)
@@ -233,8 +231,7 @@ def prove_best_probabilities(statement: Statement, steps: Steps) -> None:
         steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
     )
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         rows = zip(*statement.arguments(depth), strict=True)
         return summed(lemmas, [dict(zip((d, e, q), layer, strict=True)) for layer in rows])
-
-    steps.conclude(statement, all_layers)

@@ -95,11 +95,10 @@ def prove_unit_gain_variance(statement: Statement, steps: Steps) -> None:
     aligned = sp.Symbol("t", nonnegative=True)
     kept = steps.nonnegative("noise that does not oppose", 2 * aligned, [2 * aligned])
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_layers(depth: int) -> list:
         alpha, signal, rests, weights = law(depth)
         joined = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(len(signal))]
         values = dict(zip((*noise, *shares), (*joined, *weights), strict=True))
         sign = total(alpha) * covariance(signal, joined, weights)
         return [whole.at(values | {scale: total(alpha)}), spreading.at(values) + kept.at({aligned: sign})]
-
-    steps.conclude(statement, all_layers, depths=statement.depths)

@@ -70,6 +70,7 @@ def prove_variance_order(statement: Statement, steps: Steps) -> None:
     more = steps.nonnegative("one more layer", slack, monomials(slack))
     up = steps.nonnegative("spread of the last", a * (d + y) - a * d, [a * y])
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         alpha, spread = statement.arguments(depth)
         growing = sp.Integer(0)
@@ -79,8 +80,6 @@ def prove_variance_order(statement: Statement, steps: Steps) -> None:
         sums = dot(alpha, spread) + total(alpha) * spread[-1]
         pairs = zip(alpha, spread, strict=True)
         return [growing, total(up.at({a: b, d: s, y: spread[-1] - s}) for b, s in pairs) * sums]
-
-    steps.conclude(statement, all_layers)
 
 
 class Conditional:
@@ -156,10 +155,9 @@ def prove_variance_criterion(statement: Statement, steps: Steps) -> None:
     A, m, V, n = sp.symbols("A m V n", real=True)
     difference = steps.identity("difference", m**2 * V + n - A**2 * V, gap(A, m, V, n))
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_law(depth: int):
         return difference.at(dict(zip((A, m, V, n), moments_of(depth), strict=True)))
-
-    steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
 def compared(depth: int, power: int = 2, *, centred: bool = True) -> tuple:
@@ -201,13 +199,12 @@ def prove_scale_free_variance(statement: Statement, steps: Steps) -> None:
     excess = steps.identity("excess", ghost - lai, n * A**2 * mu**2)
     sign = steps.nonnegative("sign", ghost - lai, [n * A**2 * mu**2])
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_law(depth: int) -> list:
         law = Conditional(depth)
         values = {A: total(law.alpha), m: law.scale, mu: law.mean(law.shared)}
         values |= {V: sp.factor(law.variance(law.shared)), n: sp.factor(law.variance(law.noise))}
         return [lemma.at(values) for lemma in (excess, sign)]
-
-    steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
 def regression_arguments(depth: int) -> tuple:
@@ -269,12 +266,11 @@ def prove_regression_gain(statement: Statement, steps: Steps) -> None:
     V, K = sp.Symbol("V", real=True, nonzero=True), sp.Symbol("K", real=True)
     left = steps.identity("no covariance left", K - K / V * V, sp.Integer(0))
 
+    @steps.conclude(statement, depths=(1,))
     def of_the_law(depth: int):
         shared, similarity, weights = regression_law(depth)
         pairs = {K: (similarity, shared), V: (shared, shared)}
         return left.at({symbol: covariance(*pair, weights) for symbol, pair in pairs.items()})
-
-    steps.conclude(statement, of_the_law, depths=(1,))
 
 
 def calibrated_arguments(depth: int) -> tuple:
@@ -325,6 +321,7 @@ def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
     m, y = sp.symbols("m y", real=True)
     off = steps.identity("Ghost is off by its noise", (m * b + y - m * b) ** 2, y**2)
 
+    @steps.conclude(statement, depths=statement.depths)
     def on_average(depth: int) -> list:
         law, weights = Conditional(depth), statement.arguments(depth)[3]
         layers = list(zip(law.alpha, weights, law.gains, strict=True))
@@ -336,5 +333,3 @@ def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
             lai += more.at(values | {b: signal}) * chance
             ghost += off.at({b: signal, y: noise}) * chance
         return [lai, ghost]
-
-    steps.conclude(statement, on_average, depths=statement.depths)

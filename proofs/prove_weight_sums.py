@@ -118,6 +118,7 @@ SUMS_MUTANTS = {
 def prove_random_weight_sum(statement: Statement, steps: Steps) -> None:
     """Take a term more: its own variance, and its covariance with the sum so far."""
 
+    @steps.conclude(statement)
     def all_terms(depth: int):
         terms, chances = statement.part.law(depth)
         so_far, x, weights = (sp.symbols(f"{name}_:{len(chances)}", real=True) for name in "Sxw")
@@ -127,5 +128,3 @@ def prove_random_weight_sum(statement: Statement, steps: Steps) -> None:
         (*earlier, last), none = terms, [sp.Integer(0)] * len(chances)
         before = [total(column) for column in zip(none, *earlier, strict=True)]
         return more.at(dict(zip((*so_far, *x, *weights), (*before, *last, *chances), strict=True)))
-
-    steps.conclude(statement, all_terms)
