@@ -78,9 +78,3 @@ def one_more_use(steps: Steps) -> None:
     parts = sp.Trace(so_far.T * other) + sp.Trace((g * a.T).T * (h * b.T))
     mixed = sp.Trace(so_far.T * (h * b.T)) + sp.Trace((g * a.T).T * other)
     steps.identity("one more use", joined, parts + mixed)
-
-
-def share(draw: Any, low: int = 0) -> sp.Rational:
-    """Draw a number from 0 to 1, or from -1; often an end."""
-    ends = (sp.Integer(low), sp.Integer(0), sp.Integer(1))
-    return draw.choice((*ends, sp.Rational(draw.randint(8 * low, 8), 8)))

@@ -110,6 +110,41 @@ def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, An
     return values
 
 
+def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.Random) -> dict[Any, Any]:
+    """Draw one value after the other, often at an end of what is given.
+
+    A relation bounds the symbol of it that is drawn last, where its slack is linear in that symbol.
+    """
+    blind = draw_point(symbols, draw, {})
+    left = [(sp.sympify(r.rhs - r.lhs), isinstance(r, Equal), set(symbols_of((r,), ()))) for r in given]
+    numbers = [symbol for symbol in symbols if isinstance(symbol, sp.Symbol) and not symbol.is_integer]
+    numbers.sort(key=lambda symbol: -sum(symbol in names for *_, names in left))  # a common bound first
+    values = {symbol: value for symbol, value in blind.items() if symbol not in numbers}
+    for symbol in numbers:
+        low, high = 0 if symbol.is_nonnegative else -sp.oo, 0 if symbol.is_nonpositive else sp.oo
+        for slack, equal, names in left:
+            if symbol not in names or not names - {symbol} <= values.keys():
+                continue
+            at = [number_at(slack, values | {symbol: sp.Integer(k)}) for k in range(3)]
+            if None not in at and at[0] != at[1] and at[1] - at[0] == at[2] - at[1]:
+                end = at[0] / (at[0] - at[1])
+                low = max(low, end) if equal or at[1] > at[0] else low
+                high = min(high, end) if equal or at[1] < at[0] else high
+        value = _between(low, high, blind[symbol], draw)
+        values[symbol] = blind[symbol] if value == 0 and symbol.is_nonzero else value
+    return values
+
+
+def _between(low: Any, high: Any, value: Any, draw: random.Random) -> Any:
+    """Keep a value, or draw one between two ends, often at one of them."""
+    if low > high or (low <= value <= high and draw.randrange(2)):
+        return value
+    share = draw.choice((sp.S.Zero, sp.S.One, sp.Rational(draw.randint(0, 8), 8)))
+    if low > -sp.oo and high < sp.oo:
+        return low + share * (high - low)
+    return low + share * abs(value) if low > -sp.oo else high - share * abs(value) if high < sp.oo else value
+
+
 def _scalar(symbol: Any, draw: random.Random, prime: int) -> Any:
     if symbol.is_integer:
         low = 1 if symbol.is_positive else 0 if symbol.is_nonnegative else -4
@@ -216,7 +251,10 @@ def glance(
     symbols = symbols_of(relations, given)
     admissible = 0
     for _ in range(attempts):
-        point = draw_point(symbols, draw, dict(sample(draw)) if sample else {})
+        chosen = dict(sample(draw)) if sample else {}
+        if given and not chosen and draw.randrange(4):
+            chosen = draw_within(symbols, given, draw)
+        point = draw_point(symbols, draw, chosen)
         if not all(condition.holds(point) for condition in given):
             continue
         if not all(relation.holds(point) for relation in relations):

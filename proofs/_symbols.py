@@ -35,6 +35,11 @@ def side_by_side(left: list[sp.Matrix], right: list[sp.Matrix]) -> sp.Expr:
     return total(map(sp.Matrix.dot, left, right))
 
 
+def exchange(first: Sequence[Any], second: Sequence[Any]) -> dict:
+    """Put the symbols of two lists in each other's place."""
+    return dict(zip((*first, *second), (*second, *first), strict=True))
+
+
 def transposed(square: sp.Matrix) -> dict:
     """Exchange the rows and the columns of a matrix."""
     return dict(zip(square, square.T, strict=True))

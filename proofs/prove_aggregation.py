@@ -14,7 +14,7 @@ import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, put, times
-from proofs._symbols import matrix, symbolic, total
+from proofs._symbols import dot, matrix, symbolic, total
 
 SCOPE = f"any number of validation samples, any widths; {STEP}"
 COST_SCOPE = f"{STEP}; any widths, dense layers"
@@ -24,8 +24,7 @@ IN, OUT = 2, 2
 def aggregation(count: int) -> Equal:
     """State that one table serves any number of validation samples."""
     c_z, g_z, c, g = aggregation_arguments(count)
-    pairs = sp.Add(*((c_z * c.T)[z] * (g_z * g.T)[z] for z in range(count)))
-    return Equal(pairs, (g * (g_z.T * c_z) * c.T)[0])
+    return Equal(dot(c_z * c.T, g_z * g.T), (g * (g_z.T * c_z) * c.T)[0])
 
 
 def sums_multiplied(count: int) -> sp.Expr:
@@ -36,26 +35,20 @@ def sums_multiplied(count: int) -> sp.Expr:
 
 def aggregation_arguments(count: int) -> tuple:
     """Name the validation samples' vectors, then the training sample's."""
-    return (
-        matrix("C", count, width(IN)),
-        matrix("G", count, width(OUT)),
-        matrix("c", 1, width(IN)),
-        matrix("g", 1, width(OUT)),
-    )
+    rows = matrix("C", count, width(IN)), matrix("G", count, width(OUT))
+    return *rows, matrix("c", 1, width(IN)), matrix("g", 1, width(OUT))
 
 
 def positions(count: int) -> Equal:
     """State that a sample's score is the sum of its positions' scores."""
     c, g, table = position_arguments(count)
-    apart = sp.Add(*((g.row(t) * table * c.row(t).T)[0] for t in range(count)))
-    return Equal(apart, (table.T * (g.T * c)).trace())
+    return Equal(pairs_of_positions(count).trace(), (table.T * (g.T * c)).trace())
 
 
-def positions_added_first(count: int) -> sp.Expr:
-    """Score the sums over positions."""
+def pairs_of_positions(count: int) -> sp.Matrix:
+    """Score each position's output gradient with each position's input."""
     c, g, table = position_arguments(count)
-    ones = sp.ones(1, count)
-    return (ones * g * table * (ones * c).T)[0]
+    return g * table * c.T
 
 
 def position_arguments(count: int) -> tuple:
@@ -71,7 +64,7 @@ POSITIONS = Statement(
     arguments=position_arguments,
 )
 POSITIONS_MUTANTS = {
-    "sums multiplied": becomes(positions_added_first),
+    "sums multiplied": becomes(lambda count: total(pairs_of_positions(count))),
     "the printed sign": times(-1, of="lhs"),
 }
 AGGREGATION = Statement("aggregation", SCOPE, aggregation, depths=(1, 2, 3), arguments=aggregation_arguments)
@@ -107,11 +100,9 @@ def prove_aggregation(statement: Statement, steps: Steps) -> None:
 def own_vote(count: int) -> tuple:
     """State that a batch's score of sample 0 is its own vote and the others'."""
     gradients = matrix("g", count, width(IN))
-    first = gradients.row(0)
-    score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
-    rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
-    norm = sp.Add(*(entry**2 for entry in first))
-    return (Equal(score, rest + norm), AtMost(sp.S.Zero, first.dot(first)))
+    scores = gradients * gradients.row(0).T
+    norm = dot(gradients.row(0), gradients.row(0))
+    return Equal(total(scores), total(scores[1:]) + norm), AtMost(sp.S.Zero, norm)
 
 
 OWN = Statement(
@@ -142,8 +133,8 @@ def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
 
     @steps.conclude(statement)
     def votes(count: int) -> list:
-        own, *others = (row.T for row in map(matrix("g", count, width(IN)).row, range(count)))
-        joined = sum(others, sp.zeros(width(IN), 1))
+        gradients = matrix("g", count, width(IN)).T
+        own, joined = gradients[:, 0], gradients[:, 1:] * sp.ones(count - 1, 1)
         return [split.at({g: own, rest: joined}), total(coordinate.at({entry: x}) for x in own)]
 
 

@@ -98,11 +98,6 @@ def norms(k: int) -> tuple[AtMost, ...]:
     return within(rho ** (2 * k) * n * m, lower_n * lower_m * lower)
 
 
-def a1_and_cosines(k: int) -> tuple[AtMost, ...]:
-    """State A1, and what a cosine is."""
-    return (*decayed(k, "A1"), *under(MEANING, within(1, lower)))
-
-
 DECAY = Statement(
     "gradient-norm-decay",
     "any depth, any rate",
@@ -147,7 +142,7 @@ NORMS = Statement(
     "norm-product-bound",
     SCOPE,
     norms,
-    given=a1_and_cosines,
+    given=lambda k: (*decayed(k, "A1"), *under(MEANING, within(1, lower))),
     depths=(1, 2, 3),
     arguments=lambda k: (rho, n, m, lower_n, lower_m, lower),
 )

@@ -6,13 +6,12 @@ was shown.
 """
 
 import functools
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy as sp
 
-from proofs._chain import LAST, SAMPLES, a2, bounded_product, scores, share, similarities
+from proofs._chain import LAST, SAMPLES, a2, bounded_product, scores, similarities
 from proofs._harness import AtMost, Statement, Steps, settled, under, width, within
 from proofs._rewrites import each, plus, put, signless, without
 from proofs._symbols import summed, total
@@ -47,19 +46,6 @@ def a1_to_a3(depth: int, *, aligned: bool = True) -> tuple[AtMost, ...]:
     return under(A1_A3 if aligned else A1, decay) + a2(alpha, C)
 
 
-def draw_under_a1_to_a3(draw: random.Random, depth: int, *, aligned: bool = True) -> dict:
-    """Draw similarities at and between the ends that the assumptions leave."""
-    alpha, beta, norms = names(depth, aligned=aligned)
-    values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (RHO, C, M, *norms)}
-    tight = draw.random() < 0.2
-    for x, y, n in zip(alpha, beta, norms, strict=True):
-        for k in range(depth):
-            most = values[RHO] ** (2 * k) * values[n] * values[M]
-            values[y[k]] = most * (min(k, 1) if tight else share(draw, 0 if aligned else -1))
-            values[x[k]] = values[C] ** 2 * (1 if tight else share(draw, -1))
-    return values
-
-
 def conservative(slug: str, size: Callable[[Any, Any], sp.Expr]) -> Statement:
     """State the printed bound, or the sharp one, by what multiplies C_a^2 for one term."""
 
@@ -75,7 +61,6 @@ def conservative(slug: str, size: Callable[[Any, Any], sp.Expr]) -> Statement:
         given=a1_to_a3,
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth), M, RHO, C),
-        sample=draw_under_a1_to_a3,
     )
 
 
@@ -129,17 +114,6 @@ def all_of_them(depth: int) -> tuple[AtMost, ...]:
     )
 
 
-def draw_all(draw: random.Random, depth: int) -> dict:
-    """Draw embeddings that agree, besides."""
-    values = draw_under_a1_to_a3(draw, depth)
-    bar = values[ABAR] = values[C] ** 2 * sp.Rational(draw.randint(1, 4), 8)
-    for x, y, n in zip(*names(depth), strict=True):
-        values[x[0]] = bar + (values[C] ** 2 - bar) * share(draw)
-        values |= {a: abs(values[a]) for a in x[1:]}
-        values[y[0]] = values[n] * values[M] * sp.Rational(draw.randint(1, 4), 4)
-    return values
-
-
 def alone(counts: int) -> Statement:
     """State the bounds under A1 and A2 alone, for LAI, or LLI, where the last similarity does not count."""
 
@@ -157,7 +131,6 @@ def alone(counts: int) -> Statement:
         given=functools.partial(a1_to_a3, aligned=False),
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth, aligned=False), M, RHO, C),
-        sample=functools.partial(draw_under_a1_to_a3, aligned=False),
         parts={"counts": counts},
     )
 
@@ -195,7 +168,6 @@ RELATIVE = Statement(
     given=all_of_them,
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth), M, RHO, C, ABAR),
-    sample=draw_all,
 )
 RELATIVE_MUTANTS = {
     "embeddings of any sign": without(SUMS),

@@ -42,15 +42,11 @@ def along(p: int) -> sp.Expr:
     return _loss(-rate * g, v)
 
 
-def slope_statement(p: int) -> Equal:
-    """State that Eq. 2 is the slope of the validation loss along a step on sample j."""
-    return Equal(along(p).diff(rate).subs(rate, 0), -dot(*gradients(p)))
-
-
+# Eq. 2 is the slope of the validation loss along a step on sample j.
 SLOPE = Statement(
     "IP",
     "any number of parameters, any loss with two derivatives",
-    slope_statement,
+    lambda p: Equal(along(p).diff(rate).subs(rate, 0), -dot(*gradients(p))),
     depths=(1, 2, 3),
     arguments=gradients,
 )

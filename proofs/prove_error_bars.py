@@ -85,11 +85,6 @@ def limit(index: int, depth: int) -> sp.Expr:
     return q * sp.Integer(index) / (depth * sp.harmonic(depth))
 
 
-def discoveries(depth: int) -> AtMost:
-    """State that one sample that does no harm adds at most q / n to the false discovery rate."""
-    return AtMost(total(p / k for (_, k), p in chances_of(depth).items()), q / depth)
-
-
 def uniform(depth: int) -> tuple[AtMost, ...]:
     """State that a sample that does no harm has no p-value too small."""
     reached = (
@@ -121,10 +116,11 @@ BERNSTEIN_MUTANTS = {
     "v that may be less than u": given(lambda r, depth: None if r.lhs == u else r),
     "no standard deviation": each("sd", 0),
 }
+# One sample that does no harm adds at most q / n to the false discovery rate.
 DISCOVERIES = Statement(
     "false-discovery-rate",
     "any number of samples, any dependence",
-    discoveries,
+    lambda depth: AtMost(total(p / k for (_, k), p in chances_of(depth).items()), q / depth),
     given=uniform,
     depths=(1, 2, 3),
 )

@@ -16,7 +16,7 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, every, put, times
-from proofs._symbols import matrix, symbolic, total, vector
+from proofs._symbols import dot, matrix, symbolic, total, vector
 
 UNITS = 2
 
@@ -30,13 +30,9 @@ def mean_over_directions(depth: int) -> Equal:
     """State the mean similarity; ``depth`` is the length of the columns."""
     sizes, slopes, others, g, h = mean_over_directions_arguments(depth)
     axes = [sign * sp.eye(depth)[:, k] for k in range(depth) for sign in (1, -1)]
-    average = total(
-        slopes[i] * others[i] * (sizes[i] * axis).dot(g) * (sizes[i] * axis).dot(h) / len(axes)
-        for i in range(width(UNITS))
-        for axis in axes
-    )
-    gamma = total(sizes[i] ** 2 * (slopes[i] * others[i]) for i in range(width(UNITS))) / depth
-    return Equal(average, gamma * g.dot(h))
+    units = list(zip(sizes, slopes, others, strict=True))
+    average = total(s * t * (r * axis).dot(g) * (r * axis).dot(h) for r, s, t in units for axis in axes)
+    return Equal(average / len(axes), dot(sizes, sizes, slopes, others) / depth * g.dot(h))
 
 
 MEAN = Statement(
@@ -78,7 +74,7 @@ def prove_gate_corrected(statement: Statement, steps: Steps) -> None:
 def step_arguments(depth: int) -> tuple:
     """Name the weight, both samples' slopes, and their gradients above."""
     units = width(UNITS)
-    return matrix("W", 2, units), vector("s", units), vector("t", units), vector("g", 2), vector("h", 2)
+    return matrix("W", 2, units), *(vector(name, units) for name in "st"), vector("g", 2), vector("h", 2)
 
 
 def rest(depth: int, share: int = 2) -> sp.Matrix:

@@ -8,12 +8,11 @@ relative bound wherever ``r^2 + L rho^2 < 1``. Shown for every depth, by one mor
 For LLI: one term of the difference against one term of the bound.
 """
 
-import random
 from collections.abc import Iterator
 
 import sympy as sp
 
-from proofs._chain import LAST, a2, bounded_product, grid, scores, share, similarities
+from proofs._chain import LAST, a2, bounded_product, grid, scores, similarities
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under, within
 from proofs._rewrites import becomes, each, every, exchanged, plus, side, times, without
 from proofs._symbols import dot, summed, total
@@ -98,19 +97,6 @@ def narrow_and_agreeing(depth: int) -> tuple[AtMost, ...]:
     return a2(alpha, C) + under(NARROW, narrow) + last + positive
 
 
-def draw_agreeing(draw: random.Random, depth: int) -> dict:
-    """Draw last similarities and embeddings of one sign."""
-    values = {RHO: sp.Rational(draw.randint(1, 7), 8), C: sp.Rational(draw.randint(3, 8), 4)}
-    low = values[ABAR] = values[C] ** 2 * sp.Rational(draw.randint(1, 8), 8)
-    for x, y in zip(*similarities(depth, aligned=True), strict=True):
-        values[y[0]] = sp.Rational(draw.randint(1, 4), 2)
-        values[x[0]] = low + (values[C] ** 2 - low) * share(draw)
-        for k in range(1, depth):
-            values[x[k]] = values[C] ** 2 * share(draw, -1)
-            values[y[k]] = values[RHO] ** (2 * k) * values[y[0]] * share(draw)
-    return values
-
-
 def ratios_of(depth: int) -> tuple:
     """Name alpha, the last similarities, and what the lower ones are in their multiples."""
     alpha, beta = similarities(depth)
@@ -178,7 +164,6 @@ LLI_RELATIVE = Statement(
     given=narrow_and_agreeing,
     depths=(1, 2, 3),
     arguments=lambda depth: (*similarities(depth, aligned=True), RHO, C, ABAR),
-    sample=draw_agreeing,
 )
 LLI_RELATIVE_MUTANTS = {
     "alpha-bar inverted": each("abar", lambda bar: 1 / bar),

@@ -23,7 +23,10 @@ from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, each, plus, put, times
 from proofs._symbols import (
     covariance,
+    exchange,
+    layers,
     monomials,
+    numbers,
     product,
     signs,
     symbolic,
@@ -34,8 +37,7 @@ from proofs._symbols import (
 
 def formula_arguments(depth: int) -> tuple:
     """Name both mean gradients, and the directions of the noise on each side."""
-    directions = [[vector(f"{name}{k}_", 2) for k in range(depth)] for name in "XY"]
-    return vector("u", 2), vector("w", 2), *directions
+    return vector("u", 2), vector("w", 2), *layers("X Y", depth, 2)
 
 
 def computed(u, w, Sx, Sy):
@@ -70,12 +72,6 @@ def noise_of_both(depth: int) -> sp.Expr:
     return (Sx * Sy).trace()
 
 
-def means_exchanged(depth: int) -> dict:
-    """Give each side the other one's mean gradient."""
-    u, w, *_ = formula_arguments(depth)
-    return dict(zip((*u, *w), (*w, *u), strict=True))
-
-
 FORMULA = Statement(
     "jacobian-noise-variance",
     f"any widths; {STEP}; any laws with second moments; z and j independent",
@@ -86,7 +82,7 @@ FORMULA = Statement(
 FORMULA_MUTANTS = {
     "without the noise of both": plus(lambda depth: -noise_of_both(depth)),
     "the noise of both halved": plus(lambda depth: -noise_of_both(depth) / 2),
-    "means exchanged": put(means_exchanged),
+    "means exchanged": put(exchange(vector("u", 2), vector("w", 2))),
     "one side's noise left out": each("w", 0),
 }
 
@@ -104,8 +100,7 @@ def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
 
 def bound_arguments(depth: int) -> tuple:
     """Name the mean parts and the rests, and both gradients."""
-    names = [list(sp.symbols(f"{name}:{depth}", real=True)) for name in "bd"]
-    return *names, *sp.symbols("g h", real=True)
+    return *numbers("b d", depth), *sp.symbols("g h", real=True)
 
 
 def attained(depth: int, form=lambda R, E: E**2 + 2 * R * E) -> sp.Expr:
@@ -167,7 +162,7 @@ def prove_jacobian_noise_bound(statement: Statement, steps: Steps) -> None:
 
 def shape_arguments(depth: int) -> tuple:
     """Name the bounds of the mean parts and of the noise."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("rho", "sigma"))
+    return numbers("rho sigma", depth, nonnegative=True)
 
 
 def shape(depth: int) -> tuple:

@@ -86,11 +86,6 @@ def bound(root: sp.Expr) -> sp.Expr:
     return a**2 / root**2 + root**2 * h**2
 
 
-def step_size(depth: int) -> tuple:
-    """State Hedge's best step; l is log K, and all are squares: l = a^2, H = h^2, eta = e^2."""
-    return AtMost(2 * a * h, bound(e)), Equal(bound(sp.sqrt(a / h)), 2 * a * h)
-
-
 count, gained = sp.Symbol("l", nonnegative=True), sp.Symbol("G", real=True)
 GROWTH = r"$\eta g_{tk} \le 1$"
 
@@ -159,8 +154,12 @@ COCHRAN_MUTANTS = {
     "plain mean": becomes(lambda count: q_of([sp.S.One] * count), of="lhs"),
     "power": becomes(lambda count: q_of(sp.symbols(f"p:{count}", positive=True), 2), of="lhs"),
 }
+# Hedge's best step; l is log K, and all are squares: l = a^2, H = h^2, eta = e^2.
 STEP = Statement(
-    "hedge-step", "any number of sources, any horizon", step_size, arguments=lambda depth: (a, h, e)
+    "hedge-step",
+    "any number of sources, any horizon",
+    lambda depth: (AtMost(2 * a * h, bound(e)), Equal(bound(sp.sqrt(a / h)), 2 * a * h)),
+    arguments=lambda depth: (a, h, e),
 )
 STEP_MUTANTS = {
     "factor": times(sp.Rational(3, 2), only=0, of="lhs"),

@@ -4,14 +4,13 @@ Exact scores are ``G = b S`` with ``m <= b <= M``; ``b - m`` and ``M - b`` are n
 Sums over samples grow by one more sample, so that one sample and the sums so far are enough.
 """
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
-from proofs._quotients import HIGH, LOW, RATIOS, between, draw_between, names
+from proofs._quotients import HIGH, LOW, RATIOS, between, names
 from proofs._rewrites import Rewrite, becomes, exchanged, given, times, without
 from proofs._symbols import dot, total
 
@@ -28,15 +27,6 @@ def cosine(n: int) -> tuple[AtMost, AtMost]:
     """State the squared bound on the cosine, and that the cosine is not negative."""
     A, B, D = sums(n)
     return AtMost(4 * LOW * HIGH / (LOW + HIGH) ** 2, D**2 / (A * B)), AtMost(0, D)
-
-
-def draw_worst(draw: random.Random, n: int) -> dict:
-    """Draw quotients between their bounds, and often those of the smallest cosine."""
-    values = draw_between(draw, n)
-    S, b = names(n)
-    if n == 2 and draw.random() < 0.5:
-        values |= {b[0]: values[HIGH], b[1]: values[LOW], S[0]: values[LOW], S[1]: values[HIGH]}
-    return values
 
 
 def centred_sums(n: int) -> tuple:
@@ -73,16 +63,6 @@ def small_tilt(n: int) -> tuple[AtMost, ...]:
     return (*between(n), *spread, *under("the radicand is positive", (AtMost(tilt(n), 1),)))
 
 
-def draw_near_one(draw: random.Random, n: int) -> dict:
-    """Draw quotients at ends that are near each other, and scores that are not all equal."""
-    low = sp.Rational(draw.randint(6, 9), 9)
-    high = low + sp.Rational(draw.randint(1, 4), 9)
-    S, b = names(n)
-    shift = draw.choice((0, 0, 3))
-    values = {s: sp.Integer(draw.randint(-5, 5) + shift) for s in S} | {S[0]: sp.Integer(shift + 6)}
-    return values | {x: draw.choice((low, high)) for x in b} | {LOW: low, HIGH: high}
-
-
 def order(n: int) -> AtMost:
     """State that intervals apart give a certain order."""
     (j, k), (b, c) = names(2)
@@ -113,7 +93,6 @@ STATEMENT = Statement(
     given=between,
     depths=(1, 2, 3),
     arguments=lambda n: (LOW, HIGH, *names(n)),
-    sample=draw_worst,
 )
 MUTANTS = {
     "five for four": times(sp.Rational(5, 4), only=0, of="lhs"),
@@ -127,7 +106,6 @@ PEARSON = Statement(
     given=small_tilt,
     depths=(2, 3),
     arguments=lambda n: (*names(n), LOW, HIGH),
-    sample=draw_near_one,
 )
 PEARSON_MUTANTS = {
     "scores of any mean": becomes(lambda n: with_tilt(n, TURN), only=0, of="lhs"),

@@ -5,7 +5,6 @@ is a sum over layers and validation samples of terms that u and v make non-negat
 layer's ratio is 1.
 """
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ import sympy as sp
 from proofs._chain import SAMPLES, a2, bounded_product, grid
 from proofs._harness import AtMost, Statement, Steps, settled, under, width, within
 from proofs._rewrites import Rewrite, each, exchanged, given, plus, signless, without
-from proofs._symbols import dot, summed, total
+from proofs._symbols import dot, exchange, summed, total
 
 SCOPE = "any depth, any number of validation samples"
 C = sp.symbols("C_a", nonnegative=True)
@@ -58,22 +57,6 @@ def between(depth: int, words: str = BETWEEN) -> tuple[AtMost, ...]:
     return under(words, (r for *_, b, low, high in layers for r in (AtMost(low, b), AtMost(b, high))))
 
 
-def draw_between(draw: random.Random, depth: int, *, unit: bool = False, **kind: bool) -> dict:
-    """Draw bounds, ratios between them (often at an end) and weights."""
-    alpha, last, ratios, low, high = names(depth, **kind)
-    values = {}
-    for k in range(1, depth):
-        ends = sorted(sp.Rational(draw.randint(0 if unit else -4, 8), 8 if unit else 4) for _ in range(2))
-        values |= {low[k]: ends[0], high[k]: ends[1]}
-        for row in ratios:
-            share = draw.choice((sp.Integer(0), sp.Integer(1), sp.Rational(draw.randint(0, 4), 4)))
-            values[row[k]] = ends[0] + share * (ends[1] - ends[0])
-    for symbol in (*last, *(a for row in alpha for a in row)):
-        negative = symbol.is_nonnegative is None and draw.random() < 0.5
-        values[symbol] = sp.Rational(draw.randint(1, 8), 4) * (-1 if negative else 1)
-    return values
-
-
 def two_sided(score: str) -> Statement:
     """State both ends of LAI minus Ghost, or of Ghost minus LLI."""
 
@@ -94,7 +77,6 @@ def two_sided(score: str) -> Statement:
         given=between,
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth)[:2], *(x[1:] for x in names(depth)[3:])),
-        sample=draw_between,
         parts={"part": part, "falling": score == "lai"},
     )
 
@@ -118,22 +100,6 @@ def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
     return under(words, (r for b in lower for r in (AtMost(0, b), AtMost(b, 1))))
 
 
-def a2_and_unit(depth: int) -> tuple[AtMost, ...]:
-    """State A2, and that ratios lie between 0 and 1."""
-    return a2(names(depth, real=True)[0], C) + unit_ratios(depth, UNIT)
-
-
-def draw_signed(draw: random.Random, depth: int) -> dict:
-    """Draw embeddings at their bounds, often with ratios of zero."""
-    values = draw_between(draw, depth, unit=True, real=True)
-    alpha, last, ratios, _, _ = names(depth, real=True)
-    size = sp.Rational(draw.randint(1, 8), 4)
-    if draw.random() < 0.3:
-        values |= {b: sp.Integer(0) for row in ratios for b in row[1:]} | dict.fromkeys(last, sp.Integer(1))
-        return values | {C: size} | {a: size**2 for row in alpha for a in row}
-    return values | {C: size} | {a: size**2 * draw.choice((1, -1, 0)) for row in alpha for a in row}
-
-
 def shares(depth: int) -> tuple[AtMost, ...]:
     """State that s and t, times a sample's alphas, lie below and above what the bounds make of them."""
     alpha, *_, low, high = names(depth)
@@ -151,7 +117,7 @@ def of_shares(change: Callable[[AtMost, int], AtMost | None]) -> Rewrite:
 def ends_exchanged(r: AtMost, depth: int) -> AtMost:
     """Put the upper bounds in the place of the lower ones, and the other way round."""
     *_, low, high = names(depth)
-    other = dict(zip((*low[1:], *high[1:]), (*high[1:], *low[1:]), strict=True))
+    other = exchange(low[1:], high[1:])
     return replace(r, lhs=r.lhs.xreplace(other), rhs=r.rhs.xreplace(other))
 
 
@@ -171,18 +137,6 @@ def bottom_layers(r: AtMost, depth: int) -> AtMost:
     return replace(r, rhs=r.rhs.xreplace({row[0]: row[-1] for row in names(depth)[0]}))
 
 
-def draw_shares(draw: random.Random, given: tuple[AtMost, ...], values: dict) -> dict:
-    """Draw samples that share nothing, too, and the best s and t, or worse ones."""
-    found, ends = dict(values), {s: [], t: []}
-    for relation in given:
-        difference = sp.expand((relation.rhs - relation.lhs).xreplace(found))
-        for symbol in ends:
-            if (slope := difference.coeff(symbol, 1)) != 0:
-                ends[symbol].append(-difference.coeff(symbol, 0) / slope)
-    worse = draw.choice((0, 0, sp.Rational(1, 2)))
-    return found | {s: min(ends[s], default=1) - worse, t: max(ends[t], default=1) + worse}
-
-
 def ghost_and_lai(depth: int) -> tuple[sp.Expr, sp.Expr]:
     """Write Ghost and LAI."""
     alpha, last, ratios, _, _ = names(depth)
@@ -198,13 +152,6 @@ def quotient(depth: int) -> tuple[AtMost, AtMost]:
 def ordered_shares(depth: int) -> tuple[AtMost, ...]:
     """State that ratios lie between their bounds, and what s and t are."""
     return (*between(depth, ORDERED), *shares(depth))
-
-
-def draw_quotient(draw: random.Random, depth: int) -> dict:
-    """Draw s and t at their bounds, often with a sample whose embeddings are zero."""
-    values = draw_between(draw, depth, unit=True)
-    values |= dict.fromkeys(draw.choice((*names(depth)[0], ())), sp.Integer(0))
-    return draw_shares(draw, ordered_shares(depth), values)
 
 
 def ones(depth: int) -> list[list[sp.Expr]]:
@@ -224,16 +171,6 @@ def unit_shares(depth: int) -> tuple[AtMost, ...]:
     return (*unit_ratios(depth, ORDERED), *under(SHARE, share))
 
 
-def draw_below_one(draw: random.Random, depth: int) -> dict:
-    """Draw s at its bound, often with ratios of zero."""
-    values = draw_between(draw, depth, unit=True)
-    alpha, _, ratios, _, _ = names(depth)
-    if draw.random() < 0.4:
-        values |= {b: sp.Integer(0) for row in ratios for b in row[1:]}
-    values |= dict.fromkeys(draw.choice((*alpha, ())), sp.Integer(0))
-    return {x: y for x, y in draw_shares(draw, unit_shares(depth), values).items() if x != t}
-
-
 STATEMENT = two_sided("lai")
 MUTANTS = {
     "ends exchanged": exchanged(),
@@ -244,10 +181,9 @@ SIGNED = Statement(
     "lai-gap",
     SCOPE,
     signed,
-    given=a2_and_unit,
+    given=lambda depth: a2(names(depth, real=True)[0], C) + unit_ratios(depth, UNIT),
     depths=(1, 2, 3),
     arguments=lambda depth: (names(depth, real=True)[1], C),
-    sample=draw_signed,
 )
 SIGNED_MUTANTS = {
     "ratios above 1": without(UNIT),
@@ -267,7 +203,6 @@ QUOTIENT = Statement(
     given=ordered_shares,
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth)[:2], s, t),
-    sample=draw_quotient,
 )
 QUOTIENT_MUTANTS = {
     "ends exchanged": of_shares(ends_exchanged),
@@ -283,7 +218,6 @@ BELOW_ONE = Statement(
     given=unit_shares,
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth)[:2], s),
-    sample=draw_below_one,
 )
 BELOW_ONE_MUTANTS = {
     "the bottom layer's share": of_shares(bottom_layers),

@@ -8,13 +8,14 @@ smooth losses up to higher orders of ``e``. Its part of first order in ``e`` is 
 Hessian ``R = H - A`` the condition itself is solved by ``t + inv(R) g``.
 """
 
+from collections.abc import Callable
+
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import becomes, times
 from proofs._symbols import symbolic, symmetric, vector
 
-SCOPE = "any number of parameters, any invertible Hessian; first order in the weight"
 EXACT_SCOPE = "any number of parameters, any quadratic losses whose remaining Hessian is invertible"
 PARAMETERS = (1, 2)
 
@@ -37,46 +38,34 @@ def statement(slug: str, lowered: int) -> Statement:
 
     return Statement(
         slug,
-        SCOPE,
+        "any number of parameters, any invertible Hessian; first order in the weight",
         claim,
-        given=_invertible,
+        given=lambda p: invertible("$H$ is invertible", arguments(p)[2]),
         depths=PARAMETERS,
         arguments=arguments,
         parts={"lowered": lowered},
     )
 
 
-def without_hessian(p: int) -> sp.Expr:
-    """Multiply the gradients alone."""
-    v, g, *_ = arguments(p)
-    return v.dot(g)
-
-
-def solved_with_the_rest(p: int) -> sp.Expr:
-    """Solve the remaining samples' Hessian."""
+def product(p: int, inverse: Callable = lambda hessian, own: sp.eye(hessian.rows)) -> sp.Expr:
+    """Multiply the gradients, one of them by a function of both Hessians."""
     v, g, hessian, own, _ = arguments(p)
-    return v.dot((hessian - own).inv() * g)
+    return v.dot(inverse(hessian, own) * g)
 
 
-def _invertible(p: int) -> tuple[AtMost, ...]:
-    _, _, hessian, _, _ = arguments(p)
-    return under("$H$ is invertible", (AtMost(0, hessian.det() ** 2, strict=True),))
+def invertible(words: str, *hessians: sp.Matrix) -> tuple[AtMost, ...]:
+    """State that Hessians are invertible."""
+    return under(words, (AtMost(0, hessian.det() ** 2, strict=True) for hessian in hessians))
 
 
-def _both(hessian: sp.Matrix, own: sp.Matrix) -> tuple[AtMost, ...]:
-    both = (AtMost(0, m.det() ** 2, strict=True) for m in (hessian, hessian - own))
-    return under("$H$ and $H - H_j$ are invertible", both)
-
-
-def _both_invertible(p: int) -> tuple[AtMost, ...]:
-    return _both(*arguments(p)[2:4])
+BOTH = "$H$ and $H - H_j$ are invertible"
 
 
 REMOVAL = statement("removal-influence", 1)
 REMOVAL_MUTANTS = {
     "the printed sign": times(-1),
-    "the remaining Hessian": becomes(solved_with_the_rest),
-    "no Hessian": becomes(without_hessian),
+    "the remaining Hessian": becomes(lambda p: product(p, lambda hessian, own: (hessian - own).inv())),
+    "no Hessian": becomes(product),
     "scaled as for a mean of two": times(2),
 }
 
@@ -85,7 +74,7 @@ PRINTED = statement("influence", -1)
 PRINTED_MUTANTS = {
     "read as removal": times(-1, of="lhs"),
     "the other sign": times(-1),
-    "no Hessian": becomes(lambda p: -without_hessian(p)),
+    "no Hessian": becomes(lambda p: -product(p)),
 }
 
 
@@ -112,7 +101,7 @@ LEAVE_ONE_OUT = Statement(
     "leave-one-out",
     EXACT_SCOPE,
     exact_statement,
-    given=_both_invertible,
+    given=lambda p: invertible(BOTH, arguments(p)[2], arguments(p)[2] - arguments(p)[3]),
     depths=PARAMETERS,
     arguments=lambda p: arguments(p)[1:],
 )
@@ -138,9 +127,10 @@ def leverage_statement(p: int) -> Equal:
     return Equal(exact, hessian.inv() * (residual * row) / (1 - leverage(p)))
 
 
-def _row_invertible(p: int) -> tuple[AtMost, ...]:
+def row_invertible(p: int) -> tuple[AtMost, ...]:
+    """State that the Hessian is invertible, with the row and without it."""
     hessian, row, _ = leverage_arguments(p)
-    return _both(hessian, row * row.T)
+    return invertible(BOTH, hessian, hessian - row * row.T)
 
 
 def leverage(p: int) -> sp.Expr:
@@ -158,7 +148,7 @@ LEVERAGE = Statement(
     "leave-one-out",
     EXACT_SCOPE,
     leverage_statement,
-    given=_row_invertible,
+    given=row_invertible,
     depths=PARAMETERS,
     arguments=leverage_arguments,
 )

@@ -17,10 +17,9 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import matrix, symbolic, total
+from proofs._symbols import dot, matrix, symbolic, total
 
 SCOPE = "any number of outputs, any groups, any columns; numbers up to five outputs in runs"
-PERMUTED_SCOPE = "any number of outputs, any width; numbers up to five outputs"
 SIGNS = (1, -1)
 
 
@@ -42,13 +41,11 @@ def groups(order: Sequence[int]) -> list[list[int]]:
 
 def score(left: Sequence[Any], right: Sequence[Any], depth: int) -> Any:
     """Multiply the sketches of P and Q under these signs."""
-    P, Q = arguments(depth)
+    sides = list(zip((left, right), arguments(depth), strict=True))
     found = sp.S.Zero
     for group in groups(range(depth)):
-        sums = [
-            sum((s[i] * side[i, :] for i in group), sp.zeros(1, 2)) for s, side in ((left, P), (right, Q))
-        ]
-        found += sums[0].dot(sums[1])
+        sums = (sum((s[i] * rows[i, :] for i in group), sp.zeros(1, 2)) for s, rows in sides)
+        found += dot(*sums)
     return found
 
 
@@ -98,7 +95,7 @@ def pairs(M: sp.Matrix, group: Sequence[int]) -> Any:
     return total(M[i, k] ** 2 + M[i, k] * M[k, i] for i, k in itertools.permutations(group, 2))
 
 
-def transposed(depth: int) -> Any:
+def mirrored(depth: int) -> Any:
     """Add up ``M_ik M_ki`` over the pairs of all groups."""
     M, found = product(depth), (itertools.permutations(group, 2) for group in groups(range(depth)))
     return total(M[i, k] * M[k, i] for i, k in itertools.chain(*found))
@@ -117,8 +114,8 @@ def variance(depth: int) -> Equal:
 
 VARIANCE = Statement("sketch-variance", SCOPE, variance, depths=(1, 2, 3, 4), arguments=arguments)
 VARIANCE_MUTANTS = {
-    "transposed pairs left out": plus(lambda depth: -transposed(depth), of="lhs"),
-    "transposed pairs subtracted": plus(lambda depth: -2 * transposed(depth), of="lhs"),
+    "transposed pairs left out": plus(lambda depth: -mirrored(depth), of="lhs"),
+    "transposed pairs subtracted": plus(lambda depth: -2 * mirrored(depth), of="lhs"),
     "outputs with themselves": plus(lambda depth: 2 * diagonal(depth), of="lhs"),
     "pairs of different groups": becomes(lambda depth: pairs(product(depth), range(depth)), of="lhs"),
 }
@@ -149,11 +146,6 @@ def counted(full: Any, size: Any, rest: Any) -> Any:
     return (full * size * (size - 1) + rest * (rest - 1)) / (d * (d - 1))
 
 
-def unpadded(full: Any, size: Any, rest: Any) -> Any:
-    """Give the chance as if every group were full."""
-    return (size - 1) / (full * size + rest - 1)
-
-
 def permuted(depth: int) -> tuple[Equal, AtMost]:
     """State the variance over signs and permutations, and its bound."""
     M, orders = product(depth), list(itertools.permutations(range(depth)))
@@ -176,10 +168,16 @@ def together(depth: int, chance: Callable[..., Any]) -> Any:
 
 
 PERMUTED = Statement(
-    "sketch-permutation", PERMUTED_SCOPE, permuted, depths=(1, 2, 3, 4, 5), arguments=arguments
+    "sketch-permutation",
+    "any number of outputs, any width; numbers up to five outputs",
+    permuted,
+    depths=(1, 2, 3, 4, 5),
+    arguments=arguments,
 )
 PERMUTED_MUTANTS = {
-    "every group full": becomes(lambda depth: by_chance(depth, unpadded), only=0),
+    "every group full": becomes(
+        lambda depth: by_chance(depth, lambda full, size, rest: (size - 1) / (full * size + rest - 1)), only=0
+    ),
     "one in width": becomes(
         lambda depth: by_chance(depth, lambda full, size, rest: sp.Rational(1, width(depth))), only=0
     ),

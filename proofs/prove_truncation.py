@@ -6,7 +6,6 @@ far are symbols, and one more layer on top changes both by what is shown. Layers
 0 are never kept; those above them are a chain of their own.
 """
 
-import random
 from collections.abc import Callable
 
 import sympy as sp
@@ -44,17 +43,6 @@ def bounded_steps(depth: int) -> tuple[AtMost, ...]:
     chains = (fz, [n, *nz]), (fj, [m, *nj])
     grown = (AtMost(norms[k + 1], f[k] * norms[k]) for f, norms in chains for k in range(depth))
     return under(MEANING, within(1, *cosines)) + under(STRETCH, grown)
-
-
-def draw_chain(draw: random.Random, depth: int) -> dict:
-    """Draw norms that grow by their factors, or by half."""
-    fz, fj, nz, nj, cosines, alpha, n, m = chain_names(depth)
-    values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (*fz, *fj, n, m)}
-    for f, norms in ((fz, [n, *nz]), (fj, [m, *nj])):
-        for k in range(depth):
-            values[norms[k + 1]] = values[f[k]] * values[norms[k]] * draw.choice((1, sp.Rational(1, 2)))
-    values |= {c: draw.choice((sp.Integer(1), sp.Integer(-1), sp.Rational(1, 3))) for c in cosines}
-    return values | {a: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 4), 2) for a in alpha}
 
 
 def layer_names(depth: int) -> tuple:
@@ -130,7 +118,6 @@ STATEMENT = Statement(
     given=bounded_steps,
     depths=(1, 2, 3),
     arguments=chain_names,
-    sample=draw_chain,
 )
 MUTANTS = {
     "norms that are not bounded": without(STRETCH, about="nz"),

@@ -16,6 +16,7 @@ from proofs._rewrites import each, every, given, plus, put, side, times
 from proofs._symbols import monomials, parts_of, total
 
 SCOPE = "any law with second moments"
+R = sp.Symbol("r", real=True)  # a correlation
 
 
 def least_and_exact(s, t, r) -> tuple:
@@ -25,7 +26,7 @@ def least_and_exact(s, t, r) -> tuple:
 
 def opposed_arguments(depth: int) -> tuple:
     """Name two standard deviations and a correlation."""
-    return (*sp.symbols("s t", nonnegative=True), sp.Symbol("r", real=True))
+    return (*sp.symbols("s t", nonnegative=True), R)
 
 
 def opposed(depth: int) -> AtMost:
@@ -33,13 +34,12 @@ def opposed(depth: int) -> AtMost:
     return AtMost(*least_and_exact(*opposed_arguments(depth)))
 
 
-def correlation_above(depth: int) -> tuple[AtMost, ...]:
-    """State that a correlation is at least -1."""
-    return under(MEANING, (AtMost(sp.Integer(-1), sp.Symbol("r", real=True)),))
-
-
 OPPOSED = Statement(
-    "minkowski-lower-bound", SCOPE, opposed, given=correlation_above, arguments=opposed_arguments
+    "minkowski-lower-bound",
+    SCOPE,
+    opposed,
+    given=lambda depth: under(MEANING, (AtMost(-1, R),)),
+    arguments=opposed_arguments,
 )
 OPPOSED_MUTANTS = {
     "deviations added": each("t", lambda t: -t, of="lhs"),
@@ -63,7 +63,7 @@ def prove_minkowski_lower_bound(statement: Statement, steps: Steps) -> None:
 
 def unconditional_arguments(depth: int) -> tuple:
     """Name the signal's scale, a correlation and two standard deviations."""
-    return (*sp.symbols("m r", real=True), *sp.symbols("s t", nonnegative=True))
+    return sp.Symbol("m", real=True), R, *sp.symbols("s t", nonnegative=True)
 
 
 def unconditional(depth: int) -> AtMost:
@@ -72,17 +72,11 @@ def unconditional(depth: int) -> AtMost:
     return AtMost((sp.Abs(scale) * s - t) ** 2, scale**2 * s**2 + t**2 + 2 * scale * r * s * t)
 
 
-def correlation_inside(depth: int) -> tuple[AtMost, ...]:
-    """State that a correlation lies between -1 and 1."""
-    r = sp.Symbol("r", real=True)
-    return under(MEANING, (AtMost(sp.Integer(-1), r), AtMost(r, sp.Integer(1))))
-
-
 UNCONDITIONAL = Statement(
     "app-var-CS-lb",
     f"{SCOPE}, any alphas and gains, one validation sample, alpha a number",
     unconditional,
-    given=correlation_inside,
+    given=lambda depth: under(MEANING, (AtMost(-1, R), AtMost(R, 1))),
     arguments=unconditional_arguments,
 )
 UNCONDITIONAL_MUTANTS = {

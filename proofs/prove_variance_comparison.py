@@ -11,8 +11,8 @@ with ``m = sum a c``, ``A = sum a``, and LAI's ``A^2 V`` and ``A mu``.
 """
 
 import itertools
+import operator
 from collections.abc import Callable
-from typing import Any
 
 import sympy as sp
 
@@ -89,19 +89,22 @@ class Conditional:
         self.alpha, self.gains, rests, (b0, b1, p) = conditional(depth)
         self.shared = [b0, b0, b1, b1]
         self.weights = [p / 2, p / 2, (1 - p) / 2, (1 - p) / 2]
-        self.sign = [1, -1 if centred else 0] * 2
-        self.scale = dot(self.alpha, self.gains)
-        self.noise = [s * dot(self.alpha, rests) for s in self.sign]
+        self.whole, self.scale = total(self.alpha), dot(self.alpha, self.gains)
+        self.noise = [s * dot(self.alpha, rests) for s in (1, -1 if centred else 0) * 2]
         self.ghost = [self.scale * b + y for b, y in zip(self.shared, self.noise, strict=True)]
-        self.lai = [total(self.alpha) * b for b in self.shared]
+        self.lai = [self.whole * b for b in self.shared]
 
-    def mean(self, values):
-        """Return a mean."""
-        return dot(values, self.weights)
+    def mean(self, *values):
+        """Return the mean of a product."""
+        return dot(*values, self.weights)
 
     def variance(self, values):
         """Return a variance."""
         return covariance(values, values, self.weights)
+
+    def moments(self) -> tuple:
+        """Give LAI's and the signal's scales, and both variances."""
+        return self.whole, self.scale, self.variance(self.shared), self.variance(self.noise)
 
 
 def conditional(depth: int) -> tuple:
@@ -118,21 +121,15 @@ def gap(A, m, V, n):
     return n - (A**2 - m**2) * V
 
 
-def moments_of(depth: int) -> tuple:
-    """Give LAI's and the signal's scales, and both variances."""
-    law = Conditional(depth)
-    return total(law.alpha), law.scale, law.variance(law.shared), law.variance(law.noise)
-
-
 def criterion(depth: int) -> Equal:
     """State the difference of Ghost's and LAI's variances."""
     law = Conditional(depth)
-    return Equal(law.variance(law.ghost) - law.variance(law.lai), gap(*moments_of(depth)))
+    return Equal(law.variance(law.ghost) - law.variance(law.lai), gap(*law.moments()))
 
 
 def with_gap(form: Callable[..., sp.Expr]) -> Rewrite:
     """Write the difference otherwise."""
-    return becomes(lambda depth: form(*moments_of(depth)))
+    return becomes(lambda depth: form(*Conditional(depth).moments()))
 
 
 CRITERION = Statement(
@@ -157,26 +154,20 @@ def prove_variance_criterion(statement: Statement, steps: Steps) -> None:
 
     @steps.conclude(statement, depths=statement.depths)
     def of_the_law(depth: int):
-        return difference.at(dict(zip((A, m, V, n), moments_of(depth), strict=True)))
+        return difference.at(dict(zip((A, m, V, n), Conditional(depth).moments(), strict=True)))
 
 
-def compared(depth: int, power: int = 2, *, centred: bool = True) -> tuple:
+def compared(law: Conditional, power: int = 2) -> tuple:
     """Multiply each variance with the other's squared mean."""
-    law = Conditional(depth, centred)
     ghost = law.variance(law.ghost) * law.mean(law.lai) ** power
     return ghost, law.variance(law.lai) * law.mean(law.ghost) ** power
 
 
-def excess_of(depth: int, **changes: Any) -> sp.Expr:
-    """Subtract LAI's product from Ghost's."""
-    ghost, lai = compared(depth, **changes)
-    return ghost - lai
-
-
 def relative(depth: int) -> tuple:
     """State the comparison relative to the squared means, multiplied out so that nothing divides by 0."""
-    law, (ghost, lai) = Conditional(depth), compared(depth)
-    excess = law.variance(law.noise) * total(law.alpha) ** 2 * law.mean(law.shared) ** 2
+    law = Conditional(depth)
+    ghost, lai = compared(law)
+    excess = law.variance(law.noise) * law.whole**2 * law.mean(law.shared) ** 2
     return Equal(ghost - lai, excess), AtMost(lai, ghost)
 
 
@@ -184,8 +175,12 @@ RELATIVE = Statement(
     "scale-free-variance", f"{CONDITIONAL}; both means not 0", relative, depths=(1, 2), arguments=conditional
 )
 RELATIVE_MUTANTS = {
-    "noise with a mean": becomes(lambda depth: excess_of(depth, centred=False), only=0, of="lhs"),
-    "means not squared": becomes(lambda depth: excess_of(depth, power=1), only=0, of="lhs"),
+    "noise with a mean": becomes(
+        lambda depth: operator.sub(*compared(Conditional(depth, False))), only=0, of="lhs"
+    ),
+    "means not squared": becomes(
+        lambda depth: operator.sub(*compared(Conditional(depth), 1)), only=0, of="lhs"
+    ),
     "LAI varies more": exchanged(only=1),
 }
 
@@ -202,7 +197,7 @@ def prove_scale_free_variance(statement: Statement, steps: Steps) -> None:
     @steps.conclude(statement, depths=statement.depths)
     def of_the_law(depth: int) -> list:
         law = Conditional(depth)
-        values = {A: total(law.alpha), m: law.scale, mu: law.mean(law.shared)}
+        values = {A: law.whole, m: law.scale, mu: law.mean(law.shared)}
         values |= {V: sp.factor(law.variance(law.shared)), n: sp.factor(law.variance(law.noise))}
         return [lemma.at(values) for lemma in (excess, sign)]
 
@@ -235,27 +230,17 @@ def regressed(shared, x, weights):
     return covariance(x, shared, weights) / covariance(shared, shared, weights)
 
 
-def through_the_origin(shared, x, weights):
-    """Give the gain of a regression without intercept."""
-    return dot(shared, x, weights) / dot(shared, shared, weights)
-
-
-def regression(depth: int) -> Equal:
-    """State that signal and noise are uncorrelated for the regression gain; the signal varies."""
-    return Equal(left_by(regressed)(depth), sp.Integer(0))
-
-
 REGRESSION = Statement(
     "regression-gain",
     "any law with second moments in which the signal varies",
-    regression,
+    lambda depth: Equal(left_by(regressed)(depth), sp.Integer(0)),
     arguments=regression_arguments,
 )
 REGRESSION_MUTANTS = {
     "signal regressed on similarity": becomes(
         left_by(lambda s, x, w: covariance(x, s, w) / covariance(x, x, w)), of="lhs"
     ),
-    "through the origin": becomes(left_by(through_the_origin), of="lhs"),
+    "through the origin": becomes(left_by(lambda s, x, w: dot(s, x, w) / dot(s, s, w)), of="lhs"),
     "the other sign": becomes(left_by(lambda s, x, w: -regressed(s, x, w)), of="lhs"),
 }
 
@@ -279,10 +264,10 @@ def calibrated_arguments(depth: int) -> tuple:
     return *rest, *numbers("w", depth), signal
 
 
-def terms(depth: int) -> list:
-    """Give each layer's error."""
+def missed(depth: int, power: int = 1) -> sp.Expr:
+    """Add up a power of each layer's error."""
     alpha, gains, _, weights, _ = calibrated_arguments(depth)
-    return [a * (w - c) for a, w, c in zip(alpha, weights, gains, strict=True)]
+    return total((a * (w - c)) ** power for a, w, c in zip(alpha, weights, gains, strict=True))
 
 
 def calibrated(depth: int) -> tuple[Equal, ...]:
@@ -290,24 +275,22 @@ def calibrated(depth: int) -> tuple[Equal, ...]:
     law, weights = Conditional(depth), calibrated_arguments(depth)[3]
     lai = [(dot(law.alpha, weights) * b - law.scale * b) ** 2 for b in law.shared]
     ghost = [(g - law.scale * b) ** 2 for g, b in zip(law.ghost, law.shared, strict=True)]
-    return (
-        Equal(law.mean(lai), total(terms(depth)) ** 2 * second(depth)),
-        Equal(law.mean(ghost), law.variance(law.noise)),
-    )
+    claimed = missed(depth) ** 2 * law.mean(law.shared, law.shared)
+    return Equal(law.mean(lai), claimed), Equal(law.mean(ghost), law.variance(law.noise))
 
 
-def second(depth: int) -> sp.Expr:
-    """Give the signal's second moment."""
+def spread(depth: int) -> sp.Expr:
+    """Give the signal's variance relative to its second moment."""
     law = Conditional(depth)
-    return law.mean([b**2 for b in law.shared])
+    return law.variance(law.shared) / law.mean(law.shared, law.shared)
 
 
 CALIBRATED = Statement(
     "calibrated-error", f"{CONDITIONAL}", calibrated, depths=(1, 2), arguments=calibrated_arguments
 )
 CALIBRATED_MUTANTS = {
-    "layer by layer": becomes(lambda depth: total(x**2 for x in terms(depth)) * second(depth), only=0),
-    "the signal's variance": times(lambda depth: moments_of(depth)[2] / second(depth), only=0),
+    "layer by layer": times(lambda depth: missed(depth, 2) / missed(depth) ** 2, only=0),
+    "the signal's variance": times(spread, only=0),
     "about 0": each("c", 0, only=0),
 }
 
@@ -324,12 +307,8 @@ def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
     @steps.conclude(statement, depths=statement.depths)
     def on_average(depth: int) -> list:
         law, weights = Conditional(depth), statement.arguments(depth)[3]
-        layers = list(zip(law.alpha, weights, law.gains, strict=True))
-        values = {t: total(u * (v - g) for u, v, g in layers[:-1])}
-        values |= dict(zip((a, w, c), layers[-1], strict=True))
-        outcomes = zip(law.shared, law.noise, law.weights, strict=True)
-        lai, ghost = sp.Integer(0), sp.Integer(0)
-        for signal, noise, chance in outcomes:
-            lai += more.at(values | {b: signal}) * chance
-            ghost += off.at({b: signal, y: noise}) * chance
-        return [lai, ghost]
+        *layers, last = zip(law.alpha, weights, law.gains, strict=True)
+        values = {t: total(u * (v - g) for u, v, g in layers)} | dict(zip((a, w, c), last, strict=True))
+        outcomes = list(zip(law.shared, law.noise, law.weights, strict=True))
+        lai = total(more.at(values | {b: signal}) * chance for signal, _, chance in outcomes)
+        return [lai, total(off.at({b: signal, y: noise}) * chance for signal, noise, chance in outcomes)]
