@@ -1,13 +1,15 @@
 """Relations between expressions, and the exact points at which they are tried."""
 
+import functools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 
-from proofs._rational import number_at
+from proofs._rational import fraction_at, number_at
 from proofs._solver import boundary
 
 POINTS = 12
@@ -113,36 +115,51 @@ def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, An
 def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.Random) -> dict[Any, Any]:
     """Draw one value after the other, often at an end of what is given.
 
-    A relation bounds the symbol of it that is drawn last, where its slack is linear in that symbol.
+    A relation bounds the symbol of it that is drawn last, where its slack is linear in that symbol. Symbols
+    that a relation bounds, as they stand alone on a side of it, are drawn after the others.
     """
-    blind = draw_point(symbols, draw, {})
-    left = [(sp.sympify(r.rhs - r.lhs), isinstance(r, Equal), set(symbols_of((r,), ()))) for r in given]
-    numbers = [symbol for symbol in symbols if isinstance(symbol, sp.Symbol) and not symbol.is_integer]
-    numbers.sort(key=lambda symbol: -sum(symbol in names for *_, names in left))  # a common bound first
-    values = {symbol: value for symbol, value in blind.items() if symbol not in numbers}
-    for symbol in numbers:
-        low, high = 0 if symbol.is_nonnegative else -sp.oo, 0 if symbol.is_nonpositive else sp.oo
-        for slack, equal, names in left:
-            if symbol not in names or not names - {symbol} <= values.keys():
-                continue
-            at = [number_at(slack, values | {symbol: sp.Integer(k)}) for k in range(3)]
-            if None not in at and at[0] != at[1] and at[1] - at[0] == at[2] - at[1]:
-                end = at[0] / (at[0] - at[1])
-                low = max(low, end) if equal or at[1] > at[0] else low
-                high = min(high, end) if equal or at[1] < at[0] else high
-        value = _between(low, high, blind[symbol], draw)
-        values[symbol] = blind[symbol] if value == 0 and symbol.is_nonzero else value
+    values = draw_point(symbols, draw, {})
+    scalars = [(sp.sympify(r.rhs - r.lhs), r) for r in given if isinstance(sp.sympify(r.lhs), sp.Expr)]
+    left = [(slack, isinstance(r, Equal), set(symbols_of((r,), ()))) for slack, r in scalars]
+    alone = [side for r in given for side in (r.lhs, r.rhs, -r.lhs, -r.rhs)]
+    open_ = [symbol for symbol in symbols if isinstance(symbol, sp.Symbol) and not symbol.is_integer]
+    open_.sort(key=lambda symbol: (alone.count(symbol), -sum(symbol in names for *_, names in left)))
+    for index, symbol in enumerate(open_):
+        later = set(open_[index + 1 :])
+        lows, highs = [], []
+        for slack, equal, _ in (each for each in left if symbol in each[2] and not later & each[2]):
+            slope, rest = (fraction_at(part, values) for part in _line(slack, symbol))
+            if slope and rest is not None:
+                lows += [-rest / slope] * (slope > 0 or equal)
+                highs += [-rest / slope] * (slope < 0 or equal)
+        if not lows + highs:
+            continue
+        lows += [Fraction(0)] * bool(symbol.is_nonnegative)
+        highs += [Fraction(0)] * bool(symbol.is_nonpositive)
+        value = _between(lows, highs, fraction_at(symbol, values), draw)
+        if value or not symbol.is_nonzero:
+            values[symbol] = sp.Rational(value.numerator, value.denominator)
     return values
 
 
-def _between(low: Any, high: Any, value: Any, draw: random.Random) -> Any:
-    """Keep a value, or draw one between two ends, often at one of them."""
-    if low > high or (low <= value <= high and draw.randrange(2)):
+@functools.lru_cache(maxsize=4096)
+def _line(slack: Any, symbol: Any) -> tuple[Any, Any]:
+    """Give the slope of an expression in a symbol and its value where that is 0; slope 0 for a curve."""
+    slope = sp.diff(slack, symbol)
+    curved = symbol in slope.free_symbols
+    return (sp.S.Zero, slack) if curved else (slope, slack.xreplace({symbol: sp.S.Zero}))
+
+
+def _between(lows: list[Fraction], highs: list[Fraction], value: Fraction, draw: random.Random) -> Fraction:
+    """Keep a value, or draw one between the ends, often at one of them."""
+    low, high = max(lows, default=None), min(highs, default=None)
+    inside = (low is None or low <= value) and (high is None or value <= high)
+    if (inside and draw.randrange(2)) or (low is not None and high is not None and low > high):
         return value
-    share = draw.choice((sp.S.Zero, sp.S.One, sp.Rational(draw.randint(0, 8), 8)))
-    if low > -sp.oo and high < sp.oo:
-        return low + share * (high - low)
-    return low + share * abs(value) if low > -sp.oo else high - share * abs(value) if high < sp.oo else value
+    share = draw.choice((Fraction(0), Fraction(1), Fraction(draw.randint(0, 8), 8)))
+    if low is None:
+        return value if high is None else high - share * abs(value)
+    return low + share * (abs(value) if high is None else high - low)
 
 
 def _scalar(symbol: Any, draw: random.Random, prime: int) -> Any:

@@ -68,6 +68,16 @@ def total(terms: Any) -> Any:
     return sum(terms, sp.Integer(0))
 
 
+def product_of_sums(*rows: Any) -> Any:
+    """Multiply in order what several rows add up to, entry by entry."""
+    return product([left + right for left, right in zip(*rows, strict=True)])
+
+
+def one_replaced(factors: Sequence[Any], others: Sequence[Any], after: Any = None) -> list:
+    """Multiply in order, one factor replaced in turn; ``after`` gives those that come after it."""
+    return [product([*factors[:t], others[t], *(after or factors)[t + 1 :]]) for t in range(len(factors))]
+
+
 def dot(*rows: Any) -> Any:
     """Add up the products of the entries of several rows."""
     return total(product(entries) for entries in zip(*rows, strict=True))

@@ -9,7 +9,7 @@ import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, plus, put
-from proofs._symbols import matrices, matrix, product, symbolic, total, vector
+from proofs._symbols import matrices, matrix, one_replaced, product, product_of_sums, symbolic, total, vector
 
 
 def chances(depth: int) -> tuple:
@@ -72,7 +72,7 @@ def arguments(depth: int) -> tuple:
 def change(depth: int) -> sp.Matrix:
     """Give the exact change of the operator."""
     means, rests, *_ = arguments(depth)
-    return product([b + d for b, d in zip(means, rests, strict=True)]) - product(means)
+    return product_of_sums(means, rests) - product(means)
 
 
 def four(A, D, g, xi):
@@ -83,15 +83,14 @@ def four(A, D, g, xi):
 def parts(depth: int) -> Equal:
     """State that a layer's gradient is the sum of its four parts."""
     means, rests, g, xi = arguments(depth)
-    whole = product([b + d for b, d in zip(means, rests, strict=True)])
-    return Equal(whole * (g + xi), four(product(means), change(depth), g, xi))
+    return Equal(product_of_sums(means, rests) * (g + xi), four(product(means), change(depth), g, xi))
 
 
 def first_order(depth: int) -> sp.Matrix:
     """Write the four parts with the printed change, the terms with one rest."""
     means, rests, g, xi = arguments(depth)
-    terms = (product([*means[:t], rests[t], *means[t + 1 :]]) for t in range(depth))
-    return four(product(means), sum(terms, sp.zeros(width(2), width(2))), g, xi)
+    change = sum(one_replaced(means, rests), sp.zeros(width(2), width(2)))
+    return four(product(means), change, g, xi)
 
 
 PARTS = Statement(

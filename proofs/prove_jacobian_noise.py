@@ -27,7 +27,9 @@ from proofs._symbols import (
     layers,
     monomials,
     numbers,
+    one_replaced,
     product,
+    product_of_sums,
     signs,
     symbolic,
     total,
@@ -106,9 +108,9 @@ def bound_arguments(depth: int) -> tuple:
 def attained(depth: int, form=lambda R, E: E**2 + 2 * R * E) -> sp.Expr:
     """Write the bound by the product of the means' squares and what is beyond it."""
     means, rests, g, h = bound_arguments(depth)
-    R = product([b**2 for b in means])
-    V = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
-    return form(R, V - R) * g**2 * h**2
+    squares, energies = ([x**2 for x in side] for side in (means, rests))
+    R = product(squares)
+    return form(R, product_of_sums(squares, energies) - R) * g**2 * h**2
 
 
 def bound(depth: int) -> Equal:
@@ -116,8 +118,8 @@ def bound(depth: int) -> Equal:
     means, rests, g, h = bound_arguments(depth)
     values = []
     for both in itertools.product(signs(depth), repeat=2):
-        sides = (product([b + s * d for b, d, s in zip(means, rests, side, strict=True)]) for side in both)
-        values.append(g * h * product(sides))
+        sides = ([s * d for s, d in zip(side, rests, strict=True)] for side in both)
+        values.append(g * h * product(product_of_sums(means, side) for side in sides))
     return Equal(variance_of(values), attained(depth))
 
 
@@ -155,9 +157,9 @@ def prove_jacobian_noise_bound(statement: Statement, steps: Steps) -> None:
     @steps.conclude(statement)
     def of_one_unit(depth: int):
         means, rests, g, h = statement.arguments(depth)
-        least = product([b**2 for b in means])
-        most = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
-        return both.at({R: least, E: sp.expand(most - least), G: g**2, H: h**2})
+        squares, energies = ([x**2 for x in side] for side in (means, rests))
+        excess = product_of_sums(squares, energies) - product(squares)
+        return both.at({R: product(squares), E: sp.expand(excess), G: g**2, H: h**2})
 
 
 def shape_arguments(depth: int) -> tuple:
@@ -169,9 +171,9 @@ def shape(depth: int) -> tuple:
     """State that the printed sum, with kappa = 2 R, is the first order of V^2 - R^2, and below it."""
     squares, noise = ([x**2 for x in side] for side in shape_arguments(depth))
     R = product(squares)
-    printed = 2 * R * total(product([*squares[:t], noise[t], *squares[t + 1 :]]) for t in range(depth))
+    printed = 2 * R * total(one_replaced(squares, noise))
     e = sp.Symbol("e", nonnegative=True)
-    exact = product([x + e * y for x, y in zip(squares, noise, strict=True)]) ** 2 - R**2
+    exact = product_of_sums(squares, [e * y for y in noise]) ** 2 - R**2
     return AtMost(printed, exact.subs(e, 1)), Equal(sp.diff(exact, e).subs(e, 0), printed)
 
 
@@ -207,7 +209,6 @@ def prove_app_var_beta(statement: Statement, steps: Steps) -> None:
     @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         rho, sigma = ([x**2 for x in side] for side in statement.arguments(depth))
-        whole = product([a + b for a, b in zip(rho, sigma, strict=True)])
-        one = total(product([*rho[:t], sigma[t], *rho[t + 1 :]]) for t in range(depth))
+        whole, one = product_of_sums(rho, sigma), total(one_replaced(rho, sigma))
         values = {R: product(rho), S: one, H: sp.expand(whole - product(rho) - one)}
         return [lemma.at(values) for lemma in (never, square)]

@@ -32,15 +32,13 @@ def residual(gradients: sp.Matrix, weights: Any) -> sp.Matrix:
 def foreign(depth: int, start: int) -> sp.Matrix:
     """Add up what is left of the other losses' gradients, from the one named."""
     D, w = arguments(depth)
-    return sum(((w[k] - w[0]) * D[k, :] for k in range(start, depth)), sp.zeros(1, 2))
+    return (w - sp.ones(depth, 1) * w[0])[start:, :].T * D[start:, :]
 
 
 def change(depth: int, moved: int) -> sp.Matrix:
     """Give what moving one weight by s changes of what is left."""
     D, w = arguments(depth)
-    shifted = sp.Matrix(w)
-    shifted[moved] += s
-    return residual(D, shifted) - residual(D, w)
+    return residual(D, w + s * sp.eye(depth)[:, moved]) - residual(D, w)
 
 
 def ownership(depth: int) -> tuple[Equal, ...]:

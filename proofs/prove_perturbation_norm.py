@@ -12,7 +12,7 @@ import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import monomials, numbers, product, symbolic, total
+from proofs._symbols import monomials, numbers, one_replaced, product, product_of_sums, symbolic, total
 
 SCOPE = "any depth, any widths, any submultiplicative norm"
 
@@ -24,13 +24,12 @@ def arguments(depth: int) -> tuple:
 
 def change(means, rests):
     """Give the change of the product."""
-    return product([b + d for b, d in zip(means, rests, strict=True)]) - product(means)
+    return product_of_sums(means, rests) - product(means)
 
 
 def first(means, rests, start: int = 0):
     """Give the terms with one rest."""
-    places = range(start, len(means))
-    return total(product([*means[:t], rests[t], *means[t + 1 :]]) for t in places)
+    return total(one_replaced(means, rests)[start:])
 
 
 def sizes(depth: int) -> tuple:

@@ -11,7 +11,7 @@ import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, times
-from proofs._symbols import matrices, product, symbolic
+from proofs._symbols import matrices, one_replaced, product, product_of_sums, symbolic
 
 SCOPE = f"{STEP}; any widths"
 
@@ -25,15 +25,14 @@ def replaced(depth: int, *, before: str, after: str) -> sp.Matrix:
     """Replace one layer after the other by its rest; what stands before and after is chosen."""
     means, rests = arguments(depth)
     chosen = {"mean": means, "whole": [mean + rest for mean, rest in zip(means, rests, strict=True)]}
-    terms = (product([*chosen[before][:t], rests[t], *chosen[after][t + 1 :]]) for t in range(depth))
-    return sum(terms, sp.zeros(width(2), width(2)))
+    return sum(one_replaced(chosen[before], rests, chosen[after]), sp.zeros(width(2), width(2)))
 
 
 def telescoping(depth: int) -> Equal:
     """State the exact change of the product."""
     means, rests = arguments(depth)
-    whole = product([mean + rest for mean, rest in zip(means, rests, strict=True)])
-    return Equal(whole - product(means), replaced(depth, before="mean", after="whole"))
+    change = product_of_sums(means, rests) - product(means)
+    return Equal(change, replaced(depth, before="mean", after="whole"))
 
 
 TELESCOPING = Statement("telescoping", SCOPE, telescoping, depths=(1, 2, 3), arguments=arguments)
@@ -57,7 +56,7 @@ def first_order(depth: int) -> Equal:
     """State that the printed sum is the derivative of the product in a common factor of the rests."""
     means, rests = arguments(depth)
     e = sp.Symbol("e")
-    scaled = product([mean + e * rest for mean, rest in zip(means, rests, strict=True)])
+    scaled = product_of_sums(means, [e * rest for rest in rests])
     slope = scaled.applyfunc(lambda entry: sp.diff(entry, e).subs(e, 0))
     return Equal(slope, replaced(depth, before="mean", after="mean"))
 

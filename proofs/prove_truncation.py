@@ -15,9 +15,6 @@ from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, sett
 from proofs._rewrites import becomes, each, plus, put, times, without
 from proofs._symbols import dot, numbers, summed, total
 
-SCOPE = "any depth"
-
-
 STRETCH = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
 
 
@@ -60,12 +57,9 @@ def moments(depth: int, power: int, never: int, *, shift: int = 0, weight: int =
     """Take the mean of a power of the estimate over the lowest layer kept."""
     terms, _ = layer_names(depth)
     q = chances(depth, never)
-    total = sp.Integer(0)
-    for lowest in range(never, depth):
-        chance = q[lowest] - (q[lowest - 1] if lowest else 0)
-        kept = range(min(lowest + shift, depth), depth)
-        total += chance * sp.Add(*(terms[k] / q[k] ** weight for k in kept)) ** power
-    return total
+    estimates = [x / chance**weight for x, chance in zip(terms, q, strict=True)]
+    lowest = zip(range(never, depth), q[never:], [0, *q][never:], strict=False)
+    return total((above - below) * total(estimates[k + shift :]) ** power for k, above, below in lowest)
 
 
 def unbiased(depth: int) -> tuple[Equal, ...]:
@@ -95,20 +89,14 @@ def price_names(depth: int) -> tuple:
 
 def cost(depth: int, chosen: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]) -> sp.Expr:
     """Add up the variance and the price of probabilities ``chosen(d, e, q)``."""
-    return total(
-        d**2 / chosen(d, e, q) + e**2 * chosen(d, e, q) for d, e, q in zip(*price_names(depth), strict=True)
-    )
+    rows = ((d, e, chosen(d, e, q)) for d, e, q in zip(*price_names(depth), strict=True))
+    return total(d**2 / q + e**2 * q for d, e, q in rows)
 
 
 def best(depth: int) -> tuple:
     """State which probabilities are best at a price: the square roots of gain over cost."""
     least = cost(depth, lambda d, e, q: d / e)
-    return Equal(least, 2 * products(depth)), AtMost(least, cost(depth, lambda d, e, q: q))
-
-
-def products(depth: int) -> sp.Expr:
-    """Add up the products of the roots of gains and prices."""
-    return dot(*price_names(depth)[:2])
+    return Equal(least, 2 * dot(*price_names(depth)[:2])), AtMost(least, cost(depth, lambda d, e, q: q))
 
 
 STATEMENT = Statement(
@@ -124,7 +112,7 @@ MUTANTS = {
     "a factor squared": each("fz", lambda factor: factor**2),
     "embeddings without bars": put(lambda depth: {abs(a): a for a in chain_names(depth)[5]}),
 }
-UNBIASED = Statement("random-truncation", SCOPE, unbiased, depths=(1, 2, 3, 4), arguments=layer_names)
+UNBIASED = Statement("random-truncation", "any depth", unbiased, depths=(1, 2, 3, 4), arguments=layer_names)
 UNBIASED_MUTANTS = {
     "weights squared": becomes(lambda depth: moments(depth, 1, 0, weight=2), only=0, of="lhs"),
     "no weights": becomes(lambda depth: moments(depth, 1, 0, weight=0), only=0, of="lhs"),
@@ -146,7 +134,7 @@ BEST = Statement(
 )
 BEST_MUTANTS = {
     "without the root": becomes(lambda depth: cost(depth, lambda d, e, q: (d / e) ** 2), only=0, of="lhs"),
-    "a price twice as high": plus(products, only=0, of="lhs"),
+    "a price twice as high": plus(lambda depth: dot(*price_names(depth)[:2]), only=0, of="lhs"),
     "cost over gain": becomes(lambda depth: cost(depth, lambda d, e, q: e / d), only=0, of="lhs"),
 }
 
