@@ -34,8 +34,12 @@ def direction(p: int) -> Equal:
     v, g, root = direction_arguments(p)
     step = sp.Matrix([-rate * y / r for y, r in zip(g, root, strict=True)])
     loss = v.dot(step) + dot(vector("s", p), step, step)
-    scaled = dot(v, g, root.applyfunc(lambda r: 1 / r))
-    return Equal(scaled, -loss.diff(rate).subs(rate, 0))
+    return Equal(dot(v, g, inverse(root)), -loss.diff(rate).subs(rate, 0))
+
+
+def inverse(roots: sp.Matrix) -> sp.Matrix:
+    """Divide 1 by each entry."""
+    return roots.applyfunc(lambda root: 1 / root)
 
 
 def direction_arguments(p: int) -> tuple:
@@ -67,10 +71,10 @@ def prove_adam_direction(statement: Statement, steps: Steps) -> None:
     claimed = x * y / r
     one = steps.identity("one coordinate", claimed, -sp.diff(x * (-rate * y / r), rate))
     steps.identity("a quarter power on both sides", (x / sp.sqrt(r)) * (y / sp.sqrt(r)), claimed)
-    steps.conclude(
-        statement,
-        lambda p: total(one.at({x: a, y: b, r: c}) for a, b, c in zip(*direction_arguments(p), strict=True)),
-    )
+
+    @steps.conclude(statement)
+    def all_coordinates(p: int):
+        return total(one.at({x: a, y: b, r: c}) for a, b, c in zip(*direction_arguments(p), strict=True))
 
 
 beta1, beta2, w, g_j, others, theta, m, slope = sp.symbols("beta1 beta2 w g_j o theta m a", real=True)
@@ -139,15 +143,13 @@ norm, limit, pad = sp.symbols("n c d", positive=True)
 def clipping(p: int) -> Equal:
     """State the derivative of ``c g / (|g| + d)`` along u, paired with a cotangent."""
     u, x, y = clipping_arguments(p)
-    unit = on_the_sphere(y)
-    e = sp.Symbol("e")
+    unit, e = on_the_sphere(y), sp.Symbol("e")
     moved = norm * unit + e * x
     # The norm's derivative is that of its square over twice the norm.
     slope = sp.expand(moved.dot(moved)).diff(e).subs(e, 0) / (2 * norm)
     exact = limit * (x / (norm + pad) - norm * unit * slope / (norm + pad) ** 2)
-    claimed = limit / (norm + pad) * u.dot(x)
-    claimed -= limit * norm * unit.dot(u) * unit.dot(x) / (norm + pad) ** 2
-    return Equal(claimed, u.dot(exact))
+    radial = limit * norm * unit.dot(u) * unit.dot(x) / (norm + pad) ** 2
+    return Equal(limit / (norm + pad) * u.dot(x) - radial, u.dot(exact))
 
 
 def on_the_sphere(y: sp.Matrix) -> sp.Matrix:
@@ -242,10 +244,7 @@ def readouts(depth: int) -> Equal:
     a, b = (vector(name, 2 * depth) for name in "ab")
     c = vector("c", 2 * depth, positive=True)
     slope = total(g[i] * a[k] * (h[i] * b[k] / (r[i] * c[k])) for k in range(2 * depth) for i in range(2))
-    alpha, beta = (
-        dot(*sides, roots.applyfunc(lambda root: 1 / root)) for *sides, roots in ((a, b, c), (g, h, r))
-    )
-    return Equal(alpha * beta, slope)
+    return Equal(dot(a, b, inverse(c)) * dot(g, h, inverse(r)), slope)
 
 
 READOUTS = Statement(

@@ -81,12 +81,6 @@ def two_sided(score: str) -> Statement:
     )
 
 
-def last_layers(depth: int) -> sp.Expr:
-    """Add up the last layer's terms."""
-    alpha, last, *_ = names(depth)
-    return total(row[0] * beta for row, beta in zip(alpha, last, strict=True))
-
-
 def signed(depth: int) -> tuple[AtMost, AtMost]:
     """State the bound for embeddings of any sign and ratios between 0 and 1."""
     alpha, last, ratios, _, _ = names(depth, real=True)
@@ -103,10 +97,8 @@ def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
 def shares(depth: int) -> tuple[AtMost, ...]:
     """State that s and t, times a sample's alphas, lie below and above what the bounds make of them."""
     alpha, *_, low, high = names(depth)
-    found = []
-    for row in alpha:
-        found += [AtMost(s * total(row), dot(row, low)), AtMost(dot(row, high), t * total(row))]
-    return under(SHARE, found)
+    lower = [AtMost(s * total(row), dot(row, low)) for row in alpha]
+    return under(SHARE, (*lower, *(AtMost(dot(row, high), t * total(row)) for row in alpha)))
 
 
 def of_shares(change: Callable[[AtMost, int], AtMost | None]) -> Rewrite:
@@ -140,23 +132,13 @@ def bottom_layers(r: AtMost, depth: int) -> AtMost:
 def ghost_and_lai(depth: int) -> tuple[sp.Expr, sp.Expr]:
     """Write Ghost and LAI."""
     alpha, last, ratios, _, _ = names(depth)
-    return weighted(alpha, last, ratios), weighted(alpha, last, ones(depth))
+    return weighted(alpha, last, ratios), weighted(alpha, last, [[sp.S.One] * depth] * len(alpha))
 
 
 def quotient(depth: int) -> tuple[AtMost, AtMost]:
     """State the range of Ghost in multiples of LAI."""
     ghost, lai = ghost_and_lai(depth)
     return AtMost(s * lai, ghost), AtMost(ghost, t * lai)
-
-
-def ordered_shares(depth: int) -> tuple[AtMost, ...]:
-    """State that ratios lie between their bounds, and what s and t are."""
-    return (*between(depth, ORDERED), *shares(depth))
-
-
-def ones(depth: int) -> list[list[sp.Expr]]:
-    """Give every layer the ratio 1: LAI's."""
-    return [[sp.Integer(1)] * depth] * width(SAMPLES)
 
 
 def below_one(depth: int) -> tuple[AtMost, AtMost]:
@@ -194,13 +176,15 @@ LLI = two_sided("lli")
 LLI_MUTANTS = {
     "ends exchanged": exchanged(),
     "embeddings of any sign": signless("alpha"),
-    "the last layer counted": plus(last_layers, only=0, of="lhs"),
+    "the last layer counted": plus(
+        lambda depth: dot([row[0] for row in names(depth)[0]], names(depth)[1]), only=0, of="lhs"
+    ),
 }
 QUOTIENT = Statement(
     "ghost-lai-range",
     SCOPE,
     quotient,
-    given=ordered_shares,
+    given=lambda depth: between(depth, ORDERED) + shares(depth),
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth)[:2], s, t),
 )

@@ -30,24 +30,20 @@ import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, within
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import signs, symbolic, symmetric, total, vector
+from proofs._symbols import layers, signs, symbolic, symmetric, total, vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 STEP_SCOPE = (
     "any number of samples and parameters, any step after which the loss is quadratic in the gradient"
 )
-FIRST_SCOPE = (
-    "any number of samples and parameters, any loss with a Lipschitz gradient; numbers on quadratics"
-)
-ERROR_SCOPE = "any number of samples and parameters, any loss with a Lipschitz Hessian"
 rate = sp.Symbol("eta", positive=True)
 summation = functools.cache(sp.summation)  # a statement and its mutants add up the same
 HALF, QUARTER, EIGHTH, TWELFTH = (sp.Rational(1, k) for k in (2, 4, 8, 12))
 
 
-def gradients(samples: int, p: int) -> list[sp.Matrix]:
+def gradients(samples: int) -> list[sp.Matrix]:
     """Name the samples' gradients."""
-    return [vector(f"g{i}", p) for i in range(samples)]
+    return layers("g", samples, 2)[0]
 
 
 def shapley(loss: Callable, moves: list, step: sp.Expr = rate) -> sp.Expr:
@@ -67,7 +63,7 @@ def quadratic(displacement: sp.Matrix) -> sp.Expr:
 
 def score(samples: int, step: sp.Expr, share: sp.Expr = HALF, start: int = 0) -> sp.Expr:
     """Multiply the first sample's gradient with the validation loss's, a share of the step ahead."""
-    moves = gradients(samples, 2)
+    moves = gradients(samples)
     joined = sum(moves[start:], sp.zeros(2, 1))
     return step * moves[0].dot(vector("v", 2) + symmetric("h", 2) * (-step * share * joined))
 
@@ -79,10 +75,10 @@ def midpoint(slug: str, scope: str, step: sp.Expr) -> Statement:
     """
 
     def claim(samples: int) -> Equal:
-        return Equal(score(samples, step), shapley(quadratic, gradients(samples, 2), step))
+        return Equal(score(samples, step), shapley(quadratic, gradients(samples), step))
 
     def arguments(samples: int) -> tuple:
-        return gradients(samples, 2), vector("v", 2), symmetric("h", 2), *step.free_symbols
+        return gradients(samples), vector("v", 2), symmetric("h", 2), *step.free_symbols
 
     return Statement(slug, scope, claim, depths=(1, 2, 3), arguments=arguments, parts={"step": step})
 
@@ -181,7 +177,7 @@ def first_order_sizes(samples: int) -> tuple:
 
 FIRST = Statement(
     "shapley-first-order",
-    FIRST_SCOPE,
+    "any number of samples and parameters, any loss with a Lipschitz gradient; numbers on quadratics",
     first_order,
     depths=(1, 2, 3),
     arguments=lambda samples: (list(first_order_sizes(samples)), lam, rate),
@@ -264,7 +260,7 @@ def simple_bound(steps: Steps) -> Callable[[list], Any]:
 
 ERROR = Statement(
     "midpoint-error",
-    ERROR_SCOPE,
+    "any number of samples and parameters, any loss with a Lipschitz Hessian",
     error,
     depths=(1, 2, 3),
     arguments=lambda samples: (list(first_order_sizes(samples)), mu, rate),

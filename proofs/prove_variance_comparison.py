@@ -41,8 +41,8 @@ def order(depth: int) -> tuple[AtMost, ...]:
 
 def ordered(depth: int) -> tuple[AtMost, ...]:
     """State that no layer spreads more than the last one."""
-    _, spread = order_arguments(depth)
-    return under(SPREADS, (AtMost(d, spread[-1]) for d in spread[:-1]))
+    *below, last = order_arguments(depth)[1]
+    return under(SPREADS, (AtMost(d, last) for d in below))
 
 
 ORDER = Statement(
@@ -214,6 +214,11 @@ def regression_law(depth: int) -> tuple:
     return [b, b + s0, b + s0 + s1], list(x), [q / total(p) for q in p]
 
 
+def regressed(shared, x, weights):
+    """Give the regression gain."""
+    return covariance(x, shared, weights) / covariance(shared, shared, weights)
+
+
 def left_by(gain: Callable[..., sp.Expr]) -> Callable[[int], sp.Expr]:
     """Correlate the signal with what ``gain(shared, similarity, weights)`` leaves."""
 
@@ -223,11 +228,6 @@ def left_by(gain: Callable[..., sp.Expr]) -> Callable[[int], sp.Expr]:
         return covariance(shared, [y - chosen * s for y, s in zip(x, shared, strict=True)], weights)
 
     return left
-
-
-def regressed(shared, x, weights):
-    """Give the regression gain."""
-    return covariance(x, shared, weights) / covariance(shared, shared, weights)
 
 
 REGRESSION = Statement(
