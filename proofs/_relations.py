@@ -113,22 +113,13 @@ def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, An
 
 
 def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.Random) -> dict[Any, Any]:
-    """Draw one value after the other, often at an end of what is given.
-
-    A relation bounds the symbol of it that is drawn last, where its slack is linear in that symbol. Symbols
-    that a relation bounds, as they stand alone on a side of it, are drawn after the others.
-    """
+    """Draw a point, then one value after the other between the ends of what is given, often at an end."""
     values = draw_point(symbols, draw, {})
-    scalars = [(sp.sympify(r.rhs - r.lhs), r) for r in given if isinstance(sp.sympify(r.lhs), sp.Expr)]
-    left = [(slack, isinstance(r, Equal), set(symbols_of((r,), ()))) for slack, r in scalars]
-    alone = [side for r in given for side in (r.lhs, r.rhs, -r.lhs, -r.rhs)]
-    open_ = [symbol for symbol in symbols if isinstance(symbol, sp.Symbol) and not symbol.is_integer]
-    open_.sort(key=lambda symbol: (alone.count(symbol), -sum(symbol in names for *_, names in left)))
-    for index, symbol in enumerate(open_):
-        later = set(open_[index + 1 :])
+    scalars = (r for r in given if isinstance(sp.sympify(r.lhs), sp.Expr))
+    for symbol, lines in _bounds(tuple(symbols), tuple(scalars)):
         lows, highs = [], []
-        for slack, equal, _ in (each for each in left if symbol in each[2] and not later & each[2]):
-            slope, rest = (fraction_at(part, values) for part in _line(slack, symbol))
+        for equal, *line in lines:
+            slope, rest = (fraction_at(part, values) for part in line)
             if slope and rest is not None:
                 lows += [-rest / slope] * (slope > 0 or equal)
                 highs += [-rest / slope] * (slope < 0 or equal)
@@ -142,12 +133,24 @@ def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.
     return values
 
 
-@functools.lru_cache(maxsize=4096)
-def _line(slack: Any, symbol: Any) -> tuple[Any, Any]:
-    """Give the slope of an expression in a symbol and its value where that is 0; slope 0 for a curve."""
-    slope = sp.diff(slack, symbol)
-    curved = symbol in slope.free_symbols
-    return (sp.S.Zero, slack) if curved else (slope, slack.xreplace({symbol: sp.S.Zero}))
+@functools.lru_cache(maxsize=256)
+def _bounds(symbols: tuple[Any, ...], given: tuple[Relation, ...]) -> list[tuple[Any, list]]:
+    """List symbols in the order of drawing, with what bounds each: slope and rest of a slack linear in it.
+
+    A relation bounds the symbol of it that is drawn last. Symbols that stand alone on a side of a relation
+    are drawn after the others.
+    """
+    slacks = [(isinstance(r, Equal), sp.sympify(r.rhs - r.lhs)) for r in given]
+    alone = [side for r in given for side in (r.lhs, r.rhs, -r.lhs, -r.rhs)]
+    later = [symbol for symbol in symbols if isinstance(symbol, sp.Symbol) and not symbol.is_integer]
+    later.sort(key=lambda symbol: (alone.count(symbol), -sum(slack.has(symbol) for _, slack in slacks)))
+    found = []
+    while later:
+        symbol, *later = later
+        last = [(equal, x) for equal, x in slacks if x.has(symbol) and x.free_symbols.isdisjoint(later)]
+        lines = ((equal, sp.diff(x, symbol), x.xreplace({symbol: sp.S.Zero})) for equal, x in last)
+        found.append((symbol, [line for line in lines if symbol not in line[1].free_symbols]))
+    return found
 
 
 def _between(lows: list[Fraction], highs: list[Fraction], value: Fraction, draw: random.Random) -> Fraction:
