@@ -97,8 +97,8 @@ def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
 def shares(depth: int) -> tuple[AtMost, ...]:
     """State that s and t, times a sample's alphas, lie below and above what the bounds make of them."""
     alpha, *_, low, high = names(depth)
-    lower = [AtMost(s * total(row), dot(row, low)) for row in alpha]
-    return under(SHARE, (*lower, *(AtMost(dot(row, high), t * total(row)) for row in alpha)))
+    rows = ((s * total(row), dot(row, low), dot(row, high), t * total(row)) for row in alpha)
+    return under(SHARE, (r for a, b, c, d in rows for r in (AtMost(a, b), AtMost(c, d))))
 
 
 def of_shares(change: Callable[[AtMost, int], AtMost | None]) -> Rewrite:
