@@ -20,6 +20,7 @@ from proofs import (
     prove_similarity_forms,
     prove_variance_bounds,
     prove_variance_comparison,
+    prove_weight_sums,
 )
 from tests.support.statements import in_numbers
 
@@ -250,7 +251,7 @@ CASES = [
         ),
     ),
     (ghost.LAI, 3, "rhs", 0, lambda n: variance.lai_variance(law_of(n)[0], law_of(n)[2])),
-    (ghost.SUMS, 2, "rhs", 0, lambda n: variance.random_weight_sum(*sums_of(n))),
+    (prove_weight_sums.SUMS, 2, "rhs", 0, lambda n: variance.random_weight_sum(*sums_of(n))),
     (
         ghost.GHOST,
         3,
