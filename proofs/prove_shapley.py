@@ -143,8 +143,7 @@ def prove_midpoint(statement: Statement, steps: Steps) -> None:
     @steps.conclude(statement, depths=statement.depths)
     def of_the_samples(samples: int):
         (own, *others), gradient, curvature = statement.arguments(samples)[:3]
-        before = sum(others, sp.zeros(*own.shape))
-        return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
+        return mean.at({g: own, rest: sum(others, 0 * own), v: gradient, half_curvature: curvature / 2})
 
 
 lam, mu, k = *sp.symbols("lambda mu", positive=True), sp.Symbol("k", real=True)
@@ -196,9 +195,8 @@ def prove_shapley_first_order(statement: Statement, steps: Steps) -> None:
     t = sp.Symbol("t")
     steps.identity("its own part", sp.integrate(t, (t, 0, 1)), HALF)
     own, others = sp.symbols("a o", nonnegative=True)  # |g_j| and the others' norms together
-    expected = others / 2 + own / 2
     bound = lam * rate * HALF * own * (others + own)
-    steps.identity("the bound", lam * rate * own * expected, bound)
+    steps.identity("the bound", lam * rate * own * (others / 2 + own / 2), bound)
     scale = lam * rate * own * others / 2  # of the samples whose steps have one sign
     fair = 2 * scale / (1 + k**2)
     along = steps.nonnegative("within the smoothness", scale * (1 + INSIDE), [fair])
@@ -284,9 +282,8 @@ def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
     time = sp.Symbol("t")
     steps.identity("variance of t", sp.integrate((time - HALF) ** 2, (time, 0, 1)), TWELFTH)
     squares, square = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
-    pairs = squares * QUARTER + TWELFTH * (square - squares)
     claimed = (QUARTER - TWELFTH) * squares + TWELFTH * square
-    steps.identity("the others' spread", pairs, claimed)
+    steps.identity("the others' spread", squares * QUARTER + TWELFTH * (square - squares), claimed)
     fair = 2 * mu / (1 + k**2)
     lemmas = (
         steps.nonnegative("within the Lipschitz constant", mu * (1 - INSIDE), [fair * k**2]),
