@@ -1,6 +1,6 @@
 r"""What a proof file is made of, and how it is judged.
 
-A file ``proofs/prove_<topic>.py`` imports sympy, pytest and modules of this folder, nothing
+A file ``proofs/prove_<topic>.py`` imports sympy and modules of this folder, nothing
 else: a proof does not lean on the code it judges. It holds
 
 ``SCOPE``
@@ -14,12 +14,11 @@ else: a proof does not lean on the code it judges. It holds
     statement or of its proof knows of it. A file with several statements has several pairs
     (``GAP``, ``GAP_MUTANTS``, ...).
 ``prove_<topic>(statement, steps)``
-    the procedure, as a test that is marked with its slugs. It is run on the statement and on
+    the procedure, as a test that is marked with its slug. It is run on the statement and on
     each mutant; it may look only at the statement it is given, and every conclusion goes
     through ``steps``::
 
-        @pytest.mark.equation("virtual-readout")
-        @settled(STATEMENT, MUTANTS)
+        @settled("virtual-readout", STATEMENT, MUTANTS)
         def prove_virtual_readout(statement, steps):
             steps.identity("induction step", left, right)     # left = right
             steps.nonnegative("slack", expression, terms)     # expression = sum(terms), each >= 0
@@ -32,11 +31,9 @@ else: a proof does not lean on the code it judges. It holds
     An identity must have the claim's two sides, an inequality its difference of sides; a lemma's symbols
     ask of what is put in that it has their signs, under ``given``. Induction takes the claim at a smaller
     depth (``steps.hypothesis``), or shows the first depths in full (``steps.base``). A procedure for
-    several statements is a function of its own, which a test hands to the fixture ``settle``::
+    several statements has a decorator for each.
 
-        settle(STATEMENT, proof, MUTANTS)
-
-What ``settle`` demands, so that nothing passes by accident:
+What ``settled`` demands, so that nothing passes by accident:
 
 * an SMT solver decides ``given => claim`` for all reals at every depth in ``depths`` and at the next one,
   with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
@@ -67,33 +64,28 @@ Numbers. ``STATEMENT.numbers("lhs", depth=3)`` is a numpy-callable of
 function in ``lai_core``, so that the proof is about the formula that the code computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import sympy as sp
 
 from proofs._meaning import unstated
-from proofs._rational import vanishes
 from proofs._relations import (
     MEANING,
-    POINTS,
     AtMost,
     Equal,
     RefutedError,
     Relation,
     UndecidedError,
-    allowed,
-    glance,
-    search_points,
     symbols_of,
     under,
+    within,
 )
 from proofs._rewrites import Rewrite
-from proofs._solver import EFFORT, Decision, decide
-from proofs._statement import Statement, draws, wider, width
+from proofs._search import asked, search
+from proofs._statement import Statement, width
 from proofs._steps import Steps
 
 __all__ = [
@@ -110,20 +102,29 @@ __all__ = [
     "settled",
     "under",
     "width",
+    "within",
 ]
 Proof = Callable[[Statement, Steps], None]
 STEP = "the depths asked, the step to one more layer shown"
 """The scope of a proof that shows an induction's step and does not compare it with the claim."""
 
 
-def settled(statement: Statement, mutants: Mapping[str, Rewrite]) -> Callable[[Proof], Callable[..., None]]:
-    """Make a procedure a test that settles a statement."""
+def settled(
+    slug: str, statement: Statement, mutants: Mapping[str, Rewrite]
+) -> Callable[[Any], Callable[..., None]]:
+    """Make a procedure a test, marked with its slug, that settles a statement; each decorator adds a case."""
+    case = pytest.param(statement, mutants, marks=pytest.mark.equation(slug), id=slug)
 
-    def test_of(proof: Proof) -> Callable[..., None]:
-        def prove(settle: Callable[..., None]) -> None:
-            settle(statement, proof, mutants)
+    def test_of(proof: Any) -> Callable[..., None]:
+        procedure: Proof = getattr(proof, "procedure", proof)
+        cases = [case, *getattr(proof, "cases", ())]
 
-        prove.__name__, prove.__doc__ = proof.__name__, proof.__doc__
+        @pytest.mark.parametrize(("statement", "mutants"), cases)
+        def prove(settle: Any, statement: Statement, mutants: Mapping[str, Rewrite]) -> None:
+            settle(statement, procedure, mutants)
+
+        prove.__name__, prove.__doc__ = procedure.__name__, procedure.__doc__
+        vars(prove).update(procedure=procedure, cases=cases)
         return prove
 
     return test_of
@@ -181,11 +182,6 @@ def judge(
     return counts | {"decided": len(sizes) - len(at_points), "at_points": len(at_points), "sizes": found}
 
 
-def asked(depth: int, beyond: int) -> str:
-    """Name a size at which a claim is decided."""
-    return f"depth {depth}" + (", one width more" if beyond else "")
-
-
 def _says_the_same(mutant: Statement, statement: Statement) -> bool:
     """Whether a rewrite left the claim and what it assumes as they were, at each depth."""
     depths = (*statement.depths, statement.depths[-1] + 1)
@@ -229,81 +225,3 @@ def _symbols_of(argument: Any) -> set[Any]:
     if isinstance(argument, (list, tuple)):
         return set().union(*map(_symbols_of, argument))
     return set(sp.sympify(argument).free_symbols)
-
-
-def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
-    """Look for a counterexample at every size; where the solver gives up, at points.
-
-    Returns
-    -------
-    counterexample : dict or None
-        Values of the symbols that satisfy ``given`` and violate the claim.
-    at_points : list of str
-        The sizes at which nobody decided: there points were tried.
-
-    Raises
-    ------
-    RuntimeError
-        If the claim holds at the point that the solver names: the translation is wrong.
-    UndecidedError
-        If no point satisfies ``given`` where points are needed: the check would be empty.
-    """
-    if statement.witness is not None:
-        depth, values = statement.witness
-        return (dict(values) if _violated(statement, depth, values) else None), []
-    at_points = []
-    for depth, beyond in statement.sizes():
-        with wider(beyond):
-            relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given)
-            if decision.verdict == "empty":
-                raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")
-            found = _refuted(statement, depth, decision)
-            if decision.verdict == "open" and not all(map(_is_identity, relations)):
-                at_points.append(asked(depth, beyond))
-                name = f"{statement.slug}, depth {depth}"
-                found = search_points(name, relations, given, draws(statement, depth))
-            if found is not None:
-                return {"depth": depth, **found}, at_points
-    for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
-        with wider(beyond):
-            relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given, effort=EFFORT // 40)
-            found = _refuted(statement, depth, decision)
-            if decision.verdict == "open":
-                name = f"{statement.slug}, depth {depth}, {beyond} more"
-                sample = draws(statement, depth)
-                found, _ = glance(name, relations, given, sample, points=POINTS // 2, attempts=POINTS * 4)
-            if found is not None:
-                return {"depth": depth, **found}, at_points
-    return None, at_points
-
-
-def _refuted(statement: Statement, depth: int, decision: Decision) -> dict[Any, Any] | None:
-    """Give the solver's counterexample, which must be one."""
-    if decision.verdict != "fails":
-        return None
-    if decision.point is not None and not _violated(statement, depth, decision.point):
-        raise RuntimeError(f"{statement.slug}: true at the solver's {decision.point}")
-    return {"point": "irrational"} if decision.point is None else dict(decision.point)
-
-
-def _is_identity(relation: Relation) -> bool:
-    """Whether both sides are one rational function, for which no assumption is needed."""
-    if not isinstance(relation, Equal):
-        return False
-    difference = sp.sympify(relation.lhs - relation.rhs)
-    entries = list(difference) if isinstance(difference, sp.MatrixBase) else [difference]
-    try:
-        return all(
-            sp.cancel(sp.together(entry)) == 0 if (shown := vanishes(entry)) is None else shown
-            for entry in entries
-        )
-    except sp.PolynomialError:
-        return False
-
-
-def _violated(statement: Statement, depth: int, values: Mapping[Any, Any]) -> bool:
-    given = all(condition.holds(values) for condition in statement.given(depth))
-    admissible = all(allowed(symbol, value) for symbol, value in values.items())
-    return given and admissible and not all(r.holds(values) for r in statement.relations(depth))

@@ -6,8 +6,6 @@ or a probability is by its meaning. `RELATIONS` lists the relations that a ``giv
 `MEANING`. The harness refuses any other. Indices are left out: ``beta`` is every ``beta0_1``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A value that is not zero modulo a prime shows in a moment that the function is n
 numerator is computed as a polynomial, which decides, in a small part of the time that expanding takes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from fractions import Fraction
@@ -42,13 +40,18 @@ def vanishes(expression: Any) -> bool | None:
     return numerator == 0 or (False if rational else None)
 
 
-def number_at(expression: Any, known: Mapping[Any, Any]) -> Any | None:
+def fraction_at(expression: Any, known: Mapping[Any, Any]) -> Fraction | None:
     """Evaluate with fractions; None where it is more than arithmetic, or a quotient by zero."""
     try:
-        found = _value(expression, {}, known)
+        return _value(expression, {}, known)
     except (ArithmeticError, NotImplementedError):
         return None
-    return sp.Rational(found.numerator, found.denominator)
+
+
+def number_at(expression: Any, known: Mapping[Any, Any]) -> Any | None:
+    """Evaluate likewise, to sympy's numbers."""
+    found = fraction_at(expression, known)
+    return None if found is None else sp.Rational(found.numerator, found.denominator)
 
 
 def _value(node: Any, met: dict[Any, Fraction], known: Mapping[Any, Any]) -> Fraction:

@@ -1,15 +1,15 @@
 """Relations between expressions, and the exact points at which they are tried."""
 
-from __future__ import annotations
-
+import functools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 
-from proofs._rational import number_at
+from proofs._rational import fraction_at, number_at
 from proofs._solver import boundary
 
 POINTS = 12
@@ -71,6 +71,11 @@ def under(hypothesis: str, relations: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(replace(relation, of=hypothesis) for relation in relations)
 
 
+def within(most: Any, *numbers: Any) -> tuple[AtMost, ...]:
+    """State that each number is at most so large in absolute value."""
+    return tuple(AtMost(sign * number, most) for number in numbers for sign in (1, -1))
+
+
 def symbols_of(relations: Sequence[Relation], given: Sequence[Relation]) -> list[Any]:
     found: set[Any] = set()
     for relation in (*relations, *given):
@@ -105,6 +110,59 @@ def draw_point(symbols: Sequence[Any], draw: random.Random, chosen: dict[Any, An
             entries = [_rational(draw, prime) for _ in range(rows * columns)]
             values[matrix] = sp.ImmutableMatrix(rows, columns, entries)
     return values
+
+
+def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.Random) -> dict[Any, Any]:
+    """Draw a point, then one value after the other between the ends of what is given, often at an end."""
+    values = draw_point(symbols, draw, {})
+    scalars = (r for r in given if isinstance(sp.sympify(r.lhs), sp.Expr))
+    for symbol, lines in _bounds(tuple(symbols), tuple(scalars)):
+        lows, highs = [], []
+        for equal, *line in lines:
+            slope, rest = (fraction_at(part, values) for part in line)
+            if slope and rest is not None:
+                lows += [-rest / slope] * (slope > 0 or equal)
+                highs += [-rest / slope] * (slope < 0 or equal)
+        if not lows + highs:
+            continue
+        lows += [Fraction(0)] * bool(symbol.is_nonnegative)
+        highs += [Fraction(0)] * bool(symbol.is_nonpositive)
+        value = _between(lows, highs, fraction_at(symbol, values), draw)
+        if value or not symbol.is_nonzero:
+            values[symbol] = sp.Rational(value.numerator, value.denominator)
+    return values
+
+
+@functools.lru_cache(maxsize=256)
+def _bounds(symbols: tuple[Any, ...], given: tuple[Relation, ...]) -> list[tuple[Any, list]]:
+    """List symbols in the order of drawing, with what bounds each: slope and rest of a slack linear in it.
+
+    A relation bounds the symbol of it that is drawn last. Symbols that stand alone on a side of a relation
+    are drawn after the others.
+    """
+    slacks = [(isinstance(r, Equal), sp.sympify(r.rhs - r.lhs)) for r in given]
+    alone = [side for r in given for side in (r.lhs, r.rhs, -r.lhs, -r.rhs)]
+    later = [symbol for symbol in symbols if isinstance(symbol, sp.Symbol) and not symbol.is_integer]
+    later.sort(key=lambda symbol: (alone.count(symbol), -sum(slack.has(symbol) for _, slack in slacks)))
+    found = []
+    while later:
+        symbol, *later = later
+        last = [(equal, x) for equal, x in slacks if x.has(symbol) and x.free_symbols.isdisjoint(later)]
+        lines = ((equal, sp.diff(x, symbol), x.xreplace({symbol: sp.S.Zero})) for equal, x in last)
+        found.append((symbol, [line for line in lines if symbol not in line[1].free_symbols]))
+    return found
+
+
+def _between(lows: list[Fraction], highs: list[Fraction], value: Fraction, draw: random.Random) -> Fraction:
+    """Keep a value, or draw one between the ends, often at one of them."""
+    low, high = max(lows, default=None), min(highs, default=None)
+    inside = (low is None or low <= value) and (high is None or value <= high)
+    if (inside and draw.randrange(2)) or (low is not None and high is not None and low > high):
+        return value
+    share = draw.choice((Fraction(0), Fraction(1), Fraction(draw.randint(0, 8), 8)))
+    if low is None:
+        return value if high is None else high - share * abs(value)
+    return low + share * (abs(value) if high is None else high - low)
 
 
 def _scalar(symbol: Any, draw: random.Random, prime: int) -> Any:
@@ -213,7 +271,10 @@ def glance(
     symbols = symbols_of(relations, given)
     admissible = 0
     for _ in range(attempts):
-        point = draw_point(symbols, draw, dict(sample(draw)) if sample else {})
+        chosen = dict(sample(draw)) if sample else {}
+        if given and not chosen and draw.randrange(4):
+            chosen = draw_within(symbols, given, draw)
+        point = draw_point(symbols, draw, chosen)
         if not all(condition.holds(point) for condition in given):
             continue
         if not all(relation.holds(point) for relation in relations):

@@ -7,8 +7,6 @@ What is put in may be a function of the depth. ``only`` is the index of the rela
 each one is), ``of`` the side: "lhs", "rhs" or "both".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -78,20 +76,19 @@ def exchanged(*, only: int | None = None) -> Rewrite:
     return relation(lambda old, depth: replace(old, lhs=old.rhs, rhs=old.lhs), only=only)
 
 
-def without(hypothesis: str, *, about: str = "", sample: Any = None) -> Rewrite:
+def without(hypothesis: str, *, about: str = "") -> Rewrite:
     """Drop what is given under a hypothesis, or the part of it about the symbols of a name."""
-    return given(
-        lambda r, depth: (
-            None if r.of == hypothesis and (not about or about in map(_stem, _symbols(r))) else r
-        ),
-        sample=sample,
-    )
+
+    def dropped(r: Relation) -> bool:
+        return r.of == hypothesis and (not about or about in map(_stem, _symbols(r)))
+
+    return given(lambda r, depth: None if dropped(r) else r)
 
 
-def given(change: Callable[[Relation, int], Relation | None], *, sample: Any = None) -> Rewrite:
+def given(change: Callable[[Relation, int], Relation | None]) -> Rewrite:
     """Change what is given, or drop it where ``change(relation, depth)`` is None.
 
-    Points are drawn by ``sample``, not by the statement's own way, which knows the old hypotheses.
+    Points are not drawn in the statement's own way, which knows the old hypotheses.
     """
 
     def rewrite(statement: Statement) -> Statement:
@@ -99,7 +96,7 @@ def given(change: Callable[[Relation, int], Relation | None], *, sample: Any = N
             new = (change(old, depth) for old in statement.given(depth))
             return tuple(relation for relation in new if relation is not None)
 
-        return replace(statement, given=changed, sample=sample)
+        return replace(statement, given=changed, sample=None)
 
     return rewrite
 

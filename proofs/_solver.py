@@ -12,8 +12,6 @@ zero, since the statement says nothing elsewhere. What a branch of a conditional
 branch alone.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence

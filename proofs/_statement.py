@@ -1,7 +1,5 @@
 """Statements: a claim, what it assumes, the sizes at which it is decided, and its numbers."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 A test asks that every hypothesis of a proved statement stands here, or that a relation is `under` it.
 """
 
-from __future__ import annotations
-
 BY_QUOTIENTS = (  # a claim says nothing where it divides by zero
     r"$g_V \ne 0$",
     r"$\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0$",

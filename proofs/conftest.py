@@ -1,7 +1,5 @@
 """The one fixture of the proofs: `settle` judges a statement and notes what it judged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -18,19 +18,14 @@ Second moment. Unrolled, a running mean of k batches weighs them ``(1 - d) d^(k 
 ``d^k``, which add up to one: a constant stays what it is.
 """
 
-from __future__ import annotations
+import itertools
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import each, put, times
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import dot, matrix, symbolic, total, transposed, vector
 
-SCOPE = "any number of parameters, any loss with a derivative, any diagonal"
-DERIVATIVE_SCOPE = "any number of parameters, any step number; clipping inactive"
-CLIPPING_SCOPE = "any number of parameters; clipping active"
-GHOST_SCOPE = "any widths, any preconditioner with one factor an entry"
 rate = sp.Symbol("eta", positive=True)
 
 
@@ -38,10 +33,13 @@ def direction(p: int) -> Equal:
     """State the first-order decrease of a step along a diagonal times the gradient."""
     v, g, root = direction_arguments(p)
     step = sp.Matrix([-rate * y / r for y, r in zip(g, root, strict=True)])
-    loss = v.dot(step) + sum((x * s**2 for x, s in zip(vector("s", p), step, strict=True)), sp.S.Zero)
-    slope = -loss.diff(rate).subs(rate, 0)
-    scaled = sp.Add(*(x * y / r for x, y, r in zip(v, g, root, strict=True)))
-    return Equal(scaled, slope)
+    loss = v.dot(step) + dot(vector("s", p), step, step)
+    return Equal(dot(v, g, inverse(root)), -loss.diff(rate).subs(rate, 0))
+
+
+def inverse(roots: sp.Matrix) -> sp.Matrix:
+    """Divide 1 by each entry."""
+    return roots.applyfunc(lambda root: 1 / root)
 
 
 def direction_arguments(p: int) -> tuple:
@@ -49,7 +47,13 @@ def direction_arguments(p: int) -> tuple:
     return vector("v", p), vector("g", p), vector("r", p, positive=True)
 
 
-DIRECTION = Statement("adam-direction", SCOPE, direction, depths=(1, 2, 3), arguments=direction_arguments)
+DIRECTION = Statement(
+    "adam-direction",
+    "any number of parameters, any loss with a derivative, any diagonal",
+    direction,
+    depths=(1, 2, 3),
+    arguments=direction_arguments,
+)
 DIRECTION_MUTANTS = {
     "the printed scaling, both sides": each("r", lambda r: r**2, of="lhs"),
     "no scaling": each("r", 1, of="lhs"),
@@ -57,23 +61,20 @@ DIRECTION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-direction")
-@settled(DIRECTION, DIRECTION_MUTANTS)
+@settled("adam-direction", DIRECTION, DIRECTION_MUTANTS)
 def prove_adam_direction(statement: Statement, steps: Steps) -> None:
     """Find the slope for a diagonal of symbolic size, then one coordinate's power of the divisor."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    v, g = (sp.MatrixSymbol(name, p, 1) for name in "vg")
-    scale = sp.MatrixSymbol("P", p, p)
+    v, g, scale = symbolic("v g P")
     steps.identity("slope", sp.Trace(v.T * (-rate * scale * g)), -rate * sp.Trace(v.T * scale * g))
     x, y = sp.symbols("x y", real=True)
     r = sp.Symbol("r", positive=True)
     claimed = x * y / r
     one = steps.identity("one coordinate", claimed, -sp.diff(x * (-rate * y / r), rate))
     steps.identity("a quarter power on both sides", (x / sp.sqrt(r)) * (y / sp.sqrt(r)), claimed)
-    steps.conclude(
-        statement,
-        lambda p: total(one.at({x: a, y: b, r: c}) for a, b, c in zip(*direction_arguments(p), strict=True)),
-    )
+
+    @steps.conclude(statement)
+    def all_coordinates(p: int):
+        return total(one.at({x: a, y: b, r: c}) for a, b, c in zip(*direction_arguments(p), strict=True))
 
 
 beta1, beta2, w, g_j, others, theta, m, slope = sp.symbols("beta1 beta2 w g_j o theta m a", real=True)
@@ -81,35 +82,36 @@ decay, step = sp.Symbol("decay", nonnegative=True), sp.Symbol("t", integer=True,
 eps, root = sp.Symbol("epsilon", positive=True), sp.Symbol("r", positive=True)
 
 
-def derivative() -> Statement:
+first_bias, second_bias = 1 - beta1**step, 1 - beta2**step
+used = others + w * g_j + decay * theta
+at = {w: sp.Symbol("w0", real=True)}
+
+
+def derivative(depth: int) -> Equal:
     """State the derivative of one coordinate's step in the weight of a sample, per unit of the rate."""
-    first_bias, second_bias = 1 - beta1**step, 1 - beta2**step
-    used = others + w * g_j + decay * theta
+    gradient = used.subs(at)
     # The second moment before the step is chosen such that at weight w0 its corrected root is r.
-    at = {w: sp.Symbol("w0", real=True)}
-    before = (root**2 * second_bias - (1 - beta2) * used.subs(at) ** 2) / beta2
+    before = (root**2 * second_bias - (1 - beta2) * gradient**2) / beta2
     mean = (beta1 * m + (1 - beta1) * used) / first_bias
     taken = mean / (sp.sqrt((beta2 * before + (1 - beta2) * used**2) / second_bias) + eps)
-
-    def claim(depth: int) -> Equal:
-        gradient = (others + w * g_j + decay * theta).subs(at)
-        scale = (1 - beta1) / (first_bias * (root + eps))
-        curved = (1 - beta2) * gradient * mean.subs(at) / (second_bias * root * (root + eps) ** 2)
-        return Equal(slope * (scale - curved) * g_j, slope * taken.diff(w).subs(at))
-
-    return Statement(
-        "adam-derivative",
-        DERIVATIVE_SCOPE,
-        claim,
-        given=lambda depth: under(
-            r"$0 < \beta_1, \beta_2 < 1$",
-            (AtMost(0, q, strict=True) for b in (beta1, beta2) for q in (b, 1 - b)),
-        ),
-        arguments=lambda depth: (slope, g_j, theta, others, at[w], m, root, beta1, beta2, eps, decay, step),
-    )
+    scale = (1 - beta1) / (first_bias * (root + eps))
+    curved = (1 - beta2) * gradient * mean.subs(at) / (second_bias * root * (root + eps) ** 2)
+    return Equal(slope * (scale - curved) * g_j, slope * taken.diff(w).subs(at))
 
 
-DERIVATIVE = derivative()
+def decays(depth: int) -> tuple[AtMost, ...]:
+    """State that both decays lie between 0 and 1."""
+    ends = (AtMost(0, q, strict=True) for b in (beta1, beta2) for q in (b, 1 - b))
+    return under(r"$0 < \beta_1, \beta_2 < 1$", ends)
+
+
+DERIVATIVE = Statement(
+    "adam-derivative",
+    "any number of parameters, any step number; clipping inactive",
+    derivative,
+    given=decays,
+    arguments=lambda depth: (slope, g_j, theta, others, at[w], m, root, beta1, beta2, eps, decay, step),
+)
 DERIVATIVE_MUTANTS = {
     "the second moment held fixed": put({1 - beta2: sp.S.Zero}, of="lhs"),
     "the decay left out of the gradient": each("decay", 0, of="lhs"),
@@ -119,23 +121,19 @@ DERIVATIVE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-derivative")
-@settled(DERIVATIVE, DERIVATIVE_MUTANTS)
+@settled("adam-derivative", DERIVATIVE, DERIVATIVE_MUTANTS)
 def prove_adam_derivative(statement: Statement, steps: Steps) -> None:
     """Differentiate mean over root by the quotient and chain rules, with symbols for the parts."""
     x, rest1, rest2 = sp.symbols("x R1 R2", real=True)
     bias1, bias2 = sp.symbols("B1 B2", positive=True)
     mean = (rest1 + (1 - beta1) * x) / bias1
     taken = mean / (sp.sqrt((rest2 + (1 - beta2) * x**2) / bias2) + eps)
-    at = {rest2: root**2 * bias2 - (1 - beta2) * x**2}
+    there = {rest2: root**2 * bias2 - (1 - beta2) * x**2}
     scale = (1 - beta1) / (bias1 * (root + eps))
     curved = (1 - beta2) * x * mean / (bias2 * root * (root + eps) ** 2)
-    slopes = steps.identity("in the gradient", scale - curved, taken.diff(x).subs(at))
-    weighted = others + w * g_j + decay * theta
-    steps.identity("in the weight", weighted.diff(w), g_j)
-    steps.identity("the gradient it is taken at", weighted, others + w * g_j + decay * theta)
-    taken_at = weighted.subs(w, sp.Symbol("w0", real=True))
-    values = {x: taken_at, rest1: beta1 * m, bias1: 1 - beta1**step, bias2: 1 - beta2**step}
+    slopes = steps.identity("in the gradient", scale - curved, taken.diff(x).subs(there))
+    steps.identity("in the weight", used.diff(w), g_j)
+    values = {x: used.subs(at), rest1: beta1 * m, bias1: first_bias, bias2: second_bias}
     steps.conclude(statement, lambda depth: slopes.at(values) * slope * g_j, depths=(1,))
 
 
@@ -145,15 +143,13 @@ norm, limit, pad = sp.symbols("n c d", positive=True)
 def clipping(p: int) -> Equal:
     """State the derivative of ``c g / (|g| + d)`` along u, paired with a cotangent."""
     u, x, y = clipping_arguments(p)
-    unit = on_the_sphere(y)
-    e = sp.Symbol("e")
+    unit, e = on_the_sphere(y), sp.Symbol("e")
     moved = norm * unit + e * x
     # The norm's derivative is that of its square over twice the norm.
     slope = sp.expand(moved.dot(moved)).diff(e).subs(e, 0) / (2 * norm)
     exact = limit * (x / (norm + pad) - norm * unit * slope / (norm + pad) ** 2)
-    claimed = limit / (norm + pad) * u.dot(x)
-    claimed -= limit * norm * unit.dot(u) * unit.dot(x) / (norm + pad) ** 2
-    return Equal(claimed, u.dot(exact))
+    radial = limit * norm * unit.dot(u) * unit.dot(x) / (norm + pad) ** 2
+    return Equal(limit / (norm + pad) * u.dot(x) - radial, u.dot(exact))
 
 
 def on_the_sphere(y: sp.Matrix) -> sp.Matrix:
@@ -167,7 +163,7 @@ def clipping_arguments(p: int) -> tuple:
     return vector("u", p + 1), vector("x", p + 1), vector("y", p)
 
 
-CLIPPING = Statement("adam-derivative", CLIPPING_SCOPE, clipping, depths=(1, 2))
+CLIPPING = Statement("adam-derivative", "any number of parameters; clipping active", clipping, depths=(1, 2))
 CLIPPING_MUTANTS = {
     "a constant factor": put({(norm + pad) ** -2: sp.S.Zero}, of="lhs"),
     "the radial part added": put({(norm + pad) ** -2: -((norm + pad) ** -2)}, of="lhs"),
@@ -175,16 +171,14 @@ CLIPPING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-derivative")
-@settled(CLIPPING, CLIPPING_MUTANTS)
+@settled("adam-derivative", CLIPPING, CLIPPING_MUTANTS)
 def prove_clipping(statement: Statement, steps: Steps) -> None:
     """Differentiate the factor in the norm, for vectors of symbolic size."""
-    p = sp.Symbol("p", integer=True, positive=True)
     n, c, d = norm, limit, pad
     e, along, square = sp.symbols("e s q", real=True)
     moved = sp.sqrt(n**2 + 2 * e * n * along + e**2 * square)  # |n y + e x| with s = <y, x>, |y| = 1
     steps.identity("slope of the norm", moved.diff(e).subs(e, 0), along)
-    u, x, y = (sp.MatrixSymbol(name, p, 1) for name in "uxy")
+    u, x, y = symbolic("u x y")
     alone, radial = sp.symbols("a b", real=True)  # <u, x> and <u, y>
     factor = c / (moved + d)
     exact = (factor * (e * alone + n * radial)).diff(e).subs(e, 0)
@@ -192,25 +186,24 @@ def prove_clipping(statement: Statement, steps: Steps) -> None:
     clipped = steps.identity("slope of the clipped gradient", claimed, exact)
     steps.identity("paired", sp.Trace(u.T * (e * x + n * y)), e * sp.Trace(u.T * x) + n * sp.Trace(u.T * y))
 
+    @steps.conclude(statement)
     def paired(p: int):
         u, x, y = clipping_arguments(p)
         unit = on_the_sphere(y)
         return clipped.at({alone: u.dot(x), radial: u.dot(unit), along: unit.dot(x)})
 
-    steps.conclude(statement, paired)
-
 
 def ghost(width: int) -> tuple[Equal, Equal]:
     """State Ghost's product under an entrywise preconditioner, and its factors where P has rank one."""
     a, b, g, h, scale = ghost_arguments(width)
-    product = (g.multiply_elementwise(h).T * scale * a.multiply_elementwise(b))[0]
-    built = sp.Add(*(scale[i, k] * g[i] * a[k] * h[i] * b[k] for i in range(width) for k in range(width)))
     r, c = vector("r", width), vector("c", width)
-    outer = r * c.T
-    alone = (g.multiply_elementwise(h).T * outer * a.multiply_elementwise(b))[0]
-    beta = g.dot(h.multiply_elementwise(r))
-    alpha = a.dot(b.multiply_elementwise(c))
-    return Equal(product, built), Equal(alpha * beta, alone)
+
+    def preconditioned(by: sp.Matrix) -> sp.Expr:
+        return (g.multiply_elementwise(h).T * by * a.multiply_elementwise(b))[0]
+
+    pairs = itertools.product(range(width), repeat=2)
+    built = total(scale[i, k] * g[i] * a[k] * h[i] * b[k] for i, k in pairs)
+    return Equal(preconditioned(scale), built), Equal(dot(a, b, c) * dot(g, h, r), preconditioned(r * c.T))
 
 
 def ghost_arguments(width: int) -> tuple:
@@ -218,22 +211,21 @@ def ghost_arguments(width: int) -> tuple:
     return *(vector(name, width) for name in "abgh"), matrix("P", width, width)
 
 
-def rows_for_columns(width: int) -> dict:
-    """Exchange the rows and the columns of the preconditioner."""
-    scale = ghost_arguments(width)[-1]
-    return dict(zip(scale, scale.T, strict=True))
-
-
-GHOST = Statement("preconditioned-ghost", GHOST_SCOPE, ghost, depths=(1, 2), arguments=ghost_arguments)
+GHOST = Statement(
+    "preconditioned-ghost",
+    "any widths, any preconditioner with one factor an entry",
+    ghost,
+    depths=(1, 2),
+    arguments=ghost_arguments,
+)
 GHOST_MUTANTS = {
     "applied twice": each("P", lambda entry: entry**2, only=0, of="lhs"),
-    "rows for columns": put(rows_for_columns, only=0, of="lhs"),
+    "rows for columns": put(lambda width: transposed(ghost_arguments(width)[-1]), only=0, of="lhs"),
     "the feedback alone scaled, as printed": each("c", 1, only=1, of="lhs"),
 }
 
 
-@pytest.mark.equation("preconditioned-ghost")
-@settled(GHOST, GHOST_MUTANTS)
+@settled("preconditioned-ghost", GHOST, GHOST_MUTANTS)
 def prove_preconditioned_ghost(statement: Statement, steps: Steps) -> None:
     """Add one more entry, and one more row or column of a table of rank one."""
     so_far, scale, g, h, a, b, r, c, alpha, beta = sp.symbols("s P g h a b r c alpha beta", real=True)
@@ -249,15 +241,10 @@ def readouts(depth: int) -> Equal:
     """State the slope of Adam's direction on virtual readouts whose second moments are products r c^T."""
     # r and c are the square roots of the second moments
     g, h, r = vector("g", 2), vector("h", 2), vector("r", 2, positive=True)
-    layers = [
-        (vector(f"a{k}_", 2), vector(f"b{k}_", 2), vector(f"c{k}_", 2, positive=True)) for k in range(depth)
-    ]
-    slope = total(
-        g[i] * a[k] * (h[i] * b[k] / (r[i] * c[k])) for a, b, c in layers for i in range(2) for k in range(2)
-    )
-    beta = total(g[i] * h[i] / r[i] for i in range(2))
-    alphas = (a[k] * b[k] / c[k] for a, b, c in layers for k in range(2))
-    return Equal(total(alphas) * beta, slope)
+    a, b = (vector(name, 2 * depth) for name in "ab")
+    c = vector("c", 2 * depth, positive=True)
+    slope = total(g[i] * a[k] * (h[i] * b[k] / (r[i] * c[k])) for k in range(2 * depth) for i in range(2))
+    return Equal(dot(a, b, inverse(c)) * dot(g, h, inverse(r)), slope)
 
 
 READOUTS = Statement(
@@ -273,8 +260,7 @@ READOUTS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("adam-readouts")
-@settled(READOUTS, READOUTS_MUTANTS)
+@settled("adam-readouts", READOUTS, READOUTS_MUTANTS)
 def prove_adam_readouts(statement: Statement, steps: Steps) -> None:
     """Add one entry of an input, of whatever layer, and one output."""
     alpha, beta, a, b, g, h = sp.symbols("alpha beta a b g h", real=True)
@@ -294,9 +280,8 @@ def running_mean(batches: int) -> tuple[Equal, Equal]:
     for mean in means:
         value = keep * value + (1 - keep) * mean
     weights = [(1 - keep) * keep ** (batches - 1 - i) for i in range(batches)]
-    unrolled = keep**batches * start
-    unrolled += sp.Add(*(weight * mean for weight, mean in zip(weights, means, strict=True)))
-    return Equal(value, unrolled), Equal(keep**batches + sp.Add(*weights), sp.S.One)
+    unrolled = keep**batches * start + dot(weights, means)
+    return Equal(value, unrolled), Equal(keep**batches + total(weights), sp.S.One)
 
 
 def moment_arguments(batches: int) -> tuple:
@@ -317,8 +302,7 @@ MOMENT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("second-moment")
-@settled(MOMENT, MOMENT_MUTANTS)
+@settled("second-moment", MOMENT, MOMENT_MUTANTS)
 def prove_second_moment(statement: Statement, steps: Steps) -> None:
     """Take one more batch: all earlier weights shrink by the decay, and the sum stays one."""
     start, so_far, newest = sp.symbols("D S q", real=True)

@@ -10,14 +10,11 @@ Ghost's backward pass ``F - d_0 d_1`` more; LAI keeps ``sum d_(l-1) + d_L`` numb
 adds equal amounts to both sides of these identities, which is the induction.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, put, times
-from proofs._symbols import matrix, total
+from proofs._symbols import dot, matrix, symbolic, total
 
 SCOPE = f"any number of validation samples, any widths; {STEP}"
 COST_SCOPE = f"{STEP}; any widths, dense layers"
@@ -27,8 +24,7 @@ IN, OUT = 2, 2
 def aggregation(count: int) -> Equal:
     """State that one table serves any number of validation samples."""
     c_z, g_z, c, g = aggregation_arguments(count)
-    pairs = sp.Add(*((c_z * c.T)[z] * (g_z * g.T)[z] for z in range(count)))
-    return Equal(pairs, (g * (g_z.T * c_z) * c.T)[0])
+    return Equal(dot(c_z * c.T, g_z * g.T), (g * (g_z.T * c_z) * c.T)[0])
 
 
 def sums_multiplied(count: int) -> sp.Expr:
@@ -39,26 +35,20 @@ def sums_multiplied(count: int) -> sp.Expr:
 
 def aggregation_arguments(count: int) -> tuple:
     """Name the validation samples' vectors, then the training sample's."""
-    return (
-        matrix("C", count, width(IN)),
-        matrix("G", count, width(OUT)),
-        matrix("c", 1, width(IN)),
-        matrix("g", 1, width(OUT)),
-    )
+    rows = matrix("C", count, width(IN)), matrix("G", count, width(OUT))
+    return *rows, matrix("c", 1, width(IN)), matrix("g", 1, width(OUT))
 
 
 def positions(count: int) -> Equal:
     """State that a sample's score is the sum of its positions' scores."""
     c, g, table = position_arguments(count)
-    apart = sp.Add(*((g.row(t) * table * c.row(t).T)[0] for t in range(count)))
-    return Equal(apart, (table.T * (g.T * c)).trace())
+    return Equal(pairs_of_positions(count).trace(), (table.T * (g.T * c)).trace())
 
 
-def positions_added_first(count: int) -> sp.Expr:
-    """Score the sums over positions."""
+def pairs_of_positions(count: int) -> sp.Matrix:
+    """Score each position's output gradient with each position's input."""
     c, g, table = position_arguments(count)
-    ones = sp.ones(1, count)
-    return (ones * g * table * (ones * c).T)[0]
+    return g * table * c.T
 
 
 def position_arguments(count: int) -> tuple:
@@ -74,7 +64,7 @@ POSITIONS = Statement(
     arguments=position_arguments,
 )
 POSITIONS_MUTANTS = {
-    "sums multiplied": becomes(positions_added_first),
+    "sums multiplied": becomes(lambda count: total(pairs_of_positions(count))),
     "the printed sign": times(-1, of="lhs"),
 }
 AGGREGATION = Statement("aggregation", SCOPE, aggregation, depths=(1, 2, 3), arguments=aggregation_arguments)
@@ -85,13 +75,10 @@ AGGREGATION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("position-score")
-@settled(POSITIONS, POSITIONS_MUTANTS)
+@settled("position-score", POSITIONS, POSITIONS_MUTANTS)
 def prove_position_score(statement: Statement, steps: Steps) -> None:
     """Add one position more to a sum, for matrices of symbolic size."""
-    d_in, d_out = sp.symbols("D d", integer=True, positive=True)
-    so_far, table = (sp.MatrixSymbol(name, d_out, d_in) for name in "ST")
-    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    so_far, table, c, g = symbolic("S:oi T:oi c:i g:o")
     score = sp.Trace(g.T * table * c)
     steps.identity("one position", score, sp.Trace(table.T * (g * c.T)))
     more = sp.Trace(table.T * so_far) + sp.Trace(g.T * table * c)
@@ -99,16 +86,12 @@ def prove_position_score(statement: Statement, steps: Steps) -> None:
     steps.base(statement, (2,))
 
 
-@pytest.mark.equation("aggregation")
-@settled(AGGREGATION, AGGREGATION_MUTANTS)
+@settled("aggregation", AGGREGATION, AGGREGATION_MUTANTS)
 def prove_aggregation(statement: Statement, steps: Steps) -> None:
     """Reorder one product of matrices of symbolic size, then join two validation sets."""
-    n, m, d_in, d_out = sp.symbols("n m D d", integer=True, positive=True)
-    c_z, g_z = sp.MatrixSymbol("C", n, d_in), sp.MatrixSymbol("G", n, d_out)
-    c, g = sp.MatrixSymbol("c", d_in, 1), sp.MatrixSymbol("g", d_out, 1)
+    c_z, g_z, c, g, more, also = symbolic("C:ni G:no c:i g:o E:mi F:mo")
     pairs = sp.Trace((c_z * c).T * (g_z * g))
     steps.identity("reordered", pairs, sp.Trace(g.T * (g_z.T * c_z) * c))
-    more, also = sp.MatrixSymbol("E", m, d_in), sp.MatrixSymbol("F", m, d_out)
     joined = pairs + sp.Trace((more * c).T * (also * g))
     steps.identity("two sets", joined, sp.Trace(g.T * (g_z.T * c_z + also.T * more) * c))
     steps.base(statement, (2,))
@@ -117,11 +100,9 @@ def prove_aggregation(statement: Statement, steps: Steps) -> None:
 def own_vote(count: int) -> tuple:
     """State that a batch's score of sample 0 is its own vote and the others'."""
     gradients = matrix("g", count, width(IN))
-    first = gradients.row(0)
-    score = sp.Add(*(gradients.row(z).dot(first) for z in range(count)))
-    rest = sp.Add(*(gradients.row(z).dot(first) for z in range(1, count)))
-    norm = sp.Add(*(entry**2 for entry in first))
-    return (Equal(score, rest + norm), AtMost(sp.S.Zero, first.dot(first)))
+    scores = gradients * gradients.row(0).T
+    norm = dot(gradients.row(0), gradients.row(0))
+    return Equal(total(scores), total(scores[1:]) + norm), AtMost(sp.S.Zero, norm)
 
 
 OWN = Statement(
@@ -140,24 +121,21 @@ OWN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("self-exclusion")
-@settled(OWN, OWN_MUTANTS)
+@settled("self-exclusion", OWN, OWN_MUTANTS)
 def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
     """Split the sum of gradients into the sample's and the rest, for any number of parameters."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    g, rest = sp.MatrixSymbol("g", p, 1), sp.MatrixSymbol("r", p, 1)
+    g, rest = symbolic("g r")
     score = sp.Trace((g + rest).T * g)
     claimed = sp.Trace(rest.T * g) + sp.Trace(g.T * g)
     split = steps.identity("split", score, claimed)
     entry = sp.Symbol("x", real=True)
     coordinate = steps.nonnegative("one coordinate of the own vote", entry * entry, [entry**2])
 
+    @steps.conclude(statement)
     def votes(count: int) -> list:
-        own, *others = (row.T for row in map(matrix("g", count, width(IN)).row, range(count)))
-        joined = sum(others, sp.zeros(width(IN), 1))
+        gradients = matrix("g", count, width(IN)).T
+        own, joined = gradients[:, 0], gradients[:, 1:] * sp.ones(count - 1, 1)
         return [split.at({g: own, rest: joined}), total(coordinate.at({entry: x}) for x in own)]
-
-    steps.conclude(statement, votes)
 
 
 def sizes(depth: int) -> list:
@@ -191,8 +169,7 @@ COSTS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("cost-ratio")
-@settled(COSTS, COSTS_MUTANTS)
+@settled("cost-ratio", COSTS, COSTS_MUTANTS)
 def prove_cost_ratio(statement: Statement, steps: Steps) -> None:
     """Write twice LAI less Ghost as positive terms; one more layer leaves them as they are."""
     for depth in (1, 2, 3):

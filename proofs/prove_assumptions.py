@@ -5,18 +5,16 @@ k of layers between a layer and the last one; the step from k to k + 1 is shown 
 stand for the powers so far, widths by one more coordinate or by vectors of symbolic size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
+from proofs._chain import bounded_product, cauchy_schwarz
+from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under, within
 from proofs._rewrites import each, exchanged, given, signless, times, without
-from proofs._symbols import total
+from proofs._symbols import dot, numbers, symbolic, total
 
 SCOPE = "any depth, any widths"
 NARROW = r"$|\cos|$ at layer $l$ is at most $|\cos|$ at the last layer"
@@ -33,13 +31,12 @@ def decay(depth: int) -> AtMost:
 
 def activations(width: int) -> tuple:
     """Name both samples' activations and their bound."""
-    return *(list(sp.symbols(f"{name}:{width}", real=True)) for name in "ab"), C
+    return *numbers("a b", width), C
 
 
-def bounded(width: int) -> tuple[AtMost, AtMost]:
+def bounded(width: int) -> tuple[AtMost, ...]:
     """State that bounded activations bound every similarity."""
-    alpha = sum(x * y for x, y in zip(*activations(width)[:2], strict=True))
-    return AtMost(alpha, C**2), AtMost(-alpha, C**2)
+    return within(C**2, dot(*activations(width)[:2]))
 
 
 def a2(width: int) -> tuple[AtMost, ...]:
@@ -49,13 +46,12 @@ def a2(width: int) -> tuple[AtMost, ...]:
 
 def names(depth: int) -> tuple:
     """Name the layers' similarities of activations, cosines of gradients and products of their norms."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("alpha", "c", "n"))
+    return numbers("alpha c n", depth, nonnegative=True)
 
 
 def sign(depth: int) -> AtMost:
     """State that A3 and agreeing embeddings give every score one sign."""
-    terms = (a * c * n for a, c, n in zip(*names(depth), strict=True))
-    return AtMost(0, sp.Add(*terms))
+    return AtMost(0, dot(*names(depth)))
 
 
 def decayed(k: int, words: str) -> tuple[AtMost, ...]:
@@ -97,32 +93,9 @@ def both_norms(steps: Steps) -> Callable[[int], Any]:
     return below
 
 
-def aligned_proof(statement: Statement, steps: Steps) -> None:
-    """First the norms' product, then its product with the cosines."""
-    e, f, s, x = sp.symbols("e f s x", nonnegative=True)
-    below, bars = both_norms(steps), statement.part.bars
-    top, low = ((e + f) / 2, (f - e) / 2) if bars else (f, f - e)
-    lemmas = [steps.nonnegative("from above", (x + s) * top - x * low, [s * top, x * e])]
-    if bars:
-        lemmas.append(steps.nonnegative("from below", (x + s) * top + x * low, [s * top, x * f]))
-
-    def pair(k: int) -> list:
-        size = abs(cosine) if bars else cosine
-        ends = {e: size - lower, f: size + lower if bars else size}
-        return [lemma.at({x: lower_n * lower_m, s: 0, **ends}) + below(k) * size for lemma in lemmas]
-
-    steps.conclude(statement, pair)
-
-
-def norms(k: int) -> tuple[AtMost, AtMost]:
+def norms(k: int) -> tuple[AtMost, ...]:
     """State that a similarity is at most the decayed product of norms."""
-    beta, most = lower_n * lower_m * lower, rho ** (2 * k) * n * m
-    return AtMost(beta, most), AtMost(-beta, most)
-
-
-def a1_and_cosines(k: int) -> tuple[AtMost, ...]:
-    """State A1, and what a cosine is."""
-    return (*decayed(k, "A1"), *under(MEANING, (AtMost(lower, 1), AtMost(-lower, 1))))
+    return within(rho ** (2 * k) * n * m, lower_n * lower_m * lower)
 
 
 DECAY = Statement(
@@ -169,7 +142,7 @@ NORMS = Statement(
     "norm-product-bound",
     SCOPE,
     norms,
-    given=a1_and_cosines,
+    given=lambda k: (*decayed(k, "A1"), *under(MEANING, within(1, lower))),
     depths=(1, 2, 3),
     arguments=lambda k: (rho, n, m, lower_n, lower_m, lower),
 )
@@ -180,27 +153,23 @@ NORMS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient-norm-decay")
-@settled(DECAY, DECAY_MUTANTS)
+@settled("gradient-norm-decay", DECAY, DECAY_MUTANTS)
 def prove_decay_rate(statement: Statement, steps: Steps) -> None:
     """Induct over the layers below the last: the slack so far is s."""
     power, s = sp.Symbol("R", positive=True), sp.Symbol("s", nonnegative=True)
     slack = (r + d) * (power + s) - r * power
     more = steps.nonnegative("one more layer", slack, [r * s, d * power, d * s])
 
+    @steps.conclude(statement)
     def one_layer_more(depth: int):
         before = (r + d) ** (depth - 1) - r ** (depth - 1)
         return more.at({power: r ** (depth - 1), s: sp.expand(before)}) * size
 
-    steps.conclude(statement, one_layer_more)
 
-
-@pytest.mark.equation("bounded-activations")
-@settled(STATEMENT, MUTANTS)
+@settled("bounded-activations", STATEMENT, MUTANTS)
 def prove_bounded_activations(statement: Statement, steps: Steps) -> None:
     """Complete a square: the length of a - b, and of a + b."""
-    width = sp.symbols("d", integer=True, positive=True)
-    a, b = (sp.MatrixSymbol(name, width, 1) for name in "ab")
+    a, b = symbolic("a b")
     for sign in (1, -1):
         square = sp.Trace((a - sign * b).T * (a - sign * b))
         parts = sp.Trace(a.T * a) + sp.Trace(b.T * b) - 2 * sign * sp.Trace(a.T * b)
@@ -209,61 +178,52 @@ def prove_bounded_activations(statement: Statement, steps: Steps) -> None:
     alpha = ((C2 - u) + (C2 - v) - length) / 2
     left = steps.nonnegative("what is left of C_a^2", C2 - alpha, [u / 2, v / 2, length / 2])
 
+    @steps.conclude(statement)
     def either_side(width: int) -> list:
         first, second = map(sp.Matrix, activations(width)[:2])
         short = {C2: C**2, u: C**2 - first.dot(first), v: C**2 - second.dot(second)}
         return [left.at({length: apart.dot(apart), **short}) for apart in (first - second, first + second)]
 
-    steps.conclude(statement, either_side)
 
-
-@pytest.mark.equation("non-negative-alignment")
-@settled(SIGN, SIGN_MUTANTS)
+@settled("non-negative-alignment", SIGN, SIGN_MUTANTS)
 def prove_alignment_gives_one_sign(statement: Statement, steps: Steps) -> None:
     """Every layer of every pair adds something of the same sign."""
     so_far, *factors = sp.symbols("S alpha c n", nonnegative=True)
     term = sp.Mul(*factors)
     more = steps.nonnegative("one more term", so_far + term, [so_far, term])
 
+    @steps.conclude(statement)
     def added_up(depth: int):
         *earlier, last = zip(*statement.arguments(depth), strict=True)
         before = total(sp.Mul(*layer) for layer in earlier)
         return more.at({so_far: before, **dict(zip(factors, last, strict=True))})
 
-    steps.conclude(statement, added_up)
+
+@settled("non-expansive", ALIGNED, ALIGNED_MUTANTS)
+@settled("alignment-decay", BARS, BARS_MUTANTS)
+def prove_non_expansive_similarities_decay(statement: Statement, steps: Steps) -> None:
+    """First the norms' product, then its product with the cosines."""
+    e, x = sp.symbols("e x", nonnegative=True)
+    below, size = both_norms(steps), lower_n * lower_m
+    narrow, values = bounded_product(steps)
+    wider = steps.nonnegative("a smaller cosine", x * e, [x * e])
+
+    @steps.conclude(statement)
+    def pair(k: int) -> list:
+        if not statement.part.bars:
+            return [wider.at({x: size, e: cosine - lower}) + below(k) * cosine]
+        at = values(size, size, lower, abs(cosine))
+        return [lemma.at(at) + below(k) * abs(cosine) for lemma in narrow]
 
 
-@pytest.mark.equation("non-expansive", "alignment-implies-decay")
-def prove_non_expansive_similarities_decay(settle):
-    settle(ALIGNED, aligned_proof, ALIGNED_MUTANTS)
-
-
-@pytest.mark.equation("alignment-decay")
-def prove_decay_without_a3(settle):
-    settle(BARS, aligned_proof, BARS_MUTANTS)
-
-
-@pytest.mark.equation("norm-product-bound")
-@settled(NORMS, NORMS_MUTANTS)
+@settled("norm-product-bound", NORMS, NORMS_MUTANTS)
 def prove_norm_product_bound(statement: Statement, steps: Steps) -> None:
     """Cauchy and Schwarz by one more coordinate, then the decay of both norms."""
-    width = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    x, y, A, B, D = sp.symbols("x y A B D", real=True)
-    square = sp.Trace((y * g - x * h).T * (y * g - x * h))
-    parts = y**2 * sp.Trace(g.T * g) + x**2 * sp.Trace(h.T * h) - 2 * x * y * sp.Trace(g.T * h)
-    steps.identity("one more coordinate: the new part is a square", square, parts)
+    cauchy_schwarz(steps)
+    A, B, D, x, y = sp.symbols("A B D x y", real=True)
     more = (A + x**2) * (B + y**2) - (D + x * y) ** 2
     steps.identity("one more coordinate", more, (A * B - D**2) + (y**2 * A + x**2 * B - 2 * x * y * D))
-    e, f, product, s = sp.symbols("e f x s", nonnegative=True)
-    below, lemmas = both_norms(steps), []
-    one = (e + f) / 2
-    for name, sign, end in (("from above", 1, e), ("from below", -1, f)):
-        slack = (product + s) * one - sign * product * (f - e) / 2
-        lemmas.append(steps.nonnegative(name, slack, [s * one, product * end]))
-
-    def pair(k: int) -> list:
-        values = {product: lower_n * lower_m, s: 0, e: 1 - lower, f: 1 + lower}
-        return [lemma.at(values) + below(k) for lemma in lemmas]
-
-    steps.conclude(statement, pair)
+    below, size = both_norms(steps), lower_n * lower_m
+    lemmas, values = bounded_product(steps)
+    at = values(size, size, lower, 1)
+    steps.conclude(statement, lambda k: [lemma.at(at) + below(k) for lemma in lemmas])

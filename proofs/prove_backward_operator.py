@@ -14,14 +14,11 @@ Widths. The proofs use one symbolic width; narrower layers are wider ones with z
 columns, on which no step depends.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, put
-from proofs._symbols import matrices, matrix, product, total, vector
+from proofs._symbols import matrices, matrix, product, symbolic, total, transposed, vector
 
 WIDTH = 2
 
@@ -50,16 +47,13 @@ RECURSION = Statement(
     "vjp-recursion", "any widths, any differentiable activation", recursion, arguments=recursion_arguments
 )
 RECURSION_MUTANTS = {
-    "weight not transposed": put(
-        lambda depth: dict(zip(recursion_arguments(depth)[0], recursion_arguments(depth)[0].T, strict=True))
-    ),
+    "weight not transposed": put(lambda depth: transposed(recursion_arguments(depth)[0])),
     "no slope": becomes(lambda depth: recursion_arguments(depth)[0].T * recursion_arguments(depth)[2]),
     "slope of the next unit": put(next_unit),
 }
 
 
-@pytest.mark.equation("vjp-recursion")
-@settled(RECURSION, RECURSION_MUTANTS)
+@settled("vjp-recursion", RECURSION, RECURSION_MUTANTS)
 def prove_vjp_recursion(statement: Statement, steps: Steps) -> None:
     """Differentiate one output's share of the loss, for any activation; outputs add up."""
     steps.base(statement, (1,))
@@ -107,14 +101,11 @@ CHAIN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-A-prod")
-@settled(CHAIN, CHAIN_MUTANTS)
+@settled("app-A-prod", CHAIN, CHAIN_MUTANTS)
 def prove_app_a_prod(statement: Statement, steps: Steps) -> None:
     """Start from the last layer's identity; add one layer below."""
     steps.base(statement, (1, 2))
-    width = sp.Symbol("d", integer=True, positive=True)
-    jacobian, operator = (sp.MatrixSymbol(name, width, width) for name in "JA")
-    g = sp.MatrixSymbol("g", width, 1)
+    jacobian, operator, g = symbolic("J A g")
     steps.identity("one more layer below", jacobian * (operator * g), jacobian * operator * g)
 
 
@@ -131,15 +122,14 @@ def skips(depth: int) -> list:
 def paths(depth: int) -> Equal:
     """State that the operator is the sum over paths; numbers take all edges of layers of one unit."""
     nodes = depth + 1
-    names = iter(paths_arguments(depth)[0])
-    edges = {(k, t): next(names) for t in range(nodes) for k in range(t)}
+    pairs = [(k, t) for t in range(nodes) for k in range(t)]
+    edges = dict(zip(pairs, paths_arguments(depth)[0], strict=True))
     moved = [sp.Integer(1)]
     for t in range(1, nodes):
         moved.append(total(edges[k, t] * moved[k] for k in range(t)))
     operators = {depth: sp.Integer(1)}
-    for k in range(depth - 1, -1, -1):
-        above = range(k + 1, nodes)
-        operators[k] = total(edges[k, t] * operators[t] for t in above)
+    for k in reversed(range(depth)):
+        operators[k] = total(edges[k, t] * operators[t] for t in range(k + 1, nodes))
     return Equal(moved[-1], operators[0])
 
 
@@ -157,12 +147,10 @@ PATHS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("separating-operator")
-@settled(PATHS, PATHS_MUTANTS)
+@settled("separating-operator", PATHS, PATHS_MUTANTS)
 def prove_separating_operator(statement: Statement, steps: Steps) -> None:
     """Move a layer a little: the last layer follows along each of its edges; edges add up."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    edge, above, so_far = (sp.MatrixSymbol(name, width, width) for name in "EAS")
+    edge, above, so_far = symbolic("E A S")
     # The operators are transposed Jacobians, so the last layer moves by the transposed operator.
     steps.identity("along one edge", above.T * edge.T, (edge * above).T)
     steps.identity("one more edge", so_far.T + above.T * edge.T, (so_far + edge * above).T)

@@ -9,16 +9,11 @@ is ``(y - mean(y) - x <x, y> / d) / sigma``: the squared norm falls by ``d mean^
 Regret. Where signs differ, ``|v| + |w| = |v - w| <= e``.
 """
 
-from __future__ import annotations
-
-import random
-
-import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
+from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under, within
 from proofs._rewrites import each, given, plus, times, without
-from proofs._symbols import one_where, total, vector
+from proofs._symbols import dot, one_where, total, vector
 
 n, m, F = sp.symbols("n m F", nonnegative=True)
 c, v, w = sp.symbols("c v w", real=True)
@@ -34,17 +29,7 @@ def residual(depth: int) -> AtMost:
 def bounded_branch(depth: int) -> tuple[AtMost, ...]:
     """State that c is a cosine, and F a bound."""
     words = "$F(x)$ bounds the norm of the backward step of the branch $f$ at $x$"
-    return (*under(MEANING, (AtMost(c, 1), AtMost(-c, 1))), *under(words, (AtMost(m, F * n),)))
-
-
-def residual_proof(statement: Statement, steps: Steps) -> None:
-    """Write the slacks of the norm and of the cosine into the square."""
-    u, v = sp.symbols("u v", nonnegative=True)
-    # F n = m + u and c = 1 - v
-    square = n**2 + 2 * (1 - v) * n * m + m**2
-    bound = (n + m + u) ** 2
-    shown = steps.nonnegative("the square", bound - square, [2 * n * u, 2 * m * u, u**2, 2 * n * m * v])
-    steps.conclude(statement, lambda depth: shown.at({u: F * n - m, v: 1 - c}), depths=(1,))
+    return under(MEANING, within(1, c)) + under(words, (AtMost(m, F * n),))
 
 
 def normalised(width: int) -> tuple:
@@ -59,57 +44,18 @@ def layer_norm(width: int) -> AtMost:
     g, _, x, G, y = normalised(width)
     mean, along = total(y) / width, x.dot(y) / sp.Integer(width)
     image = [a - mean - b * along for a, b in zip(y, x, strict=True)]
-    return AtMost(total(a**2 for a in image), G**2 * g.dot(g))
-
-
-def along_added_twice(width: int) -> sp.Expr:
-    """Give by how much the image is longer where the part along the input is added."""
-    _, _, x, _, y = normalised(width)
-    return 4 * x.dot(y) ** 2 / width
+    return AtMost(dot(image, image), G**2 * g.dot(g))
 
 
 def largest_gain(width: int) -> tuple[AtMost, ...]:
     """State that G is the largest gain, and that the input is normalised."""
     _, k, x, G, _ = normalised(width)
-    largest = under(MEANING, (AtMost(sign * a, G) for a in k for sign in (1, -1)))
-    return (*largest, *under(SPREAD, (AtMost(x.dot(x), width),)))
-
-
-def draw_gains(draw: random.Random, width: int) -> dict:
-    """Draw the largest of the gains that are drawn."""
-    g, k, _, G, _ = normalised(width)
-    values = {symbol: sp.Rational(draw.randint(-3, 3), 2) for symbol in (*g, *k)}
-    values |= {symbol: sp.Rational(draw.randint(-2, 2), 2) for symbol in vector("x", width - 1)}
-    return values | {G: max(abs(values[a]) for a in k)}
-
-
-def layer_norm_proof(statement: Statement, steps: Steps) -> None:
-    """Take what the two projections remove; then one entry of y against the largest gain."""
-    d, (Y, m, p) = sp.Symbol("d", positive=True), sp.symbols("Y m p", real=True)
-    g, (k, v, u) = sp.Symbol("g", real=True), sp.symbols("k v u", nonnegative=True)
-    q, along = d - u, p / d
-    # |y - m 1 - x a|^2 with <1, y> = d m, <1, x> = 0, <x, y> = p, |x|^2 = q
-    square = Y - 2 * m * (d * m) - 2 * along * p + d * m**2 + along**2 * q
-    removed = steps.nonnegative("both projections", Y - square, [d * m**2, p**2 / d, p**2 * u / d**2])
-    one = steps.nonnegative("one entry", ((k + v) * g) ** 2 - (k * g) ** 2, [2 * k * v * g**2, v**2 * g**2])
-
-    def added_up(width: int):
-        entries, gains, x, G, y = normalised(width)
-        values = {d: width, Y: y.dot(y), m: total(y) / width, p: x.dot(y), u: width - x.dot(x)}
-        pairs = zip(entries, map(abs, gains), strict=True)
-        return removed.at(values) + total(one.at({g: a, k: b, v: G - b}) for a, b in pairs)
-
-    steps.conclude(statement, added_up)
+    return under(MEANING, within(G, *k)) + under(SPREAD, (AtMost(x.dot(x), width),))
 
 
 def regret(depth: int) -> AtMost:
     """State one sample's part of the regret: its score where it is misjudged, else nothing."""
     return AtMost(sp.Max(v, 0) - sp.Piecewise((v, w > 0), (0, True)), sp.Max(e - abs(w), 0))
-
-
-def near(depth: int) -> tuple[AtMost, ...]:
-    """State that the score is within e of the one it stands for."""
-    return under(r"$|v_j - \hat v_j| \le \epsilon_j$ for every $j$", (AtMost(v - w, e), AtMost(w - v, e)))
 
 
 RESIDUAL = Statement("block-factors", "any widths", residual, given=bounded_branch)
@@ -124,15 +70,19 @@ LAYER_NORM = Statement(
     layer_norm,
     given=largest_gain,
     depths=(2, 3),
-    sample=draw_gains,
 )
 LAYER_NORM_MUTANTS = {
     "an input that is not normalised": without(SPREAD),
-    "the part along the input added": plus(along_added_twice, of="lhs"),
+    "the part along the input added": plus(
+        lambda width: 4 * normalised(width)[2].dot(normalised(width)[4]) ** 2 / width, of="lhs"
+    ),
     "without the gain": each("G", 1),
 }
 REGRET = Statement(
-    "certified-regret", "any number of samples; the regret is a sum over them", regret, given=near
+    "certified-regret",
+    "any number of samples; the regret is a sum over them",
+    regret,
+    given=lambda depth: under(r"$|v_j - \hat v_j| \le \epsilon_j$ for every $j$", within(e, v - w)),
 )
 REGRET_MUTANTS = {
     "half of it": times(sp.Rational(1, 2)),
@@ -141,14 +91,37 @@ REGRET_MUTANTS = {
 }
 
 
-@pytest.mark.equation("block-factors")
-def prove_block_factors(settle):
-    settle(RESIDUAL, residual_proof, RESIDUAL_MUTANTS)
-    settle(LAYER_NORM, layer_norm_proof, LAYER_NORM_MUTANTS)
+@settled("block-factors", RESIDUAL, RESIDUAL_MUTANTS)
+def prove_block_factors(statement: Statement, steps: Steps) -> None:
+    """Write the slacks of the norm and of the cosine into the square."""
+    u, v = sp.symbols("u v", nonnegative=True)
+    # F n = m + u and c = 1 - v
+    square = n**2 + 2 * (1 - v) * n * m + m**2
+    bound = (n + m + u) ** 2
+    shown = steps.nonnegative("the square", bound - square, [2 * n * u, 2 * m * u, u**2, 2 * n * m * v])
+    steps.conclude(statement, lambda depth: shown.at({u: F * n - m, v: 1 - c}), depths=(1,))
 
 
-@pytest.mark.equation("certified-regret")
-@settled(REGRET, REGRET_MUTANTS)
+@settled("block-factors", LAYER_NORM, LAYER_NORM_MUTANTS)
+def prove_layer_norm(statement: Statement, steps: Steps) -> None:
+    """Take what the two projections remove; then one entry of y against the largest gain."""
+    d, (Y, m, p) = sp.Symbol("d", positive=True), sp.symbols("Y m p", real=True)
+    g, (k, v, u) = sp.Symbol("g", real=True), sp.symbols("k v u", nonnegative=True)
+    q, along = d - u, p / d
+    # |y - m 1 - x a|^2 with <1, y> = d m, <1, x> = 0, <x, y> = p, |x|^2 = q
+    square = Y - 2 * m * (d * m) - 2 * along * p + d * m**2 + along**2 * q
+    removed = steps.nonnegative("both projections", Y - square, [d * m**2, p**2 / d, p**2 * u / d**2])
+    one = steps.nonnegative("one entry", ((k + v) * g) ** 2 - (k * g) ** 2, [2 * k * v * g**2, v**2 * g**2])
+
+    @steps.conclude(statement)
+    def added_up(width: int):
+        entries, gains, x, G, y = normalised(width)
+        values = {d: width, Y: y.dot(y), m: total(y) / width, p: x.dot(y), u: width - x.dot(x)}
+        pairs = zip(entries, map(abs, gains), strict=True)
+        return removed.at(values) + total(one.at({g: a, k: b, v: G - b}) for a, b in pairs)
+
+
+@settled("certified-regret", REGRET, REGRET_MUTANTS)
 def prove_certified_regret(statement: Statement, steps: Steps) -> None:
     """Take a sample that is kept and hurts, and one that is dropped and helps; both attain the bound."""
     size, score, slack, rest = sp.symbols("s v u r", nonnegative=True)

@@ -5,14 +5,11 @@ the weights, which grows outcome by outcome and ends at T = 1: it vanishes for `
 The four parts are ``(A + D)(g + xi)`` multiplied out, D the exact change of the operator.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, plus, put
-from proofs._symbols import matrices, matrix, product, total, vector
+from proofs._symbols import matrices, matrix, one_replaced, product, product_of_sums, symbolic, total, vector
 
 
 def chances(depth: int) -> tuple:
@@ -40,22 +37,6 @@ def split(slug: str, columns: int) -> Statement:
     )
 
 
-def split_proof(statement: Statement, steps: Steps) -> None:
-    """Add one outcome; weights that sum to 1 leave the mean minus the centre."""
-    rows, columns = sp.symbols("m n", integer=True, positive=True)
-    S, v, c = (sp.MatrixSymbol(name, rows, columns) for name in "Svc")
-    T, p = sp.symbols("T p", real=True)
-    more = steps.identity("one more outcome", (S - T * c) + p * (v - c), (S + p * v) - (T + p) * c)
-
-    def one_outcome_more(depth: int):
-        (*outcomes, last), weights, centre = statement.arguments(depth)
-        before = sum((w * x for w, x in zip(weights, outcomes, strict=True)), sp.zeros(*centre.shape))
-        known = total(weights)
-        return more.at({S: before, v: last, c: centre, T: known, p: 1 - known})
-
-    steps.conclude(statement, one_outcome_more)
-
-
 SPLIT_MUTANTS = {
     "outcomes not weighted": put(lambda depth: dict.fromkeys(chances(depth), sp.Rational(1, depth))),
     "weights of any sum": put(
@@ -67,16 +48,20 @@ JACOBIANS = split("jacobian-split", 2)
 FLUCTUATIONS = split("output-fluctuation", 1)
 
 
-@pytest.mark.equation("jacobian-split")
-def prove_jacobian_split(settle):
-    """Show that the rest of a Jacobian is centred about its mean, and about nothing else."""
-    settle(JACOBIANS, split_proof, SPLIT_MUTANTS)
+@settled("jacobian-split", JACOBIANS, SPLIT_MUTANTS)
+@settled("output-fluctuation", FLUCTUATIONS, SPLIT_MUTANTS)
+def prove_split_about_the_mean(statement: Statement, steps: Steps) -> None:
+    """Add one outcome; weights that sum to 1 leave the mean minus the centre."""
+    S, v, c = symbolic("S:mn v:mn c:mn")
+    T, p = sp.symbols("T p", real=True)
+    more = steps.identity("one more outcome", (S - T * c) + p * (v - c), (S + p * v) - (T + p) * c)
 
-
-@pytest.mark.equation("output-fluctuation")
-def prove_output_fluctuation(settle):
-    """Show that the fluctuation of an output gradient is centred about its mean, and about nothing else."""
-    settle(FLUCTUATIONS, split_proof, SPLIT_MUTANTS)
+    @steps.conclude(statement)
+    def one_outcome_more(depth: int):
+        (*outcomes, last), weights, centre = statement.arguments(depth)
+        before = sum((w * x for w, x in zip(weights, outcomes, strict=True)), sp.zeros(*centre.shape))
+        known = total(weights)
+        return more.at({S: before, v: last, c: centre, T: known, p: 1 - known})
 
 
 def arguments(depth: int) -> tuple:
@@ -87,7 +72,7 @@ def arguments(depth: int) -> tuple:
 def change(depth: int) -> sp.Matrix:
     """Give the exact change of the operator."""
     means, rests, *_ = arguments(depth)
-    return product([b + d for b, d in zip(means, rests, strict=True)]) - product(means)
+    return product_of_sums(means, rests) - product(means)
 
 
 def four(A, D, g, xi):
@@ -98,15 +83,14 @@ def four(A, D, g, xi):
 def parts(depth: int) -> Equal:
     """State that a layer's gradient is the sum of its four parts."""
     means, rests, g, xi = arguments(depth)
-    whole = product([b + d for b, d in zip(means, rests, strict=True)])
-    return Equal(whole * (g + xi), four(product(means), change(depth), g, xi))
+    return Equal(product_of_sums(means, rests) * (g + xi), four(product(means), change(depth), g, xi))
 
 
 def first_order(depth: int) -> sp.Matrix:
     """Write the four parts with the printed change, the terms with one rest."""
     means, rests, g, xi = arguments(depth)
-    terms = (product([*means[:t], rests[t], *means[t + 1 :]]) for t in range(depth))
-    return four(product(means), sum(terms, sp.zeros(width(2), width(2))), g, xi)
+    change = sum(one_replaced(means, rests), sp.zeros(width(2), width(2)))
+    return four(product(means), change, g, xi)
 
 
 PARTS = Statement(
@@ -123,17 +107,13 @@ PARTS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-g-l-decomp")
-@settled(PARTS, PARTS_MUTANTS)
+@settled("app-g-l-decomp", PARTS, PARTS_MUTANTS)
 def prove_app_g_l_decomp(statement: Statement, steps: Steps) -> None:
     """Multiply out; the change of the operator is the exact one."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    A, D = (sp.MatrixSymbol(name, width, width) for name in "AD")
-    g, xi = (sp.MatrixSymbol(name, width, 1) for name in ("g", "x"))
+    A, D, g, xi = symbolic("A D g x")
     shown = steps.identity("four parts", (A + D) * (g + xi), four(A, D, g, xi))
 
+    @steps.conclude(statement)
     def whole(depth: int):
         means, _, gradient, noise = statement.arguments(depth)
         return shown.at({A: product(means), D: change(depth), g: gradient, xi: noise})
-
-    steps.conclude(statement, whole)

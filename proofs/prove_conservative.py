@@ -2,24 +2,19 @@ r"""The conservative bounds: as printed, sharp, relative, and without any alignm
 
 Layers are numbered from the top: ``alpha[z][k]`` lies k layers below the last. Every bound is a sum
 over layers and validation samples, so that it is shown for one term, and one more term adds what
-was shown. A number between ``-C`` and ``C`` is ``(q - p)/2`` with ``C = (p + q)/2``; what is at
-least 0 is a non-negative symbol.
+was shown.
 """
 
-from __future__ import annotations
-
 import functools
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 import sympy as sp
 
-from proofs._chain import LAST, SAMPLES, scores, share, similarities
-from proofs._harness import AtMost, Statement, Steps, settled, under, width
+from proofs._chain import LAST, SAMPLES, a2, bounded_product, scores, similarities
+from proofs._harness import AtMost, Statement, Steps, settled, under, width, within
 from proofs._rewrites import each, plus, put, signless, without
-from proofs._symbols import one_where, parts_of, total
+from proofs._symbols import summed, total
 
 SCOPE = "any depth, any number of validation samples"
 RHO, C, ABAR, M = sp.symbols("rho C_a abar m", nonnegative=True)
@@ -36,35 +31,19 @@ def names(depth: int, *, aligned: bool = True) -> tuple:
     return *similarities(depth, aligned=aligned), norms
 
 
-def pairs(depth: int) -> list[tuple[int, int]]:
-    """List the validation samples and the layers below the last."""
-    return [(z, k) for z in range(width(SAMPLES)) for k in range(1, depth)]
+def terms_of(depth: int, **kind: bool) -> Iterator[tuple]:
+    """List alpha, beta, the last beta and the norms' bound of every layer below the last."""
+    for x, y, n in zip(*names(depth, **kind), strict=True):
+        for k in range(1, depth):
+            yield x[k], y[k], y[0], RHO ** (2 * k) * n * M
 
 
 def a1_to_a3(depth: int, *, aligned: bool = True) -> tuple[AtMost, ...]:
     """State A2, and A1 with A3 or with its absolute values."""
     alpha, beta, norms = names(depth, aligned=aligned)
-    decay = tuple(
-        AtMost(sign * y[k], RHO ** (2 * k) * n * M)
-        for y, n in zip(beta, norms, strict=True)
-        for k in range(depth)
-        for sign in ((1,) if aligned else (1, -1))
-    )
-    bounded = tuple(AtMost(sign * a, C**2) for x in alpha for a in x for sign in (1, -1))
-    return under(A1_A3 if aligned else A1, decay) + under("A2", bounded)
-
-
-def draw_under_a1_to_a3(draw: random.Random, depth: int, *, aligned: bool = True) -> dict:
-    """Draw similarities at and between the ends that the assumptions leave."""
-    alpha, beta, norms = names(depth, aligned=aligned)
-    values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (RHO, C, M, *norms)}
-    tight = draw.random() < 0.2
-    for x, y, n in zip(alpha, beta, norms, strict=True):
-        for k in range(depth):
-            most = values[RHO] ** (2 * k) * values[n] * values[M]
-            values[y[k]] = most * (min(k, 1) if tight else share(draw, 0 if aligned else -1))
-            values[x[k]] = values[C] ** 2 * (1 if tight else share(draw, -1))
-    return values
+    rows = ((b, RHO ** (2 * k) * n * M) for y, n in zip(beta, norms, strict=True) for k, b in enumerate(y))
+    decay = (r for b, most in rows for r in within(most, b)[: 1 if aligned else 2])
+    return under(A1_A3 if aligned else A1, decay) + a2(alpha, C)
 
 
 def conservative(slug: str, size: Callable[[Any, Any], sp.Expr]) -> Statement:
@@ -73,8 +52,7 @@ def conservative(slug: str, size: Callable[[Any, Any], sp.Expr]) -> Statement:
     def claim(depth: int) -> tuple[AtMost, ...]:
         alpha, beta, _ = names(depth)
         ghost, lai, _ = scores(alpha, beta)
-        most = sp.Add(*(C**2 * size(last, top) for _, _, last, top in terms_of(depth)))
-        return AtMost(ghost - lai, most), AtMost(lai - ghost, most)
+        return within(total(C**2 * size(last, top) for _, _, last, top in terms_of(depth)), ghost - lai)
 
     return Statement(
         slug,
@@ -83,7 +61,6 @@ def conservative(slug: str, size: Callable[[Any, Any], sp.Expr]) -> Statement:
         given=a1_to_a3,
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth), M, RHO, C),
-        sample=draw_under_a1_to_a3,
     )
 
 
@@ -92,28 +69,15 @@ def sharp_size(last: sp.Expr, top: sp.Expr) -> sp.Expr:
     return sp.Max(last, top - last)
 
 
-def terms_of(depth: int, **kind: bool) -> Iterator[tuple]:
-    """List alpha, beta, the last beta and the norms' bound of every layer below the last."""
-    alpha, beta, norms = names(depth, **kind)
-    for z, k in pairs(depth):
-        yield alpha[z][k], beta[z][k], beta[z][0], RHO ** (2 * k) * norms[z] * M
-
-
-def conservative_proof(statement: Statement, steps: Steps) -> None:
-    """Add up the terms of the printed bound, from above and from below."""
-    steps.conclude(statement, lambda depth: printed_terms(statement, steps, depth))
-
-
 def printed_terms(statement: Statement, steps: Steps, depth: int) -> list:
-    """Show one term of the printed bound, and add up all of them."""
-    p, q, below, last, s = sp.symbols("p q b L s", nonnegative=True)
-    most, term = (p + q) / 2 * (last + below + s), (q - p) / 2 * (below - last)
-    above = steps.nonnegative("from above", most - term, [p * below, p * s / 2, q * last, q * s / 2])
-    under = steps.nonnegative("from below", most + term, [q * below, q * s / 2, p * last, p * s / 2])
-    values = [
-        {p: C**2 - a, q: C**2 + a, below: b, last: top, s: bound - b} for a, b, top, bound in terms_of(depth)
-    ]
-    return [total(lemma.at(point) for point in values) for lemma in (above, under)]
+    """Add up the terms of the statement's bound: ``|b - last| <= b + last``, b below its own."""
+    lemmas, values = bounded_product(steps)
+    s = sp.Symbol("s", nonnegative=True)
+    rest = steps.nonnegative("below the bound", s, [s])
+    terms = list(terms_of(depth))
+    points = [values(a, C**2, b - last, b + last) for a, b, last, _ in terms]
+    left = total(rest.at({s: bound - b}) for _, b, _, bound in terms) * C**2
+    return [one + left for one in summed(lemmas, points)]
 
 
 def lower(depth: int) -> AtMost:
@@ -135,8 +99,7 @@ def relative(depth: int) -> tuple[AtMost, AtMost]:
     ghost, lai, _ = scores(alpha, beta)
     spread = sp.Add(*norms) * M / sp.Add(*(y[0] for y in beta))
     powers = sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))
-    most = C**2 / ABAR * (depth - 1 + spread * powers)
-    return AtMost((ghost - lai) / lai, most), AtMost((lai - ghost) / lai, most)
+    return within(C**2 / ABAR * (depth - 1 + spread * powers), (ghost - lai) / lai)
 
 
 def all_of_them(depth: int) -> tuple[AtMost, ...]:
@@ -151,17 +114,6 @@ def all_of_them(depth: int) -> tuple[AtMost, ...]:
     )
 
 
-def draw_all(draw: random.Random, depth: int) -> dict:
-    """Draw embeddings that agree, besides."""
-    values = draw_under_a1_to_a3(draw, depth)
-    bar = values[ABAR] = values[C] ** 2 * sp.Rational(draw.randint(1, 4), 8)
-    for x, y, n in zip(*names(depth), strict=True):
-        values[x[0]] = bar + (values[C] ** 2 - bar) * share(draw)
-        values |= {a: abs(values[a]) for a in x[1:]}
-        values[y[0]] = values[n] * values[M] * sp.Rational(draw.randint(1, 4), 4)
-    return values
-
-
 def alone(counts: int) -> Statement:
     """State the bounds under A1 and A2 alone, for LAI, or LLI, where the last similarity does not count."""
 
@@ -169,9 +121,8 @@ def alone(counts: int) -> Statement:
         alpha, beta, _ = names(depth, aligned=False)
         ghost, lai, lli = scores(alpha, beta)
         terms = terms_of(depth, aligned=False)
-        most = sp.Add(*(C**2 * (top + counts * abs(last)) for _, _, last, top in terms))
-        other = lai if counts else lli
-        return AtMost(ghost - other, most), AtMost(other - ghost, most)
+        most = total(C**2 * (top + counts * abs(last)) for _, _, last, top in terms)
+        return within(most, ghost - (lai if counts else lli))
 
     return Statement(
         "gap-without-alignment",
@@ -180,33 +131,8 @@ def alone(counts: int) -> Statement:
         given=functools.partial(a1_to_a3, aligned=False),
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth, aligned=False), M, RHO, C),
-        sample=functools.partial(draw_under_a1_to_a3, aligned=False),
         parts={"counts": counts},
     )
-
-
-def alone_proof(statement: Statement, steps: Steps) -> None:
-    """One term; of LAI also the last layer's part, whose sign is x - y."""
-    p, q, e, f, x, y = sp.symbols("p q e f x y", nonnegative=True)
-    counts = statement.part.counts
-    most = (p + q) / 2 * ((e + f) / 2 + counts * (x + y))
-    term = (q - p) / 2 * ((f - e) / 2 - counts * (x - y))
-    above = [p * f / 2, q * e / 2, counts * q * x, counts * p * y]
-    below = [q * f / 2, p * e / 2, counts * p * x, counts * q * y]
-    lemmas = (
-        steps.nonnegative("from above", most - term, above),
-        steps.nonnegative("from below", most + term, below),
-    )
-
-    def added_up(depth: int) -> list:
-        sums = [sp.Integer(0), sp.Integer(0)]
-        for a, b, last, bound in terms_of(depth, aligned=False):
-            (up, down), ends = parts_of(last), {e: bound - b, f: bound + b}
-            values = {p: C**2 - a, q: C**2 + a, x: up, y: down} | ends
-            sums = [so_far + lemma.at(values) for so_far, lemma in zip(sums, lemmas, strict=True)]
-        return sums
-
-    steps.conclude(statement, added_up)
 
 
 STATEMENT = conservative("app-conservative", lambda last, top: last + top)
@@ -242,7 +168,6 @@ RELATIVE = Statement(
     given=all_of_them,
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth), M, RHO, C, ABAR),
-    sample=draw_all,
 )
 RELATIVE_MUTANTS = {
     "embeddings of any sign": without(SUMS),
@@ -257,58 +182,40 @@ ALONE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-conservative")
-def prove_conservative_bound(settle):
-    settle(STATEMENT, conservative_proof, MUTANTS)
+@settled("app-conservative", STATEMENT, MUTANTS)
+def prove_conservative_bound(statement: Statement, steps: Steps) -> None:
+    """Add up the terms of the printed bound, from above and from below."""
+    steps.conclude(statement, lambda depth: printed_terms(statement, steps, depth))
 
 
-@pytest.mark.equation("conservative-sharp")
-@settled(SHARP, SHARP_MUTANTS)
+@settled("conservative-sharp", SHARP, SHARP_MUTANTS)
 def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
-    """One term, where the last similarity is the larger end, and where it is the smaller one."""
-    p, q, below, more, s = sp.symbols("p q b v s", nonnegative=True)
-    top, square, shown = below + s, (p + q) / 2, []
-    for name, last, ends, rest in (
-        ("last the larger", (top + more) / 2, (s + more, below), top),
-        ("last the smaller", (top - more) / 2, (s, more + below), top - more),
-    ):
-        most, term = square * sharp_size(last, top), (q - p) / 2 * (below - last)
-        above = steps.nonnegative(f"{name}, from above", most - term, [q * ends[0] / 2, p * ends[1] / 2])
-        under = steps.nonnegative(f"{name}, from below", most + term, [p * ends[0] / 2, q * ends[1] / 2])
-        shown.append((above, under))
-        steps.identity(f"{name}, against the printed one", square * (last + top) - most, square * rest)
+    """Use that the last similarity's distance from what is between 0 and the top is largest at an end."""
+    lemmas, values = bounded_product(steps)
+    last, top = sp.symbols("L t", nonnegative=True)
+    for name, size, rest in (("larger", last, top), ("smaller", top - last, 2 * last)):
+        steps.nonnegative(f"last the {name}, against the printed one", last + top - size, [rest])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
-        sums = [sp.Integer(0), sp.Integer(0)]
-        for a, b, end, bound in terms_of(depth):
-            larger = one_where(2 * end >= bound)
-            values = {p: C**2 - a, q: C**2 + a, below: b, s: bound - b}
-            for k, (first, second) in enumerate(zip(*shown, strict=True)):
-                sums[k] += first.at(values | {more: sp.Max(2 * end - bound, 0)}) * larger
-                sums[k] += second.at(values | {more: sp.Max(bound - 2 * end, 0)}) * (1 - larger)
-        return sums
-
-    steps.conclude(statement, added_up)
+        terms = terms_of(depth)
+        return summed(lemmas, [values(a, C**2, b - y, sharp_size(y, most)) for a, b, y, most in terms])
 
 
-@pytest.mark.equation("lai-lower-bound")
-@settled(LOWER, LOWER_MUTANTS)
+@settled("lai-lower-bound", LOWER, LOWER_MUTANTS)
 def prove_lai_lower_bound(statement: Statement, steps: Steps) -> None:
     """One validation sample: what lies below the last layer, and what is above alpha-bar."""
     w, u, b, so_far = sp.symbols("w u b S", nonnegative=True)
     lai = ((ABAR + u) + w) * b
     more = steps.nonnegative("one more sample", so_far + lai - ABAR * b, [so_far, u * b, w * b])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> Any:
-        alpha, beta, _ = statement.arguments(depth)
-        samples = zip(alpha, beta, strict=True)
+        samples = zip(*statement.arguments(depth)[:2], strict=True)
         return total(more.at({so_far: 0, u: x[0] - ABAR, w: sp.Add(*x[1:]), b: y[0]}) for x, y in samples)
 
-    steps.conclude(statement, added_up)
 
-
-@pytest.mark.equation("app-relative-conservative")
-@settled(RELATIVE, RELATIVE_MUTANTS)
+@settled("app-relative-conservative", RELATIVE, RELATIVE_MUTANTS)
 def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> None:
     """Divide the conservative bound B by the lower bound of LAI, both with their slack."""
     bar, T, C2 = sp.symbols("abar T C2", positive=True)
@@ -317,6 +224,7 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
     most, lai = C2 / bar * (L1 + S / T * G), bar * T + w
     times = steps.nonnegative("times LAI", most * lai - (bound - s), [s, bound / (bar * T) * w])
 
+    @steps.conclude(statement)
     def divided(depth: int) -> list:
         alpha, beta, norms = names(depth)
         score, sum_of_last = scores(alpha, beta)[1], sp.Add(*(y[0] for y in beta))
@@ -325,10 +233,18 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
         least = times.at(values | {w: score - ABAR * sum_of_last})
         return [(least + rest) / score for rest in printed_terms(STATEMENT, steps, depth)]
 
-    steps.conclude(statement, divided)
 
+@settled("gap-without-alignment", ALONE, ALONE_MUTANTS)
+@settled("gap-without-alignment", ALONE_LLI, ALONE_MUTANTS)
+def prove_gaps_without_alignment(statement: Statement, steps: Steps) -> None:
+    """One term of Ghost, between the ends of A1; of LAI also the last layer's."""
+    lemmas, values = bounded_product(steps)
 
-@pytest.mark.equation("gap-without-alignment")
-def prove_gaps_without_alignment(settle):
-    settle(ALONE, alone_proof, ALONE_MUTANTS)
-    settle(ALONE_LLI, alone_proof, ALONE_MUTANTS)
+    @steps.conclude(statement)
+    def added_up(depth: int) -> list:
+        terms = list(terms_of(depth, aligned=False))
+        sums = summed(lemmas, [values(a, C**2, b, most) for a, b, _, most in terms])
+        if not statement.part.counts:
+            return sums
+        others = summed(lemmas, [values(a, C**2, -last, abs(last)) for a, _, last, _ in terms])
+        return [one + other for one, other in zip(sums, others, strict=True)]

@@ -9,14 +9,11 @@ second moment S that is ``tr(B'B S) <= rho^(2k) tr S``; for S proportional to th
 In numbers, the noise is D or -D with equal chances, and gradients are the axes: S is the identity.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, under, width
+from proofs._harness import AtMost, Statement, Steps, settled, under, width
 from proofs._rewrites import given, times, without
-from proofs._symbols import matrix, total
+from proofs._symbols import matrix, symbolic, total
 
 SCOPE = "any depth, any widths, any noise of mean zero, any second moment of the gradients"
 WIDTH = 2
@@ -46,32 +43,6 @@ def decay(depth: int) -> tuple[AtMost, ...]:
     return under("A1 for every gradient", (AtMost(length, RHO ** (2 * depth)) for length in lengths_of_both))
 
 
-def proof(statement: Statement, steps: Steps) -> None:
-    """Expand ``|(B + D) g|^2``; the mixed part has mean zero; then sum over gradients."""
-    d = sp.symbols("d", integer=True, positive=True)
-    B, D = (sp.MatrixSymbol(name, d, d) for name in "BD")
-    S = sp.MatrixSymbol("S", d, d)
-    whole = sp.Trace((B + D).T * (B + D) * S) + sp.Trace((B - D).T * (B - D) * S)
-    steps.identity("noise of both signs", whole, 2 * sp.Trace(B.T * B * S) + 2 * sp.Trace(D.T * D * S))
-    noise, kept, u, v = sp.symbols("N g u v", nonnegative=True)
-    mean = ((kept - u) + (kept - v)) / 2 - noise  # |B g|^2, by what A1 leaves of both signs of the noise
-    left = steps.nonnegative("what A1 leaves", kept - mean, [u / 2, v / 2, noise])
-    trace = sp.Trace(B.T * B * sp.Identity(d))
-    steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
-
-    def over_the_axes(depth: int):
-        rho, mean, rest = statement.arguments(depth)
-        bound = rho ** (2 * depth)
-
-        def at_axis(axis: int) -> dict:
-            both, less, alone = ((a.T * a)[axis, axis] for a in (mean + rest, mean - rest, rest))
-            return {kept: bound, u: bound - both, v: bound - less, noise: alone}
-
-        return total(left.at(at_axis(axis)) for axis in range(width(WIDTH))) / width(WIDTH)
-
-    steps.conclude(statement, over_the_axes)
-
-
 STATEMENT = Statement(
     "decay-bounds-gain",
     SCOPE,
@@ -88,6 +59,25 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("decay-bounds-gain")
-def prove_decay_bounds_gain(settle):
-    settle(STATEMENT, proof, MUTANTS)
+@settled("decay-bounds-gain", STATEMENT, MUTANTS)
+def prove_decay_bounds_gain(statement: Statement, steps: Steps) -> None:
+    """Expand ``|(B + D) g|^2``; the mixed part has mean zero; then sum over gradients."""
+    B, D, S = symbolic("B D S")
+    whole = sp.Trace((B + D).T * (B + D) * S) + sp.Trace((B - D).T * (B - D) * S)
+    steps.identity("noise of both signs", whole, 2 * sp.Trace(B.T * B * S) + 2 * sp.Trace(D.T * D * S))
+    noise, kept, u, v = sp.symbols("N g u v", nonnegative=True)
+    mean = ((kept - u) + (kept - v)) / 2 - noise  # |B g|^2, by what A1 leaves of both signs of the noise
+    left = steps.nonnegative("what A1 leaves", kept - mean, [u / 2, v / 2, noise])
+    trace = sp.Trace(B.T * B * sp.Identity(B.rows))
+    steps.identity("isotropic gradients", trace, sp.Trace(B.T * B))
+
+    @steps.conclude(statement)
+    def over_the_axes(depth: int):
+        rho, mean, rest = statement.arguments(depth)
+        bound = rho ** (2 * depth)
+
+        def at_axis(axis: int) -> dict:
+            both, less, alone = ((a.T * a)[axis, axis] for a in (mean + rest, mean - rest, rest))
+            return {kept: bound, u: bound - both, v: bound - less, noise: alone}
+
+        return total(left.at(at_axis(axis)) for axis in range(width(WIDTH))) / width(WIDTH)

@@ -15,26 +15,19 @@ Kantorovich. With eigenvalues ``h_i`` in [m, M] and coordinates ``u_i`` of ``inv
 more term to each sum.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, settled
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, within
 from proofs._rewrites import becomes, side, times
-from proofs._symbols import symmetric, total, vector
+from proofs._symbols import dot, symbolic, symmetric, total, vector
 
-SCOPE = "any number of parameters, any loss with two derivatives"
-REMAINDER_SCOPE = "any number of parameters, any loss with a Lipschitz gradient; integrals keep inequalities"
-DIFFERENCE_SCOPE = "any number of parameters, any quadratic loss; for others to second order in the step"
-KANTOROVICH_SCOPE = "any number of parameters, any positive definite Hessian"
 eta, rate, lam, size = sp.symbols("eta rate lambda n", positive=True)
 
 
 def _loss(displacement: sp.Matrix, slope: sp.Matrix, third: int = 1) -> sp.Expr:
     """Expand a loss about a point: any slope, any curvature, some third derivatives."""
     curvature = symmetric("s", len(displacement))
-    cubic = sum((sp.Symbol(f"t_{i}", real=True) * x**3 for i, x in enumerate(displacement)), sp.S.Zero)
+    cubic = dot(vector("t", len(displacement)), displacement, displacement, displacement)
     return slope.dot(displacement) + (displacement.T * curvature * displacement)[0] / 2 + third * cubic
 
 
@@ -49,13 +42,14 @@ def along(p: int) -> sp.Expr:
     return _loss(-rate * g, v)
 
 
-def slope_statement(p: int) -> Equal:
-    """State that Eq. 2 is the slope of the validation loss along a step on sample j."""
-    v, g = gradients(p)
-    return Equal(along(p).diff(rate).subs(rate, 0), -v.dot(g))
-
-
-SLOPE = Statement("IP", SCOPE, slope_statement, depths=(1, 2, 3), arguments=gradients)
+# Eq. 2 is the slope of the validation loss along a step on sample j.
+SLOPE = Statement(
+    "IP",
+    "any number of parameters, any loss with two derivatives",
+    lambda p: Equal(along(p).diff(rate).subs(rate, 0), -dot(*gradients(p))),
+    depths=(1, 2, 3),
+    arguments=gradients,
+)
 SLOPE_MUTANTS = {
     "positive printed": times(-1),
     "squared": side(lambda slope, p: -(slope**2)),
@@ -63,13 +57,10 @@ SLOPE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("IP")
-@settled(SLOPE, SLOPE_MUTANTS)
+@settled("IP", SLOPE, SLOPE_MUTANTS)
 def prove_first_order_change(statement: Statement, steps: Steps) -> None:
     """Show that only the linear part has a slope, and that it adds up over coordinates."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    v, g = (sp.MatrixSymbol(name, p, 1) for name in "vg")
-    curvature = sp.MatrixSymbol("S", p, p)
+    v, g, curvature = symbolic("v g S")
     moved = sp.Trace((-rate * g).T * curvature * (-rate * g))
     steps.identity("the curvature's part", moved, rate**2 * sp.Trace(g.T * curvature * g))
     steps.identity("the linear part", sp.Trace(v.T * (-rate * g)), -rate * sp.Trace(v.T * g))
@@ -78,12 +69,10 @@ def prove_first_order_change(statement: Statement, steps: Steps) -> None:
     slope = change.diff(rate).subs(rate, 0)
     more = steps.identity("one more coordinate", slope, -(so_far + x * y))
 
+    @steps.conclude(statement)
     def all_coordinates(p: int):
         v, g = statement.arguments(p)
-        before = total(v[i] * g[i] for i in range(p - 1))
-        return more.at({so_far: before, x: v[p - 1], y: g[p - 1]})
-
-    steps.conclude(statement, all_coordinates)
+        return more.at({so_far: dot(v[:-1], g[:-1]), x: v[p - 1], y: g[p - 1]})
 
 
 k = sp.Symbol("k", real=True)
@@ -95,17 +84,16 @@ chosen = 2 * score / (lam * size) / (1 + share)
 
 def remainder_statement(depth: int) -> tuple[AtMost, ...]:
     """State the bound on the rest, and the rates at which it cannot change the sign."""
-    bound, decided = lam * eta**2 * size / 2, rest.subs(eta, chosen)
-    return (
-        AtMost(rest, bound),
-        AtMost(-rest, bound),
-        AtMost(-chosen * score + decided, sp.S.Zero),
-        AtMost(sp.S.Zero, chosen * score + decided),
-    )
+    decided = rest.subs(eta, chosen)
+    falls = AtMost(-chosen * score + decided, sp.S.Zero)
+    return *within(lam * eta**2 * size / 2, rest), falls, AtMost(sp.S.Zero, chosen * score + decided)
 
 
 REMAINDER = Statement(
-    "descent-meaning", REMAINDER_SCOPE, remainder_statement, arguments=lambda depth: (eta, lam, size)
+    "descent-meaning",
+    "any number of parameters, any loss with a Lipschitz gradient; integrals keep inequalities",
+    remainder_statement,
+    arguments=lambda depth: (eta, lam, size),
 )
 REMAINDER_MUTANTS = {
     "half the bound": times(sp.Rational(1, 2), only=0),
@@ -114,8 +102,7 @@ REMAINDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("descent-meaning")
-@settled(REMAINDER, REMAINDER_MUTANTS)
+@settled("descent-meaning", REMAINDER, REMAINDER_MUTANTS)
 def prove_descent_meaning(statement: Statement, steps: Steps) -> None:
     """Certify the integrand, then the four inequalities, as sums of non-negative terms."""
     t, fair = sp.Symbol("t", nonnegative=True), 1 + k**2
@@ -148,7 +135,7 @@ def shares(p: int) -> tuple:
 
 COSINE = Statement(
     "hessian-cosine",
-    KANTOROVICH_SCOPE,
+    "any number of parameters, any positive definite Hessian",
     cosine_statement,
     depths=(1, 2, 3),
     arguments=lambda p: (smallest, spread, vector("u", p), sp.Matrix(shares(p))),
@@ -159,8 +146,7 @@ COSINE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("hessian-cosine")
-@settled(COSINE, COSINE_MUTANTS)
+@settled("hessian-cosine", COSINE, COSINE_MUTANTS)
 def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
     """Certify one eigenvalue's term, then the squares of the sums."""
     m, (x, y) = sp.Symbol("m", positive=True), sp.symbols("x y", nonnegative=True)
@@ -176,6 +162,7 @@ def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
     shown = [(b - m * top * c) ** 2, 2 * excess * sum_so_far, excess**2]
     whole = steps.nonnegative("the sums", slack, shown)
 
+    @steps.conclude(statement)
     def added_up(p: int):
         _, spread, entries, found = statement.arguments(p)
         between = [(v, spread * s / (1 + s), spread / (1 + s)) for v, s in zip(entries, found, strict=True)]
@@ -183,8 +170,6 @@ def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
         sums = {b: total(h**2 * v**2 for h, v in eigenvalues), c: total(v**2 for _, v in eigenvalues)}
         left = total(one.at({u: v, x: below, y: above}) for v, below, above in between)
         return whole.at({d: spread, excess: left, **sums}) / (2 * m + spread) ** 2
-
-    steps.conclude(statement, added_up)
 
 
 h = sp.Symbol("h", positive=True)
@@ -198,7 +183,11 @@ def difference_statement(p: int) -> tuple[Equal, Equal]:
 
 
 DIFFERENCE = Statement(
-    "directional-derivative", DIFFERENCE_SCOPE, difference_statement, depths=(1, 2, 3), arguments=gradients
+    "directional-derivative",
+    "any number of parameters, any quadratic loss; for others to second order in the step",
+    difference_statement,
+    depths=(1, 2, 3),
+    arguments=gradients,
 )
 DIFFERENCE_MUTANTS = {
     "one pass at the point itself": becomes(
@@ -209,13 +198,10 @@ DIFFERENCE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("directional-derivative")
-@settled(DIFFERENCE, DIFFERENCE_MUTANTS)
+@settled("directional-derivative", DIFFERENCE, DIFFERENCE_MUTANTS)
 def prove_directional_derivative(statement: Statement, steps: Steps) -> None:
     """Cancel the even part for matrices of any size."""
-    p = sp.Symbol("p", integer=True, positive=True)
-    v, g = (sp.MatrixSymbol(name, p, 1) for name in "vg")
-    curvature = sp.MatrixSymbol("S", p, p)
+    v, g, curvature = symbolic("v g S")
 
     def at(step: sp.Expr) -> sp.Expr:
         return sp.Trace(g.T * (step * v)) + sp.Trace((step * v).T * curvature * (step * v)) / 2

@@ -13,23 +13,20 @@ probability that the p-value of one sample that does no harm lies between the li
 samples are dropped.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import becomes, each, given, plus, times
-from proofs._symbols import total
+from proofs._symbols import dot, numbers, total
 
 s = sp.Symbol("s", positive=True)
 
 
 def names(depth: int) -> tuple:
     """Name the parts' sizes and errors."""
-    return list(sp.symbols(f"n:{depth}", positive=True)), list(sp.symbols(f"e:{depth}", real=True))
+    return *numbers("n", depth, positive=True), *numbers("e", depth)
 
 
 def expected(depth: int, expression: sp.Expr) -> sp.Expr:
@@ -50,11 +47,6 @@ def spread(depth: int) -> tuple[Equal, ...]:
     estimate = total(rest**2 / n for n, rest in zip(sizes, rests(depth), strict=True)) / (depth - 1)
     unrelated = (Equal(expected(depth, total(errors) * rest), 0) for rest in rests(depth))
     return (Equal(expected(depth, estimate), s), *unrelated)
-
-
-def weighed_alike(depth: int) -> sp.Expr:
-    """Estimate the variance as if all parts had one size."""
-    return expected(depth, total(rest**2 for rest in rests(depth))) / (depth - 1)
 
 
 def equal_share(depth: int) -> sp.Expr:
@@ -93,11 +85,6 @@ def limit(index: int, depth: int) -> sp.Expr:
     return q * sp.Integer(index) / (depth * sp.harmonic(depth))
 
 
-def discoveries(depth: int) -> AtMost:
-    """State that one sample that does no harm adds at most q / n to the false discovery rate."""
-    return AtMost(total(p / k for (_, k), p in chances_of(depth).items()), q / depth)
-
-
 def uniform(depth: int) -> tuple[AtMost, ...]:
     """State that a sample that does no harm has no p-value too small."""
     reached = (
@@ -113,7 +100,9 @@ MUTANTS = {
     "as many degrees of freedom as parts": times(
         lambda depth: sp.Rational(depth - 1, depth), only=0, of="lhs"
     ),
-    "parts of different sizes weighed alike": becomes(weighed_alike, only=0, of="lhs"),
+    "parts of different sizes weighed alike": becomes(
+        lambda depth: expected(depth, dot(rests(depth), rests(depth))) / (depth - 1), only=0, of="lhs"
+    ),
     "each part takes the same share of the sum": becomes(equal_share, only=1, of="lhs"),
 }
 BERNSTEIN = Statement(
@@ -127,10 +116,11 @@ BERNSTEIN_MUTANTS = {
     "v that may be less than u": given(lambda r, depth: None if r.lhs == u else r),
     "no standard deviation": each("sd", 0),
 }
+# One sample that does no harm adds at most q / n to the false discovery rate.
 DISCOVERIES = Statement(
     "false-discovery-rate",
     "any number of samples, any dependence",
-    discoveries,
+    lambda depth: AtMost(total(p / k for (_, k), p in chances_of(depth).items()), q / depth),
     given=uniform,
     depths=(1, 2, 3),
 )
@@ -141,8 +131,7 @@ DISCOVERIES_MUTANTS = {
 }
 
 
-@pytest.mark.equation("part-variance")
-@settled(STATEMENT, MUTANTS)
+@settled("part-variance", STATEMENT, MUTANTS)
 def prove_part_variance(statement: Statement, steps: Steps) -> None:
     """Expand one part's square, add all parts up, and take the mean."""
     n, c, m = sp.symbols("n c m", positive=True)
@@ -154,16 +143,14 @@ def prove_part_variance(statement: Statement, steps: Steps) -> None:
     mean = steps.identity("means: s of each part, n s of T^2", means, s)
     alone = steps.identity("covariance of T and one deviation", c * s - c / n * (n * s), 0)
 
+    @steps.conclude(statement)
     def parts(depth: int) -> list:
         sizes = sp.symbols(f"n:{depth}", positive=True)
         unrelated = [alone.at({c: size, n: total(sizes)}) for size in sizes]
         return [mean.at({m: depth, n: total(sizes)}), *unrelated]
 
-    steps.conclude(statement, parts)
 
-
-@pytest.mark.equation("empirical-bernstein")
-@settled(BERNSTEIN, BERNSTEIN_MUTANTS)
+@settled("empirical-bernstein", BERNSTEIN, BERNSTEIN_MUTANTS)
 def prove_empirical_bernstein(statement: Statement, steps: Steps) -> None:
     """Put one inequality into the other; what is missing of the bound is a sum of products of slacks."""
     first, second, w = sp.symbols("f g w", nonnegative=True)
@@ -178,8 +165,7 @@ def prove_empirical_bernstein(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: missing.at(slacks), depths=(1,))
 
 
-@pytest.mark.equation("false-discovery-rate")
-@settled(DISCOVERIES, DISCOVERIES_MUTANTS)
+@settled("false-discovery-rate", DISCOVERIES, DISCOVERIES_MUTANTS)
 def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
     """Count fewer drops than there are, sum by parts, and use that p-values are not too small."""
     i, n, H = sp.symbols("i n H", positive=True)
@@ -194,6 +180,7 @@ def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
     limited = steps.nonnegative("limits", limits, [slack / (i * (i + 1))])
     steps.identity("all together", c * (H - 1) + c * n / n, q / n)
 
+    @steps.conclude(statement)
     def added_up(depth: int):
         chances = chances_of(depth)
         dropped = total(fewer.at({i: a, d: b - a, p: chance}) for (a, b), chance in chances.items())
@@ -203,5 +190,3 @@ def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
             one = limited.at({i: at_most, n: depth, H: sp.harmonic(depth), slack: room})
             dropped += one * (depth + 1 if at_most == depth else 1)
         return dropped
-
-    steps.conclude(statement, added_up)

@@ -5,14 +5,11 @@ With ``q = tr M'M`` and ``tau = tr M``, the squared distance from M to ``c I`` i
 at ``tau / d_L``. Dividing the trace by d_l instead leaves the trace ``(1 - d_L/d_l) tau``.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import plus, times
-from proofs._symbols import matrix, total
+from proofs._symbols import matrix, symbolic, total
 
 ROWS = 2
 
@@ -55,12 +52,11 @@ NEAREST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("trace-gain")
-@settled(NEAREST, NEAREST_MUTANTS)
+@settled("trace-gain", NEAREST, NEAREST_MUTANTS)
 def prove_trace_gain(statement: Statement, steps: Steps) -> None:
     """Expand the squared distance in symbolic size; complete the square."""
-    last = sp.Symbol("d_L", integer=True, positive=True)
-    M, one = sp.MatrixSymbol("M", last, last), sp.Identity(last)
+    (M,) = symbolic("M")
+    last, one = M.rows, sp.Identity(M.rows)
     q, tau = sp.symbols("q tau", real=True)
     squared = sp.Trace((M - c * one).T * (M - c * one))
     steps.identity("distance", squared, sp.Trace(M.T * M) - 2 * c * sp.Trace(M) + c**2 * last)
@@ -98,8 +94,7 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("isotropic-gain")
-@settled(PRINTED, PRINTED_MUTANTS)
+@settled("isotropic-gain", PRINTED, PRINTED_MUTANTS)
 def prove_isotropic_gain(statement: Statement, steps: Steps) -> None:
     """Take the trace in symbolic size."""
     below, last = sp.symbols("d_l d_L", integer=True, positive=True)
@@ -109,8 +104,7 @@ def prove_isotropic_gain(statement: Statement, steps: Steps) -> None:
     steps.identity("trace of c I", sp.Trace(gain * sp.Identity(last)).doit(), gain * last)
     left = steps.identity("trace left", tau - gain * last, (1 - last / below) * tau)
 
+    @steps.conclude(statement)
     def of_the_operator(depth: int) -> list:
         values = {tau: squares(operator(depth)), last: depth, below: width(ROWS)}
         return [lemma.at(values) for lemma in (beside, left)]
-
-    steps.conclude(statement, of_the_operator)

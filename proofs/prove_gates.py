@@ -12,14 +12,11 @@ The error. ``<g, N h> - gamma <g, h> = <g, (N - gamma I) h>`` with ``N = W Diag(
 traceless E. In any width ``|E h| <= |E|_2 |h|`` is what the spectral norm means.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, width
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, each, every, put, times
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import dot, matrix, symbolic, total, vector
 
 UNITS = 2
 
@@ -33,32 +30,9 @@ def mean_over_directions(depth: int) -> Equal:
     """State the mean similarity; ``depth`` is the length of the columns."""
     sizes, slopes, others, g, h = mean_over_directions_arguments(depth)
     axes = [sign * sp.eye(depth)[:, k] for k in range(depth) for sign in (1, -1)]
-    average = total(
-        slopes[i] * others[i] * (sizes[i] * axis).dot(g) * (sizes[i] * axis).dot(h) / len(axes)
-        for i in range(width(UNITS))
-        for axis in axes
-    )
-    gamma = total(sizes[i] ** 2 * (slopes[i] * others[i]) for i in range(width(UNITS))) / depth
-    return Equal(average, gamma * g.dot(h))
-
-
-def mean_proof(statement: Statement, steps: Steps) -> None:
-    """Take one column of symbolic length; add columns; add layers."""
-    rows = sp.Symbol("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
-    r, s, t, gamma, beta, upper = sp.symbols("r s t gamma beta lambda", real=True)
-    moment = (r**2 / rows) * sp.Identity(rows)
-    one = r**2 * (s * t) / rows
-    column = steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
-    steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
-    steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
-
-    def all_columns(depth: int):
-        *units, up, other = statement.arguments(depth)
-        units = zip(*units, strict=True)
-        return total(column.at({r: a, s: b, t: c, g: up, h: other}) for a, b, c in units)
-
-    steps.conclude(statement, all_columns)
+    units = list(zip(sizes, slopes, others, strict=True))
+    average = total(s * t * (r * axis).dot(g) * (r * axis).dot(h) for r, s, t in units for axis in axes)
+    return Equal(average / len(axes), dot(sizes, sizes, slopes, others) / depth * g.dot(h))
 
 
 MEAN = Statement(
@@ -78,16 +52,29 @@ MEAN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gate-corrected")
-def prove_gate_corrected(settle):
-    """Show that the gate factors are the mean gains over column directions."""
-    settle(MEAN, mean_proof, MEAN_MUTANTS)
+@settled("gate-corrected", MEAN, MEAN_MUTANTS)
+def prove_gate_corrected(statement: Statement, steps: Steps) -> None:
+    """Take one column of symbolic length; add columns; add layers."""
+    g, h = symbolic("g h")
+    rows = g.rows
+    r, s, t, gamma, beta, upper = sp.symbols("r s t gamma beta lambda", real=True)
+    moment = (r**2 / rows) * sp.Identity(rows)
+    one = r**2 * (s * t) / rows
+    column = steps.identity("one column", s * t * g.T * moment * h, one * g.T * h)
+    steps.identity("one more column", gamma * beta + one * beta, (gamma + one) * beta)
+    steps.identity("one more layer", gamma * (upper * beta), (gamma * upper) * beta)
+
+    @steps.conclude(statement)
+    def all_columns(depth: int):
+        *units, up, other = statement.arguments(depth)
+        units = zip(*units, strict=True)
+        return total(column.at({r: a, s: b, t: c, g: up, h: other}) for a, b, c in units)
 
 
 def step_arguments(depth: int) -> tuple:
     """Name the weight, both samples' slopes, and their gradients above."""
     units = width(UNITS)
-    return matrix("W", 2, units), vector("s", units), vector("t", units), vector("g", 2), vector("h", 2)
+    return matrix("W", 2, units), *(vector(name, units) for name in "st"), vector("g", 2), vector("h", 2)
 
 
 def rest(depth: int, share: int = 2) -> sp.Matrix:
@@ -110,30 +97,6 @@ def step(depth: int) -> AtMost:
     return AtMost(error(depth) ** 2, -rest(depth).det() * (g.dot(g) * h.dot(h)))
 
 
-def step_proof(statement: Statement, steps: Steps) -> None:
-    """Write the error as a form of the rest, which has no trace; complete it to a square."""
-    rows = sp.Symbol("d", integer=True, positive=True)
-    N = sp.MatrixSymbol("N", rows, rows)
-    g, h = (sp.MatrixSymbol(name, rows, 1) for name in "gh")
-    gamma = sp.Symbol("gamma", real=True)
-    steps.identity("error", g.T * N * h - gamma * g.T * h, g.T * (N - gamma * sp.Identity(rows)) * h)
-    a, b, x, y, u, v = sp.symbols("a b x y u v", real=True)
-    p, q = sp.Matrix([x, y]), sp.Matrix([u, v])
-    image = sp.Matrix([[a, b], [b, -a]]) * q  # the operator's traceless part in the plane
-    steps.identity("length of the image", image.dot(image), (a**2 + b**2) * q.dot(q))
-    bound = (a**2 + b**2) * (p.dot(p) * q.dot(q))
-    square = (x * image[1] - y * image[0]) ** 2
-    plane = steps.nonnegative("Lagrange", bound - (p.T * image)[0, 0] ** 2, [square])
-
-    def of_the_layer(depth: int):
-        *_, up, other = statement.arguments(depth)
-        traceless = rest(depth)
-        values = dict(zip((x, y, u, v), (*up, *other), strict=True))
-        return plane.at({a: traceless[0, 0], b: traceless[0, 1], **values})
-
-    steps.conclude(statement, of_the_layer, depths=(1,))
-
-
 STEP = Statement(
     "gate-step-error",
     "identity: any widths; inequality: two rows, beyond which it is the spectral norm's meaning",
@@ -149,7 +112,23 @@ STEP_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gate-step-error")
-def prove_gate_step_error(settle):
-    """Show that one gate factor's error is within the norm of the operator's traceless part."""
-    settle(STEP, step_proof, STEP_MUTANTS)
+@settled("gate-step-error", STEP, STEP_MUTANTS)
+def prove_gate_step_error(statement: Statement, steps: Steps) -> None:
+    """Write the error as a form of the rest, which has no trace; complete it to a square."""
+    N, g, h = symbolic("N g h")
+    gamma = sp.Symbol("gamma", real=True)
+    steps.identity("error", g.T * N * h - gamma * g.T * h, g.T * (N - gamma * sp.Identity(N.rows)) * h)
+    a, b, x, y, u, v = sp.symbols("a b x y u v", real=True)
+    p, q = sp.Matrix([x, y]), sp.Matrix([u, v])
+    image = sp.Matrix([[a, b], [b, -a]]) * q  # the operator's traceless part in the plane
+    steps.identity("length of the image", image.dot(image), (a**2 + b**2) * q.dot(q))
+    bound = (a**2 + b**2) * (p.dot(p) * q.dot(q))
+    square = (x * image[1] - y * image[0]) ** 2
+    plane = steps.nonnegative("Lagrange", bound - (p.T * image)[0, 0] ** 2, [square])
+
+    @steps.conclude(statement, depths=(1,))
+    def of_the_layer(depth: int):
+        *_, up, other = statement.arguments(depth)
+        traceless = rest(depth)
+        values = dict(zip((x, y, u, v), (*up, *other), strict=True))
+        return plane.at({a: traceless[0, 0], b: traceless[0, 1], **values})

@@ -5,21 +5,17 @@ length 1) satisfies A1 for every rho from r on. Its gap exceeds the printed boun
 ``r^2 + rho^2 < 1``, so for **every** rho below 1 there is a network that breaks it; likewise the
 relative bound wherever ``r^2 + L rho^2 < 1``. Shown for every depth, by one more layer.
 
-For LLI: one term of the difference against one term of the bound, by slack; see
-`proofs.prove_conservative` for how signs are written without cases.
+For LLI: one term of the difference against one term of the bound.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-import random
-
-import pytest
 import sympy as sp
 
-from proofs._chain import LAST, grid, scores, share, similarities
-from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
+from proofs._chain import LAST, a2, bounded_product, grid, scores, similarities
+from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under, within
 from proofs._rewrites import becomes, each, every, exchanged, plus, side, times, without
-from proofs._symbols import total
+from proofs._symbols import dot, summed, total
 
 RHO, RATE, C, ABAR = sp.symbols("rho r C_a abar", positive=True)
 NARROW = r"A1; $|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|$ for every $l$ and $z$"
@@ -53,39 +49,11 @@ def powers(depth: int) -> sp.Expr:
     return sp.Add(*(RHO ** (2 * k) for k in range(1, depth)))
 
 
-def broken_proof(statement: Statement, steps: Steps) -> None:
-    """Keep ``1 - r^(2k) - w rho^(2k) >= d > 0`` through a layer more; x = r^2, y = rho^2, d = 1 - x - w y."""
-    relative = statement.part.relative
-    x, y, extra, X, Y, a, b = sp.symbols("x y m X Y a b", nonnegative=True)
-    d = sp.symbols("d", positive=True)
-    w = 1 + extra if relative else sp.Integer(1)
-    one = x + w * y + d
-    steps.nonnegative("1 - x", one - x, [w * y, d])
-    steps.nonnegative("1 - y", one - y, [x, (w - 1) * y, d])
-    first = 1 - x - w * y
-    start = steps.nonnegative("the layer below the last", first.subs(x, 1 - w * y - d), [d])
-    below, above = 1 - (1 - a) * X - w * (1 - b) * Y, 1 - X - w * Y
-    more = steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
-
-    def added_up(depth: int):
-        weight = {extra: depth - 1} if relative else {}
-        base = start.at({y: RHO**2, d: 1 - RATE**2 - (depth if relative else 1) * RHO**2, **weight})
-        grown = [
-            more.at({a: 1 - RATE**2, b: 1 - RHO**2, X: RATE ** (2 * k), Y: RHO ** (2 * k), **weight})
-            for k in range(1, depth - 1)
-        ]
-        layers = total(base + total(grown[:k]) for k in range(depth - 1))
-        return layers / (depth if relative else 1)
-
-    steps.conclude(statement, added_up)
-
-
 def lli(depth: int) -> tuple[AtMost, AtMost]:
     """State the geometric bound for LLI."""
     alpha, beta = similarities(depth)
     ghost, _, last = scores(alpha, beta)
-    most = C**2 * sp.Add(*(abs(y[0]) for y in beta)) * powers(depth)
-    return AtMost(ghost - last, most), AtMost(last - ghost, most)
+    return within(C**2 * total(abs(y[0]) for y in beta) * powers(depth), ghost - last)
 
 
 def lai_less_lli(depth: int) -> sp.Expr:
@@ -94,68 +62,39 @@ def lai_less_lli(depth: int) -> sp.Expr:
     return lai - last
 
 
-def a2(alpha: list) -> tuple[AtMost, ...]:
-    """State A2."""
-    return under("A2", (AtMost(s * a, C**2) for x in alpha for a in x for s in (1, -1)))
+def decay(depth: int, beta: list) -> Iterator[tuple]:
+    """List each lower similarity, and the last one times the power of rho between them."""
+    return ((y[k], RHO ** (2 * k) * abs(y[0])) for y in beta for k in range(1, depth))
 
 
 def a2_and_narrow(depth: int) -> tuple[AtMost, ...]:
     """State A2, and that similarities decay from the last one's size."""
     alpha, beta = similarities(depth)
-    layers = [(y[0], y[k], RHO ** (2 * k)) for y in beta for k in range(1, depth)]
-    return a2(alpha) + under(
-        NARROW, (AtMost(s * b, rho * abs(last)) for last, b, rho in layers for s in (1, -1))
-    )
-
-
-def lli_proof(statement: Statement, steps: Steps) -> None:
-    """Add up the terms of the bound, from above and from below."""
-    steps.conclude(statement, lambda depth: lli_terms(statement, steps, depth))
+    return a2(alpha, C) + under(NARROW, (r for b, most in decay(depth, beta) for r in within(most, b)))
 
 
 def lli_terms(statement: Statement, steps: Steps, depth: int, *, aligned: bool = False) -> list:
-    """Show one term, from above and from below, and add up all of them."""
-    p, q, e, f = sp.symbols("p q e f", nonnegative=True)
-    most, term = (p + q) / 2 * (e + f) / 2, (q - p) / 2 * (f - e) / 2
-    lemmas = (
-        steps.nonnegative("from above", most - term, [p * f / 2, q * e / 2]),
-        steps.nonnegative("from below", most + term, [q * f / 2, p * e / 2]),
-    )
-    values = []
-    for x, y in zip(*similarities(depth, aligned=aligned), strict=True):
-        for k in range(1, depth):
-            top = RHO ** (2 * k) * abs(y[0])
-            values.append({p: C**2 - x[k], q: C**2 + x[k], e: top - y[k], f: top + y[k]})
-    return [total(lemma.at(point) for point in values) for lemma in lemmas]
+    """Add up the terms of the statement's bound, from above and from below."""
+    lemmas, values = bounded_product(steps)
+    alpha, beta = similarities(depth, aligned=aligned)
+    lower = (a for row in alpha for a in row[1:])
+    layers = zip(lower, decay(depth, beta), strict=True)
+    return summed(lemmas, [values(a, C**2, b, most) for a, (b, most) in layers])
 
 
 def lli_relative(depth: int) -> tuple[AtMost, AtMost]:
     """State the relative bound for LLI."""
     ghost, _, last = scores(*similarities(depth, aligned=True))
-    most = C**2 / ABAR * powers(depth)
-    return AtMost((ghost - last) / last, most), AtMost((last - ghost) / last, most)
+    return within(C**2 / ABAR * powers(depth), (ghost - last) / last)
 
 
 def narrow_and_agreeing(depth: int) -> tuple[AtMost, ...]:
     """State what the relative bound needs."""
     alpha, beta = similarities(depth, aligned=True)
-    decay = (AtMost(y[k], RHO ** (2 * k) * y[0]) for y in beta for k in range(1, depth))
+    narrow = (AtMost(b, most) for b, most in decay(depth, beta))
     last = under(LAST, (AtMost(ABAR, x[0]) for x in alpha))
     positive = under("LLI is not zero", (AtMost(0, scores(alpha, beta)[2], strict=True),))
-    return a2(alpha) + under(NARROW, decay) + last + positive
-
-
-def draw_agreeing(draw: random.Random, depth: int) -> dict:
-    """Draw last similarities and embeddings of one sign."""
-    values = {RHO: sp.Rational(draw.randint(1, 7), 8), C: sp.Rational(draw.randint(3, 8), 4)}
-    low = values[ABAR] = values[C] ** 2 * sp.Rational(draw.randint(1, 8), 8)
-    for x, y in zip(*similarities(depth, aligned=True), strict=True):
-        values[y[0]] = sp.Rational(draw.randint(1, 4), 2)
-        values[x[0]] = low + (values[C] ** 2 - low) * share(draw)
-        for k in range(1, depth):
-            values[x[k]] = values[C] ** 2 * share(draw, -1)
-            values[y[k]] = values[RHO] ** (2 * k) * values[y[0]] * share(draw)
-    return values
+    return a2(alpha, C) + under(NARROW, narrow) + last + positive
 
 
 def ratios_of(depth: int) -> tuple:
@@ -167,8 +106,7 @@ def ratios_of(depth: int) -> tuple:
 def terms(depth: int, layer: int = 0) -> tuple:
     """Give LAI, one layer's part of it, and Ghost's terms below the last layer."""
     alpha, last, ratios = ratios_of(depth)
-    lai = sp.Add(*(sp.Add(*x) * b for x, b in zip(alpha, last, strict=True)))
-    kept = sp.Add(*(x[layer] * b for x, b in zip(alpha, last, strict=True)))
+    lai, kept = (dot(part, last) for part in (map(total, alpha), (x[layer] for x in alpha)))
     rows = zip(alpha, last, ratios, strict=True)
     return lai, kept, [a * r * b for x, b, row in rows for a, r in zip(x[1:], row, strict=True)]
 
@@ -179,33 +117,16 @@ def end(depth: int, layer: int = 0) -> sp.Expr:
     return abs(1 - kept / lai)
 
 
-def limit(depth: int) -> tuple[AtMost, AtMost]:
+def rest(depth: int, start: int = 0) -> sp.Expr:
+    """Add up the sizes of Ghost's terms below the last layer, relative to LAI."""
+    lai, _, below = terms(depth)
+    return total(map(abs, below[start:])) / abs(lai)
+
+
+def limit(depth: int) -> tuple[AtMost, ...]:
     """State how far LAI's relative error is from its limit, whatever the ratios: it vanishes with them."""
     lai, top, below = terms(depth)
-    error = abs(lai - top - sp.Add(*below)) / abs(lai)
-    rest = sp.Add(*map(abs, below)) / abs(lai)
-    return AtMost(error - end(depth), rest), AtMost(end(depth) - error, rest)
-
-
-def bottom_rest(depth: int) -> sp.Expr:
-    """Leave out all ratios but the bottom layer's of the last sample."""
-    lai, _, below = terms(depth)
-    return sp.Add(*map(abs, below[-1:])) / abs(lai)
-
-
-def limit_proof(statement: Statement, steps: Steps) -> None:
-    """Compare ``|x - y|`` with ``|x|``: x is LAI without its last layer, y what Ghost has below it."""
-    size = sp.Symbol("t", nonnegative=True)
-    triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
-
-    def over_lai(depth: int) -> list:
-        lai, kept, below = terms(depth)
-        x, y = lai - kept, sp.Add(*below)
-        each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
-        sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
-        return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]
-
-    steps.conclude(statement, over_lai)
+    return within(rest(depth), abs(lai - top - total(below)) / abs(lai) - end(depth))
 
 
 STATEMENT = broken()
@@ -243,7 +164,6 @@ LLI_RELATIVE = Statement(
     given=narrow_and_agreeing,
     depths=(1, 2, 3),
     arguments=lambda depth: (*similarities(depth, aligned=True), RHO, C, ABAR),
-    sample=draw_agreeing,
 )
 LLI_RELATIVE_MUTANTS = {
     "alpha-bar inverted": each("abar", lambda bar: 1 / bar),
@@ -260,27 +180,43 @@ LIMIT = Statement(
 LIMIT_MUTANTS = {
     "zero, as printed": plus(end, only=0, of="lhs"),
     "the bottom layer's share": plus(lambda depth: end(depth) - end(depth, -1), only=0, of="lhs"),
-    "no decay of the layer below the last": becomes(bottom_rest),
+    "no decay of the layer below the last": becomes(lambda depth: rest(depth, -1)),
 }
 
 
-@pytest.mark.equation("app-abs-gap")
-def prove_the_printed_bound_fails_for_lai(settle):
-    settle(STATEMENT, broken_proof, MUTANTS)
+@settled("app-abs-gap", STATEMENT, MUTANTS)
+@settled("app-rel-gap", RELATIVE, RELATIVE_MUTANTS)
+def prove_the_printed_bounds_fail_for_lai(statement: Statement, steps: Steps) -> None:
+    """Keep ``1 - r^(2k) - w rho^(2k) >= d > 0`` through a layer more; x = r^2, y = rho^2, d = 1 - x - w y."""
+    relative = statement.part.relative
+    x, y, extra, X, Y, a, b = sp.symbols("x y m X Y a b", nonnegative=True)
+    d = sp.symbols("d", positive=True)
+    w = 1 + extra if relative else sp.Integer(1)
+    one = x + w * y + d
+    steps.nonnegative("1 - x", one - x, [w * y, d])
+    steps.nonnegative("1 - y", one - y, [x, (w - 1) * y, d])
+    first = 1 - x - w * y
+    start = steps.nonnegative("the layer below the last", first.subs(x, 1 - w * y - d), [d])
+    below, above = 1 - (1 - a) * X - w * (1 - b) * Y, 1 - X - w * Y
+    more = steps.nonnegative("one more layer", below - above, [a * X, w * b * Y])
+
+    @steps.conclude(statement)
+    def added_up(depth: int):
+        weight = {extra: depth - 1} if relative else {}
+        base = start.at({y: RHO**2, d: 1 - RATE**2 - (depth if relative else 1) * RHO**2, **weight})
+        powers = [{X: RATE ** (2 * k), Y: RHO ** (2 * k)} for k in range(1, depth - 1)]
+        grown = [more.at({a: 1 - RATE**2, b: 1 - RHO**2, **at, **weight}) for at in powers]
+        layers = total(base + total(grown[:k]) for k in range(depth - 1))
+        return layers / (depth if relative else 1)
 
 
-@pytest.mark.equation("app-rel-gap")
-def prove_the_printed_relative_bound_fails_for_lai(settle):
-    settle(RELATIVE, broken_proof, RELATIVE_MUTANTS)
+@settled("lli-gap", LLI, LLI_MUTANTS)
+def prove_the_printed_bound_for_lli(statement: Statement, steps: Steps) -> None:
+    """Add up the terms of the bound, from above and from below."""
+    steps.conclude(statement, lambda depth: lli_terms(statement, steps, depth))
 
 
-@pytest.mark.equation("lli-gap")
-def prove_the_printed_bound_for_lli(settle):
-    settle(LLI, lli_proof, LLI_MUTANTS)
-
-
-@pytest.mark.equation("lli-relative-gap")
-@settled(LLI_RELATIVE, LLI_RELATIVE_MUTANTS)
+@settled("lli-relative-gap", LLI_RELATIVE, LLI_RELATIVE_MUTANTS)
 def prove_the_printed_relative_bound_for_lli(statement: Statement, steps: Steps) -> None:
     """Divide the gap, at most C_a^2 T geo, by LLI, at least alpha-bar T."""
     T, C2 = sp.symbols("T C2", positive=True)
@@ -288,15 +224,24 @@ def prove_the_printed_relative_bound_for_lli(statement: Statement, steps: Steps)
     gap, last, most = C2 * T * G - s, ABAR * T + w, C2 / ABAR * G
     times = steps.nonnegative("times LLI", most * last - gap, [C2 / ABAR * G * w, s])
 
+    @steps.conclude(statement)
     def divided(depth: int) -> list:
         alpha, beta = similarities(depth, aligned=True)
         score, sum_of_last = scores(alpha, beta)[2], sp.Add(*(y[0] for y in beta))
         values = {T: sum_of_last, C2: C**2, G: powers(depth), s: 0, w: score - ABAR * sum_of_last}
         return [(times.at(values) + rest) / score for rest in lli_terms(LLI, steps, depth, aligned=True)]
 
-    steps.conclude(statement, divided)
 
+@settled("relative-limit", LIMIT, LIMIT_MUTANTS)
+def prove_the_limit_of_the_relative_error(statement: Statement, steps: Steps) -> None:
+    """Compare ``|x - y|`` with ``|x|``: x is LAI without its last layer, y what Ghost has below it."""
+    size = sp.Symbol("t", nonnegative=True)
+    triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
 
-@pytest.mark.equation("relative-limit")
-def prove_the_limit_of_the_relative_error(settle):
-    settle(LIMIT, limit_proof, LIMIT_MUTANTS)
+    @steps.conclude(statement)
+    def over_lai(depth: int) -> list:
+        lai, kept, below = terms(depth)
+        x, y = lai - kept, sp.Add(*below)
+        each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
+        sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
+        return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]

@@ -10,21 +10,17 @@ several layers use has the sum of their gradients: each use is one more block of
 so that uses enter as positions do, cross terms included. Different matrices add up: induction over layers.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 
-import pytest
 import sympy as sp
 
+from proofs._chain import gradient_of_one_matrix, one_more_use
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import inner_product, matrix, vector
+from proofs._symbols import dot, inner_product, matrix, product, symbolic, total, vector
 
 SCOPE = f"{STEP}; any widths, any activation functions and loss with a derivative"
-POSITIONS_SCOPE = "any numbers of positions, any widths"
-SHARING_SCOPE = "any number of uses, any widths"
 IN, OUT = 2, 2
 Layer = Callable[[int], int]
 
@@ -59,23 +55,27 @@ def feedback(matrices: list[sp.Matrix], x: sp.Matrix, y: sp.Matrix) -> list[sp.M
 
 def paired(depth: int, *, seen: Layer = int, signal: Layer = int) -> sp.Expr:
     """Add up alpha beta over layers, of the inputs and the feedback of the layers that are named."""
-    matrices, (x, y), (p, q) = weights(depth, 2), *_samples(2)
+    matrices, (x, y), (p, q) = weights(depth, 2), *_samples()
     a, b = (outputs(matrices, inputs)[0] for inputs in (x, y))
     g, h = feedback(matrices, x, p), feedback(matrices, y, q)
     layers = ((seen(layer), signal(layer)) for layer in range(depth))
-    return sp.Add(*(a[k].dot(b[k]) * g[l].dot(h[l]) for k, l in layers))
+    return total(a[k].dot(b[k]) * g[l].dot(h[l]) for k, l in layers)
+
+
+def _samples(width: int = 2) -> tuple:
+    return [vector("x", width), vector("y", width)], [vector("p", width), vector("q", width)]
+
+
+def losses_of(matrices: list[sp.Matrix]) -> list[sp.Expr]:
+    """Give both samples' losses, to first order in the last outputs of a chain."""
+    inputs, signals = _samples()
+    return [g.dot(outputs(matrices, a)[1]) for a, g in zip(inputs, signals, strict=True)]
 
 
 def chain_statement(depth: int) -> Equal:
     """State Eq. 3 without its minus, for a chain of layers."""
-    matrices, (x, y), (p, q) = weights(depth, 2), *_samples(2)
-    losses = [g.dot(outputs(matrices, a)[1]) for a, g in ((x, p), (y, q))]
-    entries = [entry for weight in matrices for entry in weight]
-    return Equal(paired(depth), inner_product(*losses, entries))
-
-
-def _samples(width: int) -> tuple:
-    return [vector("x", width), vector("y", width)], [vector("p", width), vector("q", width)]
+    entries = [entry for weight in weights(depth, 2) for entry in weight]
+    return Equal(paired(depth), inner_product(*losses_of(weights(depth, 2)), entries))
 
 
 CHAIN = Statement(
@@ -83,7 +83,7 @@ CHAIN = Statement(
     SCOPE,
     chain_statement,
     depths=(1, 2),
-    arguments=lambda depth: (weights(depth, 2), *_samples(2)),
+    arguments=lambda depth: (weights(depth, 2), *_samples()),
 )
 CHAIN_MUTANTS = {
     "the printed sign": times(-1, of="lhs"),
@@ -96,17 +96,10 @@ CHAIN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient1")
-@settled(CHAIN, CHAIN_MUTANTS)
+@settled("gradient1", CHAIN, CHAIN_MUTANTS)
 def prove_gradient1(statement: Statement, steps: Steps) -> None:
     """Find one matrix's gradient, its inner products column by column, then add layers."""
-    d_in, d_out = sp.symbols("d_in d_out", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, d_out, 1) for name in "gh")
-    a, moved = sp.MatrixSymbol("a", d_in, 1), sp.MatrixSymbol("V", d_out, d_in)
-    steps.identity("the gradient is g a'", sp.Trace(g.T * (moved * a)), sp.Trace(moved.T * (g * a.T)))
-    x, y, alpha = sp.symbols("x y alpha", real=True)
-    column = (x * g).T * (y * h)
-    steps.identity("one more column", alpha * g.T * h + column, (alpha + x * y) * (g.T * h))
+    gradient_of_one_matrix(steps)
     steps.base(statement, (1, 2))
 
 
@@ -138,8 +131,7 @@ SLOPES_MUTANTS = {
 }
 
 
-@pytest.mark.equation("ghost-pre-activation")
-@settled(SLOPES, SLOPES_MUTANTS)
+@settled("ghost-pre-activation", SLOPES, SLOPES_MUTANTS)
 def prove_ghost_pre_activation(statement: Statement, steps: Steps) -> None:
     """Use the slope once a sample in each entry of the gradient; entries then add up."""
     steps_, a, b, g, h, p, q, w, rest, top = sp.symbols("d a b g h p q w r t", real=True)
@@ -149,24 +141,16 @@ def prove_ghost_pre_activation(statement: Statement, steps: Steps) -> None:
     steps.base(statement, (1,))
 
 
-def every_pair(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
-    """Add up alpha beta over every pair of positions."""
-    return sp.Add(*(x * y for x, y in zip(a * b.T, g * h.T, strict=True)))
+def position_arguments(positions: int) -> tuple:
+    """Name both samples' inputs and output gradients at every position."""
+    sizes = zip("abgh", (IN, IN, OUT, OUT), strict=True)
+    return tuple(matrix(name, positions, width(size)) for name, size in sizes)
 
 
-def equal_positions(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
-    """Add up alpha beta over positions, each with itself."""
-    return sp.Add(*((a * b.T)[t, t] * (g * h.T)[t, t] for t in range(a.rows)))
-
-
-def pooled(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
-    """Multiply the similarities of sums over positions."""
-    return sp.Add(*(a * b.T)) * sp.Add(*(g * h.T))
-
-
-def flattened(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
-    """Multiply the similarities of all positions side by side."""
-    return (a * b.T).trace() * (g * h.T).trace()
+def grams(positions: int) -> tuple[sp.Matrix, sp.Matrix]:
+    """Give the similarities of every pair of positions: of inputs and of output gradients."""
+    a, b, g, h = position_arguments(positions)
+    return a * b.T, g * h.T
 
 
 def position_statement(slug: str, *, bias: bool) -> Statement:
@@ -176,37 +160,43 @@ def position_statement(slug: str, *, bias: bool) -> Statement:
         a, b, g, h = position_arguments(positions)
         weight, offset = weights(1, width(IN))[0], vector("c", width(OUT))
         losses = [
-            sp.Add(*(up.row(t).dot(weight * down.row(t).T + offset) for t in range(positions)))
+            total(up.row(t).dot(weight * down.row(t).T + offset) for t in range(positions))
             for down, up in ((a, g), (b, h))
         ]
+        alpha, beta = grams(positions)
         entries = [*weight, *(offset if bias else [])]
-        found = every_pair(a, b, g, h) + (offsets(positions) if bias else 0)
-        return Equal(found, inner_product(*losses, entries))
+        return Equal(dot(alpha, beta) + (total(beta) if bias else 0), inner_product(*losses, entries))
 
-    return Statement(slug, POSITIONS_SCOPE, claim, depths=(1, 2, 3), arguments=position_arguments)
-
-
-def offsets(positions: int) -> sp.Expr:
-    """Give the bias's part: every alpha is one."""
-    _, _, g, h = position_arguments(positions)
-    return sp.Add(*(g * h.T))
-
-
-def position_arguments(positions: int) -> tuple:
-    """Name both samples' inputs and output gradients at every position."""
-    return (
-        *(matrix(n, positions, width(IN)) for n in "ab"),
-        *(matrix(n, positions, width(OUT)) for n in "gh"),
+    return Statement(
+        slug,
+        "any numbers of positions, any widths",
+        claim,
+        depths=(1, 2, 3),
+        arguments=position_arguments,
     )
 
 
-def position_proof(statement: Statement, steps: Steps) -> None:
+POSITIONS = position_statement("ghost-positions", bias=False)
+POSITIONS_MUTANTS = {
+    "sums over positions": becomes(lambda count: product(map(total, grams(count))), of="lhs"),
+    "positions side by side": becomes(lambda count: product(map(sp.trace, grams(count))), of="lhs"),
+    "each position with itself": becomes(
+        lambda count: dot(*(gram.diagonal() for gram in grams(count))), of="lhs"
+    ),
+}
+BIAS = position_statement("ghost-bias", bias=True)
+BIAS_MUTANTS = {
+    "forgotten": plus(lambda count: -total(grams(count)[1]), of="lhs"),
+    "counted as one number": plus(lambda count: 1 - total(grams(count)[1]), of="lhs"),
+    "pooled": becomes(lambda count: product(map(total, grams(count))) + total(grams(count)[1]), of="lhs"),
+}
+
+
+@settled("ghost-positions", POSITIONS, POSITIONS_MUTANTS)
+@settled("ghost-bias", BIAS, BIAS_MUTANTS)
+def prove_ghost_positions(statement: Statement, steps: Steps) -> None:
     """Compare traces of symbolic size; entries of the two Grams are the similarities."""
-    t, u, d_in, d_out = sp.symbols("t u d_in d_out", integer=True, positive=True)
-    a, b = sp.MatrixSymbol("A", t, d_in), sp.MatrixSymbol("B", u, d_in)
-    g, h = sp.MatrixSymbol("G", t, d_out), sp.MatrixSymbol("H", u, d_out)
-    ones, others = sp.MatrixSymbol("u", t, 1), sp.MatrixSymbol("v", u, 1)
-    moved = sp.MatrixSymbol("V", d_out, d_in)
+    a, b, g, h, ones, others, moved = symbolic("A:ti B:ui G:to H:uo u:t v:u V:oi")
     steps.identity("the gradient is G' A", sp.Trace(g.T * (a * moved.T)), sp.Trace(moved.T * (g.T * a)))
     built = sp.Trace((g.T * a).T * (h.T * b))
     steps.identity("pairs of positions", built, sp.Trace((a * b.T) * (g * h.T).T))
@@ -215,58 +205,29 @@ def position_proof(statement: Statement, steps: Steps) -> None:
     steps.base(statement, (1, 2))
 
 
-POSITIONS = position_statement("ghost-positions", bias=False)
-POSITIONS_MUTANTS = {
-    "sums over positions": becomes(lambda count: pooled(*position_arguments(count)), of="lhs"),
-    "positions side by side": becomes(lambda count: flattened(*position_arguments(count)), of="lhs"),
-    "each position with itself": becomes(lambda count: equal_positions(*position_arguments(count)), of="lhs"),
-}
-
-
-@pytest.mark.equation("ghost-positions")
-def prove_ghost_positions(settle):
-    """Show that one matrix at many positions needs every pair of them."""
-    settle(POSITIONS, position_proof, POSITIONS_MUTANTS)
-
-
-BIAS = position_statement("ghost-bias", bias=True)
-BIAS_MUTANTS = {
-    "forgotten": plus(lambda count: -offsets(count), of="lhs"),
-    "counted as one number": plus(lambda count: 1 - offsets(count), of="lhs"),
-    "pooled": becomes(lambda count: pooled(*position_arguments(count)) + offsets(count), of="lhs"),
-}
-
-
-@pytest.mark.equation("ghost-bias")
-def prove_ghost_bias(settle):
-    """Show that a bias adds one to every alpha."""
-    settle(BIAS, position_proof, BIAS_MUTANTS)
-
-
 def shared_uses(uses: int, cross: int = 1) -> sp.Expr:
     """Add up alpha beta over pairs of uses of one matrix, those of different uses with a factor."""
     names, shared = weights(uses, 2), weights(1, 2)[0]
     tied = dict(zip((e for other in names for e in other), [*shared] * uses, strict=True))
-    (x, y), (p, q) = _samples(2)
+    (x, y), (p, q) = _samples()
     a, b = (outputs([shared] * uses, inputs)[0] for inputs in (x, y))
     g, h = ([v.subs(tied) for v in feedback(names, s, w)] for s, w in ((x, p), (y, q)))
     pairs = itertools.product(range(uses), repeat=2)
-    return sp.Add(*((1 if k == l else cross) * a[l].dot(b[k]) * g[l].dot(h[k]) for l, k in pairs))
+    return total((1 if k == l else cross) * a[l].dot(b[k]) * g[l].dot(h[k]) for l, k in pairs)
 
 
 def sharing_statement(uses: int) -> Equal:
     """State the product for one matrix that every layer of a chain uses."""
-    shared, (x, y), (p, q) = weights(1, 2)[0], *_samples(2)
-    losses = [g.dot(outputs([shared] * uses, a)[1]) for a, g in ((x, p), (y, q))]
-    return Equal(shared_uses(uses), inner_product(*losses, list(shared)))
+    (shared,) = weights(1, 2)
+    return Equal(shared_uses(uses), inner_product(*losses_of([shared] * uses), list(shared)))
 
 
 SHARING = Statement(
     "ghost-sharing",
-    SHARING_SCOPE,
+    "any number of uses, any widths",
     sharing_statement,
     depths=(1, 2),
-    arguments=lambda uses: (weights(1, 2)[0], *_samples(2)),
+    arguments=lambda uses: (weights(1, 2)[0], *_samples()),
 )
 SHARING_MUTANTS = {
     "the sum over layers": becomes(lambda uses: shared_uses(uses, 0), of="lhs"),
@@ -274,16 +235,8 @@ SHARING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("ghost-sharing")
-@settled(SHARING, SHARING_MUTANTS)
+@settled("ghost-sharing", SHARING, SHARING_MUTANTS)
 def prove_ghost_sharing(statement: Statement, steps: Steps) -> None:
     """Add one more use to gradients of symbolic size: its square and both cross terms."""
-    d_in, d_out = sp.symbols("d_in d_out", integer=True, positive=True)
-    so_far, other = (sp.MatrixSymbol(name, d_out, d_in) for name in ("S", "T"))
-    a, b = (sp.MatrixSymbol(name, d_in, 1) for name in "ab")
-    g, h = (sp.MatrixSymbol(name, d_out, 1) for name in "gh")
-    joined = sp.Trace((so_far + g * a.T).T * (other + h * b.T))
-    parts = sp.Trace(so_far.T * other) + sp.Trace((g * a.T).T * (h * b.T))
-    mixed = sp.Trace(so_far.T * (h * b.T)) + sp.Trace((g * a.T).T * other)
-    steps.identity("one more use", joined, parts + mixed)
+    one_more_use(steps)
     steps.base(statement, (1, 2))

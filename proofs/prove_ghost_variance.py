@@ -6,16 +6,13 @@ proofs use what variances are made of, a symmetric bilinear form: with
 ``a (c b + e)`` changes both sides by the same terms in its covariances with b, Y and itself.
 """
 
-from __future__ import annotations
-
 import itertools
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled, width
-from proofs._rewrites import becomes, each, plus, put, times
-from proofs._symbols import covariance, mean, total
+from proofs._rewrites import becomes, each, plus, times
+from proofs._symbols import combined, covariance, dot, numbers, total
 
 SCOPE = "any depth, any law with second moments, one validation sample, alpha a number"
 OUTCOMES = 3
@@ -23,7 +20,7 @@ OUTCOMES = 3
 
 def arguments(depth: int) -> tuple:
     """Name alphas, gains, similarities ``(L, 3)`` and all weights but the last."""
-    alpha, gains = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in "ac")
+    alpha, gains = numbers("a c", depth)
     similarities = [list(sp.symbols(f"b{layer}_:{width(OUTCOMES)}", real=True)) for layer in range(depth)]
     return alpha, gains, similarities, list(sp.symbols(f"p:{width(OUTCOMES) - 1}", real=True))
 
@@ -35,26 +32,14 @@ class Law:
         self.alpha, self.gains, self.similarities, weights = arguments(depth)
         self.weights = [*weights, 1 - total(weights)]
         self.shared = self.similarities[-1]
-        self.rests = [
-            [x - c * s for x, s in zip(row, self.shared, strict=True)]
-            for row, c in zip(self.similarities, self.gains, strict=True)
-        ]
-        self.scale = total(a * c for a, c in zip(self.alpha, self.gains, strict=True))
-        self.ghost, self.noise = self.weighed(self.similarities), self.weighed(self.rests)
-        self.signal, self.together = (
-            self.cov(self.shared, self.shared),
-            self.scale * self.cov(self.shared, self.noise),
-        )
-        couples = itertools.combinations(range(depth), 2)
-        self.pairs = total(
-            self.alpha[i] * self.alpha[k] * self.cov(self.rests[i], self.rests[k]) for i, k in couples
-        )
-
-    def weighed(self, rows) -> list:
-        """Add up the layers with their alphas, in each outcome."""
-        return [
-            total(a * row[k] for a, row in zip(self.alpha, rows, strict=True)) for k in range(width(OUTCOMES))
-        ]
+        rows = zip(self.similarities, self.gains, strict=True)
+        self.rests = [[x - c * s for x, s in zip(row, self.shared, strict=True)] for row, c in rows]
+        self.scale = dot(self.alpha, self.gains)
+        self.ghost, self.noise = (combined(self.alpha, rows) for rows in (self.similarities, self.rests))
+        self.signal = self.cov(self.shared, self.shared)
+        self.together = self.scale * self.cov(self.shared, self.noise)
+        layers = itertools.combinations(zip(self.alpha, self.rests, strict=True), 2)
+        self.pairs = total(a * b * self.cov(x, y) for (a, x), (b, y) in layers)
 
     def cov(self, left, right):
         """Return a covariance."""
@@ -91,21 +76,11 @@ def added(s, V, y, q, a, c, e, r, k):
 def last_layer_added(depth: int) -> dict:
     """Give the moments of all layers but the last, and those of the last one."""
     law = Law(depth)
-    before = range(depth - 1)
-    noise = [total(law.alpha[i] * law.rests[i][k] for i in before) for k in range(width(OUTCOMES))]
-    rest, shared = law.rests[-1], law.shared
-    values = (
-        total(law.alpha[i] * law.gains[i] for i in before),
-        law.cov(shared, shared),
-        law.cov(noise, noise),
-        law.cov(shared, noise),
-        law.alpha[-1],
-        law.gains[-1],
-        law.cov(rest, rest),
-        law.cov(rest, shared),
-        law.cov(rest, noise),
-    )
-    return dict(zip(moments(), values, strict=True))
+    (*alphas, a), (*gains, c), (*rests, rest) = law.alpha, law.gains, law.rests
+    noise = combined(alphas, rests) or [sp.Integer(0)] * width(OUTCOMES)
+    own = (law.cov(rest, other) for other in (rest, law.shared, noise))
+    before = dot(alphas, gains), law.signal, law.cov(noise, noise), law.cov(law.shared, noise)
+    return dict(zip(moments(), (*before, a, c, *own), strict=True))
 
 
 EXACT = Statement("app-var-exact", SCOPE, exact, depths=(1, 2, 3), arguments=arguments)
@@ -117,8 +92,7 @@ EXACT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-exact")
-@settled(EXACT, EXACT_MUTANTS)
+@settled("app-var-exact", EXACT, EXACT_MUTANTS)
 def prove_app_var_exact(statement: Statement, steps: Steps) -> None:
     """Add one layer to both sides."""
     s, V, y, q, a, c, e, r, k = moments()
@@ -142,8 +116,7 @@ NOISE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-eps")
-@settled(NOISE, NOISE_MUTANTS)
+@settled("app-var-eps", NOISE, NOISE_MUTANTS)
 def prove_app_var_eps(statement: Statement, steps: Steps) -> None:
     """Add one layer: its own variance, and its covariances with all others."""
     y, a, e, k = sp.symbols("y a e k", real=True)
@@ -169,8 +142,7 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-ghost-var")
-@settled(PRINTED, PRINTED_MUTANTS)
+@settled("app-ghost-var", PRINTED, PRINTED_MUTANTS)
 def prove_app_ghost_var(statement: Statement, steps: Steps) -> None:
     """Subtract the printed terms from the bilinear form, with one layer more."""
     s, V, y, q, a, c, e, r, k = moments()
@@ -183,7 +155,7 @@ def prove_app_ghost_var(statement: Statement, steps: Steps) -> None:
 def lai(depth: int) -> Equal:
     """State LAI's variance."""
     law = Law(depth)
-    scores = [total(a * s for a in law.alpha) for s in law.shared]
+    scores = combined(law.alpha, [law.shared] * depth)
     return Equal(law.cov(scores, scores), total(law.alpha) ** 2 * law.signal)
 
 
@@ -195,222 +167,36 @@ LAI_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-lai")
-@settled(LAI, LAI_MUTANTS)
+@settled("app-var-lai", LAI, LAI_MUTANTS)
 def prove_app_var_lai(statement: Statement, steps: Steps) -> None:
     """Add one layer ``a b`` to ``t b``."""
     t, a, V = sp.symbols("t a V", real=True)
     more = steps.identity("one more layer", t**2 * V + a**2 * V + 2 * t * a * V, (t + a) ** 2 * V)
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_layers(depth: int):
-        law = Law(depth)
-        return more.at({t: total(law.alpha[:-1]), a: law.alpha[-1], V: law.signal})
-
-    steps.conclude(statement, all_layers, depths=statement.depths)
-
-
-p, q = sp.symbols("p q", real=True)
-
-
-def names(depth: int) -> tuple:
-    """Name the two values of each alpha and of each similarity, and the chances of the first ones."""
-    return *([list(sp.symbols(f"{x}{i}_:2", real=True)) for i in range(depth)] for x in "ab"), p, q
-
-
-def centre(values, chance):
-    """Expect a variable with two values."""
-    return values[0] * chance + values[1] * (1 - chance)
-
-
-def product_of_means(depth: int) -> sp.Expr:
-    """Add up the products of means."""
-    alphas, betas, *_ = names(depth)
-    return total(centre(a, p) * centre(b, q) for a, b in zip(alphas, betas, strict=True))
-
-
-def held_at_means(depth: int) -> dict:
-    """Hold the alphas at their means."""
-    return {x: centre(alpha, p) for alpha in names(depth)[0] for x in alpha}
-
-
-def sums(depth: int) -> Equal:
-    """State the variance of a sum with random alphas, independent of the similarities."""
-    alphas, betas, *_ = names(depth)
-    outcomes = [
-        (total(a[i] * b[k] for a, b in zip(alphas, betas, strict=True)), (p, 1 - p)[i] * (q, 1 - q)[k])
-        for i, k in itertools.product(range(2), repeat=2)
-    ]
-    variance = mean([(x**2, w) for x, w in outcomes]) - mean(outcomes) ** 2
-
-    def moment(left, right, chance):
-        return centre([x * y for x, y in zip(left, right, strict=True)], chance)
-
-    rows = itertools.product(range(depth), repeat=2)
-    second = total(moment(alphas[i], alphas[k], p) * moment(betas[i], betas[k], q) for i, k in rows)
-    return Equal(variance, second - product_of_means(depth) ** 2)
-
-
-def law(depth: int) -> tuple:
-    """Give each term's outcomes, and their chances."""
-    alphas, betas = ([sp.symbols(f"{name}{i}_:{width(2)}", real=True) for i in range(depth)] for name in "ab")
-    terms = [[a * b for a, b in zip(*rows, strict=True)] for rows in zip(alphas, betas, strict=True)]
-    free = list(sp.symbols(f"p:{width(2) - 1}", real=True))
-    return terms, [*free, 1 - total(free)]
-
-
-def summed(depth: int) -> list:
-    """Give the sum's outcomes with their chances."""
-    terms, chances = law(depth)
-    return list(zip(map(total, zip(*terms, strict=True)), chances, strict=True))
-
-
-def mixed(depth: int) -> sp.Expr:
-    """Add up the covariances of pairs of terms."""
-    terms, chances = law(depth)
-    return total(covariance(*rows, chances) for rows in itertools.combinations(terms, 2))
-
-
-def joint(depth: int) -> Equal:
-    """State the variance of a sum whose alphas and similarities have any joint law."""
-    terms, chances = law(depth)
-    variance = mean([(x**2, p) for x, p in summed(depth)]) - mean(summed(depth)) ** 2
-    return Equal(variance, total(covariance(row, row, chances) for row in terms) + 2 * mixed(depth))
-
-
-def _one_term_more(steps: Steps, outcomes: int) -> tuple:
-    """Show by how much a term more changes a variance, for a law of some outcomes."""
-    so_far, x = (list(sp.symbols(f"{name}_:{outcomes}", real=True)) for name in "Sx")
-    chances = list(sp.symbols(f"w:{outcomes}", real=True))
-
-    def variance(values: list) -> sp.Expr:
-        return (
-            mean([(v**2, w) for v, w in zip(values, chances, strict=True)])
-            - mean(list(zip(values, chances, strict=True))) ** 2
-        )
-
-    def product_moment(left: list, right: list) -> sp.Expr:
-        both = [(a * b, w) for a, b, w in zip(left, right, chances, strict=True)]
-        means = [mean(list(zip(side, chances, strict=True))) for side in (left, right)]
-        return mean(both) - means[0] * means[1]
-
-    both = [a + b for a, b in zip(so_far, x, strict=True)]
-    grown = variance(so_far) + 2 * product_moment(so_far, x) + variance(x)
-    return steps.identity(f"a term more, {outcomes} outcomes", variance(both), grown), so_far, x, chances
-
-
-def joint_proof(statement: Statement, steps: Steps) -> None:
-    """Take a term more: its own variance, and its covariance with the sum so far."""
-
-    def all_terms(depth: int):
-        terms, chances = law(depth)
-        more, so_far, x, weights = _one_term_more(steps, len(chances))
-        values = dict(zip(weights, chances, strict=True)) | dict(zip(x, terms[-1], strict=True))
-        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
-        return more.at(values | dict(zip(so_far, before, strict=True)))
-
-    steps.conclude(statement, all_terms)
-
-
-def sums_proof(statement: Statement, steps: Steps) -> None:
-    """Take a term more; the outcomes are pairs, one of the alphas and one of the similarities."""
-    more, so_far, x, weights = _one_term_more(steps, 4)
-
-    def all_terms(depth: int):
-        alphas, betas, p, q = statement.arguments(depth)
-        pairs = [(i, k) for i in range(2) for k in range(2)]
-        terms = [[a[i] * b[k] for i, k in pairs] for a, b in zip(alphas, betas, strict=True)]
-        values = dict(zip(weights, [(p, 1 - p)[i] * (q, 1 - q)[k] for i, k in pairs], strict=True))
-        before = [total(column[:-1]) for column in zip(*terms, strict=True)]
-        values |= dict(zip(x, terms[-1], strict=True)) | dict(zip(so_far, before, strict=True))
-        return more.at(values)
-
-    steps.conclude(statement, all_terms)
-
-
-JOINT = Statement(
-    "random-weight-sum",
-    "any number of terms (layers, validation samples); any joint law with second moments",
-    joint,
-    depths=(1, 2),
-)
-JOINT_MUTANTS = {
-    "each pair once": plus(lambda depth: -mixed(depth)),
-    "terms as if uncorrelated": plus(lambda depth: -2 * mixed(depth)),
-    "not squared": plus(
-        lambda depth: mean(summed(depth)) - mean([(x**2, p) for x, p in summed(depth)]), of="lhs"
-    ),
-}
-
-SUMS = Statement(
-    "random-weight-sum",
-    "any number of terms (layers, validation samples); alphas independent of the similarities",
-    sums,
-    depths=(1, 2),
-    arguments=names,
-)
-SUMS_MUTANTS = {
-    "alphas held at their means": put(held_at_means),
-    "mean not squared": plus(lambda depth: product_of_means(depth) ** 2 - product_of_means(depth)),
-    "similarities by the alphas' law": put({q: p}),
-}
-
-
-@pytest.mark.equation("random-weight-sum")
-def prove_random_weight_sum(settle):
-    """Show the variance of a sum with random alphas, through second moments."""
-    settle(JOINT, joint_proof, JOINT_MUTANTS)
-    settle(SUMS, sums_proof, SUMS_MUTANTS)
+        *alphas, last = arguments(depth)[0]
+        return more.at({t: total(alphas), a: last, V: Law(depth).signal})
 
 
 def outcomes(slug: str) -> Statement:
     """State Ghost, or LAI as Ghost with every similarity the signal, outcome by outcome."""
 
     def names(depth: int) -> tuple:
-        alpha, gains, *_ = arguments(depth)
-        return alpha, gains, list(sp.symbols(f"x:{depth}", real=True)), sp.Symbol("s", real=True)
+        return *numbers("a c x", depth), sp.Symbol("s", real=True)
 
     def claim(depth: int) -> Equal | tuple[Equal, ...]:
         alpha, gains, rests, shared = names(depth)
-        scale = total((a * c for a, c in zip(alpha, gains, strict=True)))
-        noise = total(a * x for a, x in zip(alpha, rests, strict=True))
+        scale, noise = dot(alpha, gains), dot(alpha, rests)
+        ghost = dot(alpha, [c * shared + x for c, x in zip(gains, rests, strict=True)])
         if slug == "lai-signal":
             return Equal(total(a * shared for a in alpha), total(alpha) * shared)
-        layers = zip(alpha, gains, rests, strict=True)
-        ghost = total(a * (c * shared + x) for a, c, x in layers)
         if slug == "signal-and-noise":
-            return (Equal(ghost - noise, scale * shared), Equal(ghost - scale * shared, noise))
+            return Equal(ghost - noise, scale * shared), Equal(ghost - scale * shared, noise)
         return Equal(ghost, scale * shared + noise)
 
-    return Statement(
-        slug, "any depth, any outcome, one validation sample", claim, depths=(1, 2, 3), arguments=names
-    )
-
-
-def outcomes_proof(statement: Statement, steps: Steps) -> None:
-    """Add one layer."""
-    t, a, c, s, x, n = sp.symbols("t a c s x n", real=True)
-    if statement.slug == "lai-signal":
-        more = steps.identity("one more layer", t * s + a * s, (t + a) * s)
-
-        def read(depth: int):
-            (*alphas, last), _, _, shared = statement.arguments(depth)
-            return more.at({t: total(alphas), a: last, s: shared})
-
-        steps.conclude(statement, read)
-        return
-    grown = (t + a * c) * s + (n + a * x)
-    more = steps.identity("one more layer", (t * s + n) + a * (c * s + x), grown)
-
-    def all_layers(depth: int):
-        (*alphas, alpha), (*gains, gain), (*rests, rest), shared = statement.arguments(depth)
-        scale = total(u * v for u, v in zip(alphas, gains, strict=True))
-        noise = total(u * v for u, v in zip(alphas, rests, strict=True))
-        whole = more.at({t: scale, n: noise, a: alpha, c: gain, x: rest, s: shared})
-        if statement.slug != "signal-and-noise":
-            return whole
-        return [whole + -(noise + alpha * rest), whole + -(scale + alpha * gain) * shared]
-
-    steps.conclude(statement, all_layers)
+    scope = "any depth, any outcome, one validation sample"
+    return Statement(slug, scope, claim, depths=(1, 2, 3), arguments=names)
 
 
 OUTCOMES_MUTANTS = {
@@ -426,19 +212,22 @@ READ_MUTANTS = {
 GHOST, READ, PAIR = (outcomes(slug) for slug in ("ghost-signal-noise", "lai-signal", "signal-and-noise"))
 
 
-@pytest.mark.equation("ghost-signal-noise")
-def prove_ghost_signal_noise(settle):
-    """Show that Ghost is signal plus noise."""
-    settle(GHOST, outcomes_proof, OUTCOMES_MUTANTS)
+@settled("ghost-signal-noise", GHOST, OUTCOMES_MUTANTS)
+@settled("lai-signal", READ, READ_MUTANTS)
+@settled("signal-and-noise", PAIR, OUTCOMES_MUTANTS)
+def prove_ghost_signal_noise(statement: Statement, steps: Steps) -> None:
+    """Add one layer; for LAI, whose noise is zero, a layer of gain 1."""
+    t, a, c, s, x, n = sp.symbols("t a c s x n", real=True)
+    grown = (t + a * c) * s + (n + a * x)
+    more = steps.identity("one more layer", (t * s + n) + a * (c * s + x), grown)
 
-
-@pytest.mark.equation("lai-signal")
-def prove_lai_signal(settle):
-    """Show that LAI is the signal alone."""
-    settle(READ, outcomes_proof, READ_MUTANTS)
-
-
-@pytest.mark.equation("signal-and-noise")
-def prove_signal_and_noise(settle):
-    """Show that X and Y are what they leave of Ghost."""
-    settle(PAIR, outcomes_proof, OUTCOMES_MUTANTS)
+    @steps.conclude(statement)
+    def all_layers(depth: int):
+        (*alphas, alpha), (*gains, gain), (*rests, rest), shared = statement.arguments(depth)
+        if statement.slug == "lai-signal":
+            return more.at({t: total(alphas), n: 0, a: alpha, c: 1, x: 0, s: shared})
+        scale, noise = dot(alphas, gains), dot(alphas, rests)
+        whole = more.at({t: scale, n: noise, a: alpha, c: gain, x: rest, s: shared})
+        if statement.slug != "signal-and-noise":
+            return whole
+        return [whole + -(noise + alpha * rest), whole + -(scale + alpha * gain) * shared]

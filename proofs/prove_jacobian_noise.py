@@ -15,22 +15,31 @@ layer. A layer below, with ``|B|_2^2 <= r`` and ``|E D'D|_2 <= s`` (D centred an
 The printed shape, with fixed gradients and ``kappa = 2 R``, has the terms of first order in s.
 """
 
-from __future__ import annotations
-
 import itertools
 
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, each, plus, put, times
-from proofs._symbols import mean, monomials, product, signs, total, vector
+from proofs._symbols import (
+    covariance,
+    exchange,
+    layers,
+    monomials,
+    numbers,
+    one_replaced,
+    product,
+    product_of_sums,
+    signs,
+    symbolic,
+    total,
+    vector,
+)
 
 
 def formula_arguments(depth: int) -> tuple:
     """Name both mean gradients, and the directions of the noise on each side."""
-    directions = [[vector(f"{name}{k}_", 2) for k in range(depth)] for name in "XY"]
-    return vector("u", 2), vector("w", 2), *directions
+    return vector("u", 2), vector("w", 2), *layers("X Y", depth, 2)
 
 
 def computed(u, w, Sx, Sy):
@@ -45,8 +54,7 @@ def covariances(depth: int) -> list[sp.Matrix]:
 
 def variance_of(values: list) -> sp.Expr:
     """Give the variance of equally likely values."""
-    weight = sp.Rational(1, len(values))
-    return mean([(value**2, weight) for value in values]) - mean([(value, weight) for value in values]) ** 2
+    return covariance(values, values, [sp.Rational(1, len(values))] * len(values))
 
 
 def formula(depth: int) -> Equal:
@@ -66,12 +74,6 @@ def noise_of_both(depth: int) -> sp.Expr:
     return (Sx * Sy).trace()
 
 
-def means_exchanged(depth: int) -> dict:
-    """Give each side the other one's mean gradient."""
-    u, w, *_ = formula_arguments(depth)
-    return dict(zip((*u, *w), (*w, *u), strict=True))
-
-
 FORMULA = Statement(
     "jacobian-noise-variance",
     f"any widths; {STEP}; any laws with second moments; z and j independent",
@@ -82,19 +84,16 @@ FORMULA = Statement(
 FORMULA_MUTANTS = {
     "without the noise of both": plus(lambda depth: -noise_of_both(depth)),
     "the noise of both halved": plus(lambda depth: -noise_of_both(depth) / 2),
-    "means exchanged": put(means_exchanged),
+    "means exchanged": put(exchange(vector("u", 2), vector("w", 2))),
     "one side's noise left out": each("w", 0),
 }
 
 
-@pytest.mark.equation("jacobian-noise-variance")
-@settled(FORMULA, FORMULA_MUTANTS)
+@settled("jacobian-noise-variance", FORMULA, FORMULA_MUTANTS)
 def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
     """Take one direction on each side; add one more."""
     steps.base(statement, (1,))
-    size = sp.Symbol("d", integer=True, positive=True)
-    u, w, x, y, X = (sp.MatrixSymbol(name, size, 1) for name in "uwxyX")
-    Sx, Sy = (sp.MatrixSymbol(name, size, size) for name in ("P", "Q"))
+    u, w, x, y, X, Sx, Sy = symbolic("u w x y X:d P Q")
     steps.identity("three terms", (u + x).T * (w + y) - u.T * w, u.T * y + x.T * w + x.T * y)
     more = computed(u, w, Sx + X * X.T, Sy) - computed(u, w, Sx, Sy)
     # The new direction's own variance: (X'w)^2, and the mean of (X'y)^2.
@@ -103,16 +102,15 @@ def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
 
 def bound_arguments(depth: int) -> tuple:
     """Name the mean parts and the rests, and both gradients."""
-    names = [list(sp.symbols(f"{name}:{depth}", real=True)) for name in "bd"]
-    return *names, *sp.symbols("g h", real=True)
+    return *numbers("b d", depth), *sp.symbols("g h", real=True)
 
 
 def attained(depth: int, form=lambda R, E: E**2 + 2 * R * E) -> sp.Expr:
     """Write the bound by the product of the means' squares and what is beyond it."""
     means, rests, g, h = bound_arguments(depth)
-    R = product([b**2 for b in means])
-    V = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
-    return form(R, V - R) * g**2 * h**2
+    squares, energies = ([x**2 for x in side] for side in (means, rests))
+    R = product(squares)
+    return form(R, product_of_sums(squares, energies) - R) * g**2 * h**2
 
 
 def bound(depth: int) -> Equal:
@@ -120,33 +118,9 @@ def bound(depth: int) -> Equal:
     means, rests, g, h = bound_arguments(depth)
     values = []
     for both in itertools.product(signs(depth), repeat=2):
-        sides = (product([b + s * d for b, d, s in zip(means, rests, side, strict=True)]) for side in both)
-        values.append(g * h * product(sides))
+        sides = ([s * d for s, d in zip(side, rests, strict=True)] for side in both)
+        values.append(g * h * product(product_of_sums(means, side) for side in sides))
     return Equal(variance_of(values), attained(depth))
-
-
-def bound_proof(statement: Statement, steps: Steps) -> None:
-    """Carry the bounds on mean and spread down a layer; combine both sides at layer l."""
-    R, E, G, H, r, s = sp.symbols("R E G H r s", nonnegative=True)
-    m, T, y, x = sp.symbols("m T y x", nonnegative=True)
-    # R G = m + y and E G = T + x; E' = E (r + s) + R s, because V' - R' = (R + E)(r + s) - R r.
-    steps.identity("excess of a layer more", (R + E) * (r + s) - R * r, E * (r + s) + R * s)
-    slack = (T + x) * (r + s) + s * (m + y) - (s * (m + T) + r * T)
-    steps.nonnegative("spread of a layer more", slack, monomials(slack))
-    n, U, v, w = sp.symbols("n U v w", nonnegative=True)
-    whole = (m + y) * (U + w) + (n + v) * (T + x) + (T + x) * (U + w)
-    slack = whole - (m * U + n * T + T * U)
-    steps.nonnegative("less mean and spread give no more", slack, monomials(slack))
-    largest = (R * G) * (E * H) + (R * H) * (E * G) + (E * G) * (E * H)
-    both = steps.identity("both sides at their largest", largest, (E**2 + 2 * R * E) * G * H)
-
-    def of_one_unit(depth: int):
-        means, rests, g, h = statement.arguments(depth)
-        least = product([b**2 for b in means])
-        most = product([b**2 + d**2 for b, d in zip(means, rests, strict=True)])
-        return both.at({R: least, E: sp.expand(most - least), G: g**2, H: h**2})
-
-    steps.conclude(statement, of_one_unit)
 
 
 BOUND = Statement(
@@ -164,24 +138,42 @@ BOUND_MUTANTS = {
 }
 
 
-@pytest.mark.equation("jacobian-noise-bound")
-def prove_jacobian_noise_bound(settle):
-    """Show that the variance is at most (V^2 - R^2) |g_z|^2 |g_j|^2, with equality for one unit."""
-    settle(BOUND, bound_proof, BOUND_MUTANTS)
+@settled("jacobian-noise-bound", BOUND, BOUND_MUTANTS)
+def prove_jacobian_noise_bound(statement: Statement, steps: Steps) -> None:
+    """Carry the bounds on mean and spread down a layer; combine both sides at layer l."""
+    R, E, G, H, r, s = sp.symbols("R E G H r s", nonnegative=True)
+    m, T, y, x = sp.symbols("m T y x", nonnegative=True)
+    # R G = m + y and E G = T + x; E' = E (r + s) + R s, because V' - R' = (R + E)(r + s) - R r.
+    steps.identity("excess of a layer more", (R + E) * (r + s) - R * r, E * (r + s) + R * s)
+    slack = (T + x) * (r + s) + s * (m + y) - (s * (m + T) + r * T)
+    steps.nonnegative("spread of a layer more", slack, monomials(slack))
+    n, U, v, w = sp.symbols("n U v w", nonnegative=True)
+    whole = (m + y) * (U + w) + (n + v) * (T + x) + (T + x) * (U + w)
+    slack = whole - (m * U + n * T + T * U)
+    steps.nonnegative("less mean and spread give no more", slack, monomials(slack))
+    largest = (R * G) * (E * H) + (R * H) * (E * G) + (E * G) * (E * H)
+    both = steps.identity("both sides at their largest", largest, (E**2 + 2 * R * E) * G * H)
+
+    @steps.conclude(statement)
+    def of_one_unit(depth: int):
+        means, rests, g, h = statement.arguments(depth)
+        squares, energies = ([x**2 for x in side] for side in (means, rests))
+        excess = product_of_sums(squares, energies) - product(squares)
+        return both.at({R: product(squares), E: sp.expand(excess), G: g**2, H: h**2})
 
 
 def shape_arguments(depth: int) -> tuple:
     """Name the bounds of the mean parts and of the noise."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("rho", "sigma"))
+    return numbers("rho sigma", depth, nonnegative=True)
 
 
 def shape(depth: int) -> tuple:
     """State that the printed sum, with kappa = 2 R, is the first order of V^2 - R^2, and below it."""
     squares, noise = ([x**2 for x in side] for side in shape_arguments(depth))
     R = product(squares)
-    printed = 2 * R * total(product([*squares[:t], noise[t], *squares[t + 1 :]]) for t in range(depth))
+    printed = 2 * R * total(one_replaced(squares, noise))
     e = sp.Symbol("e", nonnegative=True)
-    exact = product([x + e * y for x, y in zip(squares, noise, strict=True)]) ** 2 - R**2
+    exact = product_of_sums(squares, [e * y for y in noise]) ** 2 - R**2
     return AtMost(printed, exact.subs(e, 1)), Equal(sp.diff(exact, e).subs(e, 0), printed)
 
 
@@ -200,8 +192,7 @@ SHAPE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-beta")
-@settled(SHAPE, SHAPE_MUTANTS)
+@settled("app-var-beta", SHAPE, SHAPE_MUTANTS)
 def prove_app_var_beta(statement: Statement, steps: Steps) -> None:
     """Grow V to first order, and what it has beyond, layer by layer; square it."""
     R, S, H, r, s = sp.symbols("R S H r s", nonnegative=True)
@@ -215,11 +206,9 @@ def prove_app_var_beta(statement: Statement, steps: Steps) -> None:
     slack = exact.subs(e, 1) - 2 * R * S
     never = steps.nonnegative("never more", slack, monomials(slack))
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         rho, sigma = ([x**2 for x in side] for side in statement.arguments(depth))
-        whole = product([a + b for a, b in zip(rho, sigma, strict=True)])
-        one = total(product([*rho[:t], sigma[t], *rho[t + 1 :]]) for t in range(depth))
+        whole, one = product_of_sums(rho, sigma), total(one_replaced(rho, sigma))
         values = {R: product(rho), S: one, H: sp.expand(whole - product(rho) - one)}
         return [lemma.at(values) for lemma in (never, square)]
-
-    steps.conclude(statement, all_layers)

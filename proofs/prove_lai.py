@@ -8,14 +8,14 @@ network and multiplies the second alpha by ``c^2``. One more layer, or one more 
 entry to the sum.
 """
 
-from __future__ import annotations
+import itertools
 
-import pytest
 import sympy as sp
 
+from proofs._chain import gradient_of_one_matrix
 from proofs._harness import STEP, AtMost, Equal, Statement, Steps, settled, width
 from proofs._rewrites import at, becomes, each, every, plus, put, times
-from proofs._symbols import inner_product, matrix, vector
+from proofs._symbols import dot, inner_product, layers, matrix, side_by_side, symbolic, total, vector
 
 SCOPE = f"{STEP}; any widths"
 WIDTH, OUTPUTS = 2, 2
@@ -23,17 +23,15 @@ WIDTH, OUTPUTS = 2, 2
 
 def arguments(depth: int) -> tuple:
     """Name the activations of both samples, layer by layer, and their output gradients."""
-    a, b = ([vector(f"{name}{layer}_", width(WIDTH)) for layer in range(depth)] for name in "ab")
-    return a, b, vector("g", width(OUTPUTS)), vector("h", width(OUTPUTS))
+    return *layers("a b", depth, width(WIDTH)), vector("g", width(OUTPUTS)), vector("h", width(OUTPUTS))
 
 
 def definition(depth: int) -> tuple[Equal, ...]:
     """State that Eq. 4 without its minus is one alpha of concatenations times beta, entry by entry."""
     a, b, g, h = arguments(depth)
     c, d = ([entry for layer in side for entry in layer] for side in (a, b))
-    table = sp.Add(*(x * y * p * q for x, y in zip(c, d, strict=True) for p, q in zip(g, h, strict=True)))
-    alpha = sp.Add(*(x.dot(y) for x, y in zip(a, b, strict=True)))
-    return (Equal(alpha * g.dot(h), table),)
+    table = total(dot(c, d, [p * q] * len(c)) for p, q in zip(g, h, strict=True))
+    return (Equal(side_by_side(a, b) * g.dot(h), table),)
 
 
 def inputs_added(depth: int) -> sp.Expr:
@@ -50,15 +48,10 @@ DEFINITION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient2")
-@settled(DEFINITION, DEFINITION_MUTANTS)
+@settled("gradient2", DEFINITION, DEFINITION_MUTANTS)
 def prove_lai_is_one_product_of_concatenations(statement: Statement, steps: Steps) -> None:
     """Add one more entry of the concatenation, for outputs of symbolic size."""
-    outputs = sp.Symbol("d_L", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, outputs, 1) for name in "gh")
-    x, y, alpha = sp.symbols("x y alpha", real=True)
-    claimed = (alpha + x * y) * (g.T * h)
-    steps.identity("one more entry", alpha * (g.T * h) + (x * g).T * (y * h), claimed)
+    gradient_of_one_matrix(steps)
     steps.base(statement, (1, 2))
 
 
@@ -68,8 +61,7 @@ scale = sp.Symbol("c", positive=True)
 
 def kernel(left: tuple, right: tuple) -> sp.Expr:
     """Give LAI's kernel of two samples' activations and output gradients."""
-    alpha = sp.Add(*(p.dot(q) for p, q in zip(left[0], right[0], strict=True)))
-    return alpha * left[1].dot(right[1])
+    return side_by_side(left[0], right[0]) * left[1].dot(right[1])
 
 
 def cross_term(depth: int) -> sp.Expr:
@@ -98,19 +90,15 @@ SEMIDEFINITE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient2")
-@settled(SEMIDEFINITE, SEMIDEFINITE_MUTANTS)
+@settled("gradient2", SEMIDEFINITE, SEMIDEFINITE_MUTANTS)
 def prove_lai_is_positive_semidefinite(statement: Statement, steps: Steps) -> None:
     """Write the form as a sum of squares of the tables' entries; each entry is one more square."""
     x, y, a, b, g, h = sp.symbols("x y a b g h", real=True)
     one_entry = x**2 * (a * g) ** 2 + 2 * x * y * (a * g) * (b * h) + y**2 * (b * h) ** 2
     steps.nonnegative("one entry", one_entry, [(x * a * g + y * b * h) ** 2])
     a, b, g, h = arguments(1)
-    squares = [
-        (x * p * r + y * q * s) ** 2
-        for p, q in zip(a[0], b[0], strict=True)
-        for r, s in zip(g, h, strict=True)
-    ]
+    entries = itertools.product(zip(a[0], b[0], strict=True), zip(g, h, strict=True))
+    squares = [(x * p * r + y * q * s) ** 2 for (p, q), (r, s) in entries]
     steps.nonnegative("one layer", statement.relations(1)[0].rhs, squares)
 
 
@@ -136,26 +124,22 @@ RESCALED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gradient2")
-@settled(RESCALED, RESCALED_MUTANTS)
+@settled("gradient2", RESCALED, RESCALED_MUTANTS)
 def prove_lai_changes_with_the_parametrisation(statement: Statement, steps: Steps) -> None:
     """Compare the outputs and the second alpha for matrices of symbolic size."""
-    n, m, o = sp.symbols("n m o", integer=True, positive=True)
-    first, second = sp.MatrixSymbol("V", m, n), sp.MatrixSymbol("W", o, m)
-    x, y = (sp.MatrixSymbol(name, n, 1) for name in "xy")
+    first, second, x, y = symbolic("V:mn W:om x:n y:n")
     c = scale
     outputs = steps.identity("outputs", second / c * (c * first * x), second * first * x)
     alpha = sp.Trace((c * first * x).T * (c * first * y))
     claimed = c**2 * sp.Trace((first * x).T * (first * y))
     similarity = steps.identity("second alpha", alpha, claimed)
 
+    @steps.conclude(statement)
     def of_the_network(width: int) -> list:
         a, b, up, other, lower, upper = network(width)
         last = {first: lower, x: a}
         whole = (similarity.at({**last, y: b}) + a.dot(b)) * up.dot(other)
         return [outputs.at({**last, second: upper}), whole]
-
-    steps.conclude(statement, of_the_network)
 
 
 def last_layer(depth: int) -> Equal:
@@ -186,15 +170,8 @@ LAST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("lli")
-@settled(LAST, LAST_MUTANTS)
+@settled("lli", LAST, LAST_MUTANTS)
 def prove_lli_is_exact_for_the_last_layer(statement: Statement, steps: Steps) -> None:
     """Find the gradient of one matrix, and its inner products column by column."""
-    outputs, width = sp.symbols("d_L d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, outputs, 1) for name in "gh")
-    a, moved = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("V", outputs, width)
-    steps.identity("the gradient is g a'", sp.Trace(g.T * (moved * a)), sp.Trace(moved.T * (g * a.T)))
-    x, y, alpha = sp.symbols("x y alpha", real=True)
-    claimed = (alpha + x * y) * (g.T * h)
-    steps.identity("one more column", alpha * (g.T * h) + (x * g).T * (y * h), claimed)
+    gradient_of_one_matrix(steps)
     steps.base(statement, (1, 2))

@@ -4,17 +4,15 @@ Weights act layer by layer, so that worst cases add up over layers and validatio
 term is enough. Least squares are shown for matrices of symbolic size.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 
-import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under
+from proofs._chain import bounded_product
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, within
 from proofs._rewrites import becomes, each, every, plus, put, times, without
-from proofs._symbols import matrix, parts_of, total, vector
+from proofs._symbols import combined, dot, matrix, numbers, parts_of, symbolic, total, transposed, vector
 
 T, s, r, h = sp.symbols("T s r h", nonnegative=True)
 d = sp.symbols("d", positive=True)
@@ -39,23 +37,18 @@ def admissible(depth: int) -> tuple[AtMost, ...]:
 def minimax(depth: int) -> tuple[AtMost, ...]:
     """State that the middle keeps the bound for every ratio, and that no weight has a smaller worst case."""
     away = m + 2 * h * s - (m + h)
-    return (
-        AtMost(x * away, abs(x) * h),
-        AtMost(-x * away, abs(x) * h),
-        AtMost(h, sp.Max(abs(m - w), abs(m + 2 * h - w))),
-    )
+    return *within(abs(x) * h, x * away), AtMost(h, sp.Max(abs(m - w), abs(m + 2 * h - w)))
 
 
 def fit_names(layers: int) -> tuple:
     """Name the layers' columns and the aims, of three pairs, the weights, and what is added to them."""
-    columns = [list(sp.symbols(f"x{k}_:3", real=True)) for k in range(layers)]
-    sizes = (("y", 3), ("w", layers), ("d", layers))
-    return columns, *(list(sp.symbols(f"{name}:{size}", real=True)) for name, size in sizes)
+    columns = [numbers(f"x{k}_", 3)[0] for k in range(layers)]
+    return columns, *numbers("y", 3), *numbers("w d", layers)
 
 
 def residual(columns: list, y: list, weights: list) -> list:
     """Give what weights leave of the aims."""
-    return [y[i] - sum(w * x[i] for w, x in zip(weights, columns, strict=True)) for i in range(3)]
+    return [a - b for a, b in zip(y, combined(weights, columns), strict=True)]
 
 
 def least_squares(layers: int) -> Equal:
@@ -63,7 +56,7 @@ def least_squares(layers: int) -> Equal:
     columns, y, w, d = fit_names(layers)
     moved = residual(columns, y, [a + b for a, b in zip(w, d, strict=True)])
     rows = moved, residual(columns, y, w), residual(columns, [0, 0, 0], d)
-    first, second, third = (sum(r**2 for r in row) for row in rows)
+    first, second, third = (dot(row, row) for row in rows)
     return Equal(third, first - second)
 
 
@@ -71,7 +64,7 @@ def normal_equations(layers: int) -> tuple[Equal, ...]:
     """State the normal equations."""
     columns, y, w, _ = fit_names(layers)
     left = residual(columns, y, w)
-    return under(MEANING, (Equal(sum(x[i] * left[i] for i in range(3)), 0) for x in columns))
+    return under(MEANING, (Equal(dot(x, left), 0) for x in columns))
 
 
 def draw_fit(draw: random.Random, layers: int) -> dict:
@@ -86,19 +79,19 @@ def draw_fit(draw: random.Random, layers: int) -> dict:
 
 def pair_names(pairs: int) -> tuple:
     """Name the pairs' alphas and similarities, the last ones, and the weight."""
-    return *(list(sp.symbols(f"{name}:{pairs}", real=True)) for name in ("a", "beta", "last")), w
+    return *numbers("a beta last", pairs), w
 
 
 def best(pairs: int, power: int = 2) -> sp.Expr:
     """Give the weight that fits best."""
-    rows = list(zip(*pair_names(pairs)[:3], strict=True))
-    return total(a**power * y * z for a, y, z in rows) / total(a**2 * z**2 for a, _, z in rows)
+    a, beta, last, _ = pair_names(pairs)
+    return dot(*[a] * power, beta, last) / dot(a, a, last, last)
 
 
 def worse(pairs: int, weight: sp.Expr) -> sp.Expr:
     """Give by how much w fits worse than a weight, if that fits best."""
     a, _, last, _ = pair_names(pairs)
-    return total(x**2 * z**2 for x, z in zip(a, last, strict=True)) * (w - weight) ** 2
+    return dot(a, a, last, last) * (w - weight) ** 2
 
 
 def decoupled(pairs: int) -> Equal:
@@ -205,15 +198,14 @@ MODEL = Statement(
 )
 MODEL_MUTANTS = {
     "moments exchanged": becomes(lambda count: weight_of(count, product_of_moments(count).T), of="lhs"),
-    "transposed": put(lambda count: dict(zip(matrix("M", 2, 2), matrix("M", 2, 2).T, strict=True)), of="lhs"),
+    "transposed": put(transposed(matrix("M", 2, 2)), of="lhs"),
     "without the validation moment": becomes(
         lambda count: weight_of(count, moment(gradient_names(count)[1])), of="lhs"
     ),
 }
 
 
-@pytest.mark.equation("admissible-weights")
-@settled(STATEMENT, MUTANTS)
+@settled("admissible-weights", STATEMENT, MUTANTS)
 def prove_admissible_weights(statement: Statement, steps: Steps) -> None:
     """Inside: T = b + e = w + f. Outside: at the far end of the ratios the error is T + d."""
     b, w, e, f = sp.symbols("b w e f", nonnegative=True)
@@ -227,48 +219,37 @@ def prove_admissible_weights(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [lemma.at(values) for lemma in lemmas], depths=(1,))
 
 
-@pytest.mark.equation("minimax-weights")
-@settled(MINIMAX, MINIMAX_MUTANTS)
+@settled("minimax-weights", MINIMAX, MINIMAX_MUTANTS)
 def prove_minimax_weights(statement: Statement, steps: Steps) -> None:
-    """With 1 = s + t the ratio is m + 2 h s; the weight is the middle, or d away from it."""
-    t, up, down, d = sp.symbols("t u v d", nonnegative=True)
-    one, lemmas = s + t, []
-    away, most = m * one + 2 * h * s - (m + h) * one, (up + down) * h * one
-    for name, sign in (("from above", 1), ("from below", -1)):
-        ends = (t, s) if sign == 1 else (s, t)
-        slack = most - sign * (up - down) * away
-        lemmas.append(steps.nonnegative(name, slack, [2 * up * h * ends[0], 2 * down * h * ends[1]]))
+    """Bound the distance of the ratio ``m + 2 h s`` from the middle, and put a weight d away from it."""
+    d = sp.Symbol("d", nonnegative=True)
+    lemmas, values = bounded_product(steps)
     larger = steps.nonnegative("a larger weight, at m", (m + h + d - m) - h, [d])
     smaller = steps.nonnegative("a smaller weight, at M", (m + 2 * h - (m + h - d)) - h, [d])
-    values = {t: 1 - s, **dict(zip((up, down), parts_of(x), strict=True))}
     over, under = parts_of(w - m - h)
     both = larger.at({d: over}) + smaller.at({d: under})
-    steps.conclude(statement, lambda depth: [*(one.at(values) for one in lemmas), both], depths=(1,))
+    inside = values(x, abs(x), 2 * h * s - h, h)
+    steps.conclude(statement, lambda depth: [*(one.at(inside) for one in lemmas), both], depths=(1,))
 
 
-@pytest.mark.equation("calibrated-least-squares")
-@settled(LEAST_SQUARES, LEAST_SQUARES_MUTANTS)
+@settled("calibrated-least-squares", LEAST_SQUARES, LEAST_SQUARES_MUTANTS)
 def prove_least_squares_weights(statement: Statement, steps: Steps) -> None:
     """Expand the misfit of w + d around the residual r of w; the normal equations take the mixed part."""
-    pairs, layers = sp.symbols("P L", integer=True, positive=True)
-    x = sp.MatrixSymbol("X", pairs, layers)
-    r, d = sp.MatrixSymbol("r", pairs, 1), sp.MatrixSymbol("d", layers, 1)
+    x, r, d = symbolic("X:PL r:P d:L")
     moved = r - x * d
     squares = sp.Trace(moved.T * moved) - sp.Trace(r.T * r)
     mixed, change = sp.Trace(d.T * x.T * r), sp.Trace((x * d).T * (x * d))
     expanded = steps.identity("expansion", change, squares + 2 * mixed)
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_fit(layers: int):
         columns, y, weights, moved = statement.arguments(layers)
         design = sp.Matrix(columns).T
         misfit = sp.Matrix(y) - design * sp.Matrix(weights)
         return expanded.at({x: design, r: misfit, d: sp.Matrix(moved)})
 
-    steps.conclude(statement, of_the_fit, depths=statement.depths)
 
-
-@pytest.mark.equation("calibrated-decoupled")
-@settled(DECOUPLED, DECOUPLED_MUTANTS)
+@settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)
 def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
     """Write the misfit as A - 2 w B + w^2 D; one more pair adds to each of the three."""
     A, B = sp.symbols("A B", real=True)
@@ -280,29 +261,23 @@ def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
     parts = a**2 * y**2 - 2 * w * a**2 * y * z + w**2 * a**2 * z**2
     steps.identity("one more pair", a**2 * (y - w * z) ** 2, parts)
 
+    @steps.conclude(statement)
     def all_pairs(pairs: int):
-        *rows, weight = statement.arguments(pairs)
-        rows = list(zip(*rows, strict=True))
-        values = {A: total(x**2 * b**2 for x, b, _ in rows), B: total(x**2 * b * c for x, b, c in rows)}
-        return parabola.at({w: weight, D: total(x**2 * c**2 for x, _, c in rows), **values})
-
-    steps.conclude(statement, all_pairs)
+        a, beta, last, _ = pair_names(pairs)
+        pairs_of = {A: (beta, beta), B: (beta, last), D: (last, last)}
+        return parabola.at({symbol: dot(a, a, *rows) for symbol, rows in pairs_of.items()})
 
 
-@pytest.mark.equation("calibrated-model")
-@settled(MODEL, MODEL_MUTANTS)
+@settled("calibrated-model", MODEL, MODEL_MUTANTS)
 def prove_model_weights(statement: Statement, steps: Steps) -> None:
     """Turn each product round as a trace; expectations then act on ``g g'`` and ``h h'`` one by one."""
-    d = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, d, 1) for name in "gh")
-    M = sp.MatrixSymbol("M", d, d)
+    g, h, M = symbolic("g h M")
     both = h * h.T * (g * g.T)
     mixed = steps.identity("the mixed moment", sp.Trace(M * both), sp.Trace(g.T * M * h * h.T * g))
     square = steps.identity("the square", sp.Trace(both), sp.Trace(g.T * h * h.T * g))
 
+    @steps.conclude(statement, depths=statement.depths)
     def on_average(count: int):
         of_z, of_j, operator = statement.arguments(count)
         drawn = [{g: x, h: y} for x in of_z for y in of_j]
         return total(mixed.at({M: operator, **pair}) for pair in drawn) / total(map(square.at, drawn))
-
-    steps.conclude(statement, on_average, depths=statement.depths)

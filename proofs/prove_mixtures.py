@@ -6,16 +6,13 @@ by at most ``eta m + eta^2 q`` an update, with m and q the weighted means of gai
 That the bound follows is proved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
 from proofs._rewrites import becomes, each, plus, put, times, without
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import dot, matrix, numbers, total, vector
 
 rate, w, other = sp.symbols("eta w v", positive=True)
 
@@ -30,25 +27,19 @@ def names(n: int) -> tuple:
 def share(n: int) -> Equal:
     """State the derivative of the next validation loss in a source's share, for n samples of that source."""
     rows, rest, gradient, scaling = names(n)
-    mean = sp.Matrix([total(rows.col(k)) / n for k in range(rows.cols)])
+    mean = (sp.ones(1, n) * rows).T / n
     step = -rate * scaling * (w * mean + other * rest)
     return Equal(gradient.dot(step.diff(w)), -rate * total(rows * scaling * gradient) / n)
 
 
-def not_scaled(n: int) -> sp.Expr:
-    """Leave out the scaling."""
-    rows, _, gradient, _ = names(n)
-    return -rate * total(rows * gradient) / n
-
-
 def expected(coefficients: Sequence[sp.Expr], variances: Sequence[sp.Expr]) -> sp.Expr:
     """Expect the square of a linear form of independent errors with mean 0."""
-    return total(c**2 * v for c, v in zip(coefficients, variances, strict=True))
+    return dot(coefficients, coefficients, variances)
 
 
 def variances_of(count: int) -> list:
     """Name the variances of the means."""
-    return list(sp.symbols(f"v:{count}", positive=True))
+    return numbers("v", count, positive=True)[0]
 
 
 def contrast(count: int) -> Equal:
@@ -76,7 +67,7 @@ def shrinkage(depth: int) -> tuple:
 
 def q_of(weights: Sequence[sp.Expr], power: int = 1) -> sp.Expr:
     """Expect the squares of what a weighted mean leaves, with a power of the precisions."""
-    precisions = sp.symbols(f"p:{len(weights)}", positive=True)
+    (precisions,) = numbers("p", len(weights), positive=True)
     rests = ([int(i == k) - w / total(weights) for i, w in enumerate(weights)] for k in range(len(weights)))
     variances = [1 / p for p in precisions]
     return total(p**power * expected(rest, variances) for p, rest in zip(precisions, rests, strict=True))
@@ -95,19 +86,14 @@ def bound(root: sp.Expr) -> sp.Expr:
     return a**2 / root**2 + root**2 * h**2
 
 
-def step_size(depth: int) -> tuple:
-    """State Hedge's best step; l is log K, and all are squares: l = a^2, H = h^2, eta = e^2."""
-    return AtMost(2 * a * h, bound(e)), Equal(bound(sp.sqrt(a / h)), 2 * a * h)
-
-
 count, gained = sp.Symbol("l", nonnegative=True), sp.Symbol("G", real=True)
 GROWTH = r"$\eta g_{tk} \le 1$"
 
 
 def updates(rounds: int) -> tuple:
     """Name the weighted mean gains, the weighted mean squared gains, and the levels of the potential."""
-    gains, levels = (list(sp.symbols(f"{name}:{rounds}", real=True)) for name in "mL")
-    return gains, list(sp.symbols(f"q:{rounds}", nonnegative=True)), levels
+    gains, levels = numbers("m L", rounds)
+    return gains, *numbers("q", rounds, nonnegative=True), levels
 
 
 def regret(rounds: int) -> AtMost:
@@ -137,7 +123,7 @@ SHARE = Statement(
 SHARE_MUTANTS = {
     "sign": times(-1),
     "sum of the scores": times(lambda n: n),
-    "without the preconditioner": becomes(not_scaled),
+    "without the preconditioner": becomes(lambda n: -rate * total(names(n)[0] * names(n)[2]) / n),
 }
 CONTRAST = Statement(
     "contrast-variance",
@@ -168,8 +154,12 @@ COCHRAN_MUTANTS = {
     "plain mean": becomes(lambda count: q_of([sp.S.One] * count), of="lhs"),
     "power": becomes(lambda count: q_of(sp.symbols(f"p:{count}", positive=True), 2), of="lhs"),
 }
+# Hedge's best step; l is log K, and all are squares: l = a^2, H = h^2, eta = e^2.
 STEP = Statement(
-    "hedge-step", "any number of sources, any horizon", step_size, arguments=lambda depth: (a, h, e)
+    "hedge-step",
+    "any number of sources, any horizon",
+    lambda depth: (AtMost(2 * a * h, bound(e)), Equal(bound(sp.sqrt(a / h)), 2 * a * h)),
+    arguments=lambda depth: (a, h, e),
 )
 STEP_MUTANTS = {
     "factor": times(sp.Rational(3, 2), only=0, of="lhs"),
@@ -186,8 +176,7 @@ REGRET = Statement(
 REGRET_MUTANTS = {"no growth": without(GROWTH), "no second order": each("q", 0), "no start": each("l", 0)}
 
 
-@pytest.mark.equation("share-derivative")
-@settled(SHARE, SHARE_MUTANTS)
+@settled("share-derivative", SHARE, SHARE_MUTANTS)
 def prove_share_derivative(statement: Statement, steps: Steps) -> None:
     """Compare one entry of the gradient at a time: the step is linear in the share, the scaling symmetric."""
     p, a, b, g, h, r, s = sp.symbols("p a b g h r s", real=True)
@@ -197,8 +186,7 @@ def prove_share_derivative(statement: Statement, steps: Steps) -> None:
     steps.base(statement, (1, 2, 3))
 
 
-@pytest.mark.equation("contrast-variance")
-@settled(CONTRAST, CONTRAST_MUTANTS)
+@settled("contrast-variance", CONTRAST, CONTRAST_MUTANTS)
 def prove_contrast_variance(statement: Statement, steps: Steps) -> None:
     """Expand the square: the source's own variance, twice its covariance with the mean, the mean's."""
     K = sp.Symbol("K", positive=True)
@@ -206,15 +194,13 @@ def prove_contrast_variance(statement: Statement, steps: Steps) -> None:
     spread = v - 2 * v / K + (v + others) / K**2
     shown = steps.identity("own, cross and mean", spread, v * (1 - 2 / K) + (v + others) / K**2)
 
+    @steps.conclude(statement)
     def derived(count: int) -> object:
-        variances = statement.arguments(count)
-        return shown.at({K: sp.Integer(count), v: variances[0], others: total(variances[1:])})
-
-    steps.conclude(statement, derived)
+        first, *rest = statement.arguments(count)
+        return shown.at({K: sp.Integer(count), v: first, others: total(rest)})
 
 
-@pytest.mark.equation("contrast-shrinkage")
-@settled(SHRINKAGE, SHRINKAGE_MUTANTS)
+@settled("contrast-shrinkage", SHRINKAGE, SHRINKAGE_MUTANTS)
 def prove_contrast_shrinkage(statement: Statement, steps: Steps) -> None:
     """Complete the square in the factor."""
     rest = (t + v) * (factor - best) ** 2
@@ -223,8 +209,7 @@ def prove_contrast_shrinkage(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [square, least], depths=(1,))
 
 
-@pytest.mark.equation("cochran-q")
-@settled(COCHRAN, COCHRAN_MUTANTS)
+@settled("cochran-q", COCHRAN, COCHRAN_MUTANTS)
 def prove_cochran_q(statement: Statement, steps: Steps) -> None:
     """Each source gives p (1/p) = 1; the weighted mean takes back total / total = 1."""
     p, rest = sp.symbols("p P", positive=True)
@@ -238,8 +223,7 @@ def prove_cochran_q(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda count: shown.at({K: sp.Integer(count)}))
 
 
-@pytest.mark.equation("hedge-step")
-@settled(STEP, STEP_MUTANTS)
+@settled("hedge-step", STEP, STEP_MUTANTS)
 def prove_hedge_step(statement: Statement, steps: Steps) -> None:
     """Take the difference of the two terms' roots, squared."""
     square = steps.nonnegative("a square", bound(e) - 2 * a * h, [(a / e - e * h) ** 2])
@@ -247,14 +231,14 @@ def prove_hedge_step(statement: Statement, steps: Steps) -> None:
     steps.conclude(statement, lambda depth: [square, least], depths=(1,))
 
 
-@pytest.mark.equation("hedge-regret")
-@settled(REGRET, REGRET_MUTANTS)
+@settled("hedge-regret", REGRET, REGRET_MUTANTS)
 def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
     """Add up what the logarithm falls short of at each update, and at the end."""
     first, last = sp.symbols("r s", nonnegative=True)
     one = steps.nonnegative("one more update: the slack of its growth", first, [first])
     end = steps.nonnegative("the best source", first + last, [first, last])
 
+    @steps.conclude(statement)
     def added_up(rounds: int) -> object:
         gains, squares, levels = updates(rounds)
         heights = zip([sp.Integer(0), *levels], levels, strict=False)
@@ -262,5 +246,3 @@ def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
         *slacks, newest = (rate * m + rate**2 * q - (after - before) for m, q, (before, after) in updated)
         rest = levels[-1] - rate * gained + count
         return total(one.at({first: slack}) for slack in slacks) + end.at({first: newest, last: rest})
-
-    steps.conclude(statement, added_up)

@@ -7,11 +7,8 @@ s D: two weightings that differ there alone cannot both hide it, so that the wei
 proper subspace. Of two losses either can hide the other, at one ratio of gradients.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled
@@ -35,15 +32,13 @@ def residual(gradients: sp.Matrix, weights: Any) -> sp.Matrix:
 def foreign(depth: int, start: int) -> sp.Matrix:
     """Add up what is left of the other losses' gradients, from the one named."""
     D, w = arguments(depth)
-    return sum(((w[k] - w[0]) * D[k, :] for k in range(start, depth)), sp.zeros(1, 2))
+    return (w - sp.ones(depth, 1) * w[0])[start:, :].T * D[start:, :]
 
 
 def change(depth: int, moved: int) -> sp.Matrix:
     """Give what moving one weight by s changes of what is left."""
     D, w = arguments(depth)
-    shifted = sp.Matrix(w)
-    shifted[moved] += s
-    return residual(D, shifted) - residual(D, w)
+    return residual(D, w + s * sp.eye(depth)[:, moved]) - residual(D, w)
 
 
 def ownership(depth: int) -> tuple[Equal, ...]:
@@ -79,8 +74,7 @@ OWNERSHIP_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sample-ownership")
-@settled(OWNERSHIP, OWNERSHIP_MUTANTS)
+@settled("sample-ownership", OWNERSHIP, OWNERSHIP_MUTANTS)
 def prove_sample_ownership(statement: Statement, steps: Steps) -> None:
     """Add a loss, its own or another; move one weight; let two losses cancel."""
     F, S, d, w, w0 = sp.symbols("F S d w w_0", real=True)  # both gradients so far, in one coordinate

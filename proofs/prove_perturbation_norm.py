@@ -8,34 +8,28 @@ and submultiplicativity give ``a' <= a (j + k) + m k``. The bound ``P - R``, wit
 Every certificate is an expansion whose monomials have no negative sign.
 """
 
-from __future__ import annotations
-
-import random
-
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import monomials, product, total
+from proofs._symbols import monomials, numbers, one_replaced, product, product_of_sums, symbolic, total
 
 SCOPE = "any depth, any widths, any submultiplicative norm"
 
 
 def arguments(depth: int) -> tuple:
     """Name the mean parts and the rests of layers of one unit, of any sign."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", real=True)) for name in "bd")
+    return numbers("b d", depth)
 
 
 def change(means, rests):
     """Give the change of the product."""
-    return product([b + d for b, d in zip(means, rests, strict=True)]) - product(means)
+    return product_of_sums(means, rests) - product(means)
 
 
 def first(means, rests, start: int = 0):
     """Give the terms with one rest."""
-    places = range(start, len(means))
-    return total(product([*means[:t], rests[t], *means[t + 1 :]]) for t in places)
+    return total(one_replaced(means, rests)[start:])
 
 
 def sizes(depth: int) -> tuple:
@@ -45,7 +39,7 @@ def sizes(depth: int) -> tuple:
 
 def norms(depth: int) -> tuple:
     """Name the norms of the mean parts and the rests, of the change so far and of the product so far."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in "bdfh")
+    return numbers("b d f h", depth, nonnegative=True)
 
 
 def norm(depth: int) -> tuple[AtMost, AtMost]:
@@ -69,23 +63,18 @@ def axioms(depth: int) -> tuple[AtMost, ...]:
     return under(MEANING, found)
 
 
-def draw_norms(draw: random.Random, depth: int) -> dict:
-    """Draw norms that the axioms allow, often the largest."""
-    gains, rests, changes, products = norms(depth)
-    values = {x: sp.Rational(draw.randint(0, 12), draw.choice((1, 7, 11))) for x in (*gains, *rests)}
-    below, whole = sp.Integer(0), sp.Integer(1)
-    for b, d, f, h in zip(gains, rests, changes, products, strict=True):
-        share = draw.choice((sp.Integer(1), sp.Integer(1), sp.Rational(draw.randint(0, 8), 8)))
-        most = below * (values[b] + values[d]) + whole * values[d]
-        below, whole = share * most, whole * values[b]
-        values |= {f: below, h: whole}
-    return values
+NORM = Statement("perturbation-norm", SCOPE, norm, given=axioms, depths=(1, 2, 3), arguments=arguments)
+NORM_MUTANTS = {
+    "the printed sum": becomes(lambda depth: first(*sizes(depth)), only=0),
+    "twice the mean parts subtracted": plus(lambda depth: -product(norms(depth)[0]), only=1),
+    "half": times(sp.Rational(1, 2)),
+}
 
 
-def norm_proof(statement: Statement, steps: Steps) -> None:
+@settled("perturbation-norm", NORM, NORM_MUTANTS)
+def prove_perturbation_norm(statement: Statement, steps: Steps) -> None:
     """Split the change with one more layer; compare the norms with the bound's growth."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    Q, S, B, D = (sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
+    Q, S, B, D = symbolic("Q S B D")
     steps.identity("split", (Q + S) * (B + D) - Q * B, S * B + S * D + Q * D)
 
     R, E, rho, delta, x, y, rest = sp.symbols("R E rho delta x y t", nonnegative=True)
@@ -95,6 +84,7 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
     left = steps.nonnegative("what an inequality between norms leaves", rest, [rest])
     shorter = steps.nonnegative("a shorter product times a rest", x * y, [x * y])
 
+    @steps.conclude(statement, depths=statement.depths)
     def one_layer_more(depth: int) -> list:
         found = []
         (*means, mean), (*changes, last) = arguments(depth)
@@ -121,24 +111,6 @@ def norm_proof(statement: Statement, steps: Steps) -> None:
             found.append(bound + shorter.at({x: before - h[-2], y: more_rest}))
         return found
 
-    steps.conclude(statement, one_layer_more, depths=statement.depths)
-
-
-NORM = Statement(
-    "perturbation-norm", SCOPE, norm, given=axioms, depths=(1, 2, 3), arguments=arguments, sample=draw_norms
-)
-NORM_MUTANTS = {
-    "the printed sum": becomes(lambda depth: first(*sizes(depth)), only=0),
-    "twice the mean parts subtracted": plus(lambda depth: -product(norms(depth)[0]), only=1),
-    "half": times(sp.Rational(1, 2)),
-}
-
-
-@pytest.mark.equation("perturbation-norm")
-def prove_perturbation_norm(settle):
-    """Show that the change of the product is at most prod(rho + delta) - prod rho."""
-    settle(NORM, norm_proof, NORM_MUTANTS)
-
 
 def printed(depth: int) -> tuple[AtMost, ...]:
     """State what the printed sum bounds, and that it is no more than the bound that holds."""
@@ -162,8 +134,7 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-DeltaA-bound")
-@settled(PRINTED, PRINTED_MUTANTS)
+@settled("app-DeltaA-bound", PRINTED, PRINTED_MUTANTS)
 def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
     """Grow the first-order part, the printed sum and the bound that holds, layer by layer."""
     R, F, H, rho, delta, rest = sp.symbols("R F H rho delta t", nonnegative=True)
@@ -172,6 +143,7 @@ def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
     excess = (R + F + H) * (rho + delta) - R * rho - (F * rho + R * delta)
     above = steps.nonnegative("below the bound that holds", excess, monomials(excess))
 
+    @steps.conclude(statement, depths=statement.depths)
     def one_layer_more(depth: int) -> list:
         (*means, mean), (*changes, last) = arguments(depth)
         gain, size = abs(mean), abs(last)
@@ -185,5 +157,3 @@ def prove_app_delta_a_bound(statement: Statement, steps: Steps) -> None:
         left = abs(below) * gain + whole * size - abs(below * mean + product(means) * last)
         so_far = steps.hypothesis(statement, depth - 1) * gain
         return [so_far + triangle.at({rest: left}), held]
-
-    steps.conclude(statement, one_layer_more, depths=statement.depths)

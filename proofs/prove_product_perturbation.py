@@ -7,14 +7,11 @@ layers' rests scaled by e, the sum grows by ``(so far) B + Q D``: the coefficien
 ``(Q + e S + e^2 R)(B + e D)``.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, times
-from proofs._symbols import matrices, product
+from proofs._symbols import matrices, one_replaced, product, product_of_sums, symbolic
 
 SCOPE = f"{STEP}; any widths"
 
@@ -28,21 +25,14 @@ def replaced(depth: int, *, before: str, after: str) -> sp.Matrix:
     """Replace one layer after the other by its rest; what stands before and after is chosen."""
     means, rests = arguments(depth)
     chosen = {"mean": means, "whole": [mean + rest for mean, rest in zip(means, rests, strict=True)]}
-    terms = (product([*chosen[before][:t], rests[t], *chosen[after][t + 1 :]]) for t in range(depth))
-    return sum(terms, sp.zeros(width(2), width(2)))
+    return sum(one_replaced(chosen[before], rests, chosen[after]), sp.zeros(width(2), width(2)))
 
 
 def telescoping(depth: int) -> Equal:
     """State the exact change of the product."""
     means, rests = arguments(depth)
-    whole = product([mean + rest for mean, rest in zip(means, rests, strict=True)])
-    return Equal(whole - product(means), replaced(depth, before="mean", after="whole"))
-
-
-def symbols() -> tuple:
-    """Name the product of the mean parts, the change so far, and the next layer."""
-    width = sp.Symbol("d", integer=True, positive=True)
-    return tuple(sp.MatrixSymbol(name, width, width) for name in ("Q", "S", "B", "D"))
+    change = product_of_sums(means, rests) - product(means)
+    return Equal(change, replaced(depth, before="mean", after="whole"))
 
 
 TELESCOPING = Statement("telescoping", SCOPE, telescoping, depths=(1, 2, 3), arguments=arguments)
@@ -53,11 +43,10 @@ TELESCOPING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("telescoping")
-@settled(TELESCOPING, TELESCOPING_MUTANTS)
+@settled("telescoping", TELESCOPING, TELESCOPING_MUTANTS)
 def prove_telescoping(statement: Statement, steps: Steps) -> None:
     """Start from no layer, where nothing changes; add one layer on the right."""
-    means, change, mean, rest = symbols()
+    means, change, mean, rest = symbolic("Q S B D")
     grown = change * (mean + rest) + means * rest
     steps.identity("one more layer", (means + change) * (mean + rest) - means * mean, grown)
     steps.base(statement, (1, 2))
@@ -67,7 +56,7 @@ def first_order(depth: int) -> Equal:
     """State that the printed sum is the derivative of the product in a common factor of the rests."""
     means, rests = arguments(depth)
     e = sp.Symbol("e")
-    scaled = product([mean + e * rest for mean, rest in zip(means, rests, strict=True)])
+    scaled = product_of_sums(means, [e * rest for rest in rests])
     slope = scaled.applyfunc(lambda entry: sp.diff(entry, e).subs(e, 0))
     return Equal(slope, replaced(depth, before="mean", after="mean"))
 
@@ -82,12 +71,11 @@ FIRST_ORDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-DeltaA")
-@settled(FIRST_ORDER, FIRST_ORDER_MUTANTS)
+@settled("app-DeltaA", FIRST_ORDER, FIRST_ORDER_MUTANTS)
 def prove_app_delta_a(statement: Statement, steps: Steps) -> None:
     """Compare the terms with one rest, with one more layer on the right."""
-    means, first, mean, rest = symbols()
-    e, higher = sp.Symbol("e", real=True), sp.MatrixSymbol("R", *means.shape)
+    means, first, mean, rest, higher = symbolic("Q S B D R")
+    e = sp.Symbol("e", real=True)
     product_so_far = means + e * first + e**2 * higher
     grown = first * mean + means * rest
     beyond = e**2 * (first * rest + higher * mean) + e**3 * higher * rest

@@ -13,9 +13,6 @@ All layers. ``P + 2 Q`` and ``P - Q`` are multiplied by ``1 + 2/n`` and ``1 - 1/
 with ``v = 1/n``: the closed form.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import STEP, Equal, Statement, Steps, settled
@@ -79,8 +76,7 @@ RECURSION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("random-weights-variance")
-@settled(RECURSION, RECURSION_MUTANTS)
+@settled("random-weights-variance", RECURSION, RECURSION_MUTANTS)
 def prove_random_weights_variance(statement: Statement, steps: Steps) -> None:
     """Take one unit, add units of each kind, then add layers."""
     a, b, c = sp.symbols("a b c", real=True)

@@ -4,18 +4,15 @@ Exact scores are ``G = b S`` with ``m <= b <= M``; ``b - m`` and ``M - b`` are n
 Sums over samples grow by one more sample, so that one sample and the sums so far are enough.
 """
 
-from __future__ import annotations
-
-import random
+from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
-from proofs._quotients import HIGH, LOW, RATIOS, between, draw_between, names
-from proofs._rewrites import becomes, exchanged, given, times, without
-from proofs._symbols import total
+from proofs._quotients import HIGH, LOW, RATIOS, between, names
+from proofs._rewrites import Rewrite, becomes, exchanged, given, times, without
+from proofs._symbols import dot, total
 
 SCOPE = "any number of samples, scores of any sign"
 
@@ -23,12 +20,7 @@ SCOPE = "any number of samples, scores of any sign"
 def sums(n: int) -> tuple:
     """Add up the squares of exact and of approximate scores, and their products."""
     S, b = names(n)
-    scores = [x * s for x, s in zip(b, S, strict=True)]
-    return (
-        total(g**2 for g in scores),
-        total(s**2 for s in S),
-        total(g * s for g, s in zip(scores, S, strict=True)),
-    )
+    return dot(b, b, S, S), dot(S, S), dot(b, S, S)
 
 
 def cosine(n: int) -> tuple[AtMost, AtMost]:
@@ -37,37 +29,30 @@ def cosine(n: int) -> tuple[AtMost, AtMost]:
     return AtMost(4 * LOW * HIGH / (LOW + HIGH) ** 2, D**2 / (A * B)), AtMost(0, D)
 
 
-def draw_worst(draw: random.Random, n: int) -> dict:
-    """Draw quotients between their bounds, and often those of the smallest cosine."""
-    values = draw_between(draw, n)
-    S, b = names(n)
-    if n == 2 and draw.random() < 0.5:
-        values |= {b[0]: values[HIGH], b[1]: values[LOW], S[0]: values[LOW], S[1]: values[HIGH]}
-    return values
-
-
 def centred_sums(n: int) -> tuple:
     """Add up the squares of centred approximate and exact scores, and their products."""
     S, b = names(n)
     G = [x * s for x, s in zip(b, S, strict=True)]
     left, right = ([x - total(side) / n for x in side] for side in (S, G))
-    mixed = total(x * y for x, y in zip(left, right, strict=True))
-    return total(s**2 for s in left), total(g**2 for g in right), mixed
+    return dot(left, left), dot(right, right), dot(left, right)
+
+
+TURN = ((HIGH - LOW) / (HIGH + LOW)) ** 2
 
 
 def tilt(n: int) -> sp.Expr:
     """Give how far exact scores may turn, squared."""
-    return ((HIGH - LOW) / (HIGH + LOW)) ** 2 * total(s**2 for s in names(n)[0]) / centred_sums(n)[0]
+    return TURN * sums(n)[1] / centred_sums(n)[0]
 
 
 def pearson(n: int) -> tuple[AtMost, AtMost]:
     """State the squared bound on the correlation, where it is one, and the correlation's sign."""
-    spread, exact, mixed = centred_sums(n)
-    return AtMost((1 - tilt(n)) * exact * spread, mixed**2), AtMost(0, mixed)
+    mixed = centred_sums(n)[2]
+    return AtMost(with_tilt(n, tilt(n)), mixed**2), AtMost(0, mixed)
 
 
 def with_tilt(n: int, other: sp.Expr) -> sp.Expr:
-    """Write the bound with another tilt."""
+    """Write the bound with a tilt."""
     spread, exact, _ = centred_sums(n)
     return (1 - other) * exact * spread
 
@@ -76,16 +61,6 @@ def small_tilt(n: int) -> tuple[AtMost, ...]:
     """State that quotients lie between their bounds, and that the tilt is below one."""
     spread = under("scores are not all equal", (AtMost(0, centred_sums(n)[0], strict=True),))
     return (*between(n), *spread, *under("the radicand is positive", (AtMost(tilt(n), 1),)))
-
-
-def draw_near_one(draw: random.Random, n: int) -> dict:
-    """Draw quotients at ends that are near each other, and scores that are not all equal."""
-    low = sp.Rational(draw.randint(6, 9), 9)
-    high = low + sp.Rational(draw.randint(1, 4), 9)
-    S, b = names(n)
-    shift = draw.choice((0, 0, 3))
-    values = {s: sp.Integer(draw.randint(-5, 5) + shift) for s in S} | {S[0]: sp.Integer(shift + 6)}
-    return values | {x: draw.choice((low, high)) for x in b} | {LOW: low, HIGH: high}
 
 
 def order(n: int) -> AtMost:
@@ -105,16 +80,10 @@ def apart(n: int) -> tuple[AtMost, ...]:
     return (*between(2), *under(MEANING, (AtMost(ends(k)[1], ends(j)[0]),)))
 
 
-def wrong_ends(r: AtMost, n: int) -> AtMost:
-    """Compare the intervals' other ends."""
+def apart_by(least: Callable, most: Callable) -> Rewrite:
+    """Compare other functions of the scores than the ends of their intervals."""
     (j, k), _ = names(2)
-    return replace(r, lhs=ends(k)[0], rhs=ends(j)[1]) if r.of == MEANING else r
-
-
-def scores_apart(r: AtMost, n: int) -> AtMost:
-    """Compare the scores alone."""
-    (j, k), _ = names(2)
-    return replace(r, lhs=k, rhs=j) if r.of == MEANING else r
+    return given(lambda r, n: replace(r, lhs=most(k), rhs=least(j)) if r.of == MEANING else r)
 
 
 STATEMENT = Statement(
@@ -124,7 +93,6 @@ STATEMENT = Statement(
     given=between,
     depths=(1, 2, 3),
     arguments=lambda n: (LOW, HIGH, *names(n)),
-    sample=draw_worst,
 )
 MUTANTS = {
     "five for four": times(sp.Rational(5, 4), only=0, of="lhs"),
@@ -138,15 +106,10 @@ PEARSON = Statement(
     given=small_tilt,
     depths=(2, 3),
     arguments=lambda n: (*names(n), LOW, HIGH),
-    sample=draw_near_one,
 )
 PEARSON_MUTANTS = {
-    "scores of any mean": becomes(
-        lambda n: with_tilt(n, ((HIGH - LOW) / (HIGH + LOW)) ** 2), only=0, of="lhs"
-    ),
-    "the tilt to the fourth": becomes(
-        lambda n: with_tilt(n, tilt(n) * ((HIGH - LOW) / (HIGH + LOW)) ** 2), only=0, of="lhs"
-    ),
+    "scores of any mean": becomes(lambda n: with_tilt(n, TURN), only=0, of="lhs"),
+    "the tilt to the fourth": becomes(lambda n: with_tilt(n, tilt(n) * TURN), only=0, of="lhs"),
     "quotients outside their bounds": without(RATIOS),
 }
 ORDER = Statement(
@@ -157,14 +120,13 @@ ORDER = Statement(
     arguments=lambda n: (LOW, HIGH, *names(2)),
 )
 ORDER_MUTANTS = {
-    "the wrong ends": given(wrong_ends),
-    "scores apart, intervals not": given(scores_apart),
+    "the wrong ends": apart_by(lambda j: ends(j)[1], lambda k: ends(k)[0]),
+    "scores apart, intervals not": apart_by(lambda j: j, lambda k: k),
     "the other way round": exchanged(),
 }
 
 
-@pytest.mark.equation("rank-cosine")
-@settled(STATEMENT, MUTANTS)
+@settled("rank-cosine", STATEMENT, MUTANTS)
 def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
     """Sum ``(M - b)(b - m) S^2 >= 0`` over samples; then complete a square."""
     (m, u, v), S = sp.symbols("m u v", nonnegative=True), sp.Symbol("S", real=True)
@@ -179,21 +141,17 @@ def prove_cosine_guarantee(statement: Statement, steps: Steps) -> None:
     squares = [(A - low * high * B) ** 2, 2 * s * (A + low * high * B), s**2]
     square = steps.nonnegative("a square", left, squares)
 
+    @steps.conclude(statement)
     def added_up(n: int) -> list:
-        scores, ratios = names(n)
-        rest = total(
-            one.at({m: LOW, u: x - LOW, v: HIGH - x, S: y}) for x, y in zip(ratios, scores, strict=True)
-        )
+        samples = zip(*names(n), strict=True)
+        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for y, b in samples)
         exact, approximate, _ = sums(n)
         values = {A: exact, B: approximate, low: LOW, high: HIGH, s: rest}
         whole = (LOW + HIGH) ** 2 * exact * approximate
         return [square.at(values) / whole, sign.at(values) / (LOW + HIGH)]
 
-    steps.conclude(statement, added_up)
 
-
-@pytest.mark.equation("rank-pearson")
-@settled(PEARSON, PEARSON_MUTANTS)
+@settled("rank-pearson", PEARSON, PEARSON_MUTANTS)
 def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
     """With E = G - lambda S: E is short, centring shortens it, and a short E turns little."""
     (m, u, v), S = sp.symbols("m u v", nonnegative=True), sp.Symbol("S", real=True)
@@ -212,27 +170,24 @@ def prove_pearson_guarantee(statement: Statement, steps: Steps) -> None:
     sign = steps.nonnegative("the correlation's sign, a = e + d", mixed, [g / 2, d / 2])
     small = steps.nonnegative("a tilt of at most 1", d, [d])
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_samples(count: int) -> list:
-        scores, ratios = names(count)
         scale = (LOW + HIGH) / 2
         spread, exact, _ = centred_sums(count)
-        samples = list(zip(ratios, scores, strict=True))
-        errors = [(b - scale) * y for b, y in samples]
-        length, mean = total(x**2 for x in errors), total(errors)
+        samples = list(zip(*names(count), strict=True))
+        errors = [(b - scale) * y for y, b in samples]
+        length, mean = dot(errors, errors), total(errors)
         turned = length - mean**2 / count
         # what the error's bound is above the centred error's length
-        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for b, y in samples)
+        rest = total(one.at({m: LOW, u: b - LOW, v: HIGH - b, S: y}) for y, b in samples)
         rest += centred.at({E2: length, E1: mean, n: count})
         left = rest + small.at({d: 1 - tilt(count)}) * (scale**2 * spread)
         centres = {e: total((x - mean / count) ** 2 for x in errors), g: exact}
         values = {a: scale**2 * spread, q: rest}
         return [square.at(values | centres | {e: turned}) / scale**2, sign.at({d: left, **centres}) / scale]
 
-    steps.conclude(statement, of_the_samples, depths=statement.depths)
 
-
-@pytest.mark.equation("concordance")
-@settled(ORDER, ORDER_MUTANTS)
+@settled("concordance", ORDER, ORDER_MUTANTS)
 def prove_certain_order(statement: Statement, steps: Steps) -> None:
     """Find a score in its interval, whatever its sign; intervals apart keep their order."""
     m, u, v, size = sp.symbols("m u v S", nonnegative=True)

@@ -5,19 +5,15 @@ is a sum over layers and validation samples of terms that u and v make non-negat
 layer's ratio is 1.
 """
 
-from __future__ import annotations
-
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
-from proofs._chain import SAMPLES, grid
-from proofs._harness import AtMost, Statement, Steps, settled, under, width
+from proofs._chain import SAMPLES, a2, bounded_product, grid
+from proofs._harness import AtMost, Statement, Steps, settled, under, width, within
 from proofs._rewrites import Rewrite, each, exchanged, given, plus, signless, without
-from proofs._symbols import parts_of, total
+from proofs._symbols import dot, exchange, summed, total
 
 SCOPE = "any depth, any number of validation samples"
 C = sp.symbols("C_a", nonnegative=True)
@@ -33,15 +29,20 @@ def names(depth: int, **kind: bool) -> tuple:
     return grid("alpha", depth, **kind), list(sp.symbols(f"beta:{width(SAMPLES)}", **kind)), ratios, low, high
 
 
+def lower_layers(depth: int, *known: list, **kind: bool) -> list[tuple]:
+    """List alpha, the last similarity, the ratio and its bounds of every layer below the last.
+
+    ``known`` gives alphas and last similarities with other assumptions: a mutant's.
+    """
+    alpha, last, ratios, low, high = names(depth, **kind)
+    rows = zip(*(known or (alpha, last)), ratios, strict=True)
+    return [(x[k], end, ratio[k], low[k], high[k]) for x, end, ratio in rows for k in range(1, depth)]
+
+
 def weighted(alpha, last, ratios, start: int = 0) -> sp.Expr:
     """Add up alpha times the ratio times the last similarity."""
-    return sp.Add(
-        *(
-            a * b * beta
-            for row, beta, ratio in zip(alpha, last, ratios, strict=True)
-            for a, b in list(zip(row, ratio, strict=True))[start:]
-        )
-    )
+    samples = zip(alpha, last, ratios, strict=True)
+    return sp.expand(total(dot(row[start:], ratio[start:]) * beta for row, beta, ratio in samples))
 
 
 ORDERED = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
@@ -52,30 +53,8 @@ BETWEEN = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
 
 def between(depth: int, words: str = BETWEEN) -> tuple[AtMost, ...]:
     """State that every ratio lies between its bounds."""
-    _, _, ratios, low, high = names(depth)
-    relations = (
-        relation
-        for row in ratios
-        for k in range(1, depth)
-        for relation in (AtMost(low[k], row[k]), AtMost(row[k], high[k]))
-    )
-    return under(words, relations)
-
-
-def draw_between(draw: random.Random, depth: int, *, unit: bool = False, **kind: bool) -> dict:
-    """Draw bounds, ratios between them (often at an end) and weights."""
-    alpha, last, ratios, low, high = names(depth, **kind)
-    values = {}
-    for k in range(1, depth):
-        ends = sorted(sp.Rational(draw.randint(0 if unit else -4, 8), 8 if unit else 4) for _ in range(2))
-        values |= {low[k]: ends[0], high[k]: ends[1]}
-        for row in ratios:
-            share = draw.choice((sp.Integer(0), sp.Integer(1), sp.Rational(draw.randint(0, 4), 4)))
-            values[row[k]] = ends[0] + share * (ends[1] - ends[0])
-    for symbol in (*last, *(a for row in alpha for a in row)):
-        negative = symbol.is_nonnegative is None and draw.random() < 0.5
-        values[symbol] = sp.Rational(draw.randint(1, 8), 4) * (-1 if negative else 1)
-    return values
+    layers = lower_layers(depth)
+    return under(words, (r for *_, b, low, high in layers for r in (AtMost(low, b), AtMost(b, high))))
 
 
 def two_sided(score: str) -> Statement:
@@ -98,90 +77,28 @@ def two_sided(score: str) -> Statement:
         given=between,
         depths=(1, 2, 3),
         arguments=lambda depth: (*names(depth)[:2], *(x[1:] for x in names(depth)[3:])),
-        sample=draw_between,
         parts={"part": part, "falling": score == "lai"},
     )
-
-
-def two_sided_proof(statement: Statement, steps: Steps) -> None:
-    """One term against either end; the last layer adds nothing."""
-    part, m = statement.part, sp.symbols("m", real=True)
-    u, v, alpha, beta = sp.symbols("u v alpha beta", nonnegative=True)
-    ratio, top = m + u, m + u + v
-    low, high = (top, m) if part.falling else (m, top)
-    near, far = (v, u) if part.falling else (u, v)
-    weight = alpha * beta
-    middle = part.part(ratio)
-    lemmas = (
-        steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near]),
-        steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
-    )
-
-    def added_up(depth: int) -> list:
-        values = [
-            {m: least, u: b - least, v: most - b, alpha: a, beta: end}
-            for a, end, b, least, most in lower_layers(*statement.arguments(depth)[:2], *names(depth)[2:])
-        ]
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
-
-    steps.conclude(statement, added_up)
-
-
-def last_layers(depth: int) -> sp.Expr:
-    """Add up the last layer's terms."""
-    alpha, last, *_ = names(depth)
-    return total(row[0] * beta for row, beta in zip(alpha, last, strict=True))
-
-
-def lower_layers(alpha, last, ratios, low, high) -> list[tuple]:
-    """List alpha, the last similarity, the ratio and its bounds of every layer below the last."""
-    return [
-        (row[k], end, ratio[k], low[k], high[k])
-        for row, end, ratio in zip(alpha, last, ratios, strict=True)
-        for k in range(1, len(low))
-    ]
 
 
 def signed(depth: int) -> tuple[AtMost, AtMost]:
     """State the bound for embeddings of any sign and ratios between 0 and 1."""
     alpha, last, ratios, _, _ = names(depth, real=True)
     gap = weighted(alpha, last, [[b - 1 for b in row] for row in ratios])
-    most = C**2 * (depth - 1) * sp.Add(*(abs(b) for b in last))
-    return AtMost(gap, most), AtMost(-gap, most)
+    return within(C**2 * (depth - 1) * total(map(abs, last)), gap)
 
 
 def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
     """State that every ratio lies between 0 and 1."""
-    lower = [b for row in names(depth)[2] for b in row[1:]]
+    lower = (b for _, _, b, *_ in lower_layers(depth))
     return under(words, (r for b in lower for r in (AtMost(0, b), AtMost(b, 1))))
-
-
-def a2_and_unit(depth: int) -> tuple[AtMost, ...]:
-    """State A2, and that ratios lie between 0 and 1."""
-    alpha = names(depth, real=True)[0]
-    limits = (AtMost(sign * a, C**2) for row in alpha for a in row for sign in (1, -1))
-    return under("A2", limits) + unit_ratios(depth, UNIT)
-
-
-def draw_signed(draw: random.Random, depth: int) -> dict:
-    """Draw embeddings at their bounds, often with ratios of zero."""
-    values = draw_between(draw, depth, unit=True, real=True)
-    alpha, last, ratios, _, _ = names(depth, real=True)
-    size = sp.Rational(draw.randint(1, 8), 4)
-    if draw.random() < 0.3:
-        values |= {b: sp.Integer(0) for row in ratios for b in row[1:]} | dict.fromkeys(last, sp.Integer(1))
-        return values | {C: size} | {a: size**2 for row in alpha for a in row}
-    return values | {C: size} | {a: size**2 * draw.choice((1, -1, 0)) for row in alpha for a in row}
 
 
 def shares(depth: int) -> tuple[AtMost, ...]:
     """State that s and t, times a sample's alphas, lie below and above what the bounds make of them."""
     alpha, *_, low, high = names(depth)
-    found = []
-    for row in alpha:
-        least, most = (total(a * b for a, b in zip(row, end, strict=True)) for end in (low, high))
-        found += [AtMost(s * total(row), least), AtMost(most, t * total(row))]
-    return under(SHARE, found)
+    rows = ((s * total(row), dot(row, low), dot(row, high), t * total(row)) for row in alpha)
+    return under(SHARE, (r for a, b, c, d in rows for r in (AtMost(a, b), AtMost(c, d))))
 
 
 def of_shares(change: Callable[[AtMost, int], AtMost | None]) -> Rewrite:
@@ -192,7 +109,7 @@ def of_shares(change: Callable[[AtMost, int], AtMost | None]) -> Rewrite:
 def ends_exchanged(r: AtMost, depth: int) -> AtMost:
     """Put the upper bounds in the place of the lower ones, and the other way round."""
     *_, low, high = names(depth)
-    other = dict(zip((*low[1:], *high[1:]), (*high[1:], *low[1:]), strict=True))
+    other = exchange(low[1:], high[1:])
     return replace(r, lhs=r.lhs.xreplace(other), rhs=r.rhs.xreplace(other))
 
 
@@ -212,45 +129,16 @@ def bottom_layers(r: AtMost, depth: int) -> AtMost:
     return replace(r, rhs=r.rhs.xreplace({row[0]: row[-1] for row in names(depth)[0]}))
 
 
-def draw_shares(draw: random.Random, given: tuple[AtMost, ...], values: dict) -> dict:
-    """Draw samples that share nothing, too, and the best s and t, or worse ones."""
-    found, ends = dict(values), {s: [], t: []}
-    for relation in given:
-        difference = sp.expand((relation.rhs - relation.lhs).xreplace(found))
-        for symbol in ends:
-            if (slope := difference.coeff(symbol, 1)) != 0:
-                ends[symbol].append(-difference.coeff(symbol, 0) / slope)
-    worse = draw.choice((0, 0, sp.Rational(1, 2)))
-    return found | {s: min(ends[s], default=1) - worse, t: max(ends[t], default=1) + worse}
-
-
 def ghost_and_lai(depth: int) -> tuple[sp.Expr, sp.Expr]:
     """Write Ghost and LAI."""
     alpha, last, ratios, _, _ = names(depth)
-    return weighted(alpha, last, ratios), weighted(alpha, last, ones(depth))
+    return weighted(alpha, last, ratios), weighted(alpha, last, [[sp.S.One] * depth] * len(alpha))
 
 
 def quotient(depth: int) -> tuple[AtMost, AtMost]:
     """State the range of Ghost in multiples of LAI."""
     ghost, lai = ghost_and_lai(depth)
     return AtMost(s * lai, ghost), AtMost(ghost, t * lai)
-
-
-def ordered_shares(depth: int) -> tuple[AtMost, ...]:
-    """State that ratios lie between their bounds, and what s and t are."""
-    return (*between(depth, ORDERED), *shares(depth))
-
-
-def draw_quotient(draw: random.Random, depth: int) -> dict:
-    """Draw s and t at their bounds, often with a sample whose embeddings are zero."""
-    values = draw_between(draw, depth, unit=True)
-    values |= dict.fromkeys(draw.choice((*names(depth)[0], ())), sp.Integer(0))
-    return draw_shares(draw, ordered_shares(depth), values)
-
-
-def ones(depth: int) -> list[list[sp.Expr]]:
-    """Give every layer the ratio 1: LAI's."""
-    return [[sp.Integer(1)] * depth] * width(SAMPLES)
 
 
 def below_one(depth: int) -> tuple[AtMost, AtMost]:
@@ -265,36 +153,6 @@ def unit_shares(depth: int) -> tuple[AtMost, ...]:
     return (*unit_ratios(depth, ORDERED), *under(SHARE, share))
 
 
-def draw_below_one(draw: random.Random, depth: int) -> dict:
-    """Draw s at its bound, often with ratios of zero."""
-    values = draw_between(draw, depth, unit=True)
-    alpha, _, ratios, _, _ = names(depth)
-    if draw.random() < 0.4:
-        values |= {b: sp.Integer(0) for row in ratios for b in row[1:]}
-    values |= dict.fromkeys(draw.choice((*alpha, ())), sp.Integer(0))
-    return {x: y for x, y in draw_shares(draw, unit_shares(depth), values).items() if x != t}
-
-
-def below_one_proof(statement: Statement, steps: Steps) -> None:
-    """Per sample Ghost is LAI less what the ratios take, and at least the last layer's part."""
-    a, beta, f, b, x = sp.symbols("alpha beta f b x", nonnegative=True)
-    more = steps.nonnegative("no more than LAI", a * beta * (b + f) - a * beta * b, [a * beta * f])
-    less = steps.nonnegative("no less than the last layer's part", a * beta * b, [a * beta * b])
-    share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
-
-    def added_up(depth: int) -> list:
-        alpha, last, _ = statement.arguments(depth)
-        above = below = sp.Integer(0)
-        for w, end, ratio, *_ in lower_layers(alpha, last, *names(depth)[2:]):
-            above += more.at({a: w, beta: end, b: ratio, f: 1 - ratio})
-            below += less.at({a: w, beta: end, b: ratio})
-        for row, end in zip(alpha, last, strict=True):
-            below += share.at({x: row[0] - s * total(row), beta: end})
-        return [above, below]
-
-    steps.conclude(statement, added_up, depths=(2, 3, 4))
-
-
 STATEMENT = two_sided("lai")
 MUTANTS = {
     "ends exchanged": exchanged(),
@@ -305,10 +163,9 @@ SIGNED = Statement(
     "lai-gap",
     SCOPE,
     signed,
-    given=a2_and_unit,
+    given=lambda depth: a2(names(depth, real=True)[0], C) + unit_ratios(depth, UNIT),
     depths=(1, 2, 3),
     arguments=lambda depth: (names(depth, real=True)[1], C),
-    sample=draw_signed,
 )
 SIGNED_MUTANTS = {
     "ratios above 1": without(UNIT),
@@ -319,16 +176,17 @@ LLI = two_sided("lli")
 LLI_MUTANTS = {
     "ends exchanged": exchanged(),
     "embeddings of any sign": signless("alpha"),
-    "the last layer counted": plus(last_layers, only=0, of="lhs"),
+    "the last layer counted": plus(
+        lambda depth: dot([row[0] for row in names(depth)[0]], names(depth)[1]), only=0, of="lhs"
+    ),
 }
 QUOTIENT = Statement(
     "ghost-lai-range",
     SCOPE,
     quotient,
-    given=ordered_shares,
+    given=lambda depth: between(depth, ORDERED) + shares(depth),
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth)[:2], s, t),
-    sample=draw_quotient,
 )
 QUOTIENT_MUTANTS = {
     "ends exchanged": of_shares(ends_exchanged),
@@ -344,7 +202,6 @@ BELOW_ONE = Statement(
     given=unit_shares,
     depths=(1, 2, 3),
     arguments=lambda depth: (*names(depth)[:2], s),
-    sample=draw_below_one,
 )
 BELOW_ONE_MUTANTS = {
     "the bottom layer's share": of_shares(bottom_layers),
@@ -355,40 +212,41 @@ BELOW_ONE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("lai-two-sided")
-def prove_lai_gap_from_both_sides(settle):
-    settle(STATEMENT, two_sided_proof, MUTANTS)
-
-
-@pytest.mark.equation("lai-gap")
-@settled(SIGNED, SIGNED_MUTANTS)
+@settled("lai-gap", SIGNED, SIGNED_MUTANTS)
 def prove_lai_gap_for_similarities_of_any_sign(statement: Statement, steps: Steps) -> None:
-    """One term: 1 - b = e lies in [0, 1], so that e + f = 1; beta = x - y, |beta| <= x + y."""
-    p, q, x, y, e, f = sp.symbols("p q x y e f", nonnegative=True)
-    most, term = (p + q) / 2 * (x + y) * (e + f), (q - p) / 2 * (x - y) * e
-    rest = (p + q) / 2 * (x + y) * f
+    """One term: alpha lies within its bounds, and ``(b - 1) beta`` within those of beta."""
+    lemmas, values = bounded_product(steps)
+
+    @steps.conclude(statement)
+    def added_up(depth: int) -> list:
+        layers = lower_layers(depth, real=True)
+        return summed(lemmas, [values(a, C**2, (b - 1) * end, abs(end)) for a, end, b, *_ in layers])
+
+
+@settled("lai-two-sided", STATEMENT, MUTANTS)
+@settled("lli-two-sided", LLI, LLI_MUTANTS)
+def prove_gaps_from_both_sides(statement: Statement, steps: Steps) -> None:
+    """One term against either end; the last layer adds nothing."""
+    part, m = statement.part, sp.symbols("m", real=True)
+    u, v, alpha, beta = sp.symbols("u v alpha beta", nonnegative=True)
+    ratio, top = m + u, m + u + v
+    low, high = (top, m) if part.falling else (m, top)
+    near, far = (v, u) if part.falling else (u, v)
+    weight = alpha * beta
+    middle = part.part(ratio)
     lemmas = (
-        steps.nonnegative("from below", most + term, [q * x * e, p * y * e, rest]),
-        steps.nonnegative("from above", most - term, [p * x * e, q * y * e, rest]),
+        steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near]),
+        steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
     )
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
-        values = []
-        for a, end, b, *_ in lower_layers(*names(depth, real=True)):
-            up, down = parts_of(end)
-            values.append({p: C**2 - a, q: C**2 + a, x: up, y: down, e: 1 - b, f: b})
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
-
-    steps.conclude(statement, added_up)
+        layers = lower_layers(depth, *statement.arguments(depth)[:2])
+        points = [{m: low, u: b - low, v: top - b, alpha: a, beta: end} for a, end, b, low, top in layers]
+        return summed(lemmas, points)
 
 
-@pytest.mark.equation("lli-two-sided")
-def prove_lli_gap_from_both_sides(settle):
-    settle(LLI, two_sided_proof, LLI_MUTANTS)
-
-
-@pytest.mark.equation("ghost-lai-range")
-@settled(QUOTIENT, QUOTIENT_MUTANTS)
+@settled("ghost-lai-range", QUOTIENT, QUOTIENT_MUTANTS)
 def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
     """Per layer b lies between m and M; per sample s and t are within what these make of its alphas."""
     m = sp.symbols("m", real=True)
@@ -400,21 +258,33 @@ def prove_range_of_ghost_over_lai(statement: Statement, steps: Steps) -> None:
     )
     one = steps.nonnegative("one sample", x * beta, [x * beta])
 
+    @steps.conclude(statement)
     def added_up(depth: int) -> list:
-        (alpha, last, *_), (_, _, ratios, *ends) = statement.arguments(depth), names(depth)
-        sums = [sp.Integer(0), sp.Integer(0)]
-        for row, end, found in zip(alpha, last, ratios, strict=True):
-            for k, w in enumerate(row):
-                inside = {m: ends[0][k], u: found[k] - ends[0][k], v: ends[1][k] - found[k]}
-                sums = [sums[side] + layers[side].at({a: w, beta: end, **inside}) for side in range(2)]
-            low, high = (total(w * b for w, b in zip(row, bounds, strict=True)) for bounds in ends)
-            slacks = low - s * total(row), t * total(row) - high
-            sums = [sums[side] + one.at({x: slacks[side], beta: end}) for side in range(2)]
-        return sums
-
-    steps.conclude(statement, added_up)
+        samples, (*_, low, high) = statement.arguments(depth)[:2], names(depth)
+        points = [
+            {m: least, u: b - least, v: most - b, a: w, beta: end}
+            for w, end, b, least, most in lower_layers(depth, *samples)
+        ]
+        rows = list(zip(*samples, strict=True))
+        lower = total(one.at({x: dot(row, low) - s * total(row), beta: end}) for row, end in rows)
+        upper = total(one.at({x: t * total(row) - dot(row, high), beta: end}) for row, end in rows)
+        return [side + rest for side, rest in zip(summed(layers, points), (lower, upper), strict=True)]
 
 
-@pytest.mark.equation("relative-below-one")
-def prove_relative_error_below_one(settle):
-    settle(BELOW_ONE, below_one_proof, BELOW_ONE_MUTANTS)
+@settled("relative-below-one", BELOW_ONE, BELOW_ONE_MUTANTS)
+def prove_relative_error_below_one(statement: Statement, steps: Steps) -> None:
+    """Per sample Ghost is LAI less what the ratios take, and at least the last layer's part."""
+    a, beta, f, b, x = sp.symbols("alpha beta f b x", nonnegative=True)
+    more = steps.nonnegative("no more than LAI", a * beta * (b + f) - a * beta * b, [a * beta * f])
+    less = steps.nonnegative("no less than the last layer's part", a * beta * b, [a * beta * b])
+    share = steps.nonnegative("the last layer's part", x * beta, [x * beta])
+
+    @steps.conclude(statement, depths=(2, 3, 4))
+    def added_up(depth: int) -> list:
+        samples = statement.arguments(depth)[:2]
+        layers = lower_layers(depth, *samples)
+        points = [{a: w, beta: end, b: ratio, f: 1 - ratio} for w, end, ratio, *_ in layers]
+        rows = zip(*samples, strict=True)
+        own = total(share.at({x: row[0] - s * total(row), beta: end}) for row, end in rows)
+        above, below = summed((more, less), points)
+        return [above, below + own]

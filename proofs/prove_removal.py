@@ -8,16 +8,14 @@ smooth losses up to higher orders of ``e``. Its part of first order in ``e`` is 
 Hessian ``R = H - A`` the condition itself is solved by ``t + inv(R) g``.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import becomes, times
-from proofs._symbols import symmetric, vector
+from proofs._symbols import symbolic, symmetric, vector
 
-SCOPE = "any number of parameters, any invertible Hessian; first order in the weight"
 EXACT_SCOPE = "any number of parameters, any quadratic losses whose remaining Hessian is invertible"
 PARAMETERS = (1, 2)
 
@@ -40,79 +38,56 @@ def statement(slug: str, lowered: int) -> Statement:
 
     return Statement(
         slug,
-        SCOPE,
+        "any number of parameters, any invertible Hessian; first order in the weight",
         claim,
-        given=_invertible,
+        given=lambda p: invertible("$H$ is invertible", arguments(p)[2]),
         depths=PARAMETERS,
         arguments=arguments,
         parts={"lowered": lowered},
     )
 
 
-def without_hessian(p: int) -> sp.Expr:
-    """Multiply the gradients alone."""
-    v, g, *_ = arguments(p)
-    return v.dot(g)
-
-
-def solved_with_the_rest(p: int) -> sp.Expr:
-    """Solve the remaining samples' Hessian."""
+def product(p: int, inverse: Callable = lambda hessian, own: sp.eye(hessian.rows)) -> sp.Expr:
+    """Multiply the gradients, one of them by a function of both Hessians."""
     v, g, hessian, own, _ = arguments(p)
-    return v.dot((hessian - own).inv() * g)
+    return v.dot(inverse(hessian, own) * g)
 
 
-def _invertible(p: int) -> tuple[AtMost, ...]:
-    _, _, hessian, _, _ = arguments(p)
-    return under("$H$ is invertible", (AtMost(0, hessian.det() ** 2, strict=True),))
+def invertible(words: str, *hessians: sp.Matrix) -> tuple[AtMost, ...]:
+    """State that Hessians are invertible."""
+    return under(words, (AtMost(0, hessian.det() ** 2, strict=True) for hessian in hessians))
 
 
-def _both(hessian: sp.Matrix, own: sp.Matrix) -> tuple[AtMost, ...]:
-    both = (AtMost(0, m.det() ** 2, strict=True) for m in (hessian, hessian - own))
-    return under("$H$ and $H - H_j$ are invertible", both)
-
-
-def _both_invertible(p: int) -> tuple[AtMost, ...]:
-    return _both(*arguments(p)[2:4])
-
-
-def proof(statement: Statement, steps: Steps) -> None:
-    """Read off the stationarity condition's part of first order, for matrices of any size."""
-    lowered, n = statement.part.lowered, sp.Symbol("p", integer=True, positive=True)
-    own, hessian = (sp.MatrixSymbol(name, n, n) for name in ("A", "H"))
-    theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
-    moved = lowered * hessian.I * g
-    first_order = hessian * moved - lowered * own * theta + lowered * (own * theta - g)
-    steps.identity("stationarity", first_order, sp.ZeroMatrix(n, 1))
-    steps.base(statement, (1,))
+BOTH = "$H$ and $H - H_j$ are invertible"
 
 
 REMOVAL = statement("removal-influence", 1)
 REMOVAL_MUTANTS = {
     "the printed sign": times(-1),
-    "the remaining Hessian": becomes(solved_with_the_rest),
-    "no Hessian": becomes(without_hessian),
+    "the remaining Hessian": becomes(lambda p: product(p, lambda hessian, own: (hessian - own).inv())),
+    "no Hessian": becomes(product),
     "scaled as for a mean of two": times(2),
 }
-
-
-@pytest.mark.equation("removal-influence")
-def prove_removal_influence(settle):
-    """Show that removal moves the validation loss by plus the product, to first order."""
-    settle(REMOVAL, proof, REMOVAL_MUTANTS)
 
 
 PRINTED = statement("influence", -1)
 PRINTED_MUTANTS = {
     "read as removal": times(-1, of="lhs"),
     "the other sign": times(-1),
-    "no Hessian": becomes(lambda p: -without_hessian(p)),
+    "no Hessian": becomes(lambda p: -product(p)),
 }
 
 
-@pytest.mark.equation("influence")
-def prove_printed_influence(settle):
-    """Show that the printed formula is the effect of counting the sample more, not of removing it."""
-    settle(PRINTED, proof, PRINTED_MUTANTS)
+@settled("removal-influence", REMOVAL, REMOVAL_MUTANTS)
+@settled("influence", PRINTED, PRINTED_MUTANTS)
+def prove_influence(statement: Statement, steps: Steps) -> None:
+    """Read off the stationarity condition's part of first order, for matrices of any size."""
+    own, hessian, theta, g = symbolic("A H theta g")
+    lowered = statement.part.lowered
+    moved = lowered * hessian.I * g
+    first_order = hessian * moved - lowered * own * theta + lowered * (own * theta - g)
+    steps.identity("stationarity", first_order, sp.ZeroMatrix(*g.shape))
+    steps.base(statement, (1,))
 
 
 def exact_statement(p: int) -> Equal:
@@ -126,7 +101,7 @@ LEAVE_ONE_OUT = Statement(
     "leave-one-out",
     EXACT_SCOPE,
     exact_statement,
-    given=_both_invertible,
+    given=lambda p: invertible(BOTH, arguments(p)[2], arguments(p)[2] - arguments(p)[3]),
     depths=PARAMETERS,
     arguments=lambda p: arguments(p)[1:],
 )
@@ -136,13 +111,10 @@ LEAVE_ONE_OUT_MUTANTS = {
 }
 
 
-@pytest.mark.equation("leave-one-out")
-@settled(LEAVE_ONE_OUT, LEAVE_ONE_OUT_MUTANTS)
+@settled("leave-one-out", LEAVE_ONE_OUT, LEAVE_ONE_OUT_MUTANTS)
 def prove_leave_one_out(statement: Statement, steps: Steps) -> None:
     """Put the claimed minimiser into the remaining samples' condition."""
-    n = sp.Symbol("p", integer=True, positive=True)
-    own, rest = (sp.MatrixSymbol(name, n, n) for name in ("A", "R"))
-    theta, g = (sp.MatrixSymbol(name, n, 1) for name in ("theta", "g"))
+    own, rest, theta, g = symbolic("A R theta g")
     left = rest * (theta + rest.I * g)
     steps.identity("stationarity", left, (rest + own) * theta - (own * theta - g))
     steps.base(statement, (1,))
@@ -155,9 +127,10 @@ def leverage_statement(p: int) -> Equal:
     return Equal(exact, hessian.inv() * (residual * row) / (1 - leverage(p)))
 
 
-def _row_invertible(p: int) -> tuple[AtMost, ...]:
+def row_invertible(p: int) -> tuple[AtMost, ...]:
+    """State that the Hessian is invertible, with the row and without it."""
     hessian, row, _ = leverage_arguments(p)
-    return _both(hessian, row * row.T)
+    return invertible(BOTH, hessian, hessian - row * row.T)
 
 
 def leverage(p: int) -> sp.Expr:
@@ -175,7 +148,7 @@ LEVERAGE = Statement(
     "leave-one-out",
     EXACT_SCOPE,
     leverage_statement,
-    given=_row_invertible,
+    given=row_invertible,
     depths=PARAMETERS,
     arguments=leverage_arguments,
 )
@@ -186,12 +159,10 @@ LEVERAGE_MUTANTS = {
 }
 
 
-@pytest.mark.equation("leave-one-out")
-@settled(LEVERAGE, LEVERAGE_MUTANTS)
+@settled("leave-one-out", LEVERAGE, LEVERAGE_MUTANTS)
 def prove_leverage(statement: Statement, steps: Steps) -> None:
     """Multiply by the remaining Hessian: it maps ``inv(H) x`` to ``(1 - h) x``."""
-    n = sp.Symbol("p", integer=True, positive=True)
-    hessian, row = sp.MatrixSymbol("H", n, n), sp.MatrixSymbol("x", n, 1)
+    hessian, row = symbolic("H x")
     mapped = (hessian - row * row.T) * (hessian.I * row)
     steps.identity("the row's image", mapped, row - row * (row.T * hessian.I * row))
     steps.base(statement, (1,))

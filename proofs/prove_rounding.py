@@ -9,14 +9,11 @@ whether another addition comes before or after is the same for the number of fac
 terms of either sign adds up over all.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, settled, under
+from proofs._harness import AtMost, Statement, Steps, settled, under, within
 from proofs._rewrites import put, times
-from proofs._symbols import parts_of, product
+from proofs._symbols import dot, numbers, parts_of, product, total
 
 U = sp.Symbol("u", nonnegative=True)
 NEAREST = "every operation is rounded to nearest, with unit roundoff $u$"
@@ -24,8 +21,7 @@ NEAREST = "every operation is rounded to nearest, with unit roundoff $u$"
 
 def names(depth: int) -> tuple:
     """Name two terms, and the relative errors of the operations that each of them meets."""
-    errors = [list(sp.symbols(f"delta{i}_:{depth}", real=True)) for i in range(2)]
-    return list(sp.symbols("t:2", real=True)), errors
+    return *numbers("t", 2), [*numbers("delta0_ delta1_", depth)]
 
 
 def computed(errors: list) -> sp.Expr:
@@ -42,16 +38,14 @@ def statement(depth: int) -> tuple[AtMost, ...]:
     """State the bound for each term's factor, both ways, and for a sum of two terms."""
     terms, errors = names(depth)
     limit = gamma(sp.Integer(depth))
-    each = [sign * (computed(row) - 1) for row in errors for sign in (1, -1)]
-    moved = sum(t * (computed(row) - 1) for t, row in zip(terms, errors, strict=True))
-    whole = (AtMost(sign * moved, limit * sum(map(abs, terms))) for sign in (1, -1))
-    return *(AtMost(left, limit) for left in each), *whole
+    moved = [computed(row) - 1 for row in errors]
+    return *within(limit, *moved), *within(limit * total(map(abs, terms)), dot(terms, moved))
 
 
 def nearest(depth: int) -> tuple[AtMost, ...]:
     """State that every operation is rounded to nearest, and that there are not too many."""
-    within = (AtMost(sign * e, U) for row in names(depth)[1] for e in row for sign in (1, -1))
-    return (*under(NEAREST, within), *under("$n u < 1$", (AtMost(depth * U, 1, strict=True),)))
+    rounded = within(U, *(e for row in names(depth)[1] for e in row))
+    return under(NEAREST, rounded) + under("$n u < 1$", (AtMost(depth * U, 1, strict=True),))
 
 
 STATEMENT = Statement(
@@ -69,8 +63,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("rounding-error")
-@settled(STATEMENT, MUTANTS)
+@settled("rounding-error", STATEMENT, MUTANTS)
 def prove_rounding_error(statement: Statement, steps: Steps) -> None:
     """Add one rounding to n; then take the positive and the negative parts of the terms apart."""
     size = sp.Symbol("s", nonnegative=True)
@@ -88,6 +81,7 @@ def prove_rounding_error(statement: Statement, steps: Steps) -> None:
         slack = before * (U - row[-1]) + (U - more)
         return so_far + rest.at({size: slack}) + rest.at({size: excess})
 
+    @steps.conclude(statement)
     def all_operations(depth: int) -> list:
         terms, errors = names(depth)
         each = [
@@ -99,5 +93,3 @@ def prove_rounding_error(statement: Statement, steps: Steps) -> None:
         up = sum(each[2 * i] * plus + each[2 * i + 1] * minus for i, (plus, minus) in enumerate(parts))
         down = sum(each[2 * i + 1] * plus + each[2 * i] * minus for i, (plus, minus) in enumerate(parts))
         return [*each, up, down]
-
-    steps.conclude(statement, all_operations)

@@ -5,17 +5,12 @@ Quotients ``b`` of exact and approximate numbers lie between m and M; ``b - m`` 
 non-negative symbols.
 """
 
-from __future__ import annotations
-
-import random
-
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
 from proofs._quotients import HIGH, LOW, between, names
 from proofs._rewrites import each, plus, put, times, without
-from proofs._symbols import one_where, total
+from proofs._symbols import dot, numbers, one_where, summed, symbolic, total
 
 EVERY = "every term's ratio lies in $[m, M]$"
 
@@ -44,60 +39,29 @@ def lost(v: sp.Expr, w: sp.Expr) -> sp.Expr:
 
 def regret(n: int) -> AtMost:
     """State that the regret is at most the distance of scaled scores, sample by sample."""
-    pairs = list(zip(*names(n), strict=True))
-    return AtMost(total(lost(x, y) for x, y in pairs), total(abs(x - scale * y) for x, y in pairs))
-
-
-def draw_values(draw: random.Random, n: int) -> dict:
-    """Draw values and scores, often of opposite signs."""
-    v, w = names(n)
-    values = {s: sp.Rational(draw.randint(-6, 6), 3) for s in (*v, *w)}
-    if draw.random() < 0.3:
-        return values | {y: abs(values[x]) for x, y in zip(v, w, strict=True)} | {scale: sp.Integer(1)}
-    return values | {scale: sp.Rational(draw.randint(0, 6), 3)}
+    values, scores = names(n)
+    distances = (abs(x - scale * y) for x, y in zip(values, scores, strict=True))
+    return AtMost(total(map(lost, values, scores)), total(distances))
 
 
 def agreement(n: int) -> tuple[AtMost, AtMost]:
     """State between which numbers Ghost's score lies, in terms of the parts of LAI's."""
     S, b = names(n)
     helps, hurts = total(sp.Max(s, 0) for s in S), total(sp.Max(-s, 0) for s in S)
-    ghost = total(x * s for x, s in zip(b, S, strict=True))
-    return AtMost(LOW * helps - HIGH * hurts, ghost), AtMost(ghost, HIGH * helps - LOW * hurts)
-
-
-def agreement_proof(statement: Statement, steps: Steps) -> None:
-    """One sample with the parts s and t of its score, S = s - t."""
-    m, u, v, s, t = sp.symbols("m u v s t", nonnegative=True)
-    b, M = m + u, m + u + v
-    least, most = m * s - M * t, M * s - m * t
-    lemmas = (
-        steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t]),
-        steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t]),
-    )
-
-    def added_up(n: int) -> list:
-        values = [
-            {m: LOW, u: ratio - LOW, v: HIGH - ratio, s: sp.Max(score, 0), t: sp.Max(-score, 0)}
-            for score, ratio in zip(*names(n), strict=True)
-        ]
-        return [total(lemma.at(point) for point in values) for lemma in lemmas]
-
-    steps.conclude(statement, added_up, depths=statement.depths)
+    least, most = LOW * helps - HIGH * hurts, HIGH * helps - LOW * hurts
+    return AtMost(least, dot(b, S)), AtMost(dot(b, S), most)
 
 
 def proportional(depth: int) -> tuple:
     """Name what layers' similarities are in multiples of the pair's, and those of several samples."""
-    k, c = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("k", "c"))
-    pairs = [
-        [list(sp.symbols(f"{name}{j}_:{width(2)}", real=True)) for j in range(width(2))]
-        for name in ("alpha", "beta")
-    ]
+    k, c = numbers("k c", depth)
+    pairs = ([*numbers(f"{name}0_ {name}1_", width(2))] for name in ("alpha", "beta"))
     return k, [*c[:-1], sp.Integer(1)], *pairs
 
 
 def factor(k: list, c: list) -> sp.Expr:
     """Give the mean gain."""
-    return total(a * g for a, g in zip(k, c, strict=True)) / total(k)
+    return dot(k, c) / total(k)
 
 
 def identical(depth: int) -> tuple[Equal, ...]:
@@ -105,9 +69,8 @@ def identical(depth: int) -> tuple[Equal, ...]:
     k, c, alpha, beta = proportional(depth)
     relations = []
     for firsts, lasts in zip(alpha, beta, strict=True):  # a training sample; sums over validation samples
-        pairs = list(zip(firsts, lasts, strict=True))
-        ghost = total(a * first * g * last for first, last in pairs for a, g in zip(k, c, strict=True))
-        lai = total(total(a * first for a in k) * last for first, last in pairs)
+        ghost = total(a * g * dot(firsts, lasts) for a, g in zip(k, c, strict=True))
+        lai = dot([total(a * first for a in k) for first in firsts], lasts)
         relations.append(Equal(factor(k, c) * lai, ghost))
     return tuple(relations)
 
@@ -115,7 +78,7 @@ def identical(depth: int) -> tuple[Equal, ...]:
 def plain_mean(depth: int) -> sp.Expr:
     """Give what turns the mean gain into a mean without weights."""
     k, c, *_ = proportional(depth)
-    return factor([sp.Integer(1)] * depth, c) / factor(k, c)
+    return total(c) / depth / factor(k, c)
 
 
 FLIP = Statement(
@@ -136,7 +99,6 @@ REGRET = Statement(
     regret,
     depths=(1, 2, 3),
     arguments=lambda n: (*names(n), scale),
-    sample=draw_values,
 )
 REGRET_MUTANTS = {
     "a negative scale": each("lam", lambda scale: -scale),
@@ -170,8 +132,7 @@ IDENTICAL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("rank-flip")
-@settled(FLIP, FLIP_MUTANTS)
+@settled("rank-flip", FLIP, FLIP_MUTANTS)
 def prove_rank_flip(statement: Statement, steps: Steps) -> None:
     """Run the network on symbols: W1 = (0, 1), W2 = rho, residuals 1."""
     x, y = map(sp.Matrix, INPUTS)
@@ -186,16 +147,15 @@ def prove_rank_flip(statement: Statement, steps: Steps) -> None:
     order = steps.nonnegative("Ghost's order, with 10 rho^2 = 1 - d", ghost, [d])
     lai = z.dot(x) + (first * z).dot(first * x) - z.dot(y) - (first * z).dot(first * y)
     lli = (first * z).dot(first * y) - (first * z).dot(first * x)
-    others = [
+    others = (
         steps.nonnegative("LAI's order", lai, [sp.Integer(9)]),
         steps.nonnegative("LLI's order", lli, [sp.Integer(1)]),
-    ]
+    )
     below = order.at({d: 1 - 10 * rho**2})
     steps.conclude(statement, lambda depth: [differ, below, *others], depths=(1,))
 
 
-@pytest.mark.equation("selection-regret")
-@settled(REGRET, REGRET_MUTANTS)
+@settled("selection-regret", REGRET, REGRET_MUTANTS)
 def prove_selection_regret(statement: Statement, steps: Steps) -> None:
     """Four cases of signs; what is lost is only ever a sample whose signs differ."""
     x, y = sp.symbols("x y", positive=True)
@@ -218,43 +178,52 @@ def prove_selection_regret(statement: Statement, steps: Steps) -> None:
     misjudged = steps.nonnegative("a misjudged sample", apart, [scale * w])
     right = steps.nonnegative("a sample judged rightly loses nothing", rest, [rest])
 
+    @steps.conclude(statement, depths=statement.depths)
     def added_up(n: int):
-        samples = list(zip(*names(n), strict=True))
         found = sp.Integer(0)
-        for v, score in samples:
+        for v, score in zip(*names(n), strict=True):
             wrong = one_where(((v > 0) & (score <= 0)) | ((v <= 0) & (score > 0)))
             found += misjudged.at({u: abs(v), w: abs(score)}) * wrong
             found += right.at({rest: abs(v - scale * score)}) * (1 - wrong)
         return found
 
-    steps.conclude(statement, added_up, depths=statement.depths)
+
+@settled("sign-agreement", AGREEMENT, AGREEMENT_MUTANTS)
+def prove_certain_sign(statement: Statement, steps: Steps) -> None:
+    """One sample with the parts s and t of its score, S = s - t."""
+    m, u, v, s, t = sp.symbols("m u v s t", nonnegative=True)
+    b, M = m + u, m + u + v
+    least, most = m * s - M * t, M * s - m * t
+    lemmas = (
+        steps.nonnegative("above the least", b * (s - t) - least, [u * s, v * t]),
+        steps.nonnegative("below the most", most - b * (s - t), [v * s, u * t]),
+    )
+
+    @steps.conclude(statement, depths=statement.depths)
+    def added_up(n: int) -> list:
+        points = [
+            {m: LOW, u: ratio - LOW, v: HIGH - ratio, s: sp.Max(score, 0), t: sp.Max(-score, 0)}
+            for score, ratio in zip(*names(n), strict=True)
+        ]
+        return summed(lemmas, points)
 
 
-@pytest.mark.equation("sign-agreement")
-def prove_certain_sign(settle):
-    settle(AGREEMENT, agreement_proof, AGREEMENT_MUTANTS)
-
-
-@pytest.mark.equation("identical-ranking")
-@settled(IDENTICAL, IDENTICAL_MUTANTS)
+@settled("identical-ranking", IDENTICAL, IDENTICAL_MUTANTS)
 def prove_identical_ranking(statement: Statement, steps: Steps) -> None:
     """Take the pair's alpha and beta out of both sums; scaled orthogonal layers make both proportional."""
     top, bottom, k, c, pair = sp.symbols("N K k c P", real=True)
     ghost, lai = (top + k * c) * pair, (bottom + k) * pair
     more = (top + k * c) / (bottom + k)
     grown = steps.identity("one more layer", more * lai, ghost)
-    d = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, d, 1) for name in "gh")
-    scaled = c * sp.Identity(d)
+    g, h = symbolic("g h")
+    scaled = c * sp.Identity(g.rows)
     steps.identity("W W' = c I", sp.Trace(g.T * scaled * h), c * sp.Trace(g.T * h))
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         shares, gains, alpha, beta = proportional(depth)
-        before = total(a * b for a, b in zip(shares[:-1], gains[:-1], strict=True))
-        values = {top: before, bottom: total(shares[:-1]), k: shares[-1], c: 1}
+        values = {top: dot(shares[:-1], gains[:-1]), bottom: total(shares[:-1]), k: shares[-1], c: 1}
         return [
             total(grown.at(values | {pair: a * b}) for a, b in zip(firsts, lasts, strict=True))
             for firsts, lasts in zip(alpha, beta, strict=True)
         ]
-
-    steps.conclude(statement, all_layers)

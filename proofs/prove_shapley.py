@@ -21,82 +21,75 @@ Midpoint. Expand about ``theta - eta G / 2``: the linear term has mean zero and 
 a cubic in one parameter the rest is exactly that, so that the bound is attained.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import pytest
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, settled
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, within
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import symmetric, total, vector
+from proofs._symbols import layers, signs, symbolic, symmetric, total, vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 STEP_SCOPE = (
     "any number of samples and parameters, any step after which the loss is quadratic in the gradient"
 )
-FIRST_SCOPE = (
-    "any number of samples and parameters, any loss with a Lipschitz gradient; numbers on quadratics"
-)
-ERROR_SCOPE = "any number of samples and parameters, any loss with a Lipschitz Hessian"
 rate = sp.Symbol("eta", positive=True)
 summation = functools.cache(sp.summation)  # a statement and its mutants add up the same
 HALF, QUARTER, EIGHTH, TWELFTH = (sp.Rational(1, k) for k in (2, 4, 8, 12))
 
 
-def gradients(samples: int, p: int) -> list[sp.Matrix]:
+def gradients(samples: int) -> list[sp.Matrix]:
     """Name the samples' gradients."""
-    return [vector(f"g{i}", p) for i in range(samples)]
+    return layers("g", samples, 2)[0]
 
 
-def shapley(loss, moves: list[sp.Matrix]) -> sp.Expr:
+def shapley(loss: Callable, moves: list, step: sp.Expr = rate) -> sp.Expr:
     """Average the first sample's marginal decrease over all orders."""
     value = sp.S.Zero
     orders = list(itertools.permutations(range(len(moves))))
     for order in orders:
-        before = sum((moves[i] for i in order[: order.index(0)]), sp.zeros(moves[0].rows, 1))
-        value += loss(-rate * before) - loss(-rate * (before + moves[0]))
+        before = sum((moves[i] for i in order[: order.index(0)]), 0 * moves[0])
+        value += loss(-step * before) - loss(-step * (before + moves[0]))
     return value / len(orders)
 
 
-def quadratic(displacement: sp.Matrix, p: int) -> sp.Expr:
+def quadratic(displacement: sp.Matrix) -> sp.Expr:
     """Expand a quadratic loss about the parameters."""
-    return vector("v", p).dot(displacement) + (displacement.T * symmetric("h", p) * displacement)[0] / 2
+    return vector("v", 2).dot(displacement) + (displacement.T * symmetric("h", 2) * displacement)[0] / 2
 
 
-def score(samples: int, step: sp.Expr = rate, share: sp.Rational = HALF, start: int = 0) -> sp.Expr:
+def score(samples: int, step: sp.Expr, share: sp.Expr = HALF, start: int = 0) -> sp.Expr:
     """Multiply the first sample's gradient with the validation loss's, a share of the step ahead."""
-    moves = gradients(samples, 2)
+    moves = gradients(samples)
     joined = sum(moves[start:], sp.zeros(2, 1))
     return step * moves[0].dot(vector("v", 2) + symmetric("h", 2) * (-step * share * joined))
 
 
-def midpoint(samples: int) -> Equal:
-    """State that the first sample's value is its product with the gradient half a step ahead."""
-    return Equal(score(samples), shapley(lambda at: quadratic(at, 2), gradients(samples, 2)))
+def midpoint(slug: str, scope: str, step: sp.Expr) -> Statement:
+    """State that the first sample's value is its product with the gradient half a step ahead.
 
-
-def half_before(steps: Steps) -> tuple[sp.MatrixExpr, sp.MatrixExpr, list[sp.MatrixSymbol], Callable]:
-    """Show that half of the other samples come before one on average; name what any quadratic loss needs.
-
-    Its curvature is a sum with its own transpose, so that it is any symmetric matrix of any size.
+    A step of -1 stands for any: the loss is then quadratic in the gradient that an optimizer is given.
     """
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    arrivals(steps)
-    steps.identity("one given sample before", summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
-    p = sp.Symbol("p", integer=True, positive=True)
-    half_curvature = sp.MatrixSymbol("B", p, p)
-    hessian = half_curvature + half_curvature.T
-    vectors = [sp.MatrixSymbol(name, p, 1) for name in ("v", "g", "d", "r", "a")]
 
-    def loss(at: sp.MatrixExpr) -> sp.Expr:
-        return sp.Trace(vectors[0].T * at) + sp.Trace(at.T * hessian * at) / 2
+    def claim(samples: int) -> Equal:
+        return Equal(score(samples, step), shapley(quadratic, gradients(samples), step))
 
-    return half_curvature, hessian, vectors, loss
+    def arguments(samples: int) -> tuple:
+        return gradients(samples), vector("v", 2), symmetric("h", 2), *step.free_symbols
+
+    return Statement(slug, scope, claim, depths=(1, 2, 3), arguments=arguments, parts={"step": step})
+
+
+def other_points(step: sp.Expr) -> dict:
+    """List what takes the gradient elsewhere."""
+    return {
+        "at the start of the step": becomes(lambda samples: score(samples, step, sp.S.Zero), of="lhs"),
+        "at its end": becomes(lambda samples: score(samples, step, sp.S.One), of="lhs"),
+        "without the sample's own part": becomes(lambda samples: score(samples, step, start=1), of="lhs"),
+    }
 
 
 def arrivals(steps: Steps) -> None:
@@ -109,93 +102,48 @@ def arrivals(steps: Steps) -> None:
     steps.identity("sets with two given samples", sp.combsimp(two), s * (s - 1) / (n * (n - 1) * (n - 2)))
 
 
-MIDPOINT = Statement(
-    "midpoint",
-    SCOPE,
-    midpoint,
-    depths=(1, 2, 3),
-    arguments=lambda samples: (gradients(samples, 2), vector("v", 2), symmetric("h", 2), rate),
-)
-MIDPOINT_MUTANTS = {
-    "at the start of the step": becomes(lambda samples: score(samples, share=sp.S.Zero), of="lhs"),
-    "at its end": becomes(lambda samples: score(samples, share=sp.S.One), of="lhs"),
-    "without the sample's own part": becomes(lambda samples: score(samples, start=1), of="lhs"),
-    "twice": times(2, of="lhs"),
-}
+def one_before(steps: Steps) -> None:
+    """Show that half of the other samples come before one on average."""
+    n, s = sp.symbols("n s", integer=True, positive=True)
+    arrivals(steps)
+    steps.identity("one given sample before", summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
 
 
-@pytest.mark.equation("midpoint")
-@settled(MIDPOINT, MIDPOINT_MUTANTS)
+MIDPOINT = midpoint("midpoint", SCOPE, rate)
+MIDPOINT_MUTANTS = other_points(rate) | {"twice": times(2, of="lhs")}
+STEP_MIDPOINT = midpoint("step-midpoint", STEP_SCOPE, sp.S.NegativeOne)
+STEP_MIDPOINT_MUTANTS = other_points(sp.S.NegativeOne) | {"the other sign": times(-1, of="lhs")}
+
+
+@settled("midpoint", MIDPOINT, MIDPOINT_MUTANTS)
+@settled("step-midpoint", STEP_MIDPOINT, STEP_MIDPOINT_MUTANTS)
 def prove_midpoint(statement: Statement, steps: Steps) -> None:
-    """Average over orders for any number of samples, then the marginal for matrices of any size."""
-    half_curvature, hessian, vectors, loss = half_before(steps)
-    v, g, before, rest, _ = vectors
+    """Average over orders for any number of samples, then the marginal for matrices of any size.
+
+    The curvature is a sum with its own transpose, so that it is any symmetric matrix. An affine step of a
+    quadratic loss, as momentum and weight decay make it, is a quadratic loss of the gradient.
+    """
+    one_before(steps)
+    v, g, before, rest, start, half_curvature, scale = symbolic("v g d r a B M")
+    hessian, step = half_curvature + half_curvature.T, statement.part.step
+
+    def loss(at: sp.MatrixExpr) -> sp.Expr:
+        return sp.Trace(v.T * at) + sp.Trace(at.T * hessian * at) / 2
 
     def slope(ahead: sp.MatrixExpr) -> sp.Expr:
-        return rate * sp.Trace(g.T * (v - rate * hessian * ahead))
+        return step * sp.Trace(g.T * (v - step * hessian * ahead))
 
-    marginal = loss(-rate * before) - loss(-rate * (before + g))
-    steps.identity("marginal", marginal, slope(before + g / 2))
+    steps.identity("marginal", loss(-step * before) - loss(-step * (before + g)), slope(before + g / 2))
     # With half the others before on average: E before = rest / 2.
     mean = steps.identity("the mean", slope(HALF * (rest + g)), slope(rest / 2 + g / 2))
-
-    def of_the_samples(samples: int):
-        (own, *others), gradient, curvature, _ = statement.arguments(samples)
-        before = sum(others, sp.zeros(*own.shape))
-        return mean.at({g: own, rest: before, v: gradient, half_curvature: curvature / 2})
-
-    steps.conclude(statement, of_the_samples, depths=statement.depths)
-
-
-def step_midpoint(samples: int) -> Equal:
-    """State the same of a loss that is quadratic in the gradient an optimizer is given, whatever its step."""
-    # F of what has come, not of the step
-    value = shapley(lambda at: quadratic(-at / rate, 2), gradients(samples, 2))
-    return Equal(score(samples, sp.S.NegativeOne), value)
-
-
-STEP_MIDPOINT = Statement(
-    "step-midpoint",
-    STEP_SCOPE,
-    step_midpoint,
-    depths=(1, 2, 3),
-    arguments=lambda samples: (gradients(samples, 2), vector("v", 2), symmetric("h", 2)),
-)
-STEP_MIDPOINT_MUTANTS = {
-    "at the start of the step": becomes(
-        lambda samples: score(samples, sp.S.NegativeOne, sp.S.Zero), of="lhs"
-    ),
-    "at its end": becomes(lambda samples: score(samples, sp.S.NegativeOne, sp.S.One), of="lhs"),
-    "without the sample's own part": becomes(
-        lambda samples: score(samples, sp.S.NegativeOne, start=1), of="lhs"
-    ),
-    "the other sign": times(-1, of="lhs"),
-}
-
-
-@pytest.mark.equation("step-midpoint")
-@settled(STEP_MIDPOINT, STEP_MIDPOINT_MUTANTS)
-def prove_step_midpoint(statement: Statement, steps: Steps) -> None:
-    """Average over orders; then that an affine step of a quadratic loss is such an F, for any matrices."""
-    half_curvature, hessian, vectors, loss = half_before(steps)
-    v, g, before, rest, start = vectors
-
-    def slope(ahead: sp.MatrixExpr) -> sp.Expr:
-        return sp.Trace(g.T * v) + sp.Trace(g.T * hessian * ahead)
-
-    steps.identity("marginal", loss(before) - loss(before + g), -slope(before + g / 2))
-    mean = steps.identity("the mean", -slope(HALF * (rest + g)), -slope(rest / 2 + g / 2))
-
-    def of_the_samples(samples: int):
-        (own, *others), gradient, curvature = statement.arguments(samples)
-        joined_others = sum(others, sp.zeros(*own.shape))
-        return mean.at({g: own, rest: joined_others, v: gradient, half_curvature: curvature / 2})
-
-    steps.conclude(statement, of_the_samples, depths=statement.depths)
-    scale = sp.MatrixSymbol("M", *hessian.shape)  # an affine step, as momentum and weight decay make it
     moved = [start - scale * at for at in (before, before + g)]
     pulled = sp.Trace(g.T * scale.T * v) + sp.Trace(g.T * scale.T * hessian * (moved[0] + moved[1])) / 2
     steps.identity("an affine step", loss(moved[0]) - loss(moved[1]), pulled)
+
+    @steps.conclude(statement, depths=statement.depths)
+    def of_the_samples(samples: int):
+        (own, *others), gradient, curvature = statement.arguments(samples)[:3]
+        return mean.at({g: own, rest: sum(others, 0 * own), v: gradient, half_curvature: curvature / 2})
 
 
 lam, mu, k = *sp.symbols("lambda mu", positive=True), sp.Symbol("k", real=True)
@@ -210,11 +158,15 @@ def first_order(samples: int) -> tuple[AtMost, ...]:
     """
     sizes, relations = first_order_sizes(samples), []
     bound = lam * rate * HALF * sizes[0] * sum(sizes)
-    for signs in itertools.product((1, -1), repeat=samples - 1):
-        moves = [sp.Matrix([x * sign]) for x, sign in zip(sizes, (1, *signs), strict=True)]
-        value = shapley(lambda at: lam * INSIDE * at[0] ** 2 / 2, moves) / rate
-        relations += [AtMost(value, bound), AtMost(-value, bound)]
+    for moves in directions(samples):
+        relations += within(bound, shapley(lambda at: lam * INSIDE * at**2 / 2, moves) / rate)
     return tuple(relations)
+
+
+def directions(samples: int) -> Iterator[list[sp.Expr]]:
+    """Give gradients in one parameter: the first sample's is positive, the others' have either sign."""
+    for others in signs(samples - 1):
+        yield [x * sign for x, sign in zip(first_order_sizes(samples), (1, *others), strict=True)]
 
 
 def first_order_sizes(samples: int) -> tuple:
@@ -222,38 +174,9 @@ def first_order_sizes(samples: int) -> tuple:
     return sp.symbols(f"a_:{samples}", nonnegative=True)
 
 
-def first_order_proof(statement: Statement, steps: Steps) -> None:
-    """Bound the expected length of D, then the marginal's integrand, each by its certificate."""
-    arrivals(steps)
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    t = sp.Symbol("t")
-    steps.identity("a sample comes before", summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
-    steps.identity("its own part", sp.integrate(t, (t, 0, 1)), HALF)
-    own, others = sp.symbols("a o", nonnegative=True)  # |g_j| and the others' norms together
-    expected = others / 2 + own / 2
-    bound = lam * rate * HALF * own * (others + own)
-    steps.identity("the bound", lam * rate * own * expected, bound)
-    scale = lam * rate * own * others / 2  # of the samples whose steps have one sign
-    fair = 2 * scale / (1 + k**2)
-    along = steps.nonnegative("within the smoothness", scale * (1 + INSIDE), [fair])
-    against = steps.nonnegative("within the smoothness, opposed", scale * (1 - INSIDE), [fair * k**2])
-
-    def all_signs(samples: int) -> list:
-        sizes, found = first_order_sizes(samples), []
-        for signs in itertools.product((1, -1), repeat=samples - 1):
-            pairs = list(zip(sizes, (1, *signs), strict=True))
-            same, other = (total(x for x, sign in pairs if sign == chosen) for chosen in (1, -1))
-            for ends in ((same, other), (other, same)):
-                lemmas = zip((along, against), ends, strict=True)
-                found.append(total(lemma.at({own: sizes[0], others: end}) for lemma, end in lemmas))
-        return found
-
-    steps.conclude(statement, all_signs, depths=statement.depths)
-
-
 FIRST = Statement(
     "shapley-first-order",
-    FIRST_SCOPE,
+    "any number of samples and parameters, any loss with a Lipschitz gradient; numbers on quadratics",
     first_order,
     depths=(1, 2, 3),
     arguments=lambda samples: (list(first_order_sizes(samples)), lam, rate),
@@ -265,39 +188,55 @@ FIRST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("shapley-first-order")
-def prove_shapley_first_order(settle):
-    """Show how far the inner product can be from the value."""
-    settle(FIRST, first_order_proof, FIRST_MUTANTS)
+@settled("shapley-first-order", FIRST, FIRST_MUTANTS)
+def prove_shapley_first_order(statement: Statement, steps: Steps) -> None:
+    """Bound the expected length of D, then the marginal's integrand, each by its certificate."""
+    one_before(steps)
+    t = sp.Symbol("t")
+    steps.identity("its own part", sp.integrate(t, (t, 0, 1)), HALF)
+    own, others = sp.symbols("a o", nonnegative=True)  # |g_j| and the others' norms together
+    bound = lam * rate * HALF * own * (others + own)
+    steps.identity("the bound", lam * rate * own * (others / 2 + own / 2), bound)
+    scale = lam * rate * own * others / 2  # of the samples whose steps have one sign
+    fair = 2 * scale / (1 + k**2)
+    along = steps.nonnegative("within the smoothness", scale * (1 + INSIDE), [fair])
+    against = steps.nonnegative("within the smoothness, opposed", scale * (1 - INSIDE), [fair * k**2])
+
+    @steps.conclude(statement, depths=statement.depths)
+    def all_signs(samples: int) -> list:
+        sizes, found = first_order_sizes(samples), []
+        for moves in directions(samples):
+            same, other = ((total(sizes) + sign * total(moves)) / 2 for sign in (1, -1))
+            for ends in ((same, other), (other, same)):
+                lemmas = zip((along, against), ends, strict=True)
+                found.append(total(lemma.at({own: sizes[0], others: end}) for lemma, end in lemmas))
+        return found
 
 
-def spread(moves: Sequence[sp.Expr], covariance: sp.Rational = TWELFTH) -> sp.Expr:
-    """Give the mean square of ``D - G/2``."""
+def spread(moves: Sequence[sp.Expr], covariance: sp.Expr = TWELFTH) -> sp.Expr:
+    """Give the mean square of ``D - G/2``, where samples come before with some covariance."""
     own, *rest = moves
     squares = total(x**2 for x in rest)
     return (QUARTER - covariance) * squares + covariance * total(rest) ** 2 + own**2 / 12
+
+
+def fine(moves: Sequence[sp.Expr], *covariance: sp.Expr) -> sp.Expr:
+    """Give the bound on the midpoint score's error."""
+    return mu * rate**2 / 2 * moves[0] * spread(moves, *covariance)
 
 
 def error(samples: int) -> tuple[AtMost, ...]:
     """State the midpoint score's error on a cubic, its bound, and the simple bound above it."""
     sizes, relations = first_order_sizes(samples), []
     coarse = mu * rate**2 * EIGHTH * sizes[0] * sum(sizes) ** 2
-    for signs in itertools.product((1, -1), repeat=samples - 1):
-        moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
-        value = shapley(lambda at: mu * INSIDE * at[0] ** 3 / 6, [sp.Matrix([x]) for x in moves]) / rate
+    for moves in directions(samples):
+        value = shapley(lambda at: mu * INSIDE * at**3 / 6, moves) / rate
         missed = value - sizes[0] * mu * INSIDE * (rate * sum(moves) / 2) ** 2 / 2
-        bound = mu * rate**2 / 2 * sizes[0] * spread(moves)
-        relations += [AtMost(missed, bound), AtMost(-missed, bound), AtMost(bound, coarse)]
+        relations += [*within(fine(moves), missed), AtMost(fine(moves), coarse)]
     return tuple(relations)
 
 
-def independent(samples: int) -> sp.Expr:
-    """Write the bound as if samples arrived independently."""
-    sizes = first_order_sizes(samples)
-    return mu * rate**2 / 2 * sizes[0] * spread(sizes, sp.S.Zero)
-
-
-def _simple_bound(steps: Steps) -> Callable[..., Any]:
+def simple_bound(steps: Steps) -> Callable[[list], Any]:
     """Compare with the norms alone: the others' squares, and their sum's, are at most ``T^2``."""
     norms, one_more, own, below, shorter = sp.symbols("T x g a b", nonnegative=True)
     grown = (norms + one_more) ** 2 - (norms**2 - below + one_more**2)
@@ -308,31 +247,32 @@ def _simple_bound(steps: Steps) -> Callable[..., Any]:
     terms = [below / 12, shorter / 24, norms * own / 4, own**2 / 12]
     lemma = steps.nonnegative("the simple bound", slack, [scale * term for term in terms])
 
-    def of(first: sp.Expr, sizes: Sequence[sp.Expr], moves: Sequence[sp.Expr]) -> Any:
+    def of(moves: list) -> Any:
+        first, *sizes = first_order_sizes(len(moves))
         whole = total(sizes)
-        squares = sp.expand(whole**2 - total(x**2 for x in sizes))
-        sums = sp.expand(whole**2 - total(moves) ** 2)
-        return lemma.at({norms: whole, own: first, below: squares, shorter: sums})
+        rests = whole**2 - total(x**2 for x in sizes), whole**2 - total(moves[1:]) ** 2
+        return lemma.at({norms: whole, own: first, below: sp.expand(rests[0]), shorter: sp.expand(rests[1])})
 
     return of
 
 
 ERROR = Statement(
     "midpoint-error",
-    ERROR_SCOPE,
+    "any number of samples and parameters, any loss with a Lipschitz Hessian",
     error,
     depths=(1, 2, 3),
     arguments=lambda samples: (list(first_order_sizes(samples)), mu, rate),
 )
 ERROR_MUTANTS = {
-    "samples taken for independent": becomes(independent, only=0),
+    "samples taken for independent": becomes(
+        lambda samples: fine(first_order_sizes(samples), sp.S.Zero), only=0
+    ),
     "a smaller constant": times(QUARTER, only=2),
     "no Lipschitz constant": times(OUTSIDE / INSIDE, only=0, of="lhs"),
 }
 
 
-@pytest.mark.equation("midpoint-error")
-@settled(ERROR, ERROR_MUTANTS)
+@settled("midpoint-error", ERROR, ERROR_MUTANTS)
 def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
     """Find the moments of the order, then those of ``D - G/2``, then certify both bounds."""
     arrivals(steps)
@@ -342,22 +282,18 @@ def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
     time = sp.Symbol("t")
     steps.identity("variance of t", sp.integrate((time - HALF) ** 2, (time, 0, 1)), TWELFTH)
     squares, square = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
-    pairs = squares * QUARTER + TWELFTH * (square - squares)
     claimed = (QUARTER - TWELFTH) * squares + TWELFTH * square
-    steps.identity("the others' spread", pairs, claimed)
+    steps.identity("the others' spread", squares * QUARTER + TWELFTH * (square - squares), claimed)
     fair = 2 * mu / (1 + k**2)
     lemmas = (
         steps.nonnegative("within the Lipschitz constant", mu * (1 - INSIDE), [fair * k**2]),
         steps.nonnegative("within it, opposed", mu * (1 + INSIDE), [fair]),
     )
-    coarse = _simple_bound(steps)
+    coarse = simple_bound(steps)
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_signs(samples: int) -> list:
-        sizes, found = first_order_sizes(samples), []
-        for signs in itertools.product((1, -1), repeat=samples - 1):
-            moves = [x * sign for x, sign in zip(sizes, (1, *signs), strict=True)]
-            half = rate**2 / 2 * sizes[0] * spread(moves)
-            found += [*(lemma * half for lemma in lemmas), coarse(sizes[0], sizes[1:], moves[1:])]
+        found = []
+        for moves in directions(samples):
+            found += [*(lemma * (fine(moves) / mu) for lemma in lemmas), coarse(moves)]
         return found
-
-    steps.conclude(statement, all_signs, depths=statement.depths)

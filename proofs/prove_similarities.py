@@ -9,14 +9,12 @@ Why the proof is for every depth and width. A column of the gradient is ``a_m g`
 adds ``a_m b_m <g, h>`` for gradients of symbolic size, and one more layer adds one more term.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
-from proofs._harness import STEP, Equal, Statement, Steps, width
+from proofs._chain import gradient_of_one_matrix
+from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import each, plus, put, times
-from proofs._symbols import total, vector
+from proofs._symbols import dot, layers, side_by_side, symbolic, total, vector
 
 SCOPE = f"{STEP}; any widths"
 WIDTH = 2
@@ -25,12 +23,10 @@ WIDTH = 2
 def statement(depth: int) -> tuple[Equal, Equal]:
     """State both definitions as gradient inner products."""
     a, b, g, h = arguments(depth)
-    layers = range(depth)
-    ghost = -total(a[k].dot(b[k]) * g[k].dot(h[k]) for k in layers)
-    lai = -total(a[k].dot(b[k]) for k in layers) * g[-1].dot(h[-1])
-    exact = -total(_inner(a[k], b[k], g[k], h[k]) for k in layers)
-    readouts = -total(_inner(a[k], b[k], g[-1], h[-1]) for k in layers)
-    return Equal(ghost, exact), Equal(lai, readouts)
+    ghost = -total(a[k].dot(b[k]) * g[k].dot(h[k]) for k in range(depth))
+    exact = -total(dot(g[k] * a[k].T, h[k] * b[k].T) for k in range(depth))
+    readouts = -total(dot(g[-1] * x.T, h[-1] * y.T) for x, y in zip(a, b, strict=True))
+    return Equal(ghost, exact), Equal(-side_by_side(a, b) * g[-1].dot(h[-1]), readouts)
 
 
 def first_feedback(depth: int) -> dict:
@@ -40,36 +36,18 @@ def first_feedback(depth: int) -> dict:
 
 def arguments(depth: int) -> tuple:
     """Name the activations and gradients of both samples, layer by layer."""
-    return tuple([vector(f"{name}{k}", width(WIDTH)) for k in range(depth)] for name in "abgh")
+    return tuple(layers("a b g h", depth, width(WIDTH)))
 
 
-def _inner(a: sp.Matrix, b: sp.Matrix, g: sp.Matrix, h: sp.Matrix) -> sp.Expr:
-    """Multiply two weight gradients entry by entry."""
-    return sum(x * y for x, y in zip(g * a.T, h * b.T, strict=True))
-
-
-def proof(statement: Statement, steps: Steps) -> None:
-    """Show one column, one more column, and that the signal of LAI is the last layer's."""
-    width = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    x, y = sp.symbols("x y", real=True)
-    steps.identity("one column", (x * g).T * (y * h), x * y * (g.T * h))
-    steps.base(statement, (1, 2))
+def vectors(depth: int) -> tuple[sp.Matrix, sp.Matrix]:
+    """Name two gradients."""
+    return vector("g", depth), vector("h", depth)
 
 
 def product(depth: int) -> Equal:
     """State that a similarity is given by lengths alone, whatever the basis."""
-    g, h = vector("g", depth), vector("h", depth)
+    g, h = vectors(depth)
     return Equal(4 * g.dot(h), (g + h).dot(g + h) - (g - h).dot(g - h))
-
-
-def polarisation(statement: Statement, steps: Steps) -> None:
-    """Expand both lengths for vectors of symbolic size."""
-    width = sp.symbols("d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    lengths = sp.Trace((g + h).T * (g + h)) - sp.Trace((g - h).T * (g - h))
-    polarised = steps.identity("polarisation", 4 * sp.Trace(g.T * h), lengths)
-    steps.conclude(statement, lambda depth: polarised.at({g: vector("g", depth), h: vector("h", depth)}))
 
 
 STATEMENT = Statement("app-lai-defs", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
@@ -86,26 +64,28 @@ PRODUCT = Statement(
     "any width",
     product,
     depths=(1, 2, 3),
-    arguments=lambda depth: (vector("g", depth), vector("h", depth)),
+    arguments=vectors,
 )
 PRODUCT_MUTANTS = {
     "lengths added": plus(
-        lambda depth: (
-            2 * (vector("g", depth) - vector("h", depth)).dot(vector("g", depth) - vector("h", depth))
-        )
+        lambda depth: 2 * total((x - y) ** 2 for x, y in zip(*vectors(depth), strict=True))
     ),
     "half of it": times(sp.Rational(1, 2), of="lhs"),
     "one side twice": each("g", lambda entry: 2 * entry),
 }
 
 
-@pytest.mark.equation("app-lai-defs")
-def prove_definitions(settle):
-    """Settle that Ghost and LAI are the printed sums with the printed sign."""
-    settle(STATEMENT, proof, MUTANTS)
+@settled("app-lai-defs", STATEMENT, MUTANTS)
+def prove_definitions(statement: Statement, steps: Steps) -> None:
+    """Show one column, one more column, and that the signal of LAI is the last layer's."""
+    gradient_of_one_matrix(steps)
+    steps.base(statement, (1, 2))
 
 
-@pytest.mark.equation("similarities")
-def prove_similarities(settle):
-    """Settle that a similarity depends on lengths alone."""
-    settle(PRODUCT, polarisation, PRODUCT_MUTANTS)
+@settled("similarities", PRODUCT, PRODUCT_MUTANTS)
+def prove_similarities(statement: Statement, steps: Steps) -> None:
+    """Expand both lengths for vectors of symbolic size."""
+    g, h = symbolic("g h")
+    lengths = sp.Trace((g + h).T * (g + h)) - sp.Trace((g - h).T * (g - h))
+    polarised = steps.identity("polarisation", 4 * sp.Trace(g.T * h), lengths)
+    steps.conclude(statement, lambda depth: polarised.at(dict(zip((g, h), vectors(depth), strict=True))))

@@ -5,25 +5,16 @@ well posed: it depends on lengths alone, ``4 <g, h> = |g + h|^2 - |g - h|^2``. F
 the operator is an empty product, the identity, and nothing remains beside the signal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
-import pytest
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, width
+from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import matrix, total, vector
+from proofs._symbols import matrix, symbolic, total, vector
 
 WIDTH = 2
 ANY = "any depth, any widths"
-
-
-def symbolic(*names: str) -> list:
-    """Name matrices of symbolic size by capitals, vectors by other letters."""
-    size = sp.Symbol("d", integer=True, positive=True)
-    return [sp.MatrixSymbol(name, size, size if name[0].isupper() else 1) for name in names]
 
 
 def explicit(names: str) -> list:
@@ -55,17 +46,6 @@ def bare(slug: str, names: str, identity) -> Statement:
     )
 
 
-def multiply_out(statement: Statement, steps: Steps) -> None:
-    """Multiply out in symbolic size."""
-    shown = steps.identity("multiplied out", *statement.part.sides())
-    symbols = statement.part.symbols
-    steps.conclude(
-        statement,
-        lambda depth: shown.at(dict(zip(symbols, statement.arguments(depth), strict=True))),
-        depths=(1,),
-    )
-
-
 def bilinear_sides(one, A, B, g, h):
     return (A * g).T * (B * h), g.T * (A.T * B) * h
 
@@ -78,12 +58,6 @@ BILINEAR_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-M-def")
-def prove_app_m_def(settle):
-    """Show that a layer's similarity is a bilinear form of the last layer's gradients."""
-    settle(BILINEAR, multiply_out, BILINEAR_MUTANTS)
-
-
 def decomposition_sides(one, M, c, g, h):
     return g.T * M * h, c * g.T * h + g.T * (M - c * one) * h
 
@@ -94,12 +68,6 @@ DECOMPOSITION_MUTANTS = {
     "gain 1 in the remainder": plus(written("c g h", lambda c, g, h: (c - 1) * g.T * h)),
     "no signal": plus(written("c g h", lambda c, g, h: -c * g.T * h)),
 }
-
-
-@pytest.mark.equation("app-beta-decomp")
-def prove_app_beta_decomp(settle):
-    """Show that similarity is gain times signal plus remainder, for any number as gain."""
-    settle(DECOMPOSITION, multiply_out, DECOMPOSITION_MUTANTS)
 
 
 def four_terms(one, A, D, E, c, g, h):
@@ -117,12 +85,6 @@ REMAINDER_MUTANTS = {
     "one cross term": plus(written("A D g h", lambda A, D, g, h: -g.T * D.T * A * h)),
     "one cross term subtracted": plus(written("A E g h", lambda A, E, g, h: -2 * g.T * A.T * E * h)),
 }
-
-
-@pytest.mark.equation("remainder")
-def prove_remainder(settle):
-    """Show that the four terms are the whole remainder, fluctuations included."""
-    settle(REMAINDER, multiply_out, REMAINDER_MUTANTS)
 
 
 def printed_sides(one, A, D, E, c, g, x, h, y):
@@ -144,12 +106,6 @@ PRINTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-eps-explicit")
-def prove_app_eps_explicit(settle):
-    """Show that the printed remainder is too large by every term with a fluctuation."""
-    settle(PRINTED, multiply_out, PRINTED_MUTANTS)
-
-
 def last_layer(slug: str) -> Statement:
     """State that the empty product is the identity, of gain 1: similarity is signal, with no rest."""
 
@@ -166,21 +122,6 @@ def last_layer(slug: str) -> Statement:
     return Statement(slug, "any width of the last layer", claim, depths=(1, 2, 3), arguments=arguments)
 
 
-def last_layer_proof(statement: Statement, steps: Steps) -> None:
-    """Take the operator's form and trace in symbolic size."""
-    size = sp.Symbol("d", integer=True, positive=True)
-    g, h = symbolic("g", "h")
-    operator = sp.Identity(size)
-    similarity = steps.identity("similarity", g.T * operator * h, g.T * h)
-    gain = steps.identity("gain", sp.Trace(operator).doit(), size)
-
-    def in_numbers(depth: int) -> list:
-        values = dict(zip((g, h), statement.arguments(depth), strict=True))
-        return [similarity.at(values), gain.at({size: depth}) / depth]
-
-    steps.conclude(statement, in_numbers)
-
-
 LAST, SIGNAL = last_layer("app-beta-L"), last_layer("shared-signal")
 LAST_MUTANTS = {
     "a layer above the last": times(0, of="lhs"),
@@ -189,16 +130,20 @@ LAST_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-beta-L")
-def prove_app_beta_l(settle):
-    """Show that the last layer has the identity as operator, gain 1 and no remainder."""
-    settle(LAST, last_layer_proof, LAST_MUTANTS)
+@settled("app-beta-L", LAST, LAST_MUTANTS)
+@settled("shared-signal", SIGNAL, LAST_MUTANTS)
+def prove_the_last_layers_form(statement: Statement, steps: Steps) -> None:
+    """Take the operator's form and trace in symbolic size."""
+    g, h = symbolic("g h")
+    size = g.rows
+    operator = sp.Identity(size)
+    similarity = steps.identity("similarity", g.T * operator * h, g.T * h)
+    gain = steps.identity("gain", sp.Trace(operator).doit(), size)
 
-
-@pytest.mark.equation("shared-signal")
-def prove_shared_signal(settle):
-    """Show that the last layer's similarity is the shared signal."""
-    settle(SIGNAL, last_layer_proof, LAST_MUTANTS)
+    @steps.conclude(statement)
+    def in_numbers(depth: int) -> list:
+        values = dict(zip((g, h), statement.arguments(depth), strict=True))
+        return [similarity.at(values), gain.at({size: depth}) / depth]
 
 
 def lengths_sides(one, g, h):
@@ -213,7 +158,17 @@ LENGTHS_MUTANTS = {
 }
 
 
-@pytest.mark.equation("layer-gradients")
-def prove_layer_gradients(settle):
-    """Show that the similarity is symmetric and a matter of lengths: no coordinates enter."""
-    settle(LENGTHS, multiply_out, LENGTHS_MUTANTS)
+@settled("app-M-def", BILINEAR, BILINEAR_MUTANTS)
+@settled("app-beta-decomp", DECOMPOSITION, DECOMPOSITION_MUTANTS)
+@settled("remainder", REMAINDER, REMAINDER_MUTANTS)
+@settled("app-eps-explicit", PRINTED, PRINTED_MUTANTS)
+@settled("layer-gradients", LENGTHS, LENGTHS_MUTANTS)
+def prove_forms_that_multiply_out(statement: Statement, steps: Steps) -> None:
+    """Multiply out in symbolic size."""
+    shown = steps.identity("multiplied out", *statement.part.sides())
+    symbols = statement.part.symbols
+    steps.conclude(
+        statement,
+        lambda depth: shown.at(dict(zip(symbols, statement.arguments(depth), strict=True))),
+        depths=(1,),
+    )

@@ -9,21 +9,17 @@ Over permutations the mean is that of every pair of places: (d - 2)! of d! permu
 outputs there. f groups have m outputs, the next one r < m, and m - 1 < d / width.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import matrix, total
+from proofs._symbols import dot, matrix, symbolic, total
 
 SCOPE = "any number of outputs, any groups, any columns; numbers up to five outputs in runs"
-PERMUTED_SCOPE = "any number of outputs, any width; numbers up to five outputs"
 SIGNS = (1, -1)
 
 
@@ -45,13 +41,11 @@ def groups(order: Sequence[int]) -> list[list[int]]:
 
 def score(left: Sequence[Any], right: Sequence[Any], depth: int) -> Any:
     """Multiply the sketches of P and Q under these signs."""
-    P, Q = arguments(depth)
+    sides = list(zip((left, right), arguments(depth), strict=True))
     found = sp.S.Zero
     for group in groups(range(depth)):
-        sums = [
-            sum((s[i] * side[i, :] for i in group), sp.zeros(1, 2)) for s, side in ((left, P), (right, Q))
-        ]
-        found += sums[0].dot(sums[1])
+        sums = (sum((s[i] * rows[i, :] for i in group), sp.zeros(1, 2)) for s, rows in sides)
+        found += dot(*sums)
     return found
 
 
@@ -86,8 +80,7 @@ UNBIASED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sketch-unbiased")
-@settled(UNBIASED, UNBIASED_MUTANTS)
+@settled("sketch-unbiased", UNBIASED, UNBIASED_MUTANTS)
 def prove_sketch_unbiased(statement: Statement, steps: Steps) -> None:
     """Add an output to its group; the other groups and the other columns are untouched."""
     X, Y, p, q = sp.symbols("X Y p q", real=True)
@@ -102,7 +95,7 @@ def pairs(M: sp.Matrix, group: Sequence[int]) -> Any:
     return total(M[i, k] ** 2 + M[i, k] * M[k, i] for i, k in itertools.permutations(group, 2))
 
 
-def transposed(depth: int) -> Any:
+def mirrored(depth: int) -> Any:
     """Add up ``M_ik M_ki`` over the pairs of all groups."""
     M, found = product(depth), (itertools.permutations(group, 2) for group in groups(range(depth)))
     return total(M[i, k] * M[k, i] for i, k in itertools.chain(*found))
@@ -121,15 +114,14 @@ def variance(depth: int) -> Equal:
 
 VARIANCE = Statement("sketch-variance", SCOPE, variance, depths=(1, 2, 3, 4), arguments=arguments)
 VARIANCE_MUTANTS = {
-    "transposed pairs left out": plus(lambda depth: -transposed(depth), of="lhs"),
-    "transposed pairs subtracted": plus(lambda depth: -2 * transposed(depth), of="lhs"),
+    "transposed pairs left out": plus(lambda depth: -mirrored(depth), of="lhs"),
+    "transposed pairs subtracted": plus(lambda depth: -2 * mirrored(depth), of="lhs"),
     "outputs with themselves": plus(lambda depth: 2 * diagonal(depth), of="lhs"),
     "pairs of different groups": becomes(lambda depth: pairs(product(depth), range(depth)), of="lhs"),
 }
 
 
-@pytest.mark.equation("sketch-variance")
-@settled(VARIANCE, VARIANCE_MUTANTS)
+@settled("sketch-variance", VARIANCE, VARIANCE_MUTANTS)
 def prove_sketch_variance(statement: Statement, steps: Steps) -> None:
     """Add an output: its sign enters the deviation once, and each pair's part of R once."""
     Z, R, m, x, y, p, q = sp.symbols("Z R m x y p q", real=True)
@@ -154,11 +146,6 @@ def counted(full: Any, size: Any, rest: Any) -> Any:
     return (full * size * (size - 1) + rest * (rest - 1)) / (d * (d - 1))
 
 
-def unpadded(full: Any, size: Any, rest: Any) -> Any:
-    """Give the chance as if every group were full."""
-    return (size - 1) / (full * size + rest - 1)
-
-
 def permuted(depth: int) -> tuple[Equal, AtMost]:
     """State the variance over signs and permutations, and its bound."""
     M, orders = product(depth), list(itertools.permutations(range(depth)))
@@ -181,10 +168,16 @@ def together(depth: int, chance: Callable[..., Any]) -> Any:
 
 
 PERMUTED = Statement(
-    "sketch-permutation", PERMUTED_SCOPE, permuted, depths=(1, 2, 3, 4, 5), arguments=arguments
+    "sketch-permutation",
+    "any number of outputs, any width; numbers up to five outputs",
+    permuted,
+    depths=(1, 2, 3, 4, 5),
+    arguments=arguments,
 )
 PERMUTED_MUTANTS = {
-    "every group full": becomes(lambda depth: by_chance(depth, unpadded), only=0),
+    "every group full": becomes(
+        lambda depth: by_chance(depth, lambda full, size, rest: (size - 1) / (full * size + rest - 1)), only=0
+    ),
     "one in width": becomes(
         lambda depth: by_chance(depth, lambda full, size, rest: sp.Rational(1, width(depth))), only=0
     ),
@@ -196,8 +189,7 @@ PERMUTED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("sketch-permutation")
-@settled(PERMUTED, PERMUTED_MUTANTS)
+@settled("sketch-permutation", PERMUTED, PERMUTED_MUTANTS)
 def prove_sketch_permutation(statement: Statement, steps: Steps) -> None:
     """Count the pairs of places, then compare with 1 / width; norms in symbolic size."""
     d = sp.Symbol("d", integer=True, positive=True)
@@ -224,9 +216,7 @@ def prove_sketch_permutation(statement: Statement, steps: Steps) -> None:
     most = (square + twice) / wide
     rest = wide * most - (square + twice - 2 * own)
     bounded = steps.nonnegative("the bound", rest, [2 * own])
-    size = sp.symbols("n", integer=True, positive=True)
-    M, S = sp.MatrixSymbol("M", size, size), sp.MatrixSymbol("S", size, size)
-    g, h, a, b = (sp.MatrixSymbol(name, size, 1) for name in ("g", "h", "a", "b"))
+    M, S, g, h, a, b = symbolic("M S g h a b")
     one_more = sp.Trace((S + a * g.T).T * (M + b * h.T))
     cross = sp.Trace(S.T * (b * h.T)) + sp.Trace((a * g.T).T * M)
     steps.identity("one more position", one_more, sp.Trace(S.T * M) + cross + sp.Trace(g * a.T * b * h.T))

@@ -5,15 +5,11 @@ With ``x_c = exp(s_c) > 0`` the loss is ``log(sum x) - log x_y``, and d/ds is ``
 such vectors, of symbolic size, expands into four, of which three pick entries.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
 from proofs._harness import Equal, Statement, Steps, settled
 from proofs._rewrites import plus
-
-SCOPE = "any number of classes, any labels and logits"
+from proofs._symbols import symbolic
 
 
 def statement(classes: int) -> tuple[Equal, ...]:
@@ -37,7 +33,13 @@ def probabilities(classes: int) -> list[sp.Matrix]:
     return [side / sum(side) for side in arguments(classes)]
 
 
-STATEMENT = Statement("softmax-feedback", SCOPE, statement, depths=(2, 3), arguments=arguments)
+STATEMENT = Statement(
+    "softmax-feedback",
+    "any number of classes, any labels and logits",
+    statement,
+    depths=(2, 3),
+    arguments=arguments,
+)
 MUTANTS = {
     "agreement left out": plus(-1, only=0),
     "cross terms added": plus(lambda classes: 2 * sum(side[0] for side in probabilities(classes)), only=0),
@@ -45,24 +47,21 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("softmax-feedback")
-@settled(STATEMENT, MUTANTS)
+@settled("softmax-feedback", STATEMENT, MUTANTS)
 def prove_softmax_feedback(statement: Statement, steps: Steps) -> None:
     """Differentiate in one logit, then expand the product."""
     x, rest = sp.symbols("x r", positive=True)
     total = sp.log(x + rest)
     steps.identity("a class that is not the label", x * total.diff(x), x / (x + rest))
     steps.identity("the label", x * (total - sp.log(x)).diff(x), x / (x + rest) - 1)
-    classes = sp.Symbol("c", integer=True, positive=True)
-    p, q, e, f = (sp.MatrixSymbol(name, classes, 1) for name in "pqef")
+    p, q, e, f = symbolic("p q e f")
     claimed = p.T * q - (p.T * f + e.T * q) + e.T * f
     expanded = steps.identity("expanded", (p - e).T * (q - f), claimed)
 
+    @steps.conclude(statement)
     def each_label(count: int) -> list:
         first, second = probabilities(count)
         units = sp.eye(count)
         return [
             expanded.at({p: first, q: second, e: units[:, 0], f: units[:, label]}) for label in range(count)
         ]
-
-    steps.conclude(statement, each_label)

@@ -10,16 +10,14 @@ table is also a layer's matrix, its gradient has the layer's ``g a'`` beside, an
 is ``sum_t g x``, and one more position is one more term of that sum.
 """
 
-from __future__ import annotations
-
 import itertools
 
-import pytest
 import sympy as sp
 
+from proofs._chain import gradient_of_one_matrix, one_more_use
 from proofs._harness import Equal, Statement, Steps, settled, width
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import inner_product, matrix
+from proofs._symbols import dot, inner_product, matrix, symbolic, total
 
 CONVOLUTION_SCOPE = "any kernel, stride, padding and number of channels; numbers on one axis of space"
 EMBEDDING_SCOPE = "any table, any number of positions and of uses; numbers on three rows"
@@ -31,23 +29,18 @@ def patches(positions: int, window: int = KERNEL, *, every: bool = True) -> sp.E
     """Add up the products of the similarities of patches and of feedback, over pairs of positions."""
     x, y, g, h = convolution_arguments(positions)
     pairs = itertools.product(range(positions), repeat=2)
-    return sp.Add(
-        *(
-            sp.Matrix(x[t : t + window]).dot(sp.Matrix(y[u : u + window])) * g.row(t).dot(h.row(u))
-            for t, u in pairs
-            if every or t == u
-        )
-    )
+    kept = ((t, u) for t, u in pairs if every or t == u)
+    return total(dot(x[t : t + window], y[u : u + window]) * g.row(t).dot(h.row(u)) for t, u in kept)
 
 
 def convolution(positions: int) -> Equal:
     """State the product for a kernel of two offsets, two channels out, one in."""
     x, y, g, h = convolution_arguments(positions)
     kernel = matrix("w", 2, KERNEL)
-    losses = []
-    for signal, feedback in ((x, g), (y, h)):
-        outputs = [kernel * sp.Matrix(signal[t : t + KERNEL]) for t in range(positions)]
-        losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
+    losses = [
+        total(feedback.row(t).dot(kernel * sp.Matrix(signal[t : t + KERNEL])) for t in range(positions))
+        for signal, feedback in ((x, g), (y, h))
+    ]
     return Equal(patches(positions), inner_product(*losses, list(kernel)))
 
 
@@ -66,20 +59,11 @@ CONVOLUTION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("convolution-gradient")
-@settled(CONVOLUTION, CONVOLUTION_MUTANTS)
+@settled("convolution-gradient", CONVOLUTION, CONVOLUTION_MUTANTS)
 def prove_convolution_gradient(statement: Statement, steps: Steps) -> None:
-    """Add one more position's patch to kernel gradients of symbolic size."""
-    d_out, size = sp.symbols("d_out k", integer=True, positive=True)
-    so_far, other = (sp.MatrixSymbol(name, d_out, size) for name in "ST")
-    g, h = (sp.MatrixSymbol(name, d_out, 1) for name in "gh")
-    p, q = (sp.MatrixSymbol(name, size, 1) for name in "pq")
-    moved = sp.MatrixSymbol("V", d_out, size)
-    steps.identity("one patch's gradient", sp.Trace(g.T * (moved * p)), sp.Trace(moved.T * (g * p.T)))
-    joined = sp.Trace((so_far + g * p.T).T * (other + h * q.T))
-    cross = sp.Trace(so_far.T * (h * q.T)) + sp.Trace((g * p.T).T * other)
-    alone = sp.Trace(so_far.T * other) + sp.Trace((g * p.T).T * (h * q.T))
-    steps.identity("one more position", joined, alone + cross)
+    """Take the kernel as one matrix, used at one more position."""
+    gradient_of_one_matrix(steps)
+    one_more_use(steps)
     steps.base(statement, (1, 2))
 
 
@@ -109,17 +93,14 @@ def embedding(positions: int) -> tuple[Equal, ...]:
 def embedding_arguments(positions: int) -> tuple:
     """Name the gradients of what was read, and the tied layer's inputs and output gradients."""
     reads = (matrix(name, positions, width(WIDTH)) for name in "gh")
-    return (
-        *reads,
-        *(matrix(n, width(WIDTH), 1) for n in "ab"),
-        *(matrix(n, width(ROWS), 1) for n in ("up", "down")),
-    )
+    inputs, outputs = (matrix(n, width(WIDTH), 1) for n in "ab"), (matrix(n, width(ROWS), 1) for n in "uv")
+    return *reads, *inputs, *outputs
 
 
 def all_reads(positions: int) -> sp.Expr:
     """Multiply every two reads, of whatever rows."""
     g, h, *_ = embedding_arguments(positions)
-    return sp.Add(*(g * h.T))
+    return total(g * h.T)
 
 
 def crossed(positions: int) -> sp.Expr:
@@ -139,23 +120,17 @@ EMBEDDING_MUTANTS = {
 }
 
 
-@pytest.mark.equation("embedding-gradient")
-@settled(EMBEDDING, EMBEDDING_MUTANTS)
+@settled("embedding-gradient", EMBEDDING, EMBEDDING_MUTANTS)
 def prove_embedding_gradient(statement: Statement, steps: Steps) -> None:
     """Read one row as a product with a unit vector, for a table of symbolic size."""
-    vocabulary, width = sp.symbols("V d", integer=True, positive=True)
-    e, f = (sp.MatrixSymbol(name, vocabulary, 1) for name in "ef")  # unit vectors of two ids
-    g, h = (sp.MatrixSymbol(name, width, 1) for name in "gh")
-    moved = sp.MatrixSymbol("M", vocabulary, width)
+    e, f = symbolic("e:v f:v")  # unit vectors of two ids
+    g, h, a, b, up, down, moved, so_far, other = symbolic("g h a b u:v v:v M:vd S:vd T:vd")
     steps.identity("one row read", sp.Trace(g.T * (moved.T * e)), sp.Trace(moved.T * (e * g.T)))
     steps.identity("two reads", sp.Trace((e * g.T).T * (f * h.T)), sp.Trace((e.T * f) * (h.T * g)))
-    a, up = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("u", vocabulary, 1)
     mixed = sp.Trace((e * g.T).T * (up * a.T))
     steps.identity("a read and the tied layer", mixed, sp.Trace(e.T * up * (a.T * g)))
-    b, down = sp.MatrixSymbol("b", width, 1), sp.MatrixSymbol("v", vocabulary, 1)
     alone = sp.Trace((up * a.T).T * (down * b.T))
     steps.identity("two uses as a layer", alone, sp.Trace((up.T * down) * (b.T * a)))
-    so_far, other = (sp.MatrixSymbol(name, vocabulary, width) for name in "ST")
     joined = sp.Trace((so_far + e * g.T + up * a.T).T * other)
     parts = sp.Trace(so_far.T * other) + sp.Trace(g * e.T * other) + sp.Trace(a * up.T * other)
     steps.identity("one more use of either kind", joined, parts)
@@ -166,10 +141,10 @@ def gain(positions: int) -> tuple[Equal, Equal]:
     """State the product for a gain and an offset."""
     x, y, g, h = gain_arguments(positions)
     gamma, offset = matrix("gamma", 1, width(WIDTH)), matrix("beta", 1, width(WIDTH))
-    losses = []
-    for seen, feedback in ((x, g), (y, h)):
-        outputs = [seen.row(t).multiply_elementwise(gamma) + offset for t in range(positions)]
-        losses.append(sp.Add(*(feedback.row(t).dot(outputs[t]) for t in range(positions))))
+    losses = [
+        total(up.row(t).dot(down.row(t).multiply_elementwise(gamma) + offset) for t in range(positions))
+        for down, up in ((x, g), (y, h))
+    ]
     ones = sp.ones(1, positions)
     product = (ones * g.multiply_elementwise(x)).dot(ones * h.multiply_elementwise(y))
     return (
@@ -196,8 +171,7 @@ GAIN_MUTANTS = {
 }
 
 
-@pytest.mark.equation("gain-gradient")
-@settled(GAIN, GAIN_MUTANTS)
+@settled("gain-gradient", GAIN, GAIN_MUTANTS)
 def prove_gain_gradient(statement: Statement, steps: Steps) -> None:
     """Differentiate one coordinate at one more position, then compare two positions."""
     so_far, gamma, x, g, offset = sp.symbols("s gamma x g beta", real=True)

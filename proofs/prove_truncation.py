@@ -6,40 +6,32 @@ far are symbols, and one more layer on top changes both by what is shown. Layers
 0 are never kept; those above them are a chain of their own.
 """
 
-from __future__ import annotations
-
-import random
 from collections.abc import Callable
 
-import pytest
 import sympy as sp
 
-from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, settled, under
+from proofs._chain import bounded_product, cauchy_schwarz
+from proofs._harness import MEANING, STEP, AtMost, Equal, Statement, Steps, settled, under, within
 from proofs._rewrites import becomes, each, plus, put, times, without
-from proofs._symbols import parts_of, total
-
-SCOPE = "any depth"
-
+from proofs._symbols import dot, numbers, summed, total
 
 STRETCH = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
 
 
 def chain_names(depth: int) -> tuple:
     """Name both samples' factors and norms, cosines, embeddings, and the norms at the top."""
-    lists = [list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in ("fz", "fj", "nz", "nj")]
-    cosines, alpha = (list(sp.symbols(f"{name}:{depth}", real=True)) for name in ("c", "alpha"))
-    return (*lists, cosines, alpha, *sp.symbols("n m", nonnegative=True))
+    lists = numbers("fz fj nz nj", depth, nonnegative=True)
+    return *lists, *numbers("c alpha", depth), *sp.symbols("n m", nonnegative=True)
 
 
 def certificate(depth: int) -> tuple[AtMost, AtMost]:
     """State the certificate for chains of any widths, in norms and cosines."""
     fz, fj, nz, nj, cosines, alpha, n, m = chain_names(depth)
-    missing = total(a * c * x * y for a, c, x, y in zip(alpha, cosines, nz, nj, strict=True))
     most, product = sp.Integer(0), n * m
     for k in range(depth):
         product = product * fz[k] * fj[k]
         most += abs(alpha[k]) * product
-    return AtMost(missing, most), AtMost(-missing, most)
+    return within(most, dot(alpha, cosines, nz, nj))
 
 
 def bounded_steps(depth: int) -> tuple[AtMost, ...]:
@@ -47,59 +39,12 @@ def bounded_steps(depth: int) -> tuple[AtMost, ...]:
     fz, fj, nz, nj, cosines, _, n, m = chain_names(depth)
     chains = (fz, [n, *nz]), (fj, [m, *nj])
     grown = (AtMost(norms[k + 1], f[k] * norms[k]) for f, norms in chains for k in range(depth))
-    return under(MEANING, (AtMost(s * c, 1) for c in cosines for s in (1, -1))) + under(STRETCH, grown)
-
-
-def draw_chain(draw: random.Random, depth: int) -> dict:
-    """Draw norms that grow by their factors, or by half."""
-    fz, fj, nz, nj, cosines, alpha, n, m = chain_names(depth)
-    values = {s: sp.Rational(draw.randint(1, 6), 4) for s in (*fz, *fj, n, m)}
-    for f, norms in ((fz, [n, *nz]), (fj, [m, *nj])):
-        for k in range(depth):
-            values[norms[k + 1]] = values[f[k]] * values[norms[k]] * draw.choice((1, sp.Rational(1, 2)))
-    values |= {c: draw.choice((sp.Integer(1), sp.Integer(-1), sp.Rational(1, 3))) for c in cosines}
-    return values | {a: sp.Rational(draw.choice((-1, 1)) * draw.randint(1, 4), 2) for a in alpha}
-
-
-def certificate_proof(statement: Statement, steps: Steps) -> None:
-    """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
-    e, f, x, y, factor, norm, most, v, slack = sp.symbols("e f x y F n P v u", nonnegative=True)
-    stretch = factor * (norm + v) - (factor * norm - slack)
-    steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
-    one, cosine, lemmas = (e + f) / 2, (f - e) / 2, []
-    for name, sign, ends in (("from above", 1, (e, f)), ("from below", -1, (f, e))):
-        term = (x + y) * most * one - sign * (x - y) * most * cosine
-        lemmas.append(steps.nonnegative(name, term, [x * most * ends[0], y * most * ends[1]]))
-    width = sp.symbols("d", integer=True, positive=True)
-    g, w = (sp.MatrixSymbol(name, width, 1) for name in "gw")
-    p, q = sp.symbols("p q", real=True)
-    square = sp.Trace((q * g - p * w).T * (q * g - p * w))
-    parts = q**2 * sp.Trace(g.T * g) + p**2 * sp.Trace(w.T * w) - 2 * p * q * sp.Trace(g.T * w)
-    steps.identity("a column's part, one more coordinate", square, parts)
-    n, m, u, w = sp.symbols("n m u w", nonnegative=True)
-    both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
-
-    def added_up(depth: int) -> list:
-        fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
-        sums, behind = [sp.Integer(0), sp.Integer(0)], sp.Integer(0)
-        for k in range(depth):
-            above = (nz[k - 1], nj[k - 1]) if k else tops
-            rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
-            # what the product of all factors is above that of the norms, a layer further down
-            behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
-            up, down = parts_of(alpha[k])
-            values = {x: up, y: down, most: nz[k] * nj[k], e: 1 - cosines[k], f: 1 + cosines[k]}
-            missing = behind * abs(alpha[k])
-            sums = [sums[side] + lemmas[side].at(values) + missing for side in range(2)]
-        return sums
-
-    steps.conclude(statement, added_up)
+    return under(MEANING, within(1, *cosines)) + under(STRETCH, grown)
 
 
 def layer_names(depth: int) -> tuple:
     """Name the terms from the bottom up, and the steps of the probabilities."""
-    terms = list(sp.symbols(f"x:{depth}", real=True))
-    return terms, list(sp.symbols(f"s:{depth}", positive=True))
+    return *numbers("x", depth), *numbers("s", depth, positive=True)
 
 
 def chances(depth: int, never: int) -> list:
@@ -112,12 +57,9 @@ def moments(depth: int, power: int, never: int, *, shift: int = 0, weight: int =
     """Take the mean of a power of the estimate over the lowest layer kept."""
     terms, _ = layer_names(depth)
     q = chances(depth, never)
-    total = sp.Integer(0)
-    for lowest in range(never, depth):
-        chance = q[lowest] - (q[lowest - 1] if lowest else 0)
-        kept = range(min(lowest + shift, depth), depth)
-        total += chance * sp.Add(*(terms[k] / q[k] ** weight for k in kept)) ** power
-    return total
+    estimates = [x / chance**weight for x, chance in zip(terms, q, strict=True)]
+    lowest = zip(range(never, depth), q[never:], [0, *q][never:], strict=False)
+    return total((above - below) * total(estimates[k + shift :]) ** power for k, above, below in lowest)
 
 
 def unbiased(depth: int) -> tuple[Equal, ...]:
@@ -136,61 +78,25 @@ def closed(depth: int, never: int, *, lagged: int = 0, sign: int = -1) -> sp.Exp
 def variance(depth: int) -> tuple[Equal, ...]:
     """State the variance in partial sums."""
     terms = layer_names(depth)[0]
-    squares = ((never, moments(depth, 2, never) - sp.Add(*terms[never:]) ** 2) for never in range(depth))
-    return tuple(Equal(closed(depth, never), varied) for never, varied in squares)
-
-
-def variance_proof(statement: Statement, steps: Steps) -> None:
-    """Add a layer on top: it is always kept where a lower one is, and alone with chance r."""
-    q, r, x = sp.symbols("q r x", positive=True)
-    P, E, V = sp.symbols("P E V", real=True)
-    top = q + r
-    more = E + 2 * x / top * P + q * (x / top) ** 2 + r * (x / top) ** 2
-    steps.identity("second moment", more, E + ((P + x) ** 2 - P**2) / top)
-    grown, below = V + P**2 * (1 / q - 1 / top), V + P**2 / q
-    steps.identity("partial sums", grown + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
-    steps.base(statement, statement.depths)
+    squares = (moments(depth, 2, never) - total(terms[never:]) ** 2 for never in range(depth))
+    return tuple(Equal(closed(depth, never), varied) for never, varied in enumerate(squares))
 
 
 def price_names(depth: int) -> tuple:
     """Name the roots of gains and of prices, and any probabilities."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", positive=True)) for name in "deq")
+    return numbers("d e q", depth, positive=True)
 
 
 def cost(depth: int, chosen: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]) -> sp.Expr:
     """Add up the variance and the price of probabilities ``chosen(d, e, q)``."""
-    return total(
-        d**2 / chosen(d, e, q) + e**2 * chosen(d, e, q) for d, e, q in zip(*price_names(depth), strict=True)
-    )
+    rows = ((d, e, chosen(d, e, q)) for d, e, q in zip(*price_names(depth), strict=True))
+    return total(d**2 / q + e**2 * q for d, e, q in rows)
 
 
 def best(depth: int) -> tuple:
     """State which probabilities are best at a price: the square roots of gain over cost."""
     least = cost(depth, lambda d, e, q: d / e)
-    return Equal(least, 2 * products(depth)), AtMost(least, cost(depth, lambda d, e, q: q))
-
-
-def products(depth: int) -> sp.Expr:
-    """Add up the products of the roots of gains and prices."""
-    return total(d * e for d, e, _ in zip(*price_names(depth), strict=True))
-
-
-def best_proof(statement: Statement, steps: Steps) -> None:
-    """Complete a square in one layer's probability."""
-    d, e, q = sp.symbols("d e q", positive=True)
-    chosen = d / e
-    least = d**2 / chosen + e**2 * chosen
-    lemmas = (
-        steps.identity("the least", least, 2 * d * e),
-        steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
-    )
-
-    def all_layers(depth: int) -> list:
-        rows = zip(*statement.arguments(depth), strict=True)
-        layers = [dict(zip((d, e, q), layer, strict=True)) for layer in rows]
-        return [total(map(lemma.at, layers)) for lemma in lemmas]
-
-    steps.conclude(statement, all_layers)
+    return Equal(least, 2 * dot(*price_names(depth)[:2])), AtMost(least, cost(depth, lambda d, e, q: q))
 
 
 STATEMENT = Statement(
@@ -200,14 +106,13 @@ STATEMENT = Statement(
     given=bounded_steps,
     depths=(1, 2, 3),
     arguments=chain_names,
-    sample=draw_chain,
 )
 MUTANTS = {
     "norms that are not bounded": without(STRETCH, about="nz"),
     "a factor squared": each("fz", lambda factor: factor**2),
     "embeddings without bars": put(lambda depth: {abs(a): a for a in chain_names(depth)[5]}),
 }
-UNBIASED = Statement("random-truncation", SCOPE, unbiased, depths=(1, 2, 3, 4), arguments=layer_names)
+UNBIASED = Statement("random-truncation", "any depth", unbiased, depths=(1, 2, 3, 4), arguments=layer_names)
 UNBIASED_MUTANTS = {
     "weights squared": becomes(lambda depth: moments(depth, 1, 0, weight=2), only=0, of="lhs"),
     "no weights": becomes(lambda depth: moments(depth, 1, 0, weight=0), only=0, of="lhs"),
@@ -229,24 +134,45 @@ BEST = Statement(
 )
 BEST_MUTANTS = {
     "without the root": becomes(lambda depth: cost(depth, lambda d, e, q: (d / e) ** 2), only=0, of="lhs"),
-    "a price twice as high": plus(products, only=0, of="lhs"),
+    "a price twice as high": plus(lambda depth: dot(*price_names(depth)[:2]), only=0, of="lhs"),
     "cost over gain": becomes(lambda depth: cost(depth, lambda d, e, q: e / d), only=0, of="lhs"),
 }
 
 
-@pytest.mark.equation("top-layer-certificate")
-def prove_certificate(settle):
-    settle(STATEMENT, certificate_proof, MUTANTS)
+@settled("top-layer-certificate", STATEMENT, MUTANTS)
+def prove_certificate(statement: Statement, steps: Steps) -> None:
+    """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
+    factor, norm, v, slack = sp.symbols("F n v u", nonnegative=True)
+    stretch = factor * (norm + v) - (factor * norm - slack)
+    steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
+    lemmas, values = bounded_product(steps)
+    cauchy_schwarz(steps)
+    n, m, u, w = sp.symbols("n m u w", nonnegative=True)
+    both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
+
+    @steps.conclude(statement)
+    def added_up(depth: int) -> list:
+        fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
+        behind, missing, points = sp.Integer(0), sp.Integer(0), []
+        for k in range(depth):
+            above = (nz[k - 1], nj[k - 1]) if k else tops
+            rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
+            # what the product of all factors is above that of the norms, a layer further down
+            behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
+            missing += behind * abs(alpha[k])
+            size = nz[k] * nj[k]
+            points.append(values(alpha[k] * size, abs(alpha[k]) * size, cosines[k], 1))
+        return [one + missing for one in summed(lemmas, points)]
 
 
-@pytest.mark.equation("random-truncation")
-@settled(UNBIASED, UNBIASED_MUTANTS)
+@settled("random-truncation", UNBIASED, UNBIASED_MUTANTS)
 def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> None:
     """Layer l is kept by every lowest layer up to l: their chances add up to q_l."""
     q, more, x = sp.Symbol("q", nonnegative=True), sp.Symbol("r", positive=True), sp.Symbol("x", real=True)
     steps.identity("chances telescope", q + (q + more - q), q + more)
     one = steps.identity("one layer's part", (q + more) * x / (q + more), x)
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         sums = []
         for never in range(depth):
@@ -255,10 +181,32 @@ def prove_random_truncation_is_unbiased(statement: Statement, steps: Steps) -> N
             sums.append(total(one.at({x: t, q: low, more: high - low}) for t, low, high in steps_up))
         return sums
 
-    steps.conclude(statement, all_layers)
+
+@settled("truncation-variance", VARIANCE, VARIANCE_MUTANTS)
+def prove_truncation_variance(statement: Statement, steps: Steps) -> None:
+    """Add a layer on top: it is always kept where a lower one is, and alone with chance r."""
+    q, r, x = sp.symbols("q r x", positive=True)
+    P, E, V = sp.symbols("P E V", real=True)
+    top = q + r
+    more = E + 2 * x / top * P + q * (x / top) ** 2 + r * (x / top) ** 2
+    steps.identity("second moment", more, E + ((P + x) ** 2 - P**2) / top)
+    grown, below = V + P**2 * (1 / q - 1 / top), V + P**2 / q
+    steps.identity("partial sums", grown + (P + x) ** 2 / top, below + ((P + x) ** 2 - P**2) / top)
+    steps.base(statement, statement.depths)
 
 
-@pytest.mark.equation("truncation-variance")
-def prove_truncation_variance(settle):
-    settle(VARIANCE, variance_proof, VARIANCE_MUTANTS)
-    settle(BEST, best_proof, BEST_MUTANTS)
+@settled("truncation-variance", BEST, BEST_MUTANTS)
+def prove_best_probabilities(statement: Statement, steps: Steps) -> None:
+    """Complete a square in one layer's probability."""
+    d, e, q = sp.symbols("d e q", positive=True)
+    chosen = d / e
+    least = d**2 / chosen + e**2 * chosen
+    lemmas = (
+        steps.identity("the least", least, 2 * d * e),
+        steps.nonnegative("a square", d**2 / q + e**2 * q - least, [(d - e * q) ** 2 / q]),
+    )
+
+    @steps.conclude(statement)
+    def all_layers(depth: int) -> list:
+        rows = zip(*statement.arguments(depth), strict=True)
+        return summed(lemmas, [dict(zip((d, e, q), layer, strict=True)) for layer in rows])

@@ -4,27 +4,23 @@ r"""With gains of one Ghost is LAI plus noise, and varies more where the noise d
 is a sum of squares of differences of outcomes, each with the product of two chances.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
 from proofs._rewrites import becomes, given, plus
-from proofs._symbols import covariance, total
+from proofs._symbols import combined, covariance, numbers, total
 
 OUTCOMES = 3
 
 
 def law(depth: int) -> tuple:
     """Name alphas, the signal's and each layer's noise's values, and the chances of the outcomes."""
-    alpha = list(sp.symbols(f"a:{depth}", real=True))
-    shared = list(sp.symbols(f"b:{width(OUTCOMES)}", real=True))
-    rests = [list(sp.symbols(f"e{layer}_:{width(OUTCOMES)}", real=True)) for layer in range(depth)]
-    free = list(sp.symbols(f"p:{width(OUTCOMES) - 1}", positive=True))
+    (alpha,), (shared,) = numbers("a", depth), numbers("b", width(OUTCOMES))
+    rests = [numbers(f"e{layer}_", width(OUTCOMES))[0] for layer in range(depth)]
+    (free,) = numbers("p", width(OUTCOMES) - 1, positive=True)
     return alpha, shared, rests, [*free, 1 - total(free)]
 
 
@@ -34,7 +30,7 @@ SIGNS = r"for the sign also $(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0$"
 def moments(depth: int, gain: int = 1) -> tuple:
     """Give the difference of the variances, the noise's variance, and LAI's covariance with the noise."""
     alpha, shared, rests, chances = law(depth)
-    noise = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(width(OUTCOMES))]
+    noise = combined(alpha, rests)
     lai = [total(alpha) * b for b in shared]
     ghost = [gain * x + y for x, y in zip(lai, noise, strict=True)]
     varied = covariance(ghost, ghost, chances) - covariance(lai, lai, chances)
@@ -53,32 +49,21 @@ def not_opposed(depth: int) -> tuple[AtMost, ...]:
     return under(SIGNS, (AtMost(0, together),)) + under(MEANING, (AtMost(0, rest, strict=True),))
 
 
-def draw_chances(draw, depth: int) -> dict:
-    """Draw the chances of the outcomes."""
-    chances = law(depth)[3]
-    counts = [draw.randint(1, 4) for _ in chances]
-    return {p: sp.Rational(count, sum(counts)) for p, count in zip(chances[:-1], counts[:-1], strict=True)}
-
-
 STATEMENT = Statement(
     "unit-gain-variance",
     "any depth, any law with finitely many outcomes (three here), alphas numbers",
     statement,
     given=not_opposed,
     depths=(1, 2),
-    sample=draw_chances,
 )
 MUTANTS = {
     "gains of two": becomes(lambda depth: moments(depth, 2)[0], only=0, of="lhs"),
     "the covariance once": plus(lambda depth: -moments(depth)[2], only=0),
-    "noise that opposes": given(
-        lambda r, depth: replace(r, lhs=r.rhs, rhs=r.lhs) if r.of == SIGNS else r, sample=draw_chances
-    ),
+    "noise that opposes": given(lambda r, depth: replace(r, lhs=r.rhs, rhs=r.lhs) if r.of == SIGNS else r),
 }
 
 
-@pytest.mark.equation("unit-gain-variance")
-@settled(STATEMENT, MUTANTS)
+@settled("unit-gain-variance", STATEMENT, MUTANTS)
 def prove_unit_gain_variance(statement: Statement, steps: Steps) -> None:
     """Expand the variance of the sum; the variance of the noise is a sum of squares."""
     _, shared, rests, _ = law(1)
@@ -99,11 +84,10 @@ def prove_unit_gain_variance(statement: Statement, steps: Steps) -> None:
     aligned = sp.Symbol("t", nonnegative=True)
     kept = steps.nonnegative("noise that does not oppose", 2 * aligned, [2 * aligned])
 
+    @steps.conclude(statement, depths=statement.depths)
     def all_layers(depth: int) -> list:
         alpha, signal, rests, weights = law(depth)
-        joined = [total(a * row[i] for a, row in zip(alpha, rests, strict=True)) for i in range(len(signal))]
+        joined = combined(alpha, rests)
         values = dict(zip((*noise, *shares), (*joined, *weights), strict=True))
         sign = total(alpha) * covariance(signal, joined, weights)
         return [whole.at(values | {scale: total(alpha)}), spreading.at(values) + kept.at({aligned: sign})]
-
-    steps.conclude(statement, all_layers, depths=statement.depths)

@@ -7,11 +7,8 @@ other bounds drop a term that their assumption makes non-negative, and hold nowh
 the slack is ``2 (sum a c) Cov(b, Y)`` itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-import pytest
 import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under
@@ -19,6 +16,7 @@ from proofs._rewrites import each, every, given, plus, put, side, times
 from proofs._symbols import monomials, parts_of, total
 
 SCOPE = "any law with second moments"
+R = sp.Symbol("r", real=True)  # a correlation
 
 
 def least_and_exact(s, t, r) -> tuple:
@@ -28,7 +26,7 @@ def least_and_exact(s, t, r) -> tuple:
 
 def opposed_arguments(depth: int) -> tuple:
     """Name two standard deviations and a correlation."""
-    return (*sp.symbols("s t", nonnegative=True), sp.Symbol("r", real=True))
+    return (*sp.symbols("s t", nonnegative=True), R)
 
 
 def opposed(depth: int) -> AtMost:
@@ -36,13 +34,12 @@ def opposed(depth: int) -> AtMost:
     return AtMost(*least_and_exact(*opposed_arguments(depth)))
 
 
-def correlation_above(depth: int) -> tuple[AtMost, ...]:
-    """State that a correlation is at least -1."""
-    return under(MEANING, (AtMost(sp.Integer(-1), sp.Symbol("r", real=True)),))
-
-
 OPPOSED = Statement(
-    "minkowski-lower-bound", SCOPE, opposed, given=correlation_above, arguments=opposed_arguments
+    "minkowski-lower-bound",
+    SCOPE,
+    opposed,
+    given=lambda depth: under(MEANING, (AtMost(-1, R),)),
+    arguments=opposed_arguments,
 )
 OPPOSED_MUTANTS = {
     "deviations added": each("t", lambda t: -t, of="lhs"),
@@ -51,8 +48,7 @@ OPPOSED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("minkowski-lower-bound")
-@settled(OPPOSED, OPPOSED_MUTANTS)
+@settled("minkowski-lower-bound", OPPOSED, OPPOSED_MUTANTS)
 def prove_minkowski_lower_bound(statement: Statement, steps: Steps) -> None:
     """Show that a correlation is at least -1, by the variance of ``t X + s Y``; the slack is linear in it."""
     X, Y, s, t = sp.symbols("X Y s t", real=True)  # X and Y are centred
@@ -67,7 +63,7 @@ def prove_minkowski_lower_bound(statement: Statement, steps: Steps) -> None:
 
 def unconditional_arguments(depth: int) -> tuple:
     """Name the signal's scale, a correlation and two standard deviations."""
-    return (*sp.symbols("m r", real=True), *sp.symbols("s t", nonnegative=True))
+    return sp.Symbol("m", real=True), R, *sp.symbols("s t", nonnegative=True)
 
 
 def unconditional(depth: int) -> AtMost:
@@ -76,17 +72,11 @@ def unconditional(depth: int) -> AtMost:
     return AtMost((sp.Abs(scale) * s - t) ** 2, scale**2 * s**2 + t**2 + 2 * scale * r * s * t)
 
 
-def correlation_inside(depth: int) -> tuple[AtMost, ...]:
-    """State that a correlation lies between -1 and 1."""
-    r = sp.Symbol("r", real=True)
-    return under(MEANING, (AtMost(sp.Integer(-1), r), AtMost(r, sp.Integer(1))))
-
-
 UNCONDITIONAL = Statement(
     "app-var-CS-lb",
     f"{SCOPE}, any alphas and gains, one validation sample, alpha a number",
     unconditional,
-    given=correlation_inside,
+    given=lambda depth: under(MEANING, (AtMost(-1, R), AtMost(R, 1))),
     arguments=unconditional_arguments,
 )
 UNCONDITIONAL_MUTANTS = {
@@ -100,8 +90,7 @@ UNCONDITIONAL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-CS-lb")
-@settled(UNCONDITIONAL, UNCONDITIONAL_MUTANTS)
+@settled("app-var-CS-lb", UNCONDITIONAL, UNCONDITIONAL_MUTANTS)
 def prove_app_var_cs_lb(statement: Statement, steps: Steps) -> None:
     """Take a positive and a negative scale apart; the correlation is at least -1, at most 1."""
     m, s, t, x = sp.symbols("m s t x", nonnegative=True)
@@ -148,8 +137,7 @@ CONDITIONAL_MUTANTS = {
 }
 
 
-@pytest.mark.equation("app-var-corr-lb")
-@settled(CONDITIONAL, CONDITIONAL_MUTANTS)
+@settled("app-var-corr-lb", CONDITIONAL, CONDITIONAL_MUTANTS)
 def prove_app_var_corr_lb(statement: Statement, steps: Steps) -> None:
     """Name what is assumed to be non-negative; the slack is twice that."""
     scale, q = sp.symbols("m q", real=True)
@@ -186,8 +174,7 @@ SIGNED_MUTANTS = {
 }
 
 
-@pytest.mark.equation("signed-covariance-bound")
-@settled(SIGNED, SIGNED_MUTANTS)
+@settled("signed-covariance-bound", SIGNED, SIGNED_MUTANTS)
 def prove_signed_covariance_bound(statement: Statement, steps: Steps) -> None:
     """Take a non-negative and a non-positive covariance apart."""
     signal, n, k = sp.symbols("S n k", nonnegative=True)

@@ -10,42 +10,39 @@ total covariance, which is all that the proofs use: ``Var Ghost = m^2 V + n``, `
 with ``m = sum a c``, ``A = sum a``, and LAI's ``A^2 V`` and ``A mu``.
 """
 
-from __future__ import annotations
-
 import itertools
+import operator
 from collections.abc import Callable
-from typing import Any
 
-import pytest
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import Rewrite, becomes, each, exchanged, signless, times, without
-from proofs._symbols import covariance, mean, monomials, total
+from proofs._symbols import covariance, dot, monomials, numbers, total
 
 SPREADS = r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer"
 
 
 def order_arguments(depth: int) -> tuple:
     """Name alphas and the layers' standard deviations."""
-    return tuple(list(sp.symbols(f"{name}:{depth}", nonnegative=True)) for name in "ad")
+    return numbers("a d", depth, nonnegative=True)
 
 
 def order(depth: int) -> tuple[AtMost, ...]:
     """State that the spreads bound Ghost's variance, and with ordered spreads LAI's bounds them."""
     alpha, spread = order_arguments(depth)
-    variance = total(a**2 * d**2 for a, d in zip(alpha, spread, strict=True))
+    variance = dot(alpha, alpha, spread, spread)
     for i, k in itertools.combinations(range(depth), 2):
         slack = sp.Symbol(f"n{i}{k}", nonnegative=True)
         variance += 2 * alpha[i] * alpha[k] * (spread[i] * spread[k] - slack)
-    bound = total(a * d for a, d in zip(alpha, spread, strict=True)) ** 2
+    bound = dot(alpha, spread) ** 2
     return AtMost(variance, bound), AtMost(bound, total(alpha) ** 2 * spread[-1] ** 2)
 
 
 def ordered(depth: int) -> tuple[AtMost, ...]:
     """State that no layer spreads more than the last one."""
-    _, spread = order_arguments(depth)
-    return under(SPREADS, (AtMost(d, spread[-1]) for d in spread[:-1]))
+    *below, last = order_arguments(depth)[1]
+    return under(SPREADS, (AtMost(d, last) for d in below))
 
 
 ORDER = Statement(
@@ -63,8 +60,7 @@ ORDER_MUTANTS = {
 }
 
 
-@pytest.mark.equation("variance-order")
-@settled(ORDER, ORDER_MUTANTS)
+@settled("variance-order", ORDER, ORDER_MUTANTS)
 def prove_variance_order(statement: Statement, steps: Steps) -> None:
     """Add one layer to the sum, then raise its spread to the last one's."""
     a, t, x, d, n, y = sp.symbols("a t x d n y", nonnegative=True)
@@ -74,18 +70,16 @@ def prove_variance_order(statement: Statement, steps: Steps) -> None:
     more = steps.nonnegative("one more layer", slack, monomials(slack))
     up = steps.nonnegative("spread of the last", a * (d + y) - a * d, [a * y])
 
+    @steps.conclude(statement)
     def all_layers(depth: int) -> list:
         alpha, spread = statement.arguments(depth)
-        weighed = [b * s for b, s in zip(alpha, spread, strict=True)]
         growing = sp.Integer(0)
         for k in range(depth):
             left = total(alpha[i] * sp.Symbol(f"n{i}{k}", nonnegative=True) for i in range(k))
-            growing += more.at({t: total(weighed[:k]), x: 0, a: alpha[k], d: spread[k], n: left})
-        sums = total(weighed) + total(alpha) * spread[-1]
+            growing += more.at({t: dot(alpha[:k], spread[:k]), x: 0, a: alpha[k], d: spread[k], n: left})
+        sums = dot(alpha, spread) + total(alpha) * spread[-1]
         pairs = zip(alpha, spread, strict=True)
         return [growing, total(up.at({a: b, d: s, y: spread[-1] - s}) for b, s in pairs) * sums]
-
-    steps.conclude(statement, all_layers)
 
 
 class Conditional:
@@ -95,27 +89,28 @@ class Conditional:
         self.alpha, self.gains, rests, (b0, b1, p) = conditional(depth)
         self.shared = [b0, b0, b1, b1]
         self.weights = [p / 2, p / 2, (1 - p) / 2, (1 - p) / 2]
-        self.sign = [1, -1 if centred else 0] * 2
-        self.scale = total(a * c for a, c in zip(self.alpha, self.gains, strict=True))
-        noise = total(a * e for a, e in zip(self.alpha, rests, strict=True))
-        self.noise = [s * noise for s in self.sign]
+        self.whole, self.scale = total(self.alpha), dot(self.alpha, self.gains)
+        self.noise = [s * dot(self.alpha, rests) for s in (1, -1 if centred else 0) * 2]
         self.ghost = [self.scale * b + y for b, y in zip(self.shared, self.noise, strict=True)]
-        self.lai = [total(self.alpha) * b for b in self.shared]
+        self.lai = [self.whole * b for b in self.shared]
 
-    def mean(self, values):
-        """Return a mean."""
-        return mean(list(zip(values, self.weights, strict=True)))
+    def mean(self, *values):
+        """Return the mean of a product."""
+        return dot(*values, self.weights)
 
     def variance(self, values):
         """Return a variance."""
         return covariance(values, values, self.weights)
 
+    def moments(self) -> tuple:
+        """Give LAI's and the signal's scales, and both variances."""
+        return self.whole, self.scale, self.variance(self.shared), self.variance(self.noise)
+
 
 def conditional(depth: int) -> tuple:
     """Name alphas, gains, the layers' noise, and the signal's two values with the first one's chance."""
-    names = [list(sp.symbols(f"{name}:{depth}", real=True)) for name in "ace"]
     chance = sp.Symbol("p", positive=True)
-    return *names, (*sp.symbols("b0 b1", real=True), chance / (1 + chance))
+    return *numbers("a c e", depth), (*sp.symbols("b0 b1", real=True), chance / (1 + chance))
 
 
 CONDITIONAL = "any depth, any law with second moments and E[beta_l | g] = c_l beta*, alphas numbers"
@@ -126,32 +121,15 @@ def gap(A, m, V, n):
     return n - (A**2 - m**2) * V
 
 
-def moments_of(depth: int) -> tuple:
-    """Give LAI's and the signal's scales, and both variances."""
-    law = Conditional(depth)
-    return total(law.alpha), law.scale, law.variance(law.shared), law.variance(law.noise)
-
-
 def criterion(depth: int) -> Equal:
     """State the difference of Ghost's and LAI's variances."""
     law = Conditional(depth)
-    return Equal(law.variance(law.ghost) - law.variance(law.lai), gap(*moments_of(depth)))
+    return Equal(law.variance(law.ghost) - law.variance(law.lai), gap(*law.moments()))
 
 
 def with_gap(form: Callable[..., sp.Expr]) -> Rewrite:
     """Write the difference otherwise."""
-    return becomes(lambda depth: form(*moments_of(depth)))
-
-
-def criterion_proof(statement: Statement, steps: Steps) -> None:
-    """Subtract LAI's variance from Ghost's without the covariance of signal and noise."""
-    A, m, V, n = sp.symbols("A m V n", real=True)
-    difference = steps.identity("difference", m**2 * V + n - A**2 * V, gap(A, m, V, n))
-
-    def of_the_law(depth: int):
-        return difference.at(dict(zip((A, m, V, n), moments_of(depth), strict=True)))
-
-    steps.conclude(statement, of_the_law, depths=statement.depths)
+    return becomes(lambda depth: form(*Conditional(depth).moments()))
 
 
 CRITERION = Statement(
@@ -168,29 +146,28 @@ CRITERION_MUTANTS = {
 }
 
 
-@pytest.mark.equation("variance-criterion")
-def prove_variance_criterion(settle):
-    """Show by how much the variances of Ghost and LAI differ for uncorrelated signal and noise."""
-    settle(CRITERION, criterion_proof, CRITERION_MUTANTS)
+@settled("variance-criterion", CRITERION, CRITERION_MUTANTS)
+def prove_variance_criterion(statement: Statement, steps: Steps) -> None:
+    """Subtract LAI's variance from Ghost's without the covariance of signal and noise."""
+    A, m, V, n = sp.symbols("A m V n", real=True)
+    difference = steps.identity("difference", m**2 * V + n - A**2 * V, gap(A, m, V, n))
+
+    @steps.conclude(statement, depths=statement.depths)
+    def of_the_law(depth: int):
+        return difference.at(dict(zip((A, m, V, n), Conditional(depth).moments(), strict=True)))
 
 
-def compared(depth: int, power: int = 2, *, centred: bool = True) -> tuple:
+def compared(law: Conditional, power: int = 2) -> tuple:
     """Multiply each variance with the other's squared mean."""
-    law = Conditional(depth, centred)
     ghost = law.variance(law.ghost) * law.mean(law.lai) ** power
     return ghost, law.variance(law.lai) * law.mean(law.ghost) ** power
 
 
-def excess_of(depth: int, **changes: Any) -> sp.Expr:
-    """Subtract LAI's product from Ghost's."""
-    ghost, lai = compared(depth, **changes)
-    return ghost - lai
-
-
 def relative(depth: int) -> tuple:
     """State the comparison relative to the squared means, multiplied out so that nothing divides by 0."""
-    law, (ghost, lai) = Conditional(depth), compared(depth)
-    excess = law.variance(law.noise) * total(law.alpha) ** 2 * law.mean(law.shared) ** 2
+    law = Conditional(depth)
+    ghost, lai = compared(law)
+    excess = law.variance(law.noise) * law.whole**2 * law.mean(law.shared) ** 2
     return Equal(ghost - lai, excess), AtMost(lai, ghost)
 
 
@@ -198,14 +175,17 @@ RELATIVE = Statement(
     "scale-free-variance", f"{CONDITIONAL}; both means not 0", relative, depths=(1, 2), arguments=conditional
 )
 RELATIVE_MUTANTS = {
-    "noise with a mean": becomes(lambda depth: excess_of(depth, centred=False), only=0, of="lhs"),
-    "means not squared": becomes(lambda depth: excess_of(depth, power=1), only=0, of="lhs"),
+    "noise with a mean": becomes(
+        lambda depth: operator.sub(*compared(Conditional(depth, False))), only=0, of="lhs"
+    ),
+    "means not squared": becomes(
+        lambda depth: operator.sub(*compared(Conditional(depth), 1)), only=0, of="lhs"
+    ),
     "LAI varies more": exchanged(only=1),
 }
 
 
-@pytest.mark.equation("scale-free-variance")
-@settled(RELATIVE, RELATIVE_MUTANTS)
+@settled("scale-free-variance", RELATIVE, RELATIVE_MUTANTS)
 def prove_scale_free_variance(statement: Statement, steps: Steps) -> None:
     """Subtract; what remains is the noise's part, a product of squares and a variance."""
     A, m, mu = sp.symbols("A m mu", real=True)
@@ -214,13 +194,12 @@ def prove_scale_free_variance(statement: Statement, steps: Steps) -> None:
     excess = steps.identity("excess", ghost - lai, n * A**2 * mu**2)
     sign = steps.nonnegative("sign", ghost - lai, [n * A**2 * mu**2])
 
+    @steps.conclude(statement, depths=statement.depths)
     def of_the_law(depth: int) -> list:
         law = Conditional(depth)
-        values = {A: total(law.alpha), m: law.scale, mu: law.mean(law.shared)}
+        values = {A: law.whole, m: law.scale, mu: law.mean(law.shared)}
         values |= {V: sp.factor(law.variance(law.shared)), n: sp.factor(law.variance(law.noise))}
         return [lemma.at(values) for lemma in (excess, sign)]
-
-    steps.conclude(statement, of_the_law, depths=statement.depths)
 
 
 def regression_arguments(depth: int) -> tuple:
@@ -235,6 +214,11 @@ def regression_law(depth: int) -> tuple:
     return [b, b + s0, b + s0 + s1], list(x), [q / total(p) for q in p]
 
 
+def regressed(shared, x, weights):
+    """Give the regression gain."""
+    return covariance(x, shared, weights) / covariance(shared, shared, weights)
+
+
 def left_by(gain: Callable[..., sp.Expr]) -> Callable[[int], sp.Expr]:
     """Correlate the signal with what ``gain(shared, similarity, weights)`` leaves."""
 
@@ -246,94 +230,72 @@ def left_by(gain: Callable[..., sp.Expr]) -> Callable[[int], sp.Expr]:
     return left
 
 
-def regressed(shared, x, weights):
-    """Give the regression gain."""
-    return covariance(x, shared, weights) / covariance(shared, shared, weights)
-
-
-def through_the_origin(shared, x, weights):
-    """Give the gain of a regression without intercept."""
-    products = mean([(s * y, w) for s, y, w in zip(shared, x, weights, strict=True)])
-    return products / mean([(s**2, w) for s, w in zip(shared, weights, strict=True)])
-
-
-def regression(depth: int) -> Equal:
-    """State that signal and noise are uncorrelated for the regression gain; the signal varies."""
-    return Equal(left_by(regressed)(depth), sp.Integer(0))
-
-
 REGRESSION = Statement(
     "regression-gain",
     "any law with second moments in which the signal varies",
-    regression,
+    lambda depth: Equal(left_by(regressed)(depth), sp.Integer(0)),
     arguments=regression_arguments,
 )
 REGRESSION_MUTANTS = {
     "signal regressed on similarity": becomes(
         left_by(lambda s, x, w: covariance(x, s, w) / covariance(x, x, w)), of="lhs"
     ),
-    "through the origin": becomes(left_by(through_the_origin), of="lhs"),
+    "through the origin": becomes(left_by(lambda s, x, w: dot(s, x, w) / dot(s, s, w)), of="lhs"),
     "the other sign": becomes(left_by(lambda s, x, w: -regressed(s, x, w)), of="lhs"),
 }
 
 
-@pytest.mark.equation("regression-gain")
-@settled(REGRESSION, REGRESSION_MUTANTS)
+@settled("regression-gain", REGRESSION, REGRESSION_MUTANTS)
 def prove_regression_gain(statement: Statement, steps: Steps) -> None:
     """Take the covariance apart, ``Cov(b, x - c b) = K - c V``."""
     V, K = sp.Symbol("V", real=True, nonzero=True), sp.Symbol("K", real=True)
     left = steps.identity("no covariance left", K - K / V * V, sp.Integer(0))
 
+    @steps.conclude(statement, depths=(1,))
     def of_the_law(depth: int):
         shared, similarity, weights = regression_law(depth)
         pairs = {K: (similarity, shared), V: (shared, shared)}
         return left.at({symbol: covariance(*pair, weights) for symbol, pair in pairs.items()})
 
-    steps.conclude(statement, of_the_law, depths=(1,))
-
 
 def calibrated_arguments(depth: int) -> tuple:
     """Name the weights, besides."""
     *rest, signal = conditional(depth)
-    return *rest, list(sp.symbols(f"w:{depth}", real=True)), signal
+    return *rest, *numbers("w", depth), signal
 
 
-def terms(depth: int) -> list:
-    """Give each layer's error."""
+def missed(depth: int, power: int = 1) -> sp.Expr:
+    """Add up a power of each layer's error."""
     alpha, gains, _, weights, _ = calibrated_arguments(depth)
-    return [a * (w - c) for a, w, c in zip(alpha, weights, gains, strict=True)]
+    return total((a * (w - c)) ** power for a, w, c in zip(alpha, weights, gains, strict=True))
 
 
 def calibrated(depth: int) -> tuple[Equal, ...]:
     """State the mean squared errors of weighted LAI and of Ghost about the conditional mean."""
     law, weights = Conditional(depth), calibrated_arguments(depth)[3]
-    weighed = total(a * w for a, w in zip(law.alpha, weights, strict=True))
-    lai = [(weighed * b - law.scale * b) ** 2 for b in law.shared]
+    lai = [(dot(law.alpha, weights) * b - law.scale * b) ** 2 for b in law.shared]
     ghost = [(g - law.scale * b) ** 2 for g, b in zip(law.ghost, law.shared, strict=True)]
-    return (
-        Equal(law.mean(lai), total(terms(depth)) ** 2 * second(depth)),
-        Equal(law.mean(ghost), law.variance(law.noise)),
-    )
+    claimed = missed(depth) ** 2 * law.mean(law.shared, law.shared)
+    return Equal(law.mean(lai), claimed), Equal(law.mean(ghost), law.variance(law.noise))
 
 
-def second(depth: int) -> sp.Expr:
-    """Give the signal's second moment."""
+def spread(depth: int) -> sp.Expr:
+    """Give the signal's variance relative to its second moment."""
     law = Conditional(depth)
-    return law.mean([b**2 for b in law.shared])
+    return law.variance(law.shared) / law.mean(law.shared, law.shared)
 
 
 CALIBRATED = Statement(
     "calibrated-error", f"{CONDITIONAL}", calibrated, depths=(1, 2), arguments=calibrated_arguments
 )
 CALIBRATED_MUTANTS = {
-    "layer by layer": becomes(lambda depth: total(x**2 for x in terms(depth)) * second(depth), only=0),
-    "the signal's variance": times(lambda depth: moments_of(depth)[2] / second(depth), only=0),
+    "layer by layer": times(lambda depth: missed(depth, 2) / missed(depth) ** 2, only=0),
+    "the signal's variance": times(spread, only=0),
     "about 0": each("c", 0, only=0),
 }
 
 
-@pytest.mark.equation("calibrated-error")
-@settled(CALIBRATED, CALIBRATED_MUTANTS)
+@settled("calibrated-error", CALIBRATED, CALIBRATED_MUTANTS)
 def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
     """Add one layer's ``a (w - c) b`` to the error so far; its square has the mean of b squared."""
     t, a, w, c, b = sp.symbols("t a w c b", real=True)
@@ -342,16 +304,11 @@ def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
     m, y = sp.symbols("m y", real=True)
     off = steps.identity("Ghost is off by its noise", (m * b + y - m * b) ** 2, y**2)
 
+    @steps.conclude(statement, depths=statement.depths)
     def on_average(depth: int) -> list:
         law, weights = Conditional(depth), statement.arguments(depth)[3]
-        layers = list(zip(law.alpha, weights, law.gains, strict=True))
-        values = {t: total(u * (v - g) for u, v, g in layers[:-1])}
-        values |= dict(zip((a, w, c), layers[-1], strict=True))
-        outcomes = zip(law.shared, law.noise, law.weights, strict=True)
-        lai, ghost = sp.Integer(0), sp.Integer(0)
-        for signal, noise, chance in outcomes:
-            lai += more.at(values | {b: signal}) * chance
-            ghost += off.at({b: signal, y: noise}) * chance
-        return [lai, ghost]
-
-    steps.conclude(statement, on_average, depths=statement.depths)
+        *layers, last = zip(law.alpha, weights, law.gains, strict=True)
+        values = {t: total(u * (v - g) for u, v, g in layers)} | dict(zip((a, w, c), last, strict=True))
+        outcomes = list(zip(law.shared, law.noise, law.weights, strict=True))
+        lai = total(more.at(values | {b: signal}) * chance for signal, _, chance in outcomes)
+        return [lai, total(off.at({b: signal, y: noise}) * chance for signal, noise, chance in outcomes)]

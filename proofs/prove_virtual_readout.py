@@ -13,14 +13,12 @@ width adds one more term (the same step again); and a column's part is ``g a_m``
 ``h b_m``, which is shown for an output of symbolic size.
 """
 
-from __future__ import annotations
-
-import pytest
 import sympy as sp
 
-from proofs._harness import STEP, Equal, Statement, Steps, width
+from proofs._chain import gradient_of_one_matrix
+from proofs._harness import STEP, Equal, Statement, Steps, settled, width
 from proofs._rewrites import put, times
-from proofs._symbols import vector
+from proofs._symbols import dot, layers, matrix, side_by_side, vector
 
 SCOPE = f"{STEP}; any widths, any differentiable loss of the logits"
 WIDTH, OUTPUTS = 2, 2
@@ -29,39 +27,19 @@ WIDTH, OUTPUTS = 2, 2
 def statement(depth: int) -> Equal:
     """State that LAI's kernel is the readouts' gradient product."""
     a, b, g, h = arguments(depth)
-    alpha = sum((x.dot(y) for x, y in zip(a, b, strict=True)), sp.Integer(0))
-    inner = sum(x * y for x, y in zip(_gradient(a, g), _gradient(b, h), strict=True))
-    return Equal(alpha * g.dot(h), inner)
+    return Equal(side_by_side(a, b) * g.dot(h), dot(_gradient(a, g), _gradient(b, h)))
 
 
 def arguments(depth: int) -> tuple:
     """Name the activations of both samples, layer by layer, and their output gradients."""
-    a, b = ([vector(f"{name}{layer}", width(WIDTH)) for layer in range(depth)] for name in "ab")
-    return a, b, vector("g", width(OUTPUTS)), vector("h", width(OUTPUTS))
+    return *layers("a b", depth, width(WIDTH)), vector("g", width(OUTPUTS)), vector("h", width(OUTPUTS))
 
 
 def _gradient(inputs: list[sp.Matrix], signal: sp.Matrix) -> list[sp.Expr]:
     """Differentiate ``<signal, sum_l U_l a_l>``, the loss to first order, in every entry."""
-    entries = [sp.symbols(f"U{layer}_:{width(OUTPUTS) * width(WIDTH)}") for layer in range(len(inputs))]
-    logits = sp.zeros(width(OUTPUTS), 1)
-    for names, activations in zip(entries, inputs, strict=True):
-        logits += sp.Matrix(width(OUTPUTS), width(WIDTH), names) * activations
-    return [sp.diff(logits.dot(signal), entry) for names in entries for entry in names]
-
-
-def proof(statement: Statement, steps: Steps) -> None:
-    """Find the gradient, then one column of it, then induct over columns and layers."""
-    outputs, width = sp.symbols("d_L d", integer=True, positive=True)
-    g, h = (sp.MatrixSymbol(name, outputs, 1) for name in "gh")
-    a, change = sp.MatrixSymbol("a", width, 1), sp.MatrixSymbol("V", outputs, width)
-    steps.identity("the gradient is g a'", sp.Trace(g.T * (change * a)), sp.Trace(change.T * (g * a.T)))
-
-    x, y, so_far = sp.symbols("x y alpha", real=True)
-    beta = g.T * h
-    column = (x * g).T * (y * h)
-    steps.identity("one column", column, x * y * beta)
-    steps.identity("one more column", so_far * beta + column, (so_far + x * y) * beta)
-    steps.base(statement, (1,))
+    readouts = [matrix(f"U{layer}_", width(OUTPUTS), width(WIDTH)) for layer in range(len(inputs))]
+    logits = sum((U * a for U, a in zip(readouts, inputs, strict=True)), sp.zeros(width(OUTPUTS), 1))
+    return [sp.diff(logits.dot(signal), entry) for U in readouts for entry in U]
 
 
 STATEMENT = Statement("virtual-readout", SCOPE, statement, depths=(1, 2, 3), arguments=arguments)
@@ -73,7 +51,8 @@ MUTANTS = {
 }
 
 
-@pytest.mark.equation("virtual-readout")
-def prove_virtual_readout(settle):
-    """LAI's kernel is the readouts' gradient inner product."""
-    settle(STATEMENT, proof, MUTANTS)
+@settled("virtual-readout", STATEMENT, MUTANTS)
+def prove_virtual_readout(statement: Statement, steps: Steps) -> None:
+    """Find the gradient, then one column of it, then induct over columns and layers."""
+    gradient_of_one_matrix(steps)
+    steps.base(statement, (1,))

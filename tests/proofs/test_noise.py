@@ -20,6 +20,7 @@ from proofs import (
     prove_similarity_forms,
     prove_variance_bounds,
     prove_variance_comparison,
+    prove_weight_sums,
 )
 from tests.support.statements import in_numbers
 
@@ -249,7 +250,7 @@ CASES = [
     (ghost.NOISE, 3, lambda n: variance.noise_variance(law_of(n)[0], law_of(n)[4])),
     (ghost.PRINTED, 2, ghost_less_printed),
     (ghost.LAI, 3, lambda n: variance.lai_variance(law_of(n)[0], law_of(n)[2])),
-    (ghost.SUMS, 2, lambda n: variance.random_weight_sum(*sums_of(n))),
+    (prove_weight_sums.SUMS, 2, lambda n: variance.random_weight_sum(*sums_of(n))),
     (ghost.GHOST, 3, both_signals),
     (ghost.PAIR, 3, signal_or_noise(0)),
     (ghost.PAIR, 3, signal_or_noise(1), "rhs", 1),

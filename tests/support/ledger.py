@@ -5,7 +5,7 @@ reading them and never by running them:
 
 * functions, by the docstring line ``Implements :eq:`slug`.``;
 * tests, by ``@pytest.mark.equation("slug")`` under ``tests/``;
-* proofs, by the same mark under ``proofs/``;
+* proofs, by ``@settled("slug", STATEMENT, MUTANTS)`` or the same mark under ``proofs/``;
 * pages, by the labelled formula ``$$ ... $$ (slug)`` under ``docs/theory/``.
 
 ``python -m tests.support.ledger`` prints what is missing, and exits with 1 if anything is.
@@ -264,8 +264,7 @@ def _marked(path: Path, root: Path) -> Iterator[tuple[str, str]]:
 
 def slugs_of(tree: ast.AST) -> Iterable[str]:
     for node in ast.walk(tree):
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if called and node.func.attr == "equation":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"pytest.mark.equation", "settled"}:
             yield from (a.value for a in node.args if isinstance(a, ast.Constant))
 
 

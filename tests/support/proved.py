@@ -67,11 +67,9 @@ def _used_in_file(path: Path, root: Path, found: dict[str, set[str]]) -> None:
     about = {proof.statement.partition(".")[2]: proof.slugs for proof in _settled(path, root)}
     functions = _functions(path)
     for proof in _settled(path, root):
-        settlements = _settlements(functions[proof.node.partition("::")[2]])
-        procedure = dict(settlements)[proof.statement.partition(".")[2]]
         names = {
             node.id
-            for name in _reached(procedure, functions)
+            for name in _reached(proof.node.partition("::")[2], functions)
             for node in ast.walk(functions[name])
             if isinstance(node, ast.Name)
         }
@@ -118,9 +116,8 @@ def _settled(path: Path, root: Path) -> Iterator[Proof]:
     """Find the statements that the functions of a file settle."""
     functions = _functions(path)
     for name, function in functions.items():
-        slugs = tuple(slug for decorator in function.decorator_list for slug in ledger.slugs_of(decorator))
-        for statement, procedure in _settlements(function):
-            reached = [functions[other] for other in _reached(procedure, functions)]
+        for slugs, statement in _settlements(function):
+            reached = [functions[other] for other in _reached(name, functions)]
             called = {
                 node.attr for other in reached for node in ast.walk(other) if isinstance(node, ast.Attribute)
             }
@@ -133,12 +130,11 @@ def _settled(path: Path, root: Path) -> Iterator[Proof]:
             )
 
 
-def _settlements(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """Name the statements that a function settles with the procedures: its own, or those it hands over."""
-    for call in ast.walk(function):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"settled", "settle"}:
-            statement, procedure = (getattr(argument, "id", "") for argument in call.args[:2])
-            yield statement, function.name if call.func.id == "settled" else procedure
+def _settlements(function: ast.FunctionDef) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Give the slugs and the names of the statements that a procedure settles."""
+    for call in function.decorator_list:
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "settled":
+            yield tuple(ledger.slugs_of(call)), ast.unparse(call.args[1])
 
 
 def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> set[str]:
