@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # a program runs once: compiling takes longest
 
 import jax
 

@@ -1,10 +1,12 @@
 """Small JAX models of every kind the adapter must be exact on."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from workloads.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
@@ -24,17 +26,17 @@ from workloads.jax_parts import (
 )
 
 
-def mlp() -> Model:
-    """Three dense layers with biases."""
-    draw = drawn(0)
-    params = [{"w": draw(a, b), "b": draw(b)} for a, b in ((6, 8), (8, 8), (8, CLASSES))]
+def mlp(*widths: int, activation: Callable[[Any], Any] = jnp.tanh) -> Model:
+    """Dense layers with biases; three without widths."""
+    draw, widths = drawn(0), widths or (6, 8, 8, CLASSES)
+    params = [{"w": draw(a, b), "b": draw(b)} for a, b in itertools.pairwise(widths)]
 
     def apply(params: Any, inputs: Any) -> Any:
         for layer in params[:-1]:
-            inputs = jnp.tanh(inputs @ layer["w"] + layer["b"])
+            inputs = activation(inputs @ layer["w"] + layer["b"])
         return inputs @ params[-1]["w"] + params[-1]["b"]
 
-    return Model(apply, params, classification, vectors(6))
+    return Model(apply, params, classification, vectors(widths[0], widths[-1]))
 
 
 def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
@@ -67,10 +69,26 @@ def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
     return (maps - statistics["mean"]) * lax.rsqrt(statistics["var"] + 1e-5) * norm["gain"] + norm["offset"]
 
 
-def resnet() -> Model:
-    """Residual blocks with normalisation by stored statistics, strided shortcuts included."""
-    draw = drawn(2)
-    widths = ((4, 4, 1), (4, 8, 2))
+def resnet(
+    stages: Sequence[tuple[int, int, int]] = ((4, 4, 1), (4, 8, 2)),
+    *,
+    stem: int = 3,
+    side: int = 6,
+    classes: int = CLASSES,
+) -> Model:
+    """Residual blocks with normalisation by stored statistics; a stem of 7 has a stride and a max-pool.
+
+    Parameters
+    ----------
+    stages
+        Of each block, the channels before and after it, and its stride.
+    stem, side, classes
+        Width of the first convolution, of the images, and of the outputs.
+    """
+    draw, first = drawn(2), stages[0][0]
+
+    def kernel(size: int, before: int, after: int) -> Any:
+        return draw(size, size, before, after) * np.sqrt(2 / (size * before))
 
     def norm(width: int) -> dict[str, Any]:
         return {"gain": 1.0 + 0.1 * draw(width), "offset": draw(width)}
@@ -78,30 +96,25 @@ def resnet() -> Model:
     def statistics(width: int) -> dict[str, Any]:
         return {"mean": draw(width), "var": 1.0 + draw(width) ** 2}
 
-    blocks, stored = [], [statistics(4)]
-    for before, after, stride in widths:
-        block = {
-            "k1": draw(3, 3, before, after),
-            "n1": norm(after),
-            "k2": draw(3, 3, after, after),
-            "n2": norm(after),
-        }
+    blocks, stored = [], [statistics(first)]
+    for before, after, stride in stages:
+        block = {"k1": kernel(3, before, after), "n1": norm(after)}
+        block |= {"k2": kernel(3, after, after), "n2": norm(after)}
         if stride > 1:
-            block["shortcut"] = draw(1, 1, before, after)
+            block["shortcut"] = kernel(1, before, after)
         blocks.append(block)
         stored += [statistics(after), statistics(after)]
-    params = {
-        "stem": draw(3, 3, 3, 4),
-        "norm": norm(4),
-        "blocks": blocks,
-        "w": draw(8, CLASSES),
-        "b": draw(CLASSES),
-    }
+    last = stages[-1][1]
+    params = {"stem": kernel(stem, 3, first), "norm": norm(first), "blocks": blocks}
+    params |= {"w": draw(last, classes), "b": draw(classes)}
 
     def apply(params: Any, inputs: Any) -> Any:
-        maps = jax.nn.relu(_frozen_norm(_convolved(inputs, params["stem"]), params["norm"], stored[0]))
-        for index, block in enumerate(params["blocks"]):
-            stride = widths[index][2]
+        strides = (2, 2) if stem == 7 else (1, 1)
+        maps = _convolved(inputs, params["stem"], window_strides=strides)
+        maps = jax.nn.relu(_frozen_norm(maps, params["norm"], stored[0]))
+        if stem == 7:
+            maps = lax.reduce_window(maps, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        for index, (block, (_, _, stride)) in enumerate(zip(params["blocks"], stages, strict=True)):
             first, second = stored[2 * index + 1], stored[2 * index + 2]
             own = _convolved(maps, block["k1"], window_strides=(stride, stride))
             own = jax.nn.relu(_frozen_norm(own, block["n1"], first))
@@ -111,7 +124,7 @@ def resnet() -> Model:
             maps = jax.nn.relu(own + maps)
         return maps.mean((1, 2)) @ params["w"] + params["b"]
 
-    return Model(apply, params, classification, images(6, 3))
+    return Model(apply, params, classification, images(side, 3, classes))
 
 
 def transformer_block() -> Model:
@@ -133,25 +146,49 @@ def transformer_block() -> Model:
     return Model(apply, params, classification, sequences(5, width))
 
 
-def gpt_scan() -> Model:
-    """Predict tokens: blocks in a scan, recomputed; tied head; learned positions; padding masked."""
-    draw, width, vocabulary = drawn(4), 4, 11
-    blocks = [block_params(draw, width) for _ in range(3)]
+def _language_model(
+    draw: Callable[..., Any], shape: tuple[int, int, int], blocks: Any, apply_blocks: Callable[..., Any]
+) -> Model:
+    """Predict tokens, of a vocabulary, a length and a width: learned positions, blocks, a norm, a tied head."""
+    vocabulary, length, width = shape
     params = {
         "tokens": draw(vocabulary, width),
-        "places": draw(8, width),
-        "blocks": jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks),
+        "places": draw(length, width),
+        "blocks": blocks,
         "gain": 1.0 + 0.1 * draw(width),
         "offset": draw(width),
     }
 
     def apply(params: Any, ids: Any) -> Any:
-        values = params["tokens"][ids] + params["places"][: ids.shape[1]]
-        step = jax.checkpoint(lambda values, block: (apply_block(values, block, 2), None))
-        values, _ = lax.scan(step, values, params["blocks"])
+        values = apply_blocks(params["tokens"][ids] + params["places"], params["blocks"])
         return layer_norm(values, params["gain"], params["offset"]) @ params["tokens"].T
 
-    return Model(apply, params, next_token, tokens(6, vocabulary))
+    return Model(apply, params, next_token, tokens(length, vocabulary))
+
+
+def gpt_scan() -> Model:
+    """Blocks in a scan, recomputed; padding masked."""
+    draw = drawn(4)
+
+    def apply_blocks(values: Any, blocks: Any) -> Any:
+        step = jax.checkpoint(lambda values, block: (apply_block(values, block, 2), None))
+        return lax.scan(step, values, blocks)[0]
+
+    blocks = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(block_params(draw, 4) for _ in range(3)))
+    return _language_model(draw, (11, 6, 4), blocks, apply_blocks)
+
+
+def gpt_neo(width: int, *, heads: int, depth: int, length: int, vocabulary: int, reach: int) -> Model:
+    """Global attention and such that reaches so far, in turn; blocks unrolled."""
+    draw = drawn(10)
+
+    def apply_blocks(values: Any, blocks: Any) -> Any:
+        for index, block in enumerate(blocks):
+            values = apply_block(values, block, heads, reach if index % 2 else None)
+        return values
+
+    blocks = [block_params(draw, width, 4) for _ in range(depth)]
+    return _language_model(draw, (vocabulary, length, width), blocks, apply_blocks)
 
 
 def tied_head() -> Model:

@@ -77,7 +77,7 @@ def _prepare(suites: list[str]) -> None:
 
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
-        import_module("benchmarks.compatibility.vision").fit_torchvision()
+        import_module("workloads.transformer_models").fit_torchvision()
     if set(suites) & set(JAX):
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         import jax

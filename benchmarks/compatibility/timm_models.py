@@ -15,7 +15,7 @@ from benchmarks.compatibility.architectures import layers_of
 from benchmarks.compatibility.judge_torch import judge
 from benchmarks.compatibility.oracle_torch import Case
 from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
-from benchmarks.compatibility.vision import fit_torchvision
+from workloads.transformer_models import fit_torchvision
 
 CLASSES = 4
 MOST_PARAMETERS = 9_000_000

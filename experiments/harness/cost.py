@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workloads.operations import Operations
+from workloads.counts import Counts
 
 EVERY = 23
 """Which steps are watched: watching slows a step down. Prime, so that it meets no period of a method's."""
@@ -22,17 +22,17 @@ class Meter:
         if (self.steps - 1) % EVERY:
             yield
             return
-        with Operations() as seen:
+        with Counts() as seen:
             yield
         self.watched += 1
-        self.counted += seen.total
+        self.counted += seen.flops
 
     @contextmanager
     def all(self) -> Iterator[None]:
         """Count everything, for what is done once: a guide's training, a pass over the whole set."""
-        with Operations() as seen:
+        with Counts() as seen:
             yield
-        self.apart += seen.total
+        self.apart += seen.flops
 
     @property
     def total(self) -> float:

@@ -27,7 +27,7 @@ from experiments.retraining.datamodels import (
 )
 from experiments.retraining.summed import ADAMS, SUMMED, Recorder, Summed, train
 from experiments.retraining.trained import SETTINGS, order, side_by_side, subsets
-from workloads.operations import operations
+from workloads.counts import counted
 
 PRODUCTS, TRAK, EKFAC = "inner products at the end", "TRAK", "EKFAC"
 WIDTH, DAMPING = 32, 0.1
@@ -122,7 +122,7 @@ def attributed(run: Summed, training: Batch, test: Batch, seed: int) -> dict[str
     found = {NULL: (noise, 0.0), LABEL: (same, 0.0)}
     found |= {name: (scores, run.costs[name]) for name, scores in run.scores.items()}
     for name, (score, apart) in at_the_end.items():
-        found[name] = score().detach(), 1.0 + (operations(score) + apart) / run.operations
+        found[name] = score().detach(), 1.0 + (counted(score).flops + apart) / run.operations
     return found
 
 

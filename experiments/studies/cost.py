@@ -11,13 +11,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import lai_core as lai
-from benchmarks.meters_torch import PeakBytes
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, judged
 from experiments.harness.study import Found, Study, Unit
 from experiments.methods.base import LOSS
 from experiments.studies.networks import GPT, convolutional
-from workloads.operations import Operations
+from workloads.counts import Counts
 
 NULL, ORACLE = "plain", "half chosen for nothing"
 ESTIMATORS: dict[str, tuple[Any, int]] = {
@@ -109,14 +108,11 @@ def _measured(name: str, seed: int, estimator: Any, refresh: int, rows: int) -> 
         warnings.filterwarnings("ignore", message="refresh: |positions: ")
         for _ in range(PERIOD):
             step()
-        with Operations() as counter:
-            for _ in range(PERIOD):
-                step()
-        with PeakBytes() as tracker:
+        with Counts() as counts:
             for _ in range(PERIOD):
                 step()
     held_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    return {"operations": float(counter.total), "bytes": float(2 * held_bytes + tracker.peak)}
+    return {"operations": float(counts.flops), "bytes": float(2 * held_bytes + counts.peak)}
 
 
 def _drawn(name: str, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:

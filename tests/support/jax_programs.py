@@ -20,7 +20,6 @@ from jax import lax
 from lai_jax._program.errors import UnexplainedError
 
 import lai_core as lai
-from workloads.jax_by_numpy import by_numpy
 
 Shape = tuple[int, ...]
 Weight = Callable[[Any], Any]
@@ -422,7 +421,7 @@ def _kernel_error(drawn: Program) -> float:
         trace = lai_jax.trace(drawn.apply, params, losses, inputs, targets, gradients="all")
         return trace, _gradients(drawn, params, inputs, targets)
 
-    trace, gradients = by_numpy(both, drawn.params, drawn.inputs, drawn.targets)
+    trace, gradients = jax.jit(both)(drawn.params, drawn.inputs, drawn.targets)
     trace, gradients = jax.tree.map(np.asarray, (trace, gradients))
     return _relative(lai.ghost_kernel(trace, trace), gradients @ gradients.T)
 
@@ -442,7 +441,7 @@ def _step_errors(drawn: Program) -> tuple[float, float]:
         flat = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(moved)])
         return scores, flat, report.weights, _gradients(drawn, params, inputs, targets)
 
-    scores, moved, weights, gradients = jax.tree.map(np.asarray, by_numpy(run, drawn.params, *batch))
+    scores, moved, weights, gradients = jax.tree.map(np.asarray, jax.jit(run)(drawn.params, *batch))
     exact = gradients @ gradients.sum(0)
     return _relative(scores, exact), _relative(moved, weights @ gradients)
 

@@ -1,12 +1,14 @@
-"""How often a step starts a kernel, and how often the host waits for a number: a count, on any device."""
+"""What a call does, counted on any device: operations, launches, waits for the device, bytes alive."""
 
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 aten = torch.ops.aten
 READS = {
@@ -30,32 +32,31 @@ LISTS = ("tolist", "numpy")
 """Methods that do the same without being operations."""
 NO_KERNEL = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
 """Operations that make memory and fill it with nothing."""
+PLAIN = {Tensor, nn.Parameter}
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a call did.
+class Counts(TorchDispatchMode):
+    """Counts what runs while it is the active mode.
 
     Attributes
     ----------
+    flops
+        Floating-point operations of products and convolutions, as `torch.utils.flop_counter` counts them.
     launches
         Operations that compute: all but views and empty memory.
     waits
         Operations that bring a number to the host: of a model on a GPU, it would wait for each.
+    peak
+        The most bytes alive at once in storages that operations made meanwhile, at the size they then have:
+        FSDP empties and refills some of them.
     """
-
-    launches: int
-    waits: int
-
-
-class Launches(TorchDispatchMode):
-    """Counts launches and waits while it is the active mode."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.launches = self.waits = 0
+        self.flops = self.launches = self.waits = self.peak = 0
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def __enter__(self) -> "Launches":
+    def __enter__(self) -> "Counts":
         """Count `tolist` and `numpy` too, which read a tensor on the host without an operation."""
         for name in LISTS:
             setattr(Tensor, name, self._counting(getattr(torch._C.TensorBase, name)))
@@ -81,12 +82,34 @@ class Launches(TorchDispatchMode):
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count."""
+        """Run `func` and count; a class of tensors runs its own operations under the mode."""
+        if not PLAIN.union({FakeTensor}).issuperset(types):
+            return NotImplemented
+        given = {id(leaf.untyped_storage()) for leaf in _stored((args, kwargs))}
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
+        if (formula := flop_registry.get(packet)) is not None:
+            self.flops += formula(*args, **(kwargs or {}), out_val=out)
         self.launches += not (func.is_view or packet in NO_KERNEL)
         self.waits += _waits(packet, args) or _comes_to_host(out, args)
+        made = [leaf.untyped_storage() for leaf in _stored(out)]
+        self._made.update(storage for storage in made if id(storage) not in given)
+        if made:
+            self.peak = max(self.peak, sum(storage.nbytes() for storage in self._made))
         return out
+
+
+def counted(run: Callable[[], Any]) -> Counts:
+    """Return the counts of a call."""
+    with Counts() as counts:
+        run()
+    return counts
+
+
+def _stored(tree: Any) -> list[Tensor]:
+    """Return the tensors that have memory."""
+    leaves = torch.utils._pytree.tree_leaves(tree)
+    return [leaf for leaf in leaves if type(leaf) in PLAIN and leaf.device.type != "meta"]
 
 
 def _waits(packet: Any, args: Any) -> bool:
@@ -103,10 +126,3 @@ def _comes_to_host(out: Any, args: Any) -> bool:
     """Whether a tensor of another device is copied to the host."""
     here = isinstance(out, Tensor) and out.device.type == "cpu"
     return here and any(isinstance(one, Tensor) and one.device.type not in {"cpu", "meta"} for one in args)
-
-
-def counted(run: Callable[[], Any]) -> Counts:
-    """Return the launches and waits of a call."""
-    with Launches() as counter:
-        run()
-    return Counts(counter.launches, counter.waits)
