@@ -149,7 +149,7 @@ def transformer_block() -> Model:
 def _language_model(
     draw: Callable[..., Any], shape: tuple[int, int, int], blocks: Any, apply_blocks: Callable[..., Any]
 ) -> Model:
-    """Predict tokens, of a vocabulary, a length and a width: learned positions, blocks, a norm, a tied head."""
+    """Predict tokens of a vocabulary, a length and a width: learned positions, blocks, norm, tied head."""
     vocabulary, length, width = shape
     params = {
         "tokens": draw(vocabulary, width),

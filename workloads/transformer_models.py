@@ -47,7 +47,7 @@ def transformer(
     dropout: bool = True,
     **more: Any,
 ) -> nn.Module:
-    """Build a model of transformers by the name of its class, without weights; `more` is its configuration's."""
+    """Build a model of transformers by the name of its class; `more` is its configuration's."""
     sizes = {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads}
     sizes |= {"vocab_size": vocabulary, "max_position_embeddings": length}
     return configured(name, dropout=dropout, **sizes | more)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import lai_core as lai
 from tests.lai_torch.process_support import scored_in_parts
 from workloads import torch_processes as processes
-from workloads.torch_processes import launch
+from workloads.launches import launch
 
 LOSS = torch.nn.CrossEntropyLoss(reduction="none")
 

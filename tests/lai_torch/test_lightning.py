@@ -8,8 +8,9 @@ from lai_torch.integrations.lightning import Curation
 
 from lai_core.mixtures import Mixture, group_scores
 from tests.lai_torch.support import LOSS, data
+from workloads.launches import launch
 from workloads.lightning_runs import Module, cut_in_ways, mixed, rows_of, stopped_and_resumed, train
-from workloads.torch_processes import VALIDATION, batch, largest, launch, network
+from workloads.torch_processes import VALIDATION, batch, largest, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
 BOUND = 1e-12

@@ -6,7 +6,8 @@ from datasets import Dataset, IterableDataset
 from lai_torch.integrations.sources import Sources, names_of
 
 from lai_core.mixtures import Mixture, group_scores
-from workloads.torch_processes import largest, launch
+from workloads.launches import launch
+from workloads.torch_processes import largest
 from workloads.trainers import by_source, by_source_in_ways
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own

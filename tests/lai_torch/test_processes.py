@@ -16,6 +16,7 @@ from tests.lai_torch.process_shards import (
     some_parameters_are_whole,
 )
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
+from workloads.launches import launch
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
     CASES,
@@ -24,7 +25,6 @@ from workloads.torch_processes import (
     batch,
     errors,
     largest,
-    launch,
     network,
     resumed,
     run,

@@ -10,7 +10,8 @@ from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
-from workloads.torch_processes import largest, launch
+from workloads.launches import launch
+from workloads.torch_processes import largest
 from workloads.trainers import (
     arguments,
     collate,
