@@ -87,6 +87,23 @@ class Form:
         return expanded
 
 
+def operation_of(call: Callable[..., Any], given: Any, module: nn.Module | None = None) -> Operation:
+    """Return a call on nested arguments as a function of those that need a gradient."""
+    leaves, spec = pytree.tree_flatten(given)
+    moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+    def run(*arguments: Tensor, others: Others = as_it_is) -> list[Tensor]:
+        filled = [others(leaf) if isinstance(leaf, Tensor) else leaf for leaf in fixed]
+        for place, argument in zip(moved, arguments, strict=True):
+            filled[place] = argument
+        return floats(call(*pytree.tree_unflatten(filled, spec)))
+
+    rest = [leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and i not in moved]
+    indexed = not all(other.is_floating_point() for other in rest)
+    return Operation(run, tuple(fixed[i].clone() for i in moved), indexed, module)
+
+
 def as_it_is(tensor: Tensor) -> Tensor:
     """Return the tensor."""
     return tensor

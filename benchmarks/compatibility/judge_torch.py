@@ -13,7 +13,6 @@ from benchmarks.compatibility.oracle_torch import (
     BOUND,
     Case,
     Gradients,
-    call,
     gradients_of,
     one,
     torch_gradient,
@@ -29,6 +28,7 @@ from benchmarks.compatibility.verdicts import (
     relative_error,
     squares,
 )
+from workloads.torch_oracle import called
 
 __all__ = ["judge", "squares"]
 
@@ -65,8 +65,8 @@ def _check(case: Case, training: Gradients, validation: Gradients) -> None:
         raise UnfitError("random: another gradient at every call")
     inputs, targets = case.training
     with torch.no_grad():
-        together = case.loss(call(case.model, inputs), targets)
-        rows = [case.loss(call(case.model, one(inputs, i)), one(targets, i)) for i in range(len(together))]
+        together = case.loss(called(case.model, inputs), targets)
+        rows = [case.loss(called(case.model, one(inputs, i)), one(targets, i)) for i in range(len(together))]
     if not torch.allclose(together, torch.cat(rows), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
     plain, added = torch_gradient(case, case.training), whole[0].sum(0)

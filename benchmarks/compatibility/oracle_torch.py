@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.verdicts import UnfitError
+from workloads.torch_oracle import called
 
 BOUND = 1e-6
 """Relative error allowed in float64: operations lose digits by their condition, errors of meaning do not."""
@@ -95,7 +96,7 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
     last: list[Tensor] = []
     for index in range(samples_of(batch[1])):
         with _read(case) as reading:
-            results = call(case.model, one(batch[0], index, copies))
+            results = called(case.model, one(batch[0], index, copies))
         value = case.loss(results, one(batch[1], index, copies)).sum()
         if reading.output is not None and reading.output.shape[-1] != case.result(results).shape[-1]:
             reading.output = None
@@ -122,17 +123,10 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
 def torch_gradient(case: Case, batch: tuple[Any, Any]) -> Tensor:
     """Return the gradient of a whole batch's summed losses, `(size,)`, as a step of training takes it."""
     trainable = [parameter for parameter in case.model.parameters() if parameter.requires_grad]
-    value = case.loss(call(case.model, batch[0]), batch[1]).sum()
+    value = case.loss(called(case.model, batch[0]), batch[1]).sum()
     found = torch.autograd.grad(value, trainable, allow_unused=True)
     whole = (torch.zeros_like(t) if g is None else g for g, t in zip(found, trainable, strict=True))
     return torch.cat([_reals(gradient).flatten() for gradient in whole])
-
-
-def call(model: nn.Module, inputs: Any) -> Any:
-    """Call a model on a tensor, a tuple or a mapping."""
-    if isinstance(inputs, dict):
-        return model(**inputs)
-    return model(*inputs) if isinstance(inputs, tuple) else model(inputs)
 
 
 def one(tree: Any, index: int, copies: int = 1) -> Any:
