@@ -10,21 +10,10 @@ from importlib.util import find_spec
 import lai_torch
 import torch
 
-from benchmarks import report, ruler
-from benchmarks.methods import (
-    CACHED,
-    SELECTIVE,
-    Build,
-    Step,
-    bytes_of,
-    curated,
-    curator,
-    forward,
-    peer,
-    plain,
-    prepared,
-)
+from benchmarks import report
+from benchmarks.methods import CACHED, SELECTIVE, Build, curated, curator, forward, peer, plain
 from benchmarks.models import COSTED
+from benchmarks.seconds import ratios
 from workloads.counts import counted
 
 METHODS: dict[str, Build] = {
@@ -68,28 +57,9 @@ def compare(names: Iterable[str], methods: Mapping[str, Build]) -> tuple[Ratios,
     else:
         remarks.append("opacus is not installed here: `make peers` measures it on the same work")
     for name in names:
-        torch.manual_seed(0)
-        work = COSTED[name]()
-        work.model.train()
-        optimizer = work.optimizer()
-
-        def counts(step: Step) -> dict[str, float]:
-            done = counted(step.run)
-            return {"flops": done.flops, "memory": bytes_of(work, optimizer) + done.peak}  # noqa: B023
-
-        steps, rows, failures = prepared(builds, work, optimizer, counts)
-        if failed := [failure.trace for failure in failures.values() if not failure.refused]:
-            raise RuntimeError(failed[0])
-        taken = ruler.in_turn({method: step.run for method, step in steps.items()}, ROUNDS)
-        for method, (seconds, _) in ruler.medians(taken).items():
-            rows[method]["seconds"] = seconds
-        beside = rows.pop("plain")
-        found[name] = {
-            method: {
-                key: row[key.removesuffix("_ratio")] / beside[key.removesuffix("_ratio")] for key in KEYS
-            }
-            for method, row in rows.items()
-        }
+        rows, work = ratios(COSTED[name], builds, ROUNDS, least=0.0)
+        del rows["plain"]
+        found[name] = {method: {key: row[key] for key in KEYS} for method, row in rows.items()}
         made = curator(work, None, lai_torch.LAI(), refresh=CACHED)
         for _ in range(2):
             made.score(*work.batch)
@@ -112,17 +82,17 @@ def installed() -> bool:
 def run() -> None:
     """Measure every model and method, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
-    ratios, scored = compare(COSTED, METHODS)
+    found, scored = compare(COSTED, METHODS)
     bounds = {" ".join(key): bound for key, bound in BOUNDS.items()} | {"scoring resnet18": SCORING_BOUND}
-    found = {" ".join(key): ratios[key[0]][key[1]][key[2]] for key in BOUNDS}
-    found |= {f"scoring {name}": ratio for name, ratio in scored.items()}
+    bounded = {" ".join(key): found[key[0]][key[1]][key[2]] for key in BOUNDS}
+    bounded["scoring resnet18"] = scored["resnet18"]
     report.close(
         "cost-torch",
-        {"ratios": ratios, "scoring": scored},
+        {"ratios": found, "scoring": scored},
         bounds,
-        report.over(found, bounds),
+        report.over(bounded, bounds),
         packages=("torch", "transformers"),
-        contract=ratios,
+        contract=found,
         threads=torch.get_num_threads(),
     )
 
@@ -139,12 +109,12 @@ def run_peers() -> None:
         raise SystemExit("cost peers: opacus is not installed here: `make peers` installs it apart")
     torch.set_num_threads(1)
     names = ("lai_cached", "lai_fresh", "ghost_fresh", "ghost_chunked")
-    ratios, _ = compare(COSTED, {name: METHODS[name] for name in names})
+    found, _ = compare(COSTED, {name: METHODS[name] for name in names})
     failed = [
         f"{name} {method} {key} {methods[method][key]:.3f} > the peer's {methods[PEER][key]:.3f}"
-        for name, methods in ratios.items()
+        for name, methods in found.items()
         for method, key in CHEAPER
         if not methods[method][key] <= methods[PEER][key]
     ]
     packages = ("torch", "transformers", "opacus")
-    report.close("cost-peers", ratios, CHEAPER, failed, packages=packages)
+    report.close("cost-peers", found, CHEAPER, failed, packages=packages)

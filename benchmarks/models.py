@@ -17,6 +17,7 @@ from workloads.transformer_models import transformer
 
 HALF = functools.partial(lai.keep_top, fraction=0.5)
 """How many samples curated steps keep."""
+ENDS = {"bos_token_id": 0, "eos_token_id": 0}
 PLAIN: dict[str, Any] = {"dropout": False, "attn_implementation": "eager"}
 Side = tuple[Any, Tensor]
 """Inputs, a tensor or keyword arguments, and targets."""
@@ -34,7 +35,8 @@ class Work:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return a fresh SGD with momentum."""
-        return torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return torch.optim.SGD(trained, lr=1e-4, momentum=0.9)
 
     def losses(self, inputs: Any, targets: Any) -> Tensor:
         """Run the model and return the loss of each sample."""
@@ -89,8 +91,7 @@ def bert(width: int, depth: int, heads: int, length: int, samples: int, vocabula
 
 def gpt(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
     """GPT-2, without dropout, LAI by the `mean` route."""
-    ends = {"bos_token_id": 0, "eos_token_id": 0} | PLAIN
-    model = transformer("GPT2LMHeadModel", width, depth, heads, length, vocabulary, **ends)
+    model = transformer("GPT2LMHeadModel", width, depth, heads, length, vocabulary, **ENDS | PLAIN)
     return language_work(model, length, samples)
 
 
@@ -104,8 +105,7 @@ def vit(width: int, depth: int, heads: int, samples: int) -> Work:
 def gpt_neo_small() -> Work:
     """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs; LAI by the `mean` route."""
     more = {"attention_types": [[["global", "local"], 2]], "window_size": 32} | PLAIN
-    ends = {"bos_token_id": 0, "eos_token_id": 0}
-    model = transformer("GPTNeoForCausalLM", 128, 4, 4, 64, 1000, **ends, **more)
+    model = transformer("GPTNeoForCausalLM", 128, 4, 4, 64, 1000, **ENDS | more)
     return replace(language_work(model, 64, 16), loss=summed_over_tokens)
 
 

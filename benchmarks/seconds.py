@@ -6,7 +6,7 @@ judged by them; seconds are shown.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from benchmarks import jax_steps, report, ruler
 from benchmarks.methods import (
     KEPT,
     SELECTIVE,
+    Build,
     Step,
     bytes_of,
     curated,
@@ -93,31 +94,32 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
 def measure(names: Iterable[str], rounds: int) -> Figures:
     """Return each method's figures over a plain step's on each model; without `rounds`, what is counted."""
     torch.set_num_threads(1)
-    return {name: _ratios(TIMED[name], rounds) for name in names}
+    return {name: ratios(TIMED[name], METHODS, rounds)[0] for name in names}
 
 
-def _ratios(build: Callable[[], Work], rounds: int) -> dict[str, dict[str, float | None]]:
+def ratios(
+    build: Callable[[], Work], methods: Mapping[str, Build], rounds: int, *, least: float = LEAST
+) -> tuple[dict[str, dict[str, float | None]], Work]:
+    """Return the figures on one model of the methods that it allows, `plain` among them, and the model."""
     torch.manual_seed(0)
     work = build()
     work.model.train()
-    steps, counts, failures = prepared(METHODS, work, work.optimizer(), partial(counts_of, work))
+    steps, counts, failures = prepared(methods, work, work.optimizer(), partial(counts_of, work))
     if failed := [failure.trace for failure in failures.values() if not failure.refused]:
         raise RuntimeError(failed[0])
     calls = {name: step.run for name, step in steps.items()}
-    times = ruler.medians(ruler.in_turn(calls, rounds, least=LEAST))
+    times = ruler.medians(ruler.in_turn(calls, rounds, least=least))
     found: dict[str, dict[str, float | None]] = {}
     for name, row in counts.items():
-        ratios: dict[str, float | None] = {
-            f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")
-        }
-        ratios |= {key: row[key] for key in ("waits", "launches")}
-        ratios |= dict.fromkeys(("seconds_ratio", "cpu_ratio", "hand_ratio"))
+        found[name] = {f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")}
+        found[name] |= {key: row[key] for key in ("waits", "launches")}
+        found[name] |= dict.fromkeys(("seconds_ratio", "cpu_ratio", "hand_ratio"))
         if rounds:
             clock, cpu = (each / steps[name].steps for each in times[name])
-            ratios["seconds_ratio"] = clock / times["plain"][0]
-            ratios["cpu_ratio"], ratios["hand_ratio"] = cpu / times["plain"][1], cpu / times["hand"][1]
-        found[name] = ratios
-    return found
+            found[name]["seconds_ratio"] = clock / times["plain"][0]
+            found[name]["cpu_ratio"] = cpu / times["plain"][1]
+            found[name]["hand_ratio"] = cpu / times["hand"][1] if "hand" in times else None
+    return found, work
 
 
 def counts_of(work: Work, step: Step) -> dict[str, float]:

@@ -101,7 +101,7 @@ def apply_block(values: Any, block: Any, heads: int, reach: int | None = None) -
     """Apply a pre-norm transformer block."""
     values = values + attention(layer_norm(values, block["g1"], block["o1"]), block, heads, reach)
     hidden = jax.nn.gelu(layer_norm(values, block["g2"], block["o2"]) @ block["up"] + block["up_bias"])
-    return values + hidden @ block["down"] + block["down_bias"]
+    return values + (hidden @ block["down"] + block["down_bias"])
 
 
 def block_params(draw: Callable[..., Any], width: int, factor: int = 2) -> dict[str, Any]:

@@ -133,7 +133,8 @@ def gpt() -> Pair:
         found = {"g1": "n1.weight", "o1": "n1.bias", "g2": "n2.weight", "o2": "n2.bias"}
         for layer in ("qkv", "proj", "up", "down"):
             found |= {layer: f"{layer}.weight", f"{layer}_bias": f"{layer}.bias"}
-        return {key: params[f"{name}.{own}"].T for key, own in found.items()}
+        taken = {key: params[f"{name}.{own}"] for key, own in found.items()}
+        return {key: each.T if each.ndim > 1 else each for key, each in taken.items()}
 
     def apply(params: Any, ids: Any) -> Any:
         values = params["tokens.weight"][ids] + params["places.weight"][: ids.shape[1]]
