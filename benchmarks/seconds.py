@@ -49,24 +49,23 @@ COMPUTING = ("resnet18", "bert_small", "gpt_small", "vit_tiny")
 LAUNCHING = ("bert_12_launches", "gpt_12_launches")
 
 
+CPU = (
+    (COMPUTING, ("kept", 0.92), ("selective", 0.80)),
+    (LAUNCHING, ("kept", 1.7), ("selective", 1.5)),
+    (("tiny_mlp",), ("kept", 2.0), ("selective", 2.0)),
+    (tuple(jax_steps.TIMED), ("lai_cached", 0.90), ("lai_selective", 0.80)),
+)
+MIXTURE = {"bert_small": 1.05, "vit_tiny": 1.05, "gpt_small": 1.10}
+"""Without resnet18, which couples samples: nothing rides along; LLI multiplies a vocabulary's gradients."""
+
+
 def bounds() -> dict[tuple[str, str, str], float]:
     """Return what a model's method may cost: CPU seconds, the summary's memory counted, waits."""
-    found: dict[tuple[str, str, str], float] = {}
-    for names, kept, selective in ((COMPUTING, 0.92, 0.80), (LAUNCHING, 1.7, 1.5), (("tiny_mlp",), 2.0, 2.0)):
-        for name in names:
-            found[(name, "kept", "cpu_ratio")] = kept
-            found[(name, "selective", "cpu_ratio")] = selective
-    found[("tiny_mlp", "kept", "hand_ratio")] = 1.4
-    for name in COMPUTING:
-        found |= {(name, method, "memory_ratio"): 1.05 for method in ("kept", "selective")}
-    methods = ("kept", "selective", "whole")
-    found |= {(name, method, "waits"): 1 for name in TIMED for method in methods}
-    for name, bound in (("bert_small", 1.05), ("vit_tiny", 1.05), ("gpt_small", 1.10)):
-        # resnet18 couples samples: nothing rides along; LLI multiplies a vocabulary's gradients once more
-        found[(name, "mixture", "cpu_ratio")] = bound
-    for name in jax_steps.TIMED:
-        found |= {(name, "lai_cached", "cpu_ratio"): 0.90, (name, "lai_selective", "cpu_ratio"): 0.80}
-    return found
+    found = {(name, way, "cpu_ratio"): most for names, *row in CPU for name in names for way, most in row}
+    found |= {(name, "mixture", "cpu_ratio"): most for name, most in MIXTURE.items()}
+    found |= {(name, method, "memory_ratio"): 1.05 for name in COMPUTING for method in ("kept", "selective")}
+    found |= {(name, method, "waits"): 1 for name in TIMED for method in ("kept", "selective", "whole")}
+    return found | {("tiny_mlp", "kept", "hand_ratio"): 1.4}
 
 
 def run(rounds: int, names: tuple[str, ...]) -> None:

@@ -30,22 +30,12 @@ Direction = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to score the batch of some work.
+    """A way to score the batch of some work: `(n,)` scores."""
 
-    Attributes
-    ----------
-    fresh, cached
-        Return `(n,)` scores: with the validation set gone through anew, and from what is held of it.
-    held
-        The bytes of that.
-    exact
-        Whether they are inner products of gradients; None: about, by how much is not told.
-    """
-
-    fresh: Callable[[], Tensor]
-    cached: Callable[[], Tensor]
-    held: int
-    exact: bool | None = True
+    fresh: Callable[[], Tensor]  # goes through the validation set anew
+    cached: Callable[[], Tensor]  # from what is held of it
+    held: int  # the bytes of that
+    exact: bool | None = True  # inner products of gradients; None: about, by how much is not told
 
 
 def _of(prepare: Callable[[], Any], score: Callable[[Any], Tensor]) -> Way:
@@ -60,24 +50,16 @@ def curated(work: Work, estimator: Any) -> Way:
     cached, fresh = (curator(work, None, estimator, refresh=refresh) for refresh in (CACHED, 1))
     for one in (cached, fresh) * 3:
         one.score(*work.batch)
-    exact = not isinstance(estimator, lai_torch.LAI)
-    return Way(lambda: _scores(fresh, work), lambda: _scores(cached, work), summary_bytes(cached), exact)
-
-
-def _scores(one: lai_torch.Curator, work: Work) -> Tensor:
-    found: Tensor = one.score(*work.batch)[1].scores
-    return found
+    calls = (lambda one=one: one.score(*work.batch)[1].scores for one in (fresh, cached))
+    return Way(*calls, summary_bytes(cached), not isinstance(estimator, lai_torch.LAI))
 
 
 def loop(work: Work) -> Way:
     """Differentiate one sample at a time."""
 
     def score(direction: Direction) -> Tensor:
-        found = []
-        for part in parts(work.batch, 1):
-            gradients = _gradient(work, work.losses(*part).sum())
-            found.append(sum((gradients[name] * one).sum() for name, one in direction.items()))
-        return torch.stack(found)
+        gradients = (_gradient(work, work.losses(*part).sum()) for part in parts(work.batch, 1))
+        return torch.stack([_product(each, direction) for each in gradients])
 
     return _of(lambda: _direction(work), score)
 
@@ -116,8 +98,7 @@ def twice(work: Work) -> Way:
         losses = work.losses(*work.batch)
         weights = torch.ones_like(losses, requires_grad=True)
         gradients = _gradient(work, (weights * losses).sum(), create_graph=True)
-        total = sum((gradients[name] * one).sum() for name, one in direction.items())
-        return torch.autograd.grad(total, weights)[0]
+        return torch.autograd.grad(_product(gradients, direction), weights)[0]
 
     return _of(lambda: _direction(work), score)
 
@@ -127,8 +108,7 @@ def difference(work: Work) -> Way:
 
     def score(direction: Direction) -> Tensor:
         named = dict(work.model.named_parameters())
-        size = float(torch.sqrt(sum(one.square().sum() for one in direction.values())))
-        length = float(torch.sqrt(sum(one.detach().square().sum() for one in named.values())))
+        size, length = (float(_product(one, one)) ** 0.5 for one in (direction, named))
         step = torch.finfo(torch.float32).eps ** (1 / 3) * max(length, 1.0) / size
         sides = []
         with torch.no_grad():
@@ -250,6 +230,10 @@ def _direction(work: Work) -> Direction:
         for name, one in _gradient(work, work.losses(*part).sum()).items():
             found[name] = found[name] + one if name in found else one
     return found
+
+
+def _product(one: Direction, other: Direction) -> Any:
+    return sum((one[name] * each).sum() for name, each in other.items())
 
 
 def _gradient(work: Work, total: Tensor, *, create_graph: bool = False) -> Direction:

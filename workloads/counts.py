@@ -38,17 +38,10 @@ PLAIN = {Tensor, nn.Parameter}
 class Counts(TorchDispatchMode):
     """Counts what runs while it is the active mode.
 
-    Attributes
-    ----------
-    flops
-        Floating-point operations of products and convolutions, as `torch.utils.flop_counter` counts them.
-    launches
-        Operations that compute: all but views and empty memory.
-    waits
-        Operations that bring a number to the host: of a model on a GPU, it would wait for each.
-    peak
-        The most bytes alive at once in storages that operations made meanwhile, at the size they then have:
-        FSDP empties and refills some of them.
+    `flops` are those of products and convolutions, as `torch.utils.flop_counter` counts them; `launches` all
+    operations but views and empty memory; `waits` those that bring a number to the host, for each of which a
+    model on a GPU would wait. `peak` is the most bytes alive at once in storages that operations made
+    meanwhile, at the size that they then have: FSDP empties and refills some of them.
     """
 
     def __init__(self) -> None:

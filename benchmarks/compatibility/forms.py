@@ -20,45 +20,25 @@ Others = Callable[[Tensor], Tensor]
 class Operation:
     """One operation with one set of arguments: a function of its differentiable ones.
 
-    Attributes
-    ----------
-    run
-        From the differentiable arguments to the floating results; `others` is applied to other tensors.
-    arguments
-        The suite's values of the differentiable ones.
-    indexed
-        Whether there are others that are no floats: an operation may read memory by them unchecked, so
-        that it is never called with values of one call and shapes of another.
-    module
-        What holds further parameters.
+    `run` goes from these to the floating results; `others` is applied to other tensors. Where some of those
+    are no floats (`indexed`), an operation may read memory by them unchecked, so that it is never called
+    with values of one call and shapes of another.
     """
 
     run: Callable[..., list[Tensor]]
     arguments: tuple[Tensor, ...]
     indexed: bool = False
-    module: nn.Module | None = None
+    module: nn.Module | None = None  # holds further parameters
 
 
 @dataclass(frozen=True)
 class Form:
-    """How samples are joined: along a new first axis, or along an axis that the arguments have.
+    """How samples are joined: along a new first axis, or along an axis that the arguments have."""
 
-    Attributes
-    ----------
-    axis
-        An axis of the arguments, which the suite's own use as the batch; None: a new one, the first.
-    expands
-        Whether tensors that are not differentiable get a row per sample too.
-    length
-        Of the suite's own batch.
-    results
-        The axis of each result that holds the samples.
-    """
-
-    axis: int | None = None
-    expands: bool = False
-    length: int = 0
-    results: tuple[int, ...] = ()
+    axis: int | None = None  # of the arguments, which the suite's own use as the batch; None: a new one
+    expands: bool = False  # whether tensors that are not differentiable get a row per sample too
+    length: int = 0  # of the suite's own batch
+    results: tuple[int, ...] = ()  # the axis of each result that holds the samples
 
     def one(self, argument: Tensor) -> Tensor:
         """Return one sample of the suite's own argument."""

@@ -34,17 +34,8 @@ __all__ = ["BOUND", "Case", "judge", "squares"]
 class Case:
     """A function, its parameters, two batches, and what the case is about.
 
-    Attributes
-    ----------
-    about
-        Keys of the parameters whose gradients the error is set beside; empty: all.
-    seen
-        `seen(params, inputs)`: of one sample's program, the input of each of `LAYERS`, which LAI should see,
-        each with a bias; None: LAI is not judged.
-    only
-        LAI is judged on these layers alone.
-    bound
-        The largest relative error of a right answer.
+    `seen(params, inputs)` returns of one sample's program the input of each of `LAYERS`, which LAI should
+    see, each with a bias; None: LAI is not judged.
     """
 
     apply: Callable[..., Any]
@@ -52,10 +43,10 @@ class Case:
     loss: Callable[[Any, Any], Any]
     training: Batch
     validation: Batch
-    about: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()  # keys of the parameters that the error is set beside; empty: all
     seen: Callable[[Any, Any], Sequence[Any]] | None = None
-    only: bool = False
-    bound: float = BOUND
+    only: bool = False  # LAI is judged on these layers alone
+    bound: float = BOUND  # the largest relative error of a right answer
 
     def losses(self, params: Any, inputs: Any, targets: Any) -> Any:
         """Return each sample's loss."""

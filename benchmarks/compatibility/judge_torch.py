@@ -1,6 +1,7 @@
 """One torch case against what a loop over its samples gives."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from benchmarks.compatibility.oracle_torch import (
 )
 from benchmarks.compatibility.verdicts import (
     NEGLIGIBLE,
+    REASON_LENGTH,
     Errors,
     Row,
     UnfitError,
@@ -27,15 +29,28 @@ from benchmarks.compatibility.verdicts import (
     judged,
     relative_error,
     squares,
+    unfit,
 )
 from workloads.torch_oracle import called
 
-__all__ = ["judge", "squares"]
+__all__ = ["judge", "judge_first", "squares"]
 
 
 def judge(case: Case) -> Row:
     """Return the verdicts on Ghost, the exact scores and LAI."""
     return judged(case, gradients_of, _check, _errors)
+
+
+def judge_first(problem: str, builds: Iterable[Callable[[], Case]]) -> Row:
+    """Judge the first case that is built; where none is, the row says what the last one raised."""
+    for build in builds:
+        try:
+            case = build()
+        except Exception as refused:  # whatever a configuration or a package says of these sizes
+            problem = f"{type(refused).__name__}: {refused}"[:REASON_LENGTH]
+        else:
+            return judge(case)
+    return unfit(f"not built: {problem}")
 
 
 def _errors(case: Case, training: Gradients, validation: Gradients) -> Errors:

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.architectures import BOUNDS, language_batch, per_token
-from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case, default_dtype
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
 from workloads.transformer_models import transformer
 
 VOCABULARY = 48
@@ -51,19 +50,8 @@ def groups() -> list[str]:
 
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suite, the name and a function that judges, of one method."""
-    yield "peft", group, functools.partial(_attempt, group)
-
-
-def _attempt(method: str) -> Row:
-    problem = ""
-    for dtype in BOUNDS:
-        try:
-            case = _case(method, dtype)
-        except Exception as found:  # whatever the method says of this model
-            problem = f"not built: {type(found).__name__}: {found}"[:REASON_LENGTH]
-        else:
-            return judge(case)
-    return unfit(problem)
+    builds = [functools.partial(_case, group, dtype) for dtype in BOUNDS]
+    yield "peft", group, functools.partial(judge_first, "", builds)
 
 
 def _case(method: str, dtype: torch.dtype) -> Case:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.architectures import layers_of
-from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+from benchmarks.compatibility.verdicts import Row, unfit
 from workloads.torch_parts import classification
 from workloads.transformer_models import fit_torchvision
 
@@ -63,19 +63,13 @@ def _timm() -> Any:
 
 
 def _attempt(module: str) -> Row:
-    problem = "no variant is built without weights"
-    for size, variant, options in _smallest(module):
-        if size > MOST_PARAMETERS:
-            problem = f"'{variant}', the smallest, has {size:,} parameters"
-            break
-        for side in SIDES:
-            try:
-                case = _case(variant, options, side)
-            except Exception as refused:  # what it says of images of that side, and of these blocks
-                problem = f"{variant}: {type(refused).__name__}: {refused}"[:REASON_LENGTH]
-            else:
-                return judge(case)
-    return unfit(f"not built: {problem}")
+    smallest = _smallest(module)
+    if smallest and smallest[0][0] > MOST_PARAMETERS:
+        size, variant, _ = smallest[0]
+        return unfit(f"not built: '{variant}', the smallest, has {size:,} parameters")
+    tries = itertools.product((each for each in smallest if each[0] <= MOST_PARAMETERS), SIDES)
+    builds = (partial(_case, variant, options, side) for (_, variant, options), side in tries)
+    return judge_first("no variant is built without weights", builds)
 
 
 def _smallest(module: str) -> list[tuple[int, str, dict[str, Any]]]:
