@@ -21,6 +21,7 @@ from workloads.jax_parts import (
     layer_norm,
     next_token,
     sequences,
+    shaped,
     tokens,
     vectors,
 )
@@ -47,13 +48,7 @@ def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
 def grouped_cnn() -> Model:
     """Convolutions with groups, stride, dilation and uneven padding; pooling; a dense head."""
     draw = drawn(1)
-    params = {
-        "k1": draw(3, 3, 2, 8),
-        "b1": draw(8),
-        "k2": draw(3, 2, 4, 6),
-        "b2": draw(6),
-        "head": draw(6, CLASSES),
-    }
+    params = shaped(draw, k1=(3, 3, 2, 8), b1=(8,), k2=(3, 2, 4, 6), b2=(6,), head=(6, CLASSES))
 
     def apply(params: Any, inputs: Any) -> Any:
         maps = jax.nn.relu(_convolved(inputs, params["k1"], feature_group_count=2) + params["b1"])
@@ -130,13 +125,8 @@ def resnet(
 def transformer_block() -> Model:
     """One pre-norm block over a class token and positions, classified from the token."""
     draw, width = drawn(3), 4
-    params = {
-        "token": draw(1, 1, width),
-        "place": draw(6, width),
-        "block": block_params(draw, width),
-        "w": draw(width, CLASSES),
-        "b": draw(CLASSES),
-    }
+    params = shaped(draw, token=(1, 1, width), place=(6, width), w=(width, CLASSES), b=(CLASSES,))
+    params["block"] = block_params(draw, width)
 
     def apply(params: Any, inputs: Any) -> Any:
         token = jnp.broadcast_to(params["token"], (inputs.shape[0], 1, width))
@@ -151,13 +141,8 @@ def _language_model(
 ) -> Model:
     """Predict tokens of a vocabulary, a length and a width: learned positions, blocks, norm, tied head."""
     vocabulary, length, width = shape
-    params = {
-        "tokens": draw(vocabulary, width),
-        "places": draw(length, width),
-        "blocks": blocks,
-        "gain": 1.0 + 0.1 * draw(width),
-        "offset": draw(width),
-    }
+    params = shaped(draw, tokens=(vocabulary, width), places=(length, width), offset=(width,))
+    params |= {"blocks": blocks, "gain": 1.0 + 0.1 * draw(width)}
 
     def apply(params: Any, ids: Any) -> Any:
         values = apply_blocks(params["tokens"][ids] + params["places"], params["blocks"])
@@ -194,7 +179,7 @@ def gpt_neo(width: int, *, heads: int, depth: int, length: int, vocabulary: int,
 def tied_head() -> Model:
     """One table as embedding and head, jitted in two levels, with a layer between."""
     draw = drawn(5)
-    params = {"table": draw(9, 5), "w": draw(5, 5), "b": draw(5)}
+    params = shaped(draw, table=(9, 5), w=(5, 5), b=(5,))
 
     @jax.jit
     def middle(params: Any, values: Any) -> Any:
@@ -223,7 +208,7 @@ def lora() -> Model:
 def rnn() -> Model:
     """Recur by scan, with a learned start."""
     draw = drawn(7)
-    params = {"u": draw(3, 5), "v": draw(5, 5), "b": draw(5), "start": draw(5), "w": draw(5, CLASSES)}
+    params = shaped(draw, u=(3, 5), v=(5, 5), b=(5,), start=(5,), w=(5, CLASSES))
 
     def apply(params: Any, inputs: Any) -> Any:
         def cell(state: Any, value: Any) -> tuple[Any, None]:
@@ -239,15 +224,8 @@ def rnn() -> Model:
 def mixer() -> Model:
     """Mix: matrices along positions and along channels."""
     draw, length, width = drawn(8), 5, 4
-    params = {
-        "along": draw(length, 7),
-        "back": draw(7, length),
-        "up": draw(width, 6),
-        "up_bias": draw(6),
-        "down": draw(6, width),
-        "gain": 1.0 + 0.1 * draw(width),
-        "w": draw(width, CLASSES),
-    }
+    params = shaped(draw, along=(length, 7), back=(7, length), up=(width, 6), up_bias=(6,), down=(6, width))
+    params |= {"gain": 1.0 + 0.1 * draw(width), "w": draw(width, CLASSES)}
 
     def apply(params: Any, inputs: Any) -> Any:
         mixed = jnp.swapaxes(jax.nn.gelu(jnp.swapaxes(inputs, 1, 2) @ params["along"]) @ params["back"], 1, 2)
@@ -261,13 +239,8 @@ def mixer() -> Model:
 def mixture() -> Model:
     """Experts chosen sample by sample under vmap, and a branch for the whole batch by cond."""
     draw = drawn(9)
-    params = {
-        "gate": draw(6, 2),
-        "experts": [{"w": draw(6, 5), "b": draw(5)} for _ in range(2)],
-        "extra": draw(5, 5),
-        "flag": jnp.asarray(1),
-        "w": draw(5, CLASSES),
-    }
+    params: dict[str, Any] = shaped(draw, gate=(6, 2), extra=(5, 5), w=(5, CLASSES))
+    params |= {"experts": [shaped(draw, w=(6, 5), b=(5,)) for _ in range(2)], "flag": jnp.asarray(1)}
 
     def apply(params: Any, inputs: Any) -> Any:
         def one(sample: Any) -> Any:

@@ -39,6 +39,11 @@ def drawn(seed: int) -> Callable[..., Any]:
     return lambda *shape: jnp.asarray(draw.standard_normal(shape) / np.sqrt(max(shape[0], 1)))
 
 
+def shaped(draw: Callable[..., Any], **shapes: tuple[int, ...]) -> dict[str, Any]:
+    """Draw parameters of these shapes, by name."""
+    return {name: draw(*shape) for name, shape in shapes.items()}
+
+
 def _classified(*shape: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
     """Return what draws arrays of a shape, one a sample, and their classes."""
 
@@ -106,17 +111,8 @@ def apply_block(values: Any, block: Any, heads: int, reach: int | None = None) -
 
 def block_params(draw: Callable[..., Any], width: int, factor: int = 2) -> dict[str, Any]:
     """Draw the parameters of one transformer block."""
-    return {
-        "g1": 1.0 + 0.1 * draw(width),
-        "o1": draw(width),
-        "qkv": draw(width, 3 * width),
-        "qkv_bias": draw(3 * width),
-        "proj": draw(width, width),
-        "proj_bias": draw(width),
-        "g2": 1.0 + 0.1 * draw(width),
-        "o2": draw(width),
-        "up": draw(width, factor * width),
-        "up_bias": draw(factor * width),
-        "down": draw(factor * width, width),
-        "down_bias": draw(width),
-    }
+    inner = factor * width
+    params = shaped(draw, o1=(width,), qkv=(width, 3 * width), qkv_bias=(3 * width,), proj=(width, width))
+    params |= shaped(draw, proj_bias=(width,), o2=(width,), up=(width, inner), up_bias=(inner,))
+    params |= shaped(draw, down=(inner, width), down_bias=(width,))
+    return params | {"g1": 1.0 + 0.1 * draw(width), "g2": 1.0 + 0.1 * draw(width)}

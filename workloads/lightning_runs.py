@@ -115,13 +115,6 @@ def fitted(
     return whole(module), logged
 
 
-def cut_in_ways(
-    rank: int, folder: str, processes: int, ways: tuple[int, ...]
-) -> list[tuple[Tensor, dict[str, float]]]:
-    """Train once for each number of parts, as one of several processes."""
-    return [train(rank, folder, processes, parts) for parts in ways]
-
-
 def stopped_and_resumed(rank: int, folder: str, processes: int) -> tuple[Tensor, Tensor]:
     """Train on several processes; return the parameters, and those of a run from its first epoch's end."""
     train(rank, folder, processes, epochs=1)

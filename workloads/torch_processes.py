@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import lai_torch
@@ -96,15 +95,14 @@ def nothing_at_times(scores: Tensor) -> Tensor:
     return torch.zeros_like(weights) if float(scores[0]) > 0 else torch.as_tensor(weights)
 
 
-def penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+def penalty(outputs: Tensor, _: Tensor) -> Tensor:
     """Return a number a sample that trains and does not score."""
-    del targets
     return 0.1 * (outputs**2).sum(1)
 
 
-def mean_penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+def mean_penalty(outputs: Tensor, _: Tensor) -> Tensor:
     """Return one for the batch."""
-    return penalty(outputs, targets).mean()
+    return 0.1 * (outputs**2).sum(1).mean()
 
 
 AROUND = ("ddp", "group")
@@ -284,37 +282,3 @@ def runs(rank: int, processes: int, names: list[tuple[str, str]]) -> dict[tuple[
         except Exception:
             found[case, engine] = traceback.format_exc()
     return found
-
-
-RESUMED = {"estimator": "preconditioned_lai", "refresh": 3, "share": 0.5, "accumulate": 2}
-"""Options under which a curator remembers something of every kind: moments, an aged summary, its draws."""
-
-
-def resumed(rank: int, processes: int, engine: str | None, steps: range, folder: str) -> Tensor:
-    """Take up the run that is kept in a folder, go on for some steps, and keep it again."""
-    from torch.distributed import checkpoint
-    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-
-    model: nn.Module = network()
-    more: dict[str, Any] = {}
-    if engine is not None:
-        model, more = wrapped(model, engine, processes)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    more |= RESUMED | {"generator": torch.Generator().manual_seed(5)}
-    curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **more)
-    apart = Path(folder, "curator.pt")
-
-    def states() -> dict[str, Any]:
-        return dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-
-    if steps.start:
-        kept = states()
-        checkpoint.load(kept, checkpoint_id=f"{folder}/{steps.start}")
-        set_state_dict(model, optimizer, model_state_dict=kept["model"], optim_state_dict=kept["optimizer"])
-        curator.load_state_dict(torch.load(apart, weights_only=True))
-    for step in steps:
-        curator.step(*(side.chunk(processes)[rank] for side in batch(SAMPLES, 100 + step)))
-    checkpoint.save(states(), checkpoint_id=f"{folder}/{steps.stop}")
-    if rank == 0:
-        torch.save(curator.state_dict(), apart)
-    return whole(model)

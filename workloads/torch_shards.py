@@ -12,10 +12,9 @@ from torch.distributed.tensor import distribute_tensor
 
 from workloads.counts import Counts
 from workloads.launches import launch
-from workloads.torch_processes import Run, errors, trained
+from workloads.torch_processes import LOSS, Run, batch, errors, trained
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
-BLOCKS, WIDTH, CLASSES = 8, 256, 4
+BLOCKS, WIDTH, CLASSES = 8, 256, 5
 ROWS, STEPS, VALIDATION = 4, 3, 24
 ESTIMATORS = ("lai", "lli", "ghost")
 
@@ -59,13 +58,6 @@ def deep(processes: int | None) -> nn.Module:
     return model
 
 
-def drawn(samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets."""
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 8, dtype=torch.float64, generator=generator)
-    return inputs, torch.randint(CLASSES, (samples,), generator=generator)
-
-
 def rows_of(step: int, rank: int, processes: int) -> slice:
     """Return a process's rows of a batch; in the last one, the last process has one row and not four."""
     start = rank * ROWS
@@ -84,15 +76,15 @@ def train(rank: int, processes: int, estimator: str | None, *, sharded: bool) ->
             part = rows_of(step, rank, processes)
             if not sharded:
                 part = slice(0, rows_of(step, processes - 1, processes).stop)
-            inputs, targets = drawn(ROWS * processes, 100 + step)
+            inputs, targets = batch(ROWS * processes, 100 + step)
             yield inputs[part], targets[part]
 
-    with Counts() as live:
+    with Counts(written=True) as live:
         model = deep(processes if sharded else None)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         if estimator is not None:
             options: dict[str, Any] = {"estimator": estimator, "refresh": 2}
-            curator = lai_torch.Curator(model, LOSS, optimizer, drawn(VALIDATION, 7), **options)
+            curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
             live.peak = 0
             return trained(curator, batches()), live.peak
         live.peak = 0

@@ -97,13 +97,6 @@ def train(
     return whole(trainer.model), trainer.state.log_history, trainer
 
 
-def cut_in_ways(
-    rank: int, folder: str, processes: int, ways: tuple[int, ...]
-) -> list[tuple[Tensor, list[dict[str, Any]]]]:
-    """Train once for each number of micro-batches, as one of several processes."""
-    return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]
-
-
 def stopped_and_resumed(rank: int, folder: str, processes: int, parts: int) -> tuple[Tensor, Tensor]:
     """Train with dropout on several processes; return the parameters, and those of a run from its middle."""
     through, _, _ = train(rank, folder, processes, parts, dropout=0.1)
@@ -130,8 +123,3 @@ def by_source(
     )
     trainer.train(resume_from_checkpoint=resume)
     return whole(trainer.model), trainer.state.log_history, trainer
-
-
-def by_source_in_ways(rank: int, folder: str, processes: int) -> list[tuple[Tensor, list[dict[str, Any]]]]:
-    """Train by a mixture as one of several processes, in one part and in two."""
-    return [by_source(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in (1, 2)]

@@ -21,6 +21,7 @@ from benchmarks.compatibility.verdicts import (
     relative_error,
     squares,
 )
+from workloads.jax_oracle import one
 
 BOUND = 1e-6
 LAYERS = ("embed/w", "head/w")
@@ -73,11 +74,6 @@ def gradients_of(case: Case, batch: Batch) -> dict[str, Any]:
         for key in case.params
         if jax.tree.leaves(case.params[key])
     }
-
-
-def one(tree: Any, index: int) -> Any:
-    """Return sample `index` as a batch of one."""
-    return jax.tree.map(lambda leaf: leaf[index : index + 1], tree)
 
 
 def _reals(gradient: Any) -> Any:

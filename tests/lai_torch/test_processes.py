@@ -26,11 +26,11 @@ from workloads.torch_processes import (
     errors,
     largest,
     network,
-    resumed,
     run,
     runs,
     wrapped,
 )
+from workloads.torch_resumed import resumed
 
 pytestmark = pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 BOUND = 1e-12
