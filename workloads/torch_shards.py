@@ -78,7 +78,9 @@ def train(rank: int, processes: int, estimator: str | None, *, sharded: bool) ->
                 part = slice(0, rows_of(step, processes - 1, processes).stop)
             inputs, targets = batch(ROWS * processes, 100 + step)
             yield inputs[part], targets[part]
+        peaks.append(live.peak)  # before the parameters are put together
 
+    peaks: list[int] = []
     with Counts(written=True) as live:
         model = deep(processes if sharded else None)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -86,13 +88,13 @@ def train(rank: int, processes: int, estimator: str | None, *, sharded: bool) ->
             options: dict[str, Any] = {"estimator": estimator, "refresh": 2}
             curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
             live.peak = 0
-            return trained(curator, batches()), live.peak
+            return trained(curator, batches()), peaks[0]
         live.peak = 0
         for inputs, targets in batches():
             optimizer.zero_grad()
             LOSS(model(inputs), targets).mean().backward()
             optimizer.step()
-        return None, live.peak
+        return None, peaks[0]
 
 
 def sharded_steps(rank: int, processes: int) -> dict[str, tuple[Run | None, int]]:
