@@ -83,48 +83,48 @@ def images(*sizes: int) -> list[Side]:
 
 def bert(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
     """BERT for classification, without dropout."""
+    drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, 2 * samples)]
     more = {"intermediate_size": 4 * width, "num_labels": 5} | PLAIN
     model = transformer("BertForSequenceClassification", width, depth, heads, length, vocabulary, **more)
-    drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, 2 * samples)]
     return Work(model, classification, *(({"input_ids": ids}, labels(len(ids))) for ids in drawn))
 
 
 def gpt(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
-    """GPT-2, without dropout, LAI by the `mean` route."""
-    model = transformer("GPT2LMHeadModel", width, depth, heads, length, vocabulary, **ENDS | PLAIN)
-    return language_work(model, length, samples)
+    """GPT-2, without dropout."""
+    sizes = width, depth, heads, length, vocabulary
+    return language_model("GPT2LMHeadModel", sizes, samples, **ENDS | PLAIN)
 
 
 def vit(width: int, depth: int, heads: int, samples: int) -> Work:
     """Build a ViT on 32x32 images in patches of 4: 65 positions."""
+    sides = images(samples, 2 * samples)
     more = {"intermediate_size": 4 * width, "image_size": 32, "patch_size": 4, "num_labels": 10} | PLAIN
-    model = transformer("ViTForImageClassification", width, depth, heads, **more)
-    return Work(model, classification, *images(samples, 2 * samples))
+    return Work(transformer("ViTForImageClassification", width, depth, heads, **more), classification, *sides)
 
 
 def gpt_neo_small() -> Work:
-    """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs; LAI by the `mean` route."""
-    more = {"attention_types": [[["global", "local"], 2]], "window_size": 32} | PLAIN
-    model = transformer("GPTNeoForCausalLM", 128, 4, 4, 64, 1000, **ENDS | more)
-    return replace(language_work(model, 64, 16), loss=summed_over_tokens)
+    """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs."""
+    more = {"attention_types": [[["global", "local"], 2]], "window_size": 32} | ENDS | PLAIN
+    work = language_model("GPTNeoForCausalLM", (128, 4, 4, 64, 1000), 16, **more)
+    return replace(work, loss=summed_over_tokens)
 
 
 def llama(*, toy: bool) -> Work:
     """Llama at 1B: 16 layers of 2,048, vocabulary 128,256, tied; 8 sequences of 512 tokens."""
-    width, inner, depth, heads, pairs, vocabulary = (
-        (32, 64, 2, 4, 2, 64) if toy else (2048, 8192, 16, 32, 8, 128_256)
-    )
-    more = {"intermediate_size": inner, "num_key_value_heads": pairs, "tie_word_embeddings": True}
-    model = transformer("LlamaForCausalLM", width, depth, heads, 2048, vocabulary, **more)
-    return language_work(model, *((16, 4, 4) if toy else (512, 8)))
+    sizes = (32, 2, 4, 16, 64) if toy else (2048, 16, 32, 512, 128_256)
+    more = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+    more |= {"intermediate_size": 64 if toy else 8192, "num_key_value_heads": 2 if toy else 8}
+    return language_model("LlamaForCausalLM", sizes, 4 if toy else 8, 4 if toy else 16, **more)
 
 
-def language_work(model: nn.Module, length: int, samples: int, validation: int | None = None) -> Work:
-    """Return next tokens of sequences, twice as many for validation; LAI by the `mean` route."""
-    vocabulary = model.config.vocab_size
+def language_model(
+    name: str, sizes: tuple[int, int, int, int, int], samples: int, validation: int | None = None, **more: Any
+) -> Work:
+    """Build a model by name and width, depth, heads, length, vocabulary; LAI by the `mean` route."""
+    length, vocabulary = sizes[3:]
     drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, validation or 2 * samples)]
     sides = [({"input_ids": ids, "use_cache": False}, ids) for ids in drawn]
-    return Work(model, next_token, *sides, positions="mean")
+    return Work(transformer(name, *sizes, **more), next_token, *sides, positions="mean")
 
 
 COSTED: dict[str, Callable[[], Work]] = {

@@ -107,11 +107,10 @@ def difference(work: Work) -> Way:
     """Take the central difference of the losses along the direction."""
 
     def score(direction: Direction) -> Tensor:
-        named = dict(work.model.named_parameters())
-        size, length = (float(_product(one, one)) ** 0.5 for one in (direction, named))
-        step = torch.finfo(torch.float32).eps ** (1 / 3) * max(length, 1.0) / size
-        sides = []
+        named, sides = dict(work.model.named_parameters()), []
         with torch.no_grad():
+            size, length = (float(_product(one, one)) ** 0.5 for one in (direction, named))
+            step = torch.finfo(torch.float32).eps ** (1 / 3) * max(length, 1.0) / size
             before = {name: one.clone() for name, one in named.items()}
             for sign in (1.0, -1.0):
                 for name, one in named.items():
