@@ -1,21 +1,55 @@
 """`python -m benchmarks NAME`: measure, print, and write JSON under `build/`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchmarks.compatibility.command import SUITES, run_suites
 
-FRAMEWORKS = click.Choice(["torch", "jax"])
-COSTS = click.Choice(["torch", "jax", "peers"])
+ALONE = {
+    "kernels": "Compare the core's scores and kernels with a matmul or a copy of as much, by namespace.",
+    "growth": "Fit how a curated step's counts grow with batch, validation set, depth, width, vocabulary.",
+    "routes": "Compare the ways torch's LAI scores a language model: what each costs and how near it comes.",
+    "formats": "Compare scores of torch models in bfloat16 and in torchao's float8 with those in float32.",
+    "processes": "Compare curated runs on 2 and 4 processes with one process on the whole batch.",
+    "adapted": "Compare which layers LAI reads on frozen and adapted models with the exact scores.",
+    "selective": "Check torch's selective backward against the masked gradient, by architecture.",
+    "vocabulary": "Compare scoring a language model with its forward pass, for 2,000 to 128,000 words.",
+}
+"""Commands without arguments, each in the module of its name."""
+COSTS = {"torch": ("cost_torch", "run"), "jax": ("jax_steps", "run"), "peers": ("cost_torch", "run_peers")}
+IN_ALL = {
+    **{name: (name, "run") for name in ("growth", "routes", "selective", "formats", "processes")},
+    **{f"exactness {name}": ("exactness", f"run_{name}") for name in ("torch", "jax")},
+    **{f"cost {name}": COSTS[name] for name in ("torch", "jax")},
+}
 
 
-def _run(module: str) -> None:
+def _run(module: str, function: str = "run", *given: Any) -> None:
     """Import late: one benchmark needs torch, another jax."""
-    run: Callable[[], None] = import_module(f"benchmarks.{module}").run
-    run()
+    run: Callable[..., None] = getattr(import_module(f"benchmarks.{module}"), function)
+    run(*given)
+
+
+def _timed(rounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of those that time models."""
+
+    def options(function: Callable[..., None]) -> Callable[..., None]:
+        shown = {"show_default": True, "help": "Measurements of each method; 0: count alone."}
+        function = click.option("--rounds", default=rounds, **shown)(function)
+        help_ = "Again for several; none: those that the command is for."
+        return main.command()(click.option("--model", "models", multiple=True, help=help_)(function))
+
+    return options
+
+
+def _known(models: Iterable[str], known: Iterable[str]) -> None:
+    if unknown := set(models) - {*known}:
+        raise click.BadParameter(f"expected among {', '.join(known)}, got {', '.join(sorted(unknown))}")
 
 
 @click.group(help=__doc__)
@@ -23,106 +57,51 @@ def main() -> None:
     """Gather the commands."""
 
 
-@main.command()
-def kernels() -> None:
-    """Compare the core's scores and kernels with a matmul or a copy of as much, on numpy, torch and jax."""
-    _run("kernels")
+for _name, _help in ALONE.items():
+    main.command(name=_name, help=_help)(partial(_run, _name))
 
 
 @main.command()
-def growth() -> None:
-    """Fit how a curated step's counts grow with batch, validation set, depth, width, length, vocabulary."""
-    _run("growth")
-
-
-@main.command()
-@click.argument("framework", type=FRAMEWORKS)
+@click.argument("framework", type=click.Choice(["torch", "jax"]))
 def exactness(framework: str) -> None:
     """Compare Ghost with per-sample autograd, architecture by architecture."""
-    _run(f"exactness_{framework}")
+    _run("exactness", f"run_{framework}")
 
 
 @main.command()
-@click.argument("framework", type=COSTS)
+@click.argument("framework", type=click.Choice(list(COSTS)))
 def cost(framework: str) -> None:
     """Compare a curated step with a plain one, or a peer's: operations, time, memory."""
-    _run(f"cost_{framework}")
+    _run(*COSTS[framework])
 
 
-@main.command()
-def routes() -> None:
-    """Compare the ways torch's LAI scores a language model: what each costs and how near it comes."""
-    _run("routes_torch")
-
-
-@main.command()
-def formats() -> None:
-    """Compare scores of torch models in bfloat16 and in torchao's float8 with those in float32."""
-    _run("formats")
-
-
-@main.command()
-def processes() -> None:
-    """Compare curated runs on 2 and 4 processes with one process on the whole batch."""
-    _run("processes")
-
-
-@main.command()
-def adapted() -> None:
-    """Compare which layers LAI reads on frozen and adapted models with the exact scores."""
-    _run("adapted_torch")
-
-
-@main.command()
-def selective() -> None:
-    """Check torch's selective backward against the masked gradient, architecture by architecture."""
-    _run("selective_torch")
-
-
-@main.command()
-@click.option("--rounds", default=12, show_default=True, help="Measurements of each method; 0: count alone.")
-@click.option("--model", "models", multiple=True, help="Again for several; none: all of them.")
+@_timed(12)
 def seconds(rounds: int, models: tuple[str, ...]) -> None:
     """Time curated steps beside plain ones and one written by hand, in turn in one process."""
+    from benchmarks import jax_steps
     from benchmarks.models import TIMED
-    from benchmarks.seconds import command, jax_steps
 
-    known = (*TIMED, *jax_steps.MODELS)
-    if unknown := set(models) - set(known):
-        raise click.BadParameter(f"expected among {', '.join(known)}, got {', '.join(sorted(unknown))}")
-    command.run(rounds, models or known)
+    known = (*TIMED, *jax_steps.TIMED)
+    _known(models, known)
+    _run("seconds", "run", rounds, models or known)
 
 
-@main.command()
-@click.option("--rounds", default=5, show_default=True, help="Measurements of each way.")
-@click.option("--model", "models", multiple=True, help="Again for several; none: four of them.")
+@_timed(5)
 def scoring(rounds: int, models: tuple[str, ...]) -> None:
     """Compare every way to score a batch: this library's, other packages', and those written by hand."""
     from benchmarks.models import TIMED
-    from benchmarks.scoring import command
 
-    if unknown := set(models) - set(TIMED):
-        raise click.BadParameter(f"expected among {', '.join(TIMED)}, got {', '.join(sorted(unknown))}")
-    command.run(rounds, models)
+    _known(models, TIMED)
+    _run("scoring", "run", rounds, models)
 
 
-@main.command()
-@click.option("--rounds", default=9, show_default=True, help="Measurements of each method.")
-@click.option("--model", "models", multiple=True, help="Again for several; none: all of them.")
+@_timed(9)
 def gpu(rounds: int, models: tuple[str, ...]) -> None:
     """Time curated steps on a GPU, float32 and bfloat16; on a CPU they run at toy size."""
-    from benchmarks.gpu import command
     from benchmarks.models import ON_GPU
 
-    if unknown := set(models) - set(ON_GPU):
-        raise click.BadParameter(f"expected among {', '.join(ON_GPU)}, got {', '.join(sorted(unknown))}")
-    command.run(rounds, models)
-
-
-@main.command()
-def vocabulary() -> None:
-    """Compare scoring a language model with its forward pass, for vocabularies of 2,000 to 128,000."""
-    _run("seconds.vocabulary")
+    _known(models, ON_GPU)
+    _run("gpu", "run", rounds, models)
 
 
 @main.command()
@@ -130,9 +109,7 @@ def vocabulary() -> None:
 @click.argument("after", type=click.Path(path_type=Path))
 def compare(before: Path, after: Path) -> None:
     """Show what changed between two `build/seconds.json`; fail where a count got worse, never for seconds."""
-    from benchmarks.seconds import command
-
-    command.compare(before, after)
+    _run("seconds", "compare", before, after)
 
 
 @main.command()
@@ -140,33 +117,21 @@ def compare(before: Path, after: Path) -> None:
 @click.option("--sample", type=int, help="Run so many cases alone; every suite has its turn.")
 @click.option("--every", default=1, show_default=True, help="Run every n-th case.")
 @click.option("--case", "named", multiple=True, help="Run what is named so, as in 'nn.Linear*' or 'cdist#3'.")
-@click.option("--pin", is_flag=True, help="Write the counts that later runs may not fall below.")
-def compatibility(
-    suites: tuple[str, ...], sample: int | None, every: int, named: tuple[str, ...], pin: bool
-) -> None:
+@click.option("--pin", "write", is_flag=True, help="Write the counts that later runs may not fall below.")
+def compatibility(suites: tuple[str, ...], **options: Any) -> None:
     """Judge the adapters on suites that ship inside other packages, sample by sample."""
-    run_suites(list(suites or SUITES), sample=sample, every=every, named=named, write=pin)
+    run_suites(list(suites or SUITES), **options)
 
 
 @main.command(name="all")
 def everything() -> None:
     """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""
     failed = []
-    for module in (
-        "growth",
-        "exactness_torch",
-        "cost_torch",
-        "routes_torch",
-        "selective_torch",
-        "formats",
-        "processes",
-        "exactness_jax",
-        "cost_jax",
-    ):
+    for name, where in IN_ALL.items():
         try:
-            _run(module)
+            _run(*where)
         except SystemExit as error:
-            failed.append(f"{module} ({error})")
+            failed.append(f"{name} ({error})")
     if failed:
         raise SystemExit("bounds that did not hold: " + ", ".join(failed))
 

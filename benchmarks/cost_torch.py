@@ -3,19 +3,28 @@
 Where opacus is installed, what a user would pick instead of Ghost is measured on the same work.
 """
 
-import importlib.util
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from functools import partial
+from importlib.util import find_spec
 
 import lai_torch
 import torch
 
 from benchmarks import report
-from benchmarks.meters_torch import HALF, forward, measure, plain_step
-from benchmarks.models import COSTED, Work
-from workloads.operations import operations
+from benchmarks.methods import CACHED, SELECTIVE, Build, curated, curator, forward, peer, plain
+from benchmarks.models import COSTED
+from benchmarks.seconds import ratios
+from workloads.counts import counted
 
+METHODS: dict[str, Build] = {
+    "lai_cached": curated(lai_torch.LAI()),
+    "lai_fresh": curated(lai_torch.LAI(), refresh=1),
+    "lli_cached": curated(lai_torch.LLI()),
+    "ghost_fresh": curated(lai_torch.Ghost(), refresh=1),
+    "ghost_chunked": curated(lai_torch.Ghost(chunk=8), refresh=1),
+    "exact_fresh": curated(lai_torch.Exact(), refresh=1),
+    "lai_selective": SELECTIVE,
+}
 BOUNDS = {
     ("resnet18", "lai_cached", "flops_ratio"): 0.86,
     ("resnet18", "lai_fresh", "flops_ratio"): 1.53,
@@ -25,119 +34,87 @@ BOUNDS = {
 }
 SCORING_BOUND = 1.05
 """Scoring a batch from a cached summary over one forward pass, in operations."""
+CHEAPER = (("ghost_fresh", "flops_ratio"), ("lai_fresh", "memory_ratio"))
+"""What takes no more than the peer, on every model."""
+PEER = "opacus_fresh"
+KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
+ROUNDS = 2
+Ratios = dict[str, dict[str, dict[str, float]]]
 
 
-METHODS = {
-    "lai_cached": {"estimator": "lai", "refresh": 10**9},
-    "lai_fresh": {"estimator": "lai"},
-    "lli_cached": {"estimator": "lli", "refresh": 10**9},
-    "ghost_fresh": {"estimator": "ghost"},
-    "ghost_chunked": {"estimator": lai_torch.Ghost(chunk=8)},
-    "exact_fresh": {"estimator": "exact"},
-    "lai_selective": {"estimator": "lai", "refresh": 10**9, "backward": "selective"},
-}
-APPLIES = {"lai_selective": ("bert_small", "gpt_neo_small")}
-"""Methods that not every model allows: ResNet's BatchNorm couples samples."""
+def compare(names: Iterable[str], methods: Mapping[str, Build]) -> tuple[Ratios, dict[str, float]]:
+    """Measure the methods, and the peer where it is installed, on each model; print what was found.
 
-
-@dataclass
-class Figures:
-    """What was found on each model.
-
-    Attributes
-    ----------
-    ratios
-        Per model and method, operations, seconds and peak bytes over plain training.
-    scoring
-        Per model, the operations of scoring from a cached summary over those of a forward pass.
-    remarks
-        What the peer does not see, and how far its scores are from Ghost's.
+    Returns
+    -------
+        Per model and method, operations, seconds and peak bytes over plain training; and per model, the
+        operations of scoring from a cached summary over those of a forward pass.
     """
-
-    ratios: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
-    scoring: dict[str, float] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-
-
-def compare(names: Iterable[str], methods: dict[str, dict[str, Any]]) -> Figures:
-    """Measure the methods, and the peer where it is installed, on each model."""
-    figures = Figures()
+    found: Ratios = {}
+    scored, remarks, builds = {}, [], {"plain": plain, **methods}
+    if installed():
+        builds[PEER] = peer
+    else:
+        remarks.append("opacus is not installed here: `make peers` measures it on the same work")
     for name in names:
-        torch.manual_seed(0)
-        work = COSTED[name]()
-        work.model.train()
-        optimizer = work.optimizer()
-        plain = measure(work, lambda work=work, optimizer=optimizer: plain_step(work, optimizer), optimizer)
-        found = figures.ratios[name] = {}
-        for method, options in methods.items():
-            if name in APPLIES.get(method, (name,)):
-                step, curator = curated(work, **options)
-                found[method] = over(plain, step)
-                if method == "lai_cached":
-                    scored = operations(lambda work=work, curator=curator: curator.score(*work.batch))
-                    figures.scoring[name] = scored / operations(lambda work=work: forward(work))
-        if peer_installed():
-            from benchmarks import peer_torch  # opacus may not be installed
+        rows, work = ratios(COSTED[name], builds, ROUNDS, least=0.0)
+        del rows["plain"]
+        found[name] = {method: {key: row[key] for key in KEYS} for method, row in rows.items()}
+        made = curator(work, None, lai_torch.LAI(), refresh=CACHED)
+        for _ in range(2):
+            made.score(*work.batch)
+        scoring = counted(partial(made.score, *work.batch)).flops
+        scored[name] = scoring / counted(partial(forward, work)).flops
+        remarks.append(f"scoring {name} from a cached summary: {scored[name]:.3f} forward passes")
+        if installed():
+            from benchmarks.peer_torch import agreement  # opacus may not be installed
 
-            step, remark = peer_torch.curated(work)
-            found[peer_torch.METHOD] = over(plain, step)
-            figures.remarks.append(f"{peer_torch.METHOD} on {name}: {remark}")
-    if not peer_installed():
-        figures.remarks.append("opacus is not installed here: `make peers` measures it on the same work")
-    return figures
+            remarks.append(f"{PEER} on {name}: {agreement(work)}")
+    report.ratios("over plain training, half kept", found, KEYS, *remarks)
+    return found, scored
 
 
-def peer_installed() -> bool:
+def installed() -> bool:
     """Return whether opacus can be imported."""
-    return importlib.util.find_spec("opacus") is not None
-
-
-def curated(work: Work, **options: Any) -> tuple[dict[str, float], lai_torch.Curator]:
-    """Return what `measure` finds of a curator's step, and the curator."""
-    optimizer = work.optimizer()
-    if options["estimator"] == "lai":
-        options["estimator"] = lai_torch.LAI(positions=work.positions)
-    curator = lai_torch.Curator(work.model, work.loss, optimizer, work.validation, policy=HALF, **options)
-    return measure(work, lambda: curator.step(*work.batch), optimizer), curator
-
-
-def over(plain: dict[str, float], step: dict[str, float]) -> dict[str, float]:
-    """Return a step's figures over plain training's."""
-    return {f"{key}_ratio": step[key] / plain[key] for key in plain}
-
-
-def show(figures: Figures) -> None:
-    """Print the table, and what it cannot hold."""
-    scoring = (
-        f"scoring {name} from a cached summary: {ratio:.3f} forward passes"
-        for name, ratio in figures.scoring.items()
-    )
-    report.table(
-        "over plain training, half kept",
-        ("model", "method", "operations", "seconds", "memory"),
-        (
-            (name, method, *(f"{ratio:.3f}" for ratio in row.values()))
-            for name, methods in figures.ratios.items()
-            for method, row in methods.items()
-        ),
-        [*figures.remarks, *scoring],
-    )
+    return find_spec("opacus") is not None
 
 
 def run() -> None:
     """Measure every model and method, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
-    figures = compare(COSTED, METHODS)
-    show(figures)
+    found, scored = compare(COSTED, METHODS)
     bounds = {" ".join(key): bound for key, bound in BOUNDS.items()} | {"scoring resnet18": SCORING_BOUND}
-    found = {" ".join(key): figures.ratios[key[0]][key[1]][key[2]] for key in BOUNDS}
-    found |= {f"scoring {name}": ratio for name, ratio in figures.scoring.items()}
+    bounded = {" ".join(key): found[key[0]][key[1]][key[2]] for key in BOUNDS}
+    bounded["scoring resnet18"] = scored["resnet18"]
     report.close(
         "cost-torch",
-        {"ratios": figures.ratios, "scoring": figures.scoring},
+        {"ratios": found, "scoring": scored},
         bounds,
-        report.over(found, bounds),
+        report.over(bounded, bounds),
         packages=("torch", "transformers"),
-        contract=figures.ratios,
+        contract=found,
         threads=torch.get_num_threads(),
     )
+
+
+def run_peers() -> None:
+    """Measure Ghost, LAI and the peer on every model, print the table, write `build/bench/cost-peers.json`.
+
+    Raises
+    ------
+    SystemExit
+        If opacus is not installed, if its scores are not Ghost's, or if one takes more than `CHEAPER` says.
+    """
+    if not installed():
+        raise SystemExit("cost peers: opacus is not installed here: `make peers` installs it apart")
+    torch.set_num_threads(1)
+    names = ("lai_cached", "lai_fresh", "ghost_fresh", "ghost_chunked")
+    found, _ = compare(COSTED, {name: METHODS[name] for name in names})
+    failed = [
+        f"{name} {method} {key} {methods[method][key]:.3f} > the peer's {methods[PEER][key]:.3f}"
+        for name, methods in found.items()
+        for method, key in CHEAPER
+        if not methods[method][key] <= methods[PEER][key]
+    ]
+    packages = ("torch", "transformers", "opacus")
+    report.close("cost-peers", found, CHEAPER, failed, packages=packages)

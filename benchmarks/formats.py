@@ -12,7 +12,7 @@ from torch import Tensor
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
 from benchmarks import report
-from benchmarks.models import Work, hide_unfit_torchvision, llama, mlp
+from benchmarks.models import Work, llama, mlp
 from benchmarks.models import rows as part
 
 BOUND = 0.99
@@ -24,7 +24,6 @@ SCORED, PLAIN = "float8 layers, {}", "plain gradients in float8, {}"
 
 def works() -> dict[str, Work]:
     """Return models after some steps of Adam, whose widths float8 takes (multiples of 16)."""
-    hide_unfit_torchvision()
     torch.manual_seed(0)
     text = llama(toy=True)
     sides = [({"input_ids": ids, "use_cache": False}, ids) for ids in (drawn(SAMPLES), drawn(VALIDATION))]

@@ -6,6 +6,7 @@ of a count is the slope of its logarithm over the size's.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks import report
-from benchmarks.meters_torch import plain_step
+from benchmarks.methods import KEPT, plain, prepared
 from benchmarks.models import Work, gpt, mlp
-from benchmarks.seconds.torch_steps import counts_of, curated
+from benchmarks.seconds import counts_of
 
 DOUBLINGS = 3
 BASE = {"width": 32, "depth": 4, "heads": 2, "length": 16, "samples": 8, "vocabulary": 1024}
@@ -80,18 +81,16 @@ def _slope(logs: Any, values: list[float]) -> float:
 
 def _counted(work: Work) -> dict[str, float]:
     """Count a warm step, half kept, beside a plain one."""
-    optimizer = work.optimizer()
-    step, held = curated(work)
-    for _ in range(2):  # the first steps prove and plan
-        step()
-        plain_step(work, optimizer)
-    own, plain = counts_of(work, step, held), counts_of(work, lambda: plain_step(work, optimizer), 0)
+    steps, found, _ = prepared(
+        {"plain": plain, "kept": KEPT}, work, work.optimizer(), partial(counts_of, work)
+    )
+    own, beside = found["kept"], found["plain"]
     return {
-        "operations over plain": own["flops"] / plain["flops"],
-        BYTES: own["memory"] / plain["memory"],
+        "operations over plain": own["flops"] / beside["flops"],
+        BYTES: own["memory"] / beside["memory"],
         "launches": own["launches"],
         "waits": own["waits"],
-        "summary's bytes": held,
+        "summary's bytes": steps["kept"].held,
     }
 
 

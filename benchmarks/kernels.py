@@ -6,14 +6,12 @@ call, in the same namespace and type; the longer of the two is what the machine 
 """
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 
 import lai_core as lai
-from benchmarks import report
+from benchmarks import report, ruler
 
 NAMESPACES = ("numpy", "torch", "jax")
 ROUNDS = 21
@@ -124,43 +122,30 @@ def measured(namespace: str, case: Case, rounds: int) -> dict[str, Any]:
     """Return the medians of a call's CPU seconds, of what it is measured by, and the share it reaches."""
     xp = import_module({"jax": "jax.numpy"}.get(namespace, namespace))
     put = xp.from_numpy if namespace == "torch" else xp.asarray
-    compiled: Callable[[Any], Any] = import_module("jax").jit if namespace == "jax" else _as_it_is
+    compiled: Callable[[Any], Any] = import_module("jax").jit if namespace == "jax" else partial
     generator = np.random.default_rng(0)
     sides = [case.trace(generator, put) for _ in range(2)]
     read = sum(array.nbytes for side in sides for layer in side.layers for array in layer.arrays().values())
     size = max(round(case.multiply_adds ** (1 / 3)), 1)
     square = _drawn(generator, put, size, size)
-    copied = _drawn(generator, put, (read + _written(case.call(*sides))) // 8)  # half is read, half written
+    copied = _drawn(generator, put, (read + int(case.call(*sides).nbytes)) // 8)  # half is read, half written
     calls = {
-        "seconds": partial(compiled(case.call), *sides),
-        "matmul": partial(compiled(xp.matmul), square, square),
-        "copy": partial(compiled(_doubled), copied),
+        "seconds": (compiled(case.call), *sides),
+        "matmul": (compiled(xp.matmul), square, square),
+        "copy": (compiled(lambda array: array * 2), copied),
     }
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for count in range(rounds + 2):
-        for name, call in calls.items():
-            start = time.process_time()
-            found = call()
-            if namespace == "jax":
-                found.block_until_ready()
-            if count > 1:  # the first calls compile
-                taken[name].append(time.process_time() - start)
-    medians = {name: median(times) for name, times in taken.items()}
+
+    def done(call: Callable[..., Any], *given: Any) -> None:
+        found = call(*given)
+        if namespace == "jax":
+            found.block_until_ready()
+
+    waiting = {name: partial(done, *each) for name, each in calls.items()}
+    ruler.in_turn(waiting, 2)  # the first calls compile
+    medians = {name: cpu for name, (_, cpu) in ruler.medians(ruler.in_turn(waiting, rounds)).items()}
     allowed = max(medians["matmul"], medians["copy"])
     by = "matmul" if allowed == medians["matmul"] else "copy"
     return {**medians, "multiply_adds": case.multiply_adds, "share": allowed / medians["seconds"], "by": by}
-
-
-def _as_it_is(call: Callable[..., Any]) -> Callable[..., Any]:
-    return call
-
-
-def _doubled(array: Any) -> Any:
-    return array * 2
-
-
-def _written(result: Any) -> int:
-    return int(result.nbytes)
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -1,17 +1,24 @@
 """The models that benchmarks train, each with a batch and a validation set, and by which benchmark."""
 
+import functools
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
+import lai_core as lai
 from workloads.torch_parts import classification, labels, resnet18
 from workloads.torch_parts import next_token as summed_over_tokens
+from workloads.transformer_models import transformer
 
+HALF = functools.partial(lai.keep_top, fraction=0.5)
+"""How many samples curated steps keep."""
+ENDS = {"bos_token_id": 0, "eos_token_id": 0}
+PLAIN: dict[str, Any] = {"dropout": False, "attn_implementation": "eager"}
 Side = tuple[Any, Tensor]
 """Inputs, a tensor or keyword arguments, and targets."""
 
@@ -28,7 +35,8 @@ class Work:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return a fresh SGD with momentum."""
-        return torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return torch.optim.SGD(trained, lr=1e-4, momentum=0.9)
 
     def losses(self, inputs: Any, targets: Any) -> Tensor:
         """Run the model and return the loss of each sample."""
@@ -38,11 +46,8 @@ class Work:
 
 def rows(side: Side, index: Tensor | slice) -> Side:
     """Return some samples of a batch."""
-    inputs, targets = side
-    if isinstance(inputs, Tensor):
-        return inputs[index], targets[index]
-    picked = {key: one[index] if isinstance(one, Tensor) else one for key, one in inputs.items()}
-    return picked, targets[index]
+    picked: Side = tree_map_only(Tensor, lambda one: one[index], side)
+    return picked
 
 
 def parts(side: Side, size: int) -> Iterator[Side]:
@@ -67,128 +72,59 @@ def mlp(*widths: int, samples: int, validation: int) -> Work:
 
 def resnet(samples: int, validation: int, width: int = 64) -> Work:
     """ResNet-18 with the 7x7/2 stem and max-pool on 32x32 images: the paper's setting."""
-    sides = [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in (samples, validation)]
+    sides = images(samples, validation)
     return Work(resnet18(width=width), classification, *sides)
+
+
+def images(*sizes: int) -> list[Side]:
+    """Return images of 32x32 in ten classes."""
+    return [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in sizes]
 
 
 def bert(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
     """BERT for classification, without dropout."""
-    hide_unfit_torchvision()
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        num_hidden_layers=depth,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-        max_position_embeddings=length,
-        num_labels=5,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        attn_implementation="eager",
-    )
-    sides = [
-        ({"input_ids": torch.randint(1, vocabulary, (n, length))}, labels(n)) for n in (samples, 2 * samples)
-    ]
-    return Work(BertForSequenceClassification(config), classification, *sides)
+    drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, 2 * samples)]
+    more = {"intermediate_size": 4 * width, "num_labels": 5} | PLAIN
+    model = transformer("BertForSequenceClassification", width, depth, heads, length, vocabulary, **more)
+    return Work(model, classification, *(({"input_ids": ids}, labels(len(ids))) for ids in drawn))
 
 
 def gpt(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
-    """GPT-2, without dropout, LAI by the `mean` route."""
-    hide_unfit_torchvision()
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=vocabulary,
-        n_positions=length,
-        n_embd=width,
-        n_layer=depth,
-        n_head=heads,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=0,
-        eos_token_id=0,
-        attn_implementation="eager",
-    )
-    drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, 2 * samples)]
-    sides = [({"input_ids": ids, "use_cache": False}, ids) for ids in drawn]
-    return Work(GPT2LMHeadModel(config), next_token, *sides, positions="mean")
+    """GPT-2, without dropout."""
+    sizes = width, depth, heads, length, vocabulary
+    return language_model("GPT2LMHeadModel", sizes, samples, **ENDS | PLAIN)
 
 
 def vit(width: int, depth: int, heads: int, samples: int) -> Work:
     """Build a ViT on 32x32 images in patches of 4: 65 positions."""
-    hide_unfit_torchvision()
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        hidden_size=width,
-        num_hidden_layers=depth,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-        image_size=32,
-        patch_size=4,
-        num_labels=10,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        attn_implementation="eager",
-    )
-    sides = [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in (samples, 2 * samples)]
-    return Work(ViTForImageClassification(config), classification, *sides)
+    sides = images(samples, 2 * samples)
+    more = {"intermediate_size": 4 * width, "image_size": 32, "patch_size": 4, "num_labels": 10} | PLAIN
+    return Work(transformer("ViTForImageClassification", width, depth, heads, **more), classification, *sides)
 
 
 def gpt_neo_small() -> Work:
-    """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs; LAI by the `mean` route."""
-    hide_unfit_torchvision()
-    from transformers import GPTNeoConfig, GPTNeoForCausalLM
-
-    config = GPTNeoConfig(
-        vocab_size=1000,
-        max_position_embeddings=64,
-        hidden_size=128,
-        num_layers=4,
-        num_heads=4,
-        attention_types=[[["global", "local"], 2]],
-        window_size=32,
-        resid_dropout=0.0,
-        embed_dropout=0.0,
-        attention_dropout=0.0,
-        bos_token_id=0,
-        eos_token_id=0,
-        attn_implementation="eager",
-    )
-    sides = []
-    for n in (16, 32):
-        ids = torch.randint(1, 1000, (n, 64))
-        sides.append(({"input_ids": ids, "use_cache": False}, ids))
-    return Work(GPTNeoForCausalLM(config), summed_over_tokens, *sides, positions="mean")
+    """GPT-Neo: 4 layers of width 128, 64 positions, 1,000 outputs."""
+    more = {"attention_types": [[["global", "local"], 2]], "window_size": 32} | ENDS | PLAIN
+    work = language_model("GPTNeoForCausalLM", (128, 4, 4, 64, 1000), 16, **more)
+    return replace(work, loss=summed_over_tokens)
 
 
 def llama(*, toy: bool) -> Work:
     """Llama at 1B: 16 layers of 2,048, vocabulary 128,256, tied; 8 sequences of 512 tokens."""
-    hide_unfit_torchvision()
-    from transformers import LlamaConfig, LlamaForCausalLM
+    sizes = (32, 2, 4, 16, 64) if toy else (2048, 16, 32, 512, 128_256)
+    more = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+    more |= {"intermediate_size": 64 if toy else 8192, "num_key_value_heads": 2 if toy else 8}
+    return language_model("LlamaForCausalLM", sizes, 4 if toy else 8, 4 if toy else 16, **more)
 
-    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    widths = (64, 32, 64, 2, 4) if toy else (128_256, 2048, 8192, 16, 32)
-    config = LlamaConfig(
-        **dict(zip(names, widths, strict=True)),
-        num_key_value_heads=2 if toy else 8,
-        max_position_embeddings=2048,
-        tie_word_embeddings=True,
-    )
-    drawn = [torch.randint(1, widths[0], (n, 16 if toy else 512)) for n in ((4, 4) if toy else (8, 16))]
+
+def language_model(
+    name: str, sizes: tuple[int, int, int, int, int], samples: int, validation: int | None = None, **more: Any
+) -> Work:
+    """Build a model by name and width, depth, heads, length, vocabulary; LAI by the `mean` route."""
+    length, vocabulary = sizes[3:]
+    drawn = [torch.randint(1, vocabulary, (n, length)) for n in (samples, validation or 2 * samples)]
     sides = [({"input_ids": ids, "use_cache": False}, ids) for ids in drawn]
-    return Work(LlamaForCausalLM(config), next_token, *sides, positions="mean")
-
-
-def hide_unfit_torchvision() -> None:
-    """Keep transformers from a torchvision built for another torch, such as BackPACK may bring."""
-    try:
-        import torchvision  # noqa: F401
-    except (ImportError, RuntimeError):
-        sys.modules["torchvision"] = None
+    return Work(transformer(name, *sizes, **more), next_token, *sides, positions="mean")
 
 
 COSTED: dict[str, Callable[[], Work]] = {
@@ -222,14 +158,5 @@ def built(name: str, device: str, *, toy: bool) -> Work:
     """Return a model, its batch and its validation set on a device."""
     torch.manual_seed(0)
     work = ON_GPU[name](toy)
-    sides = {"batch": _moved(work.batch, device), "validation": _moved(work.validation, device)}
-    return replace(work, model=work.model.to(device).train(), **sides)
-
-
-def _moved(side: Side, device: str) -> Side:
-    def move(one: Any) -> Any:
-        return one.to(device) if isinstance(one, Tensor) else one
-
-    inputs, targets = side
-    moved = {key: move(one) for key, one in inputs.items()} if isinstance(inputs, dict) else move(inputs)
-    return moved, move(targets)
+    batch, validation = tree_map_only(Tensor, lambda one: one.to(device), (work.batch, work.validation))
+    return replace(work, model=work.model.to(device).train(), batch=batch, validation=validation)

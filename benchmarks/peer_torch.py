@@ -13,7 +13,6 @@ not see:
 Tied weights (issue 413) are no trouble any more: on GPT-Neo its scores are Ghost's.
 """
 
-import functools
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +24,8 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmarks.meters_torch import HALF, measure
-from benchmarks.models import Work, parts, rows
+from benchmarks.models import HALF, Work, parts, rows
 
-METHOD = "opacus_fresh"
 MICRO_BATCH = 8
 """Samples whose gradients exist at once: operations do not depend on it, memory does."""
 AGREEMENT = 1e-5
@@ -137,42 +134,29 @@ def _error(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max())
 
 
-def _agreement(peer: Peer) -> str:
-    """Compare the peer's scores with Ghost's on the parameters it sees; say which those are.
+def agreement(work: Work) -> str:
+    """Compare the peer's scores with Ghost's on the parameters that it sees; say which those are.
 
     Raises
     ------
     SystemExit
         If they differ by more than rounding.
     """
-    found = peer.scores()
-    with peer.without_norms():
-        error = _error(found, _ghost(peer.work))
-    if not error <= AGREEMENT:
-        raise SystemExit(f"{METHOD}: scores differ from Ghost's by {error:.1e} > {AGREEMENT}")
-    said = f"scores equal Ghost's to {error:.0e}"
-    if peer.norms:
-        missing = sum(p.numel() for norm in peer.norms for p in norm.parameters())
-        whole = _error(found, _ghost(peer.work))
-        return (
-            f"{said} without the {missing:,} parameters of BatchNorm, which opacus refuses (issue 319); "
-            f"over all parameters Ghost's scores differ by {whole:.1e}"
-        )
-    return f"{said}, given position ids with a batch axis (issue 841)"
-
-
-def curated(work: Work) -> tuple[dict[str, float], str]:
-    """Return what `measure` finds of the peer's step, and what its scores are.
-
-    Raises
-    ------
-    SystemExit
-        If its scores are not Ghost's.
-    """
-    optimizer = work.optimizer()
     peer = Peer(work)
     try:
-        remark = _agreement(peer)
-        return measure(work, functools.partial(peer.step, optimizer), optimizer), remark
+        found = peer.scores()
+        with peer.without_norms():
+            error = _error(found, _ghost(work))
+        if not error <= AGREEMENT:
+            raise SystemExit(f"opacus: scores differ from Ghost's by {error:.1e} > {AGREEMENT}")
+        said = f"scores equal Ghost's to {error:.0e}"
+        if not peer.norms:
+            return f"{said}, given position ids with a batch axis (issue 841)"
+        missing = sum(p.numel() for norm in peer.norms for p in norm.parameters())
+        whole = _error(found, _ghost(work))
     finally:
         peer.close()
+    return (
+        f"{said} without the {missing:,} parameters of BatchNorm, which opacus refuses (issue 319); "
+        f"over all parameters Ghost's scores differ by {whole:.1e}"
+    )

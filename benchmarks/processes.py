@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks import report
-from workloads import jax_distributed, torch_processes
-from workloads.torch_processes import CASES, ENGINES, errors, launch, runs
+from workloads import torch_processes
+from workloads.launches import launch, launch_jax
+from workloads.torch_processes import CASES, ENGINES, errors, runs
 from workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
@@ -65,19 +66,16 @@ def jax_figures() -> dict[str, dict[str, float]]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     work = found.pop("operations")
-    names = dict(zip(JUDGED, ("parameter_error", "score_error", "weight_error"), strict=True))
-    figures = {case: {each: found[case][name] for each, name in names.items()} for case in found}
-    for case, each in figures.items():
-        each["bytes_per_step"] = sum(map(_bytes, found[case]["update"]))
     with TemporaryDirectory() as folder:
-        parts = jax_distributed.launch(2, Path(folder))
+        parts = launch_jax(2, Path(folder))
     if not all(part.pop("orbax") for part in parts):
         message = "orbax gave back another state than it was given"
         raise AssertionError(message)
-    for case in parts[0]:
-        worst = {name: max(part[case][name] for part in parts) for name in JUDGED}
-        moved = max(sum(map(_bytes, part[case]["update"])) for part in parts)
-        figures[f"{case}, 2 processes"] = worst | {"bytes_per_step": moved}
+    runs = {case: [row] for case, row in found.items()}
+    runs |= {f"{case}, 2 processes": [part[case] for part in parts] for case in parts[0]}
+    figures = {case: {name: max(row[name] for row in rows) for name in JUDGED} for case, rows in runs.items()}
+    for case, rows in runs.items():
+        figures[case]["bytes_per_step"] = max(sum(map(_bytes, row["update"])) for row in rows)
     return {**figures, "operations over a plain step's, rows .5": work}
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,23 @@ def table(
     console = Console()
     whole = console.measure(found, options=console.options.update(max_width=MOST_COLUMNS)).maximum
     Console(width=max(console.width, whole)).print(found)  # a narrow terminal or a pipe cuts no figure
+
+
+def ratios(
+    title: str, found: dict[str, dict[str, dict[str, Any]]], keys: Iterable[str], *remarks: str
+) -> None:
+    """Print figures by model and method; `_ratio` goes without saying."""
+    rows = (
+        (model, method, *(said(row.get(key), "{:.3f}") for key in keys))
+        for model, methods in found.items()
+        for method, row in methods.items()
+    )
+    table(title, ("model", "method", *(key.removesuffix("_ratio") for key in keys)), rows, remarks)
+
+
+def said(figure: Any, form: str = "{:.4g}") -> str:
+    """Return a figure as a cell of a table has it: nothing for None, and text as it is."""
+    return "" if figure is None else figure if isinstance(figure, str) else form.format(figure)
 
 
 def close(
@@ -82,29 +99,6 @@ def over(figures: dict[str, float], bounds: dict[str, float]) -> list[str]:
     """Say which figures are above their bounds, or no numbers."""
     broken = {name: bound for name, bound in bounds.items() if not figures[name] <= bound}
     return [f"{name} {figures[name]:.3f} > {bound}" for name, bound in broken.items()]
-
-
-def exactness(
-    name: str,
-    title: str,
-    found: dict[str, dict[str, Any]],
-    bound: Callable[[str], float],
-    packages: Iterable[str],
-) -> None:
-    """Report relative errors and coverage, model by model; `bound(NAME)` is the error that one may have."""
-    columns = ("model", "relative error", "coverage", "parameters")
-    figures = [
-        (model, f"{row['relative_error']:.1e}", f"{row['coverage']:.4f}", f"{row['parameters']:,}")
-        for model, row in found.items()
-    ]
-    table(title, columns, figures)
-    bounds = {model: bound(model) for model in found}
-    failed = [
-        f"{model}: not exact at full coverage"
-        for model, row in found.items()
-        if not (row["relative_error"] <= bounds[model] and row["coverage"] == 1.0)
-    ]
-    close(name, found, bounds, failed, packages=packages, contract={"models": found})
 
 
 def _write(path: Path, content: Any) -> None:

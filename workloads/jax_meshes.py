@@ -1,10 +1,17 @@
-"""Run on eight virtual devices: prints what one and eight devices find, and what a device does, as JSON."""
+"""Curated steps on several devices against one device: prints errors, and what a device does, as JSON.
+
+`python -m workloads.jax_meshes [CASE ...]` runs on the devices of this process, eight in tests.
+`python -m workloads.jax_meshes --process RANK COUNT PORT FOLDER` is one of several processes, each with its
+own rows of every batch.
+"""
 
 import functools
 import itertools
 import json
 import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +19,7 @@ import jax.numpy as jnp
 import lai_jax
 import numpy as np
 import optax
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import lai_core as lai
@@ -19,6 +27,13 @@ import lai_core as lai
 COLLECTIVE = re.compile(
     r"= (\(.*?\)|\S+) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
 )
+STEPS, TX = 3, optax.adam(0.05)
+LAYOUTS = {
+    "data": ((-1,), ("data",), {}),
+    "parameters": ((-1,), ("data",), dict.fromkeys("wbvo", ("data",))),
+    "features": ((-1, 2), ("data", "model"), {"w": (None, "model"), "b": ("model",), "v": ("model",)}),
+}
+"""How parameters lie beside the batch: everywhere, in parts as the batch does, or by features."""
 
 
 def apply(params: Any, inputs: Any) -> Any:
@@ -32,34 +47,91 @@ def loss(outputs: Any, targets: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 
+def drawn(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same batch on every process."""
+    draw = np.random.default_rng(seed)
+    return draw.standard_normal((samples, 24)), draw.integers(0, 3, samples)
+
+
+def begun() -> dict[str, np.ndarray]:
+    """Return parameters."""
+    draw, shapes = np.random.default_rng(0), {"w": (24, 32), "b": (32,), "v": (32, 32), "o": (32, 3)}
+    return {name: draw.standard_normal(shape) / shape[0] ** 0.5 for name, shape in shapes.items()}
+
+
 @functools.partial(jax.jit, static_argnames="estimator")
-def summarize(params: Any, batch: Any, estimator: str) -> Any:
-    """Sum up a validation batch."""
+def traced_summary(params: Any, inputs: Any, targets: Any, estimator: str) -> Any:
+    """Sum up a validation batch from its trace."""
     gradients = "all" if estimator == "ghost" else "output"
-    return lai.summarize(lai_jax.trace(apply, params, loss, *batch, gradients=gradients), estimator)
+    return lai.summarize(lai_jax.trace(apply, params, loss, inputs, targets, gradients=gradients), estimator)
 
 
-def collectives(compiled: Any) -> list[list[str]]:
-    """Return the collectives of a compiled program and the shapes they move."""
-    return [[kind, shapes] for shapes, kind in COLLECTIVE.findall(compiled.as_text())]
+@functools.partial(jax.jit, static_argnames="estimator")
+def own_summary(params: Any, inputs: Any, targets: Any, estimator: str) -> Any:
+    """Sum up a validation batch by the library's function."""
+    return lai_jax.summarize(apply, params, loss, inputs, targets, estimator=estimator)
 
 
-LAYOUTS = {
-    "data": ((8,), ("data",)),
-    "parameters": ((8,), ("data",)),
-    "features": ((4, 2), ("data", "model")),
-}
-"""How parameters lie beside the batch: everywhere, in parts as the batch does, or by features."""
+def collectives(program: Any) -> list[list[str]]:
+    """Return the collectives of a lowered program, and the shapes that they move."""
+    return [[kind, shapes] for shapes, kind in COLLECTIVE.findall(program.compile().as_text())]
 
 
-def layout(name: str, mesh: Any, params: Any) -> Any:
-    """Return the shardings of parameters."""
-    specs = {each: PartitionSpec() for each in params}
-    if name == "parameters":
-        specs |= {each: PartitionSpec("data") for each in ("w", "b", "v", "o")}
-    if name == "features":
-        specs |= {"w": PartitionSpec(None, "model"), "b": PartitionSpec("model"), "v": PartitionSpec("model")}
-    return {each: NamedSharding(mesh, spec) for each, spec in specs.items()}
+def train(spread: Any, place: Any, estimator: str, summed: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Take some steps; return what they leave, and the last one's update and arguments."""
+    update: Any = lai_jax.curated_update(apply, loss, TX, estimator=estimator, **options)
+    params = begin = place(begun())
+    opt = TX.init(params)
+    scores, weights = [], []
+    for step in range(STEPS):
+        side = summed(params, *spread(drawn(40, 1)), estimator=estimator)
+        given = params, opt, side, *spread(drawn(64, 10 + step))
+        params, opt, report = update(*given)
+        scores.append(report.scores)
+        weights.append(report.weights)
+    if jax.process_count() > 1:
+        weights.append(lai_jax.score(apply, params, loss, side, *given[3:], estimator=estimator)[0])
+    found = {"parameters": params, "scores": scores, "weights": weights}
+    return found | {
+        "begin": begin,
+        "state": (params, opt, side),
+        "last": functools.partial(update.lower, *given),
+    }
+
+
+def whole(tree: Any) -> list[np.ndarray]:
+    """Return all of arrays that may lie on several processes."""
+    gathered = functools.partial(multihost_utils.process_allgather, tiled=True)
+    leaves = jax.tree.leaves(tree)
+    return [np.asarray(leaf if leaf.is_fully_addressable else gathered(leaf)) for leaf in leaves]
+
+
+def largest(found: Any, expected: Any) -> float:
+    """Return the largest error over the largest entry."""
+    pairs = zip(whole(found), whole(expected), strict=True)
+    return max(float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-300)) for one, other in pairs)
+
+
+def over_devices(
+    kind: AxisType, name: str
+) -> tuple[NamedSharding, Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the sharding of rows, and what spreads a batch and places parameters over all devices."""
+    shape, axes, specs = LAYOUTS[name]
+    counts = np.arange(jax.device_count()).reshape(shape).shape
+    mesh = jax.make_mesh(counts, axes, axis_types=(kind,) * len(axes))
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+
+    def spread(batch: Any) -> Any:
+        parts = [np.split(side, jax.process_count())[jax.process_index()] for side in batch]
+        return tuple(jax.make_array_from_process_local_data(rows, part) for part in parts)
+
+    def place(params: Any) -> Any:
+        shardings = {each: NamedSharding(mesh, PartitionSpec(*specs.get(each, ()))) for each in params}
+        return {
+            each: jax.make_array_from_process_local_data(shardings[each], params[each]) for each in params
+        }
+
+    return rows, spread, place
 
 
 def compared(
@@ -67,65 +139,28 @@ def compared(
     estimator: str,
     name: str = "data",
     rows: float | None = None,
+    summed: Any = own_summary,
     *,
-    own: bool = False,
     recompute: bool = False,
 ) -> dict[str, Any]:
-    """Take one step on one device and on eight, with the batch's rows spread over them.
-
-    With `own`, the library's `summarize` sums the validation set up.
-    """
-    draw = np.random.default_rng(0)
-
-    def normal(*shape: int) -> jax.Array:
-        return jnp.asarray(draw.standard_normal(shape))
-
-    params = {"w": normal(24, 32), "b": normal(32), "v": normal(32, 32) / 5, "o": normal(32, 3)}
-    training = normal(64, 24), jnp.asarray(draw.integers(0, 3, 64))
-    validation = normal(40, 24), jnp.asarray(draw.integers(0, 3, 40))
-    tx = optax.adam(0.1)
-
-    @jax.jit
-    def own_summary(params: Any, batch: Any) -> Any:
-        return lai_jax.summarize(apply, params, loss, *batch, estimator=estimator)
-
-    summed = own_summary if own else functools.partial(summarize, estimator=estimator)
-    options: dict[str, Any] = {"estimator": estimator, "rows": rows, "recompute": recompute}
-    update = lai_jax.curated_update(apply, loss, tx, **options)
-    single = update(params, tx.init(params), summed(params, validation), *training)
-
-    shape, axes = LAYOUTS[name]
-    mesh = jax.make_mesh(shape, axes, axis_types=(kind,) * len(axes))
-    spread_rows = NamedSharding(mesh, PartitionSpec("data"))
-    if kind is AxisType.Auto:
-        update = lai_jax.curated_update(apply, loss, tx, **options, sharding=spread_rows)
-    shared = jax.device_put(params, layout(name, mesh, params))
-    spread = [tuple(jax.device_put(side, spread_rows) for side in batch) for batch in (validation, training)]
-    summary = summed(shared, spread[0])
-    arguments = shared, tx.init(shared), summary, *spread[1]
-    many, compiled = update(*arguments), update.lower(*arguments).compile()
-    sides = single[2], many[2]
-    sides = single[2], many[2]
-    scores = [np.asarray(side.scores) for side in sides]
-    weights = [np.asarray(side.weights) for side in sides]
-    found: dict[str, Any] = {
-        "score_error": float(np.abs(scores[0] - scores[1]).max() / np.abs(scores[0]).max()),
-        "weight_error": float(np.abs(weights[0] - weights[1]).max() / weights[0].max()),
-        "same_decisions": bool(np.array_equal(weights[0] > 0, weights[1] > 0)),
-        "parameter_error": max(
-            float(np.abs(np.asarray(a) - np.asarray(b)).max())
-            for a, b in zip(jax.tree.leaves(single[0]), jax.tree.leaves(many[0]), strict=True)
-        ),
-        "same_layout": all(
-            a.sharding.is_equivalent_to(b.sharding, a.ndim)
-            for a, b in zip(jax.tree.leaves(shared), jax.tree.leaves(many[0]), strict=True)
-        ),
-        "update": collectives(compiled),
-        "devices": len(jax.devices()),
+    """Train on one device and on all, with the batch's rows spread; return how far apart they are."""
+    split, spread, place = over_devices(kind, name)
+    options: dict[str, Any] = {"rows": rows, "recompute": recompute}
+    several = jax.process_count() > 1  # where all rows are chosen, nothing has to be told of them
+    told = {"sharding": split} if kind is AxisType.Auto and not (several and rows is None) else {}
+    many = train(spread, place, estimator, summed, options | told)
+    here = functools.partial(jax.tree.map, jnp.asarray)
+    single = train(here, here, estimator, summed, options)
+    sides = zip(whole(many["weights"]), whole(single["weights"]), strict=True)
+    layouts = zip(jax.tree.leaves(many["begin"]), jax.tree.leaves(many["parameters"]), strict=True)
+    found = {each: largest(many[each], single[each]) for each in ("parameters", "scores", "weights")}
+    return found | {
+        "same_decisions": all(np.array_equal(one > 0, other > 0) for one, other in sides),
+        "same_layout": all(a.sharding.is_equivalent_to(b.sharding, a.ndim) for a, b in layouts),
+        "update": collectives(many["last"]()),
+        "summary": collectives(summed.lower(many["parameters"], *spread(drawn(40, 1)), estimator=estimator)),
+        "devices": jax.device_count(),
     }
-    if not own:
-        found["summary"] = collectives(summarize.lower(shared, spread[0], estimator).compile())
-    return found
 
 
 def operations() -> dict[str, float]:
@@ -158,23 +193,63 @@ def operations() -> dict[str, float]:
     return {"with a sharding": curated(rows) / least, "without": curated(None) / least}
 
 
+def kept_and_taken_up(folder: Path) -> bool:
+    """Keep parameters, the optimizer's state and the summary by orbax; say whether they are the same bits."""
+    import orbax.checkpoint as ocp
+
+    _, spread, place = over_devices(AxisType.Auto, "data")
+    params, opt, summary = train(spread, place, "lai", own_summary, {})["state"]
+    state = {"params": params, "opt": opt, "summary": summary}
+    with ocp.StandardCheckpointer() as keeper:
+        keeper.save(folder / "state", state)
+        keeper.wait_until_finished()
+        found = keeper.restore(folder / "state", jax.tree.map(ocp.utils.to_shape_dtype_struct, state))
+    batch = spread(drawn(64, 50))
+    scores = [
+        whole(lai_jax.score(apply, each["params"], loss, each["summary"], *batch)[1].scores)
+        for each in (state, found)
+    ]
+    same = all(np.array_equal(*pair) for pair in zip(whole(state), whole(found), strict=True))
+    return same and type(found["summary"]) is type(summary) and np.array_equal(*scores)
+
+
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
-CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-    "lai": ((AUTO, "lai"), {}),
-    "lai, explicit": ((EXPLICIT, "lai"), {}),
-    "ghost": ((AUTO, "ghost"), {}),
-    "data, rows": ((AUTO, "lai", "data", 0.5), {"own": True}),
-    "data, explicit": ((EXPLICIT, "ghost"), {"own": True}),
-    "data, explicit, rows": ((EXPLICIT, "lai", "data", 0.5), {"own": True}),
-    "data, explicit, rows, recomputed": ((EXPLICIT, "lai", "data", 0.5), {"own": True, "recompute": True}),
-    "parameters, rows": ((AUTO, "lai", "parameters", 0.5), {"own": True}),
-    "parameters, explicit, rows": ((EXPLICIT, "lai", "parameters", 0.5), {"own": True}),
-    "features": ((AUTO, "lai", "features"), {"own": True}),
-    "features, explicit, rows": ((EXPLICIT, "lai", "features", 0.5), {"own": True}),
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    "lai": functools.partial(compared, AUTO, "lai", summed=traced_summary),
+    "lai, explicit": functools.partial(compared, EXPLICIT, "lai", summed=traced_summary),
+    "ghost": functools.partial(compared, AUTO, "ghost", summed=traced_summary),
+    "data, rows": functools.partial(compared, AUTO, "lai", "data", 0.5),
+    "data, explicit": functools.partial(compared, EXPLICIT, "ghost"),
+    "data, explicit, rows": functools.partial(compared, EXPLICIT, "lai", "data", 0.5),
+    "data, explicit, rows, recomputed": functools.partial(
+        compared, EXPLICIT, "lai", "data", 0.5, recompute=True
+    ),
+    "parameters, rows": functools.partial(compared, AUTO, "lai", "parameters", 0.5),
+    "parameters, explicit, rows": functools.partial(compared, EXPLICIT, "lai", "parameters", 0.5),
+    "features": functools.partial(compared, AUTO, "lai", "features"),
+    "features, explicit, rows": functools.partial(compared, EXPLICIT, "lai", "features", 0.5),
+}
+PROCESSES: dict[str, Callable[[], dict[str, Any]]] = {
+    "lai": functools.partial(compared, AUTO, "lai"),
+    "lai, explicit": functools.partial(compared, EXPLICIT, "lai"),
+    "ghost, rows": functools.partial(compared, AUTO, "ghost", rows=0.5),
+    "lai, explicit, rows": functools.partial(compared, EXPLICIT, "lai", rows=0.5),
+    "calibrated_lai": functools.partial(compared, AUTO, "calibrated_lai"),
+    "exact": functools.partial(compared, AUTO, "exact"),
 }
 
-if __name__ == "__main__":
+
+def main(*asked: str) -> dict[str, Any]:
+    """Run the cases asked for, or those of several processes."""
     jax.config.update("jax_enable_x64", True)
-    asked = sys.argv[1:] or list(CASES)
-    found: dict[str, Any] = {name: compared(*CASES[name][0], **CASES[name][1]) for name in asked}
-    print(json.dumps(found | {"operations": operations()}))
+    if asked[:1] != ("--process",):
+        return {name: CASES[name]() for name in asked or CASES} | {"operations": operations()}
+    rank, count, port = map(int, asked[1:4])
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"localhost:{port}", count, rank)
+    found: dict[str, Any] = {name: case() for name, case in PROCESSES.items()}
+    return found | {"orbax": kept_and_taken_up(Path(asked[4]))}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

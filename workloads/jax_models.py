@@ -1,10 +1,12 @@
 """Small JAX models of every kind the adapter must be exact on."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from workloads.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
@@ -19,22 +21,23 @@ from workloads.jax_parts import (
     layer_norm,
     next_token,
     sequences,
+    shaped,
     tokens,
     vectors,
 )
 
 
-def mlp() -> Model:
-    """Three dense layers with biases."""
-    draw = drawn(0)
-    params = [{"w": draw(a, b), "b": draw(b)} for a, b in ((6, 8), (8, 8), (8, CLASSES))]
+def mlp(*widths: int, activation: Callable[[Any], Any] = jnp.tanh) -> Model:
+    """Dense layers with biases; three without widths."""
+    draw, widths = drawn(0), widths or (6, 8, 8, CLASSES)
+    params = [{"w": draw(a, b), "b": draw(b)} for a, b in itertools.pairwise(widths)]
 
     def apply(params: Any, inputs: Any) -> Any:
         for layer in params[:-1]:
-            inputs = jnp.tanh(inputs @ layer["w"] + layer["b"])
+            inputs = activation(inputs @ layer["w"] + layer["b"])
         return inputs @ params[-1]["w"] + params[-1]["b"]
 
-    return Model(apply, params, classification, vectors(6))
+    return Model(apply, params, classification, vectors(widths[0], widths[-1]))
 
 
 def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
@@ -45,13 +48,7 @@ def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
 def grouped_cnn() -> Model:
     """Convolutions with groups, stride, dilation and uneven padding; pooling; a dense head."""
     draw = drawn(1)
-    params = {
-        "k1": draw(3, 3, 2, 8),
-        "b1": draw(8),
-        "k2": draw(3, 2, 4, 6),
-        "b2": draw(6),
-        "head": draw(6, CLASSES),
-    }
+    params = shaped(draw, k1=(3, 3, 2, 8), b1=(8,), k2=(3, 2, 4, 6), b2=(6,), head=(6, CLASSES))
 
     def apply(params: Any, inputs: Any) -> Any:
         maps = jax.nn.relu(_convolved(inputs, params["k1"], feature_group_count=2) + params["b1"])
@@ -67,10 +64,26 @@ def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
     return (maps - statistics["mean"]) * lax.rsqrt(statistics["var"] + 1e-5) * norm["gain"] + norm["offset"]
 
 
-def resnet() -> Model:
-    """Residual blocks with normalisation by stored statistics, strided shortcuts included."""
-    draw = drawn(2)
-    widths = ((4, 4, 1), (4, 8, 2))
+def resnet(
+    stages: Sequence[tuple[int, int, int]] = ((4, 4, 1), (4, 8, 2)),
+    *,
+    stem: int = 3,
+    side: int = 6,
+    classes: int = CLASSES,
+) -> Model:
+    """Residual blocks with normalisation by stored statistics; a stem of 7 has a stride and a max-pool.
+
+    Parameters
+    ----------
+    stages
+        Of each block, the channels before and after it, and its stride.
+    stem, side, classes
+        Width of the first convolution, of the images, and of the outputs.
+    """
+    draw, first = drawn(2), stages[0][0]
+
+    def kernel(size: int, before: int, after: int) -> Any:
+        return draw(size, size, before, after) * np.sqrt(2 / (size * before))
 
     def norm(width: int) -> dict[str, Any]:
         return {"gain": 1.0 + 0.1 * draw(width), "offset": draw(width)}
@@ -78,30 +91,25 @@ def resnet() -> Model:
     def statistics(width: int) -> dict[str, Any]:
         return {"mean": draw(width), "var": 1.0 + draw(width) ** 2}
 
-    blocks, stored = [], [statistics(4)]
-    for before, after, stride in widths:
-        block = {
-            "k1": draw(3, 3, before, after),
-            "n1": norm(after),
-            "k2": draw(3, 3, after, after),
-            "n2": norm(after),
-        }
+    blocks, stored = [], [statistics(first)]
+    for before, after, stride in stages:
+        block = {"k1": kernel(3, before, after), "n1": norm(after)}
+        block |= {"k2": kernel(3, after, after), "n2": norm(after)}
         if stride > 1:
-            block["shortcut"] = draw(1, 1, before, after)
+            block["shortcut"] = kernel(1, before, after)
         blocks.append(block)
         stored += [statistics(after), statistics(after)]
-    params = {
-        "stem": draw(3, 3, 3, 4),
-        "norm": norm(4),
-        "blocks": blocks,
-        "w": draw(8, CLASSES),
-        "b": draw(CLASSES),
-    }
+    last = stages[-1][1]
+    params = {"stem": kernel(stem, 3, first), "norm": norm(first), "blocks": blocks}
+    params |= {"w": draw(last, classes), "b": draw(classes)}
 
     def apply(params: Any, inputs: Any) -> Any:
-        maps = jax.nn.relu(_frozen_norm(_convolved(inputs, params["stem"]), params["norm"], stored[0]))
-        for index, block in enumerate(params["blocks"]):
-            stride = widths[index][2]
+        strides = (2, 2) if stem == 7 else (1, 1)
+        maps = _convolved(inputs, params["stem"], window_strides=strides)
+        maps = jax.nn.relu(_frozen_norm(maps, params["norm"], stored[0]))
+        if stem == 7:
+            maps = lax.reduce_window(maps, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        for index, (block, (_, _, stride)) in enumerate(zip(params["blocks"], stages, strict=True)):
             first, second = stored[2 * index + 1], stored[2 * index + 2]
             own = _convolved(maps, block["k1"], window_strides=(stride, stride))
             own = jax.nn.relu(_frozen_norm(own, block["n1"], first))
@@ -111,19 +119,14 @@ def resnet() -> Model:
             maps = jax.nn.relu(own + maps)
         return maps.mean((1, 2)) @ params["w"] + params["b"]
 
-    return Model(apply, params, classification, images(6, 3))
+    return Model(apply, params, classification, images(side, 3, classes))
 
 
 def transformer_block() -> Model:
     """One pre-norm block over a class token and positions, classified from the token."""
     draw, width = drawn(3), 4
-    params = {
-        "token": draw(1, 1, width),
-        "place": draw(6, width),
-        "block": block_params(draw, width),
-        "w": draw(width, CLASSES),
-        "b": draw(CLASSES),
-    }
+    params = shaped(draw, token=(1, 1, width), place=(6, width), w=(width, CLASSES), b=(CLASSES,))
+    params["block"] = block_params(draw, width)
 
     def apply(params: Any, inputs: Any) -> Any:
         token = jnp.broadcast_to(params["token"], (inputs.shape[0], 1, width))
@@ -133,31 +136,50 @@ def transformer_block() -> Model:
     return Model(apply, params, classification, sequences(5, width))
 
 
-def gpt_scan() -> Model:
-    """Predict tokens: blocks in a scan, recomputed; tied head; learned positions; padding masked."""
-    draw, width, vocabulary = drawn(4), 4, 11
-    blocks = [block_params(draw, width) for _ in range(3)]
-    params = {
-        "tokens": draw(vocabulary, width),
-        "places": draw(8, width),
-        "blocks": jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks),
-        "gain": 1.0 + 0.1 * draw(width),
-        "offset": draw(width),
-    }
+def _language_model(
+    draw: Callable[..., Any], shape: tuple[int, int, int], blocks: Any, apply_blocks: Callable[..., Any]
+) -> Model:
+    """Predict tokens of a vocabulary, a length and a width: learned positions, blocks, norm, tied head."""
+    vocabulary, length, width = shape
+    params = shaped(draw, tokens=(vocabulary, width), places=(length, width), offset=(width,))
+    params |= {"blocks": blocks, "gain": 1.0 + 0.1 * draw(width)}
 
     def apply(params: Any, ids: Any) -> Any:
-        values = params["tokens"][ids] + params["places"][: ids.shape[1]]
-        step = jax.checkpoint(lambda values, block: (apply_block(values, block, 2), None))
-        values, _ = lax.scan(step, values, params["blocks"])
+        values = apply_blocks(params["tokens"][ids] + params["places"], params["blocks"])
         return layer_norm(values, params["gain"], params["offset"]) @ params["tokens"].T
 
-    return Model(apply, params, next_token, tokens(6, vocabulary))
+    return Model(apply, params, next_token, tokens(length, vocabulary))
+
+
+def gpt_scan() -> Model:
+    """Blocks in a scan, recomputed; padding masked."""
+    draw = drawn(4)
+
+    def apply_blocks(values: Any, blocks: Any) -> Any:
+        step = jax.checkpoint(lambda values, block: (apply_block(values, block, 2), None))
+        return lax.scan(step, values, blocks)[0]
+
+    blocks = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(block_params(draw, 4) for _ in range(3)))
+    return _language_model(draw, (11, 6, 4), blocks, apply_blocks)
+
+
+def gpt_neo(width: int, *, heads: int, depth: int, length: int, vocabulary: int, reach: int) -> Model:
+    """Global attention and such that reaches so far, in turn; blocks unrolled."""
+    draw = drawn(10)
+
+    def apply_blocks(values: Any, blocks: Any) -> Any:
+        for index, block in enumerate(blocks):
+            values = apply_block(values, block, heads, reach if index % 2 else None)
+        return values
+
+    blocks = [block_params(draw, width, 4) for _ in range(depth)]
+    return _language_model(draw, (vocabulary, length, width), blocks, apply_blocks)
 
 
 def tied_head() -> Model:
     """One table as embedding and head, jitted in two levels, with a layer between."""
     draw = drawn(5)
-    params = {"table": draw(9, 5), "w": draw(5, 5), "b": draw(5)}
+    params = shaped(draw, table=(9, 5), w=(5, 5), b=(5,))
 
     @jax.jit
     def middle(params: Any, values: Any) -> Any:
@@ -186,7 +208,7 @@ def lora() -> Model:
 def rnn() -> Model:
     """Recur by scan, with a learned start."""
     draw = drawn(7)
-    params = {"u": draw(3, 5), "v": draw(5, 5), "b": draw(5), "start": draw(5), "w": draw(5, CLASSES)}
+    params = shaped(draw, u=(3, 5), v=(5, 5), b=(5,), start=(5,), w=(5, CLASSES))
 
     def apply(params: Any, inputs: Any) -> Any:
         def cell(state: Any, value: Any) -> tuple[Any, None]:
@@ -202,15 +224,8 @@ def rnn() -> Model:
 def mixer() -> Model:
     """Mix: matrices along positions and along channels."""
     draw, length, width = drawn(8), 5, 4
-    params = {
-        "along": draw(length, 7),
-        "back": draw(7, length),
-        "up": draw(width, 6),
-        "up_bias": draw(6),
-        "down": draw(6, width),
-        "gain": 1.0 + 0.1 * draw(width),
-        "w": draw(width, CLASSES),
-    }
+    params = shaped(draw, along=(length, 7), back=(7, length), up=(width, 6), up_bias=(6,), down=(6, width))
+    params |= {"gain": 1.0 + 0.1 * draw(width), "w": draw(width, CLASSES)}
 
     def apply(params: Any, inputs: Any) -> Any:
         mixed = jnp.swapaxes(jax.nn.gelu(jnp.swapaxes(inputs, 1, 2) @ params["along"]) @ params["back"], 1, 2)
@@ -224,13 +239,8 @@ def mixer() -> Model:
 def mixture() -> Model:
     """Experts chosen sample by sample under vmap, and a branch for the whole batch by cond."""
     draw = drawn(9)
-    params = {
-        "gate": draw(6, 2),
-        "experts": [{"w": draw(6, 5), "b": draw(5)} for _ in range(2)],
-        "extra": draw(5, 5),
-        "flag": jnp.asarray(1),
-        "w": draw(5, CLASSES),
-    }
+    params: dict[str, Any] = shaped(draw, gate=(6, 2), extra=(5, 5), w=(5, CLASSES))
+    params |= {"experts": [shaped(draw, w=(6, 5), b=(5,)) for _ in range(2)], "flag": jnp.asarray(1)}
 
     def apply(params: Any, inputs: Any) -> Any:
         def one(sample: Any) -> Any:

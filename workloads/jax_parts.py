@@ -39,38 +39,37 @@ def drawn(seed: int) -> Callable[..., Any]:
     return lambda *shape: jnp.asarray(draw.standard_normal(shape) / np.sqrt(max(shape[0], 1)))
 
 
-def images(height: int, channels: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
+def shaped(draw: Callable[..., Any], **shapes: tuple[int, ...]) -> dict[str, Any]:
+    """Draw parameters of these shapes, by name."""
+    return {name: draw(*shape) for name, shape in shapes.items()}
+
+
+def _classified(*shape: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
+    """Return what draws arrays of a shape, one a sample, and their classes."""
+
+    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
+        inputs = draw.standard_normal((samples, *shape))
+        return jnp.asarray(inputs), jnp.asarray(draw.integers(0, classes, samples))
+
+    return batch
+
+
+def images(height: int, channels: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
     """Return what draws images and their classes."""
-
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        maps = draw.standard_normal((samples, height, height, channels))
-        return jnp.asarray(maps), jnp.asarray(draw.integers(0, CLASSES, samples))
-
-    return batch
+    return _classified(height, height, channels, classes=classes)
 
 
-def vectors(width: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
+def vectors(width: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
     """Return what draws vectors and their classes."""
-
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        return jnp.asarray(draw.standard_normal((samples, width))), jnp.asarray(
-            draw.integers(0, CLASSES, samples)
-        )
-
-    return batch
+    return _classified(width, classes=classes)
 
 
-def sequences(length: int, width: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
+def sequences(length: int, width: int) -> Callable[..., tuple[Any, Any]]:
     """Return what draws sequences of vectors and their classes."""
-
-    def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
-        inputs = draw.standard_normal((samples, length, width))
-        return jnp.asarray(inputs), jnp.asarray(draw.integers(0, CLASSES, samples))
-
-    return batch
+    return _classified(length, width)
 
 
-def tokens(length: int, vocabulary: int) -> Callable[[np.random.Generator, int], tuple[Any, Any]]:
+def tokens(length: int, vocabulary: int) -> Callable[..., tuple[Any, Any]]:
     """Return what draws token ids and the next ones, of the first sample's the last two padded."""
 
     def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
@@ -103,26 +102,17 @@ def attention(values: Any, block: Any, heads: int, reach: int | None = None) -> 
     return mixed @ block["proj"] + block["proj_bias"]
 
 
-def apply_block(values: Any, block: Any, heads: int) -> Any:
+def apply_block(values: Any, block: Any, heads: int, reach: int | None = None) -> Any:
     """Apply a pre-norm transformer block."""
-    values = values + attention(layer_norm(values, block["g1"], block["o1"]), block, heads)
+    values = values + attention(layer_norm(values, block["g1"], block["o1"]), block, heads, reach)
     hidden = jax.nn.gelu(layer_norm(values, block["g2"], block["o2"]) @ block["up"] + block["up_bias"])
-    return values + hidden @ block["down"] + block["down_bias"]
+    return values + (hidden @ block["down"] + block["down_bias"])
 
 
 def block_params(draw: Callable[..., Any], width: int, factor: int = 2) -> dict[str, Any]:
     """Draw the parameters of one transformer block."""
-    return {
-        "g1": 1.0 + 0.1 * draw(width),
-        "o1": draw(width),
-        "qkv": draw(width, 3 * width),
-        "qkv_bias": draw(3 * width),
-        "proj": draw(width, width),
-        "proj_bias": draw(width),
-        "g2": 1.0 + 0.1 * draw(width),
-        "o2": draw(width),
-        "up": draw(width, factor * width),
-        "up_bias": draw(factor * width),
-        "down": draw(factor * width, width),
-        "down_bias": draw(width),
-    }
+    inner = factor * width
+    params = shaped(draw, o1=(width,), qkv=(width, 3 * width), qkv_bias=(3 * width,), proj=(width, width))
+    params |= shaped(draw, proj_bias=(width,), o2=(width,), up=(width, inner), up_bias=(inner,))
+    params |= shaped(draw, down=(inner, width), down_bias=(width,))
+    return params | {"g1": 1.0 + 0.1 * draw(width), "g2": 1.0 + 0.1 * draw(width)}

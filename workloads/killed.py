@@ -19,26 +19,26 @@ import lai_torch
 import torch
 from lai_storage import tables
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from workloads.torch_processes import LOSS, batch, network
 
 STEPS, SAVED = 12, 2
-SAMPLES, PART = 40, 4
+SAMPLES = 40
+IN_PARTS: Any = {"batch_size": 4, "rows_per_file": 4, "progress": False}
 
 
 def score(folder: Path) -> None:
     """Score a data set, or what is missing of it."""
-    options = {"batch_size": PART, "rows_per_file": PART, "progress": False}
-    lai_torch.score_dataset(network(), LOSS, batch(SAMPLES, 1), batch(8, 2), folder, **options)
+    lai_torch.score_dataset(network(), LOSS, batch(SAMPLES, 1), batch(8, 2), folder, **IN_PARTS)
 
 
 def stream(folder: Path) -> None:
     """Score a stream, or what is missing of it."""
     samples = zip(*batch(SAMPLES, 1), strict=True)
     items = ({"uid": f"s{number}", "x": x, "y": y} for number, (x, y) in enumerate(samples))
-    options: dict[str, Any] = {"batch_size": PART, "rows_per_file": PART, "progress": False}
-    columns: dict[str, Any] = {"collate": ("x", "y"), "ids": "uid"}
-    lai_torch.score_dataset(network(), LOSS, items, batch(8, 2), folder, **options, **columns)
+    options: dict[str, Any] = {**IN_PARTS, "collate": ("x", "y"), "ids": "uid"}
+    lai_torch.score_dataset(network(), LOSS, items, batch(8, 2), folder, **options)
 
 
 def table(folder: Path) -> Any:
@@ -72,16 +72,7 @@ def trained(folder: Path) -> Any:
     """Return the last checkpoint."""
     state = torch.load(folder / "checkpoint.pt", weights_only=True)
     assert state["curator"]["steps"] == STEPS
-    return _plain(state)
-
-
-def _plain(tree: Any) -> Any:
-    """Return nested containers with lists for tensors, which compare bit for bit."""
-    if isinstance(tree, torch.Tensor):
-        return tree.tolist()
-    if isinstance(tree, dict):
-        return {key: _plain(value) for key, value in tree.items()}
-    return [_plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
+    return tree_map_only(torch.Tensor, torch.Tensor.tolist, state)  # which compare bit for bit
 
 
 def fine_tune(folder: Path) -> None:
@@ -107,31 +98,25 @@ JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, 
 """A job, what it left behind, and what it imports as it goes."""
 
 
-class Counting:
-    """Counts calls; at one of them the process ends as by `kill -9`."""
-
-    def __init__(self, last: int) -> None:
-        self.calls, self.last = 0, last
-
-    def __call__(self, frame: Any, event: str, argument: Any) -> None:
-        """Count a call, or the return of one."""
-        del frame, event, argument
-        self.calls += 1
-        if self.calls == self.last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 def run(job: Callable[[Path], None], folder: Path, last: int, counts: Path) -> bool:
     """Run a job in a process of its own, killed at a call; say whether it ended by itself."""
     child = os.fork()
     if not child:
         code = 1
         try:
-            counting = Counting(last)
-            sys.setprofile(counting)
+            calls = 0
+
+            def count(*_: Any) -> None:
+                """Count a call, or the return of one; at the last the process ends as by `kill -9`."""
+                nonlocal calls
+                calls += 1
+                if calls == last:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            sys.setprofile(count)
             job(folder)
             sys.setprofile(None)
-            counts.write_text(str(counting.calls))
+            counts.write_text(str(calls))
             code = 0
         finally:
             os._exit(code)

@@ -1,112 +1,115 @@
-"""How often a step starts a kernel, and how often the host waits for a number: a count, on any device."""
+"""Start several processes on this machine, of torch or of jax.distributed, and gather what they find."""
 
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import time
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-
-aten = torch.ops.aten
-READS = {
-    aten._local_scalar_dense,
-    aten.bincount,
-    aten.equal,
-    aten.is_nonzero,
-    aten.item,
-    aten.masked_select,
-    aten.nonzero,
-    aten.nonzero_numpy,
-    aten.unique_consecutive,
-    aten.unique_dim,
-    aten._unique,
-    aten._unique2,
-}
-"""Operations whose result, or its shape, is a number that the host has to have."""
-INDEXED = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
-"""Operations that look for the true entries of a mask among their indices."""
-LISTS = ("tolist", "numpy")
-"""Methods that do the same without being operations."""
-NO_KERNEL = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
-"""Operations that make memory and fill it with nothing."""
+ROOT = Path(__file__).parents[1]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "array_api_strict",
+        "beartype",
+        "hypothesis",
+        "jax",
+        "torch.distributed.fsdp",
+        "workloads.torch_processes",
+    ]
+)
+"""Processes that are forked from one that has imported what takes long, and has done nothing else."""
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a call did.
+def launch(work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0) -> list[Any]:
+    """Return what `work(rank, *arguments)` returned on each of several processes, or why it did not.
 
-    Attributes
-    ----------
-    launches
-        Operations that compute: all but views and empty memory.
-    waits
-        Operations that bring a number to the host: of a model on a GPU, it would wait for each.
+    A process that has not ended in time is ended, and counts as hanging.
     """
-
-    launches: int
-    waits: int
-
-
-class Launches(TorchDispatchMode):
-    """Counts launches and waits while it is the active mode."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.launches = self.waits = 0
-
-    def __enter__(self) -> "Launches":
-        """Count `tolist` and `numpy` too, which read a tensor on the host without an operation."""
-        for name in LISTS:
-            setattr(Tensor, name, self._counting(getattr(torch._C.TensorBase, name)))
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        """Stop counting."""
-        super().__exit__(*error)
-        for name in LISTS:
-            delattr(Tensor, name)
-
-    def _counting(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(tensor: Tensor, *args: Any, **options: Any) -> Any:
-            self.waits += tensor.dtype != torch.uint8  # random states live on the host
-            return read(tensor, *args, **options)
-
-        return counted
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Let captured graphs run under it: it changes nothing."""
-        return True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count."""
-        out = func(*args, **(kwargs or {}))
-        packet = func._overloadpacket
-        self.launches += not (func.is_view or packet in NO_KERNEL)
-        self.waits += _waits(packet, args) or _comes_to_host(out, args)
-        return out
+    with TemporaryDirectory() as folder:
+        started: list[Any] = [
+            FORKS.Process(target=_enter, args=(rank, processes, folder, work, arguments))
+            for rank in range(processes)
+        ]
+        for process in started:
+            process.start()
+        end = time.monotonic() + timeout
+        for process in started:
+            process.join(max(0.1, end - time.monotonic()))
+        return [_left(Path(folder, f"{rank}.pt"), process) for rank, process in enumerate(started)]
 
 
-def _waits(packet: Any, args: Any) -> bool:
-    """Whether an operation needs a number on the host; those on random states, which live there, do not."""
-    tensors = [one for one in args if isinstance(one, Tensor)]
-    if packet in READS:
-        return not (packet is aten.equal and tensors[0].dtype == torch.uint8)
-    return packet in INDEXED and any(
-        isinstance(one, Tensor) and one.dtype in {torch.bool, torch.uint8} for one in args[1]
-    )
+def _left(path: Path, process: Any) -> Any:
+    """Return what a process left behind."""
+    if process.is_alive():
+        process.kill()
+        return "hangs"
+    import torch
+
+    return torch.load(path, weights_only=False) if path.exists() else f"ended with {process.exitcode}"
 
 
-def _comes_to_host(out: Any, args: Any) -> bool:
-    """Whether a tensor of another device is copied to the host."""
-    here = isinstance(out, Tensor) and out.device.type == "cpu"
-    return here and any(isinstance(one, Tensor) and one.device.type not in {"cpu", "meta"} for one in args)
+def _enter(rank: int, processes: int, folder: str, work: Callable[..., Any], arguments: Any) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.FileStore(f"{folder}/store", processes)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=processes)
+    try:
+        found = work(rank, *arguments)
+    except BaseException:
+        found = traceback.format_exc()
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
 
 
-def counted(run: Callable[[], Any]) -> Counts:
-    """Return the launches and waits of a call."""
-    with Launches() as counter:
-        run()
-    return Counts(counter.launches, counter.waits)
+def join(rank: int, processes: int) -> None:
+    """Say in the environment which process this is, as torchrun does, where there are several."""
+    if processes > 1:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
+        os.environ |= {"LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
+        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
+
+
+def in_ways(rank: int, train: Any, folder: str, processes: int, ways: tuple[int, ...]) -> list[Any]:
+    """Train once for each number of parts that a step is cut into, as one of several processes."""
+    return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]
+
+
+def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
+    """Return what each process of `workloads.jax_meshes`, with two devices, found; raise if one fails.
+
+    All of them end with the first that does, for the others would wait for it.
+    """
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    flags = "--xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    command = [sys.executable, "-m", "workloads.jax_meshes", "--process"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [
+        subprocess.Popen(
+            [*command, *map(str, (rank, count, port, folder))], cwd=ROOT, env=environment, **pipes
+        )
+        for rank in range(count)
+    ]
+    try:
+        ended = [process.communicate(timeout=600) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    if any(process.returncode for process in started):
+        message = f"processes of jax.distributed failed: {[said[-2000:] for _, said in ended]}"
+        raise RuntimeError(message)
+    return [json.loads(printed.splitlines()[-1]) for printed, _ in ended]

@@ -1,6 +1,5 @@
 """A small network in Lightning, on the batches of `torch_processes`, however they are cut."""
 
-import os
 from typing import Any
 
 import lai_torch
@@ -10,7 +9,8 @@ from lai_torch.integrations.lightning import Curation
 from torch import Tensor
 
 from lai_core.mixtures import Mixture
-from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network
+from workloads.launches import join
+from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network, whole
 
 BATCHES = 4
 
@@ -42,13 +42,10 @@ class Module(pl.LightningModule):
         return torch.optim.AdamW(self.net.parameters(), lr=0.01)
 
 
-def rows_of(rank: int, processes: int) -> list[tuple[Tensor, Tensor]]:
+def rows_of(rank: int, processes: int) -> list[tuple[Tensor, ...]]:
     """Return a process's rows of every batch."""
-    size = SAMPLES // processes
-    own = slice(rank * size, (rank + 1) * size)
-    return [
-        (inputs[own], targets[own]) for inputs, targets in (batch(SAMPLES, 100 + n) for n in range(BATCHES))
-    ]
+    drawn = (batch(SAMPLES, 100 + number) for number in range(BATCHES))
+    return [tuple(side.chunk(processes)[rank] for side in sides) for sides in drawn]
 
 
 def train(
@@ -99,10 +96,7 @@ def fitted(
     **options: Any,
 ) -> tuple[Tensor, dict[str, float]]:
     """Fit a module, save a checkpoint, and return the parameters and what was logged last."""
-    if processes > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
-        os.environ |= {"LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
-        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
+    join(rank, processes)
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=processes,
@@ -118,14 +112,7 @@ def fitted(
     trainer.fit(module, loader, ckpt_path=ckpt_path)
     trainer.save_checkpoint(path)
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    return torch.cat([each.detach().flatten() for each in module.parameters()]), logged
-
-
-def cut_in_ways(
-    rank: int, folder: str, processes: int, ways: tuple[int, ...]
-) -> list[tuple[Tensor, dict[str, float]]]:
-    """Train once for each number of parts, as one of several processes."""
-    return [train(rank, folder, processes, parts) for parts in ways]
+    return whole(module), logged
 
 
 def stopped_and_resumed(rank: int, folder: str, processes: int) -> tuple[Tensor, Tensor]:

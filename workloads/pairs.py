@@ -12,7 +12,8 @@ from jax import lax
 from torch import nn
 from torch.nn import functional
 
-from workloads.jax_parts import layer_norm
+from workloads.jax_parts import apply_block, classification, layer_norm, next_token
+from workloads.torch_parts import classification as torch_classes
 
 SAMPLES = (5, 4)
 
@@ -33,21 +34,8 @@ def _parameters(module: nn.Module) -> dict[str, jax.Array]:
     return {name: jnp.asarray(value.detach().numpy()) for name, value in module.named_parameters()}
 
 
-def _torch_classes(outputs: Any, targets: Any) -> Any:
-    return functional.cross_entropy(outputs, targets, reduction="none")
-
-
 def _torch_tokens(outputs: Any, targets: Any) -> Any:
     return functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none").sum(1)
-
-
-def _jax_classes(outputs: Any, targets: Any) -> Any:
-    return -jax.nn.log_softmax(outputs)[jnp.arange(targets.shape[0]), targets]
-
-
-def _jax_tokens(outputs: Any, targets: Any) -> Any:
-    scored = jnp.take_along_axis(jax.nn.log_softmax(outputs), targets[..., None], -1)
-    return -scored[..., 0].sum(-1)
 
 
 def mlp() -> Pair:
@@ -61,7 +49,7 @@ def mlp() -> Pair:
 
     draw = np.random.default_rng(0)
     batches = [(draw.standard_normal((n, 6)), draw.integers(0, 3, n)) for n in SAMPLES]
-    return Pair(module, _torch_classes, apply, _parameters(module), _jax_classes, batches)
+    return Pair(module, torch_classes, apply, _parameters(module), classification, batches)
 
 
 def cnn() -> Pair:
@@ -94,7 +82,7 @@ def cnn() -> Pair:
 
     draw = np.random.default_rng(1)
     batches = [(draw.standard_normal((n, 4, 8, 7)), draw.integers(0, 3, n)) for n in SAMPLES]
-    return Pair(module, _torch_classes, apply, _parameters(module), _jax_classes, batches)
+    return Pair(module, torch_classes, apply, _parameters(module), classification, batches)
 
 
 class _Gpt(nn.Module):
@@ -130,7 +118,9 @@ class _Gpt(nn.Module):
             )
             mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
             values = values + block["proj"](mixed.transpose(1, 2).flatten(2))
-            values = values + block["down"](functional.gelu(block["up"](block["n2"](values))))
+            values = values + block["down"](
+                functional.gelu(block["up"](block["n2"](values)), approximate="tanh")
+            )
         return self.head(self.norm(values))
 
 
@@ -138,33 +128,24 @@ def gpt() -> Pair:
     """Predict tokens with a tied head."""
     module = _Gpt().double()
 
-    def linear(params: Any, name: str, values: Any) -> Any:
-        return values @ params[f"{name}.weight"].T + params[f"{name}.bias"]
-
-    def norm(params: Any, name: str, values: Any) -> Any:
-        return layer_norm(values, params[f"{name}.weight"], params[f"{name}.bias"])
+    def block(params: Any, name: str) -> dict[str, Any]:
+        """Return one block's parameters as `apply_block` takes them."""
+        found = {"g1": "n1.weight", "o1": "n1.bias", "g2": "n2.weight", "o2": "n2.bias"}
+        for layer in ("qkv", "proj", "up", "down"):
+            found |= {layer: f"{layer}.weight", f"{layer}_bias": f"{layer}.bias"}
+        taken = {key: params[f"{name}.{own}"] for key, own in found.items()}
+        return {key: each.T if each.ndim > 1 else each for key, each in taken.items()}
 
     def apply(params: Any, ids: Any) -> Any:
-        length = ids.shape[1]
-        values = params["tokens.weight"][ids] + params["places.weight"][:length]
+        values = params["tokens.weight"][ids] + params["places.weight"][: ids.shape[1]]
         for index in range(2):
-            name = f"blocks.{index}"
-            own = linear(params, f"{name}.qkv", norm(params, f"{name}.n1", values))
-            query, key, value = (part.reshape(*part.shape[:2], 2, -1) for part in jnp.split(own, 3, -1))
-            scores = jnp.einsum("nthk,nshk->nhts", query, key) / np.sqrt(query.shape[-1])
-            scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -jnp.inf)
-            mixed = jnp.einsum("nhts,nshk->nthk", jax.nn.softmax(scores), value)
-            values = values + linear(params, f"{name}.proj", mixed.reshape(values.shape))
-            hidden = jax.nn.gelu(
-                linear(params, f"{name}.up", norm(params, f"{name}.n2", values)), approximate=False
-            )
-            values = values + linear(params, f"{name}.down", hidden)
-        return norm(params, "norm", values) @ params["tokens.weight"].T
+            values = apply_block(values, block(params, f"blocks.{index}"), 2)
+        return layer_norm(values, params["norm.weight"], params["norm.bias"]) @ params["tokens.weight"].T
 
     draw = np.random.default_rng(2)
     ids = [draw.integers(0, 11, (n, 7)) for n in SAMPLES]
     batches = [(each[:, :-1], each[:, 1:]) for each in ids]
-    return Pair(module, _torch_tokens, apply, _parameters(module), _jax_tokens, batches)
+    return Pair(module, _torch_tokens, apply, _parameters(module), next_token, batches)
 
 
 PAIRS: dict[str, Callable[[], Pair]] = {"mlp": mlp, "cnn": cnn, "gpt": gpt}

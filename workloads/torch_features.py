@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, largest, network
+from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, Run, batch, largest, network, trained
 
 ESTIMATORS = (
     lai_torch.LAI(),
@@ -30,29 +30,30 @@ def parallel(model: nn.Module, mesh: DeviceMesh, *, last: bool = True) -> nn.Mod
     return parallelize_module(model, mesh, dict(list(plan.items())[: 2 + last]))
 
 
-def train(model: nn.Module, part: slice, **options: Any) -> tuple[Tensor, list[Tensor]]:
-    """Take three steps on a part of each batch; return the parameters, and the scores."""
+def sharded(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Shard every linear layer by itself."""
+    for module in model.children():
+        if isinstance(module, nn.Linear):
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def train(model: nn.Module, part: slice, **options: Any) -> Run:
+    """Take three steps on a part of each batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    generator = torch.Generator().manual_seed(5)
-    curator = lai_torch.Curator(
-        model, LOSS, optimizer, batch(VALIDATION, 7), generator=generator, max_norm=1.0, **options
-    )
-    scores = []
-    for step in range(3):
-        inputs, targets = batch(SAMPLES, 100 + step)
-        report = curator.step(inputs[part], targets[part])
-        scores.append(torch.as_tensor(report.scores))
-    whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in model.parameters()]
-    return torch.cat(whole), scores
+    options |= {"generator": torch.Generator().manual_seed(5), "max_norm": 1.0}
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
+    sides = [batch(SAMPLES, 100 + step) for step in range(3)]
+    return trained(curator, ((inputs[part], targets[part]) for inputs, targets in sides))
 
 
 def errors(model: nn.Module, part: slice, estimator: Any, group: Any = None) -> tuple[float, float]:
     """Return how far parameters and scores are from those of one process."""
     torch.manual_seed(part.start)  # processes are seeded apart
-    parameters, scores = train(model, part, estimator=estimator, group=group)
-    expected, known = train(network(), slice(0, SAMPLES), estimator=estimator, group=False)
-    off = max(largest(one, other[part]) for one, other in zip(scores, known, strict=True))
-    return largest(parameters, expected), off
+    found = train(model, part, estimator=estimator, group=group)
+    expected = train(network(), slice(0, SAMPLES), estimator=estimator, group=False)
+    off = max(largest(one, other[part]) for one, other in zip(found.scores, expected.scores, strict=True))
+    return largest(found.parameters, expected.parameters), off
 
 
 def on_one_dimension(estimators: Any = ESTIMATORS) -> dict[str, tuple[float, float]]:
@@ -71,11 +72,7 @@ def on_two_dimensions(rank: int) -> dict[str, tuple[float, float]]:
     for estimator in ESTIMATORS[:3]:
         spread = parallel(network(), mesh["tp"], last=estimator != lai_torch.Ghost())
         found[f"features, rows, {estimator}"] = errors(spread, own, estimator, mesh["dp"])
-        spread = parallel(network(), mesh["tp"], last=False)
-        for module in spread.children():
-            if isinstance(module, nn.Linear):
-                fully_shard(module, mesh=mesh["dp"])
-        fully_shard(spread, mesh=mesh["dp"])
+        spread = sharded(parallel(network(), mesh["tp"], last=False), mesh["dp"])
         found[f"features, shards, {estimator}"] = errors(spread, own, estimator, mesh["dp"])
     return found | replicated_shards()
 
@@ -86,12 +83,7 @@ def replicated_shards() -> dict[str, tuple[float, float]]:
     rank, part = torch.distributed.get_rank(), SAMPLES // 4
     found = {}
     for estimator in ESTIMATORS[:3]:
-        model = network()
-        for module in model.children():
-            if isinstance(module, nn.Linear):
-                fully_shard(module, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-        own = slice(rank * part, (rank + 1) * part)
+        model, own = sharded(network(), mesh), slice(rank * part, (rank + 1) * part)
         found[f"copies, shards, {estimator}"] = errors(model, own, estimator, torch.distributed.group.WORLD)
     return found
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 import lai_core as lai
-from workloads.operations import operations
+from workloads.counts import counted
 from workloads.torch_oracle import called, rows
 from workloads.torch_parts import Case
 from workloads.torch_training import COMPUTES_IN_FLOAT32, SAMPLES, prepared
@@ -77,9 +77,9 @@ def measure(build: Callable[[int], Case], steps: int = STEPS) -> dict[str, float
             largest = max(largest, error(case, masked(case, inputs, targets, told)))
         captures = compilations() - before
         told = (torch.arange(SAMPLES) % 2).double()
-        curated = operations(lambda: curator.step(case.inputs, case.targets))
-        products = operations(lambda: lai.lli_scores(summary, trace))
-        plain = operations(lambda: masked(case, case.inputs, case.targets, torch.ones_like(told)))
+        curated = counted(lambda: curator.step(case.inputs, case.targets)).flops
+        products = counted(lambda: lai.lli_scores(summary, trace)).flops
+        plain = counted(lambda: masked(case, case.inputs, case.targets, torch.ones_like(told))).flops
     ratio = (curated - products) / plain
     return {"relative_error": largest, "flops_ratio": ratio, "captures": captures}
 

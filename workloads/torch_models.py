@@ -24,7 +24,7 @@ COMPUTES_IN_FLOAT32 = ("gpt_neo", "llama", "t5_encoder")
 """Models that cast to float32 inside, whatever their own type."""
 
 
-def mlp() -> Case:
+def mlp(n: int = SAMPLES) -> Case:
     """Linear layers with biases, LayerNorm and an in-place activation."""
     model = nn.Sequential(
         nn.Linear(6, 16),
@@ -34,7 +34,7 @@ def mlp() -> Case:
         nn.GELU(),
         nn.Linear(12, CLASSES),
     )
-    return Case(model, classification, torch.randn(SAMPLES, 6), labels(SAMPLES))
+    return Case(model, classification, torch.randn(n, 6), labels(n))
 
 
 def cnn_groups() -> Case:
@@ -66,12 +66,13 @@ def resnet18_32() -> Case:
 class Encoder(nn.Module):
     """`nn.TransformerEncoder` under a class token and learned positions, padding masked."""
 
-    def __init__(self, *, batch_first: bool) -> None:
+    def __init__(self, *, batch_first: bool, length: int = SAMPLES, dropout: float = 0.0) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(16, 2, 24, 0.0, batch_first=batch_first, norm_first=batch_first)
+        options = {"batch_first": batch_first, "norm_first": batch_first}
+        layer = nn.TransformerEncoderLayer(16, 2, 24, dropout, **options)
         self.embed = nn.Embedding(11, 16, padding_idx=0)
         self.token = nn.Parameter(torch.randn(1, 1, 16))
-        self.place = nn.Parameter(torch.randn(SAMPLES + 1, 16) / 4)
+        self.place = nn.Parameter(torch.randn(length + 1, 16) / 4)
         self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(16, CLASSES)
         self.batch_first = batch_first

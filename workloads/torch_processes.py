@@ -1,14 +1,9 @@
 """Curated runs on several processes, and the same on one: who holds which rows must not matter."""
 
-import multiprocessing
-import os
-import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import lai_torch
@@ -18,7 +13,6 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 import lai_core as lai
-from workloads.forks import FORKS
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 ENGINES = ("ddp", "fsdp2", "group")
@@ -101,15 +95,14 @@ def nothing_at_times(scores: Tensor) -> Tensor:
     return torch.zeros_like(weights) if float(scores[0]) > 0 else torch.as_tensor(weights)
 
 
-def penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+def penalty(outputs: Tensor, _: Tensor) -> Tensor:
     """Return a number a sample that trains and does not score."""
-    del targets
     return 0.1 * (outputs**2).sum(1)
 
 
-def mean_penalty(outputs: Tensor, targets: Tensor) -> Tensor:
+def mean_penalty(outputs: Tensor, _: Tensor) -> Tensor:
     """Return one for the batch."""
-    return penalty(outputs, targets).mean()
+    return 0.1 * (outputs**2).sum(1).mean()
 
 
 AROUND = ("ddp", "group")
@@ -211,43 +204,54 @@ class Sent:
             setattr(owner, name, function)
 
 
-def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1) -> Run:
-    """Train on this process's rows of every batch; on all of them where there is no engine."""
-    torch.manual_seed(rank)  # processes are seeded apart, as for augmentation
-    model: nn.Module = Tied() if case.tied else network()
-    drawn, loss = (token_batch, token_loss) if case.tied else (batch, LOSS)
-    more: dict[str, Any] = {}
-    if engine is not None:
-        model, more = wrapped(model, engine, processes)
-        more |= case.distributed
-    parameters = list(model.parameters())
-    optimizer: Any = torch.optim.SGD(parameters, lr=0.05)
-    if case.adam:
-        optimizer = torch.optim.AdamW(parameters, lr=0.01)
-    generator = torch.Generator().manual_seed(5)
-    source = case.source or drawn(case.validation, 7)
-    curator = lai_torch.Curator(
-        model, loss, optimizer, source, generator=generator, **{**case.options, **more}
-    )
-    found = Run(torch.empty(0), [], [], [])
-    sent = Sent()
-    for step in range(STEPS):
-        inputs, targets = drawn(SAMPLES, 100 + step)
-        if case.broken and step % 2:
-            inputs[::7] = torch.nan
-        sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
-        part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+def trained(curator: lai_torch.Curator, batches: Iterable[tuple[Tensor, Tensor]]) -> Run:
+    """Take a step on each batch, and return what was found."""
+    found, sent = Run(torch.empty(0), [], [], []), Sent()
+    for inputs, targets in batches:
         with sent:
-            report = curator.step(inputs[part], targets[part])
+            report = curator.step(inputs, targets)
         sent.reported += report.bytes_sent
         missing = torch.full_like(report.weights, torch.nan)
         found.scores.append(missing if report.scores is None else report.scores)
         found.weights.append(report.weights)
         found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
-    whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters]
-    found.parameters = torch.cat(whole)
-    found.bytes_per_step, found.bytes_reported = sent.bytes / STEPS, sent.reported / STEPS
+    found.parameters = whole(curator.model)
+    count = len(found.scores)
+    found.bytes_per_step, found.bytes_reported = sent.bytes / count, sent.reported / count
     return found
+
+
+def whole(model: nn.Module) -> Tensor:
+    """Return the parameters of a model as one vector, those in parts put together."""
+    full = [getattr(p, "full_tensor", lambda p=p: p)() for p in model.parameters()]
+    return torch.cat([each.detach().flatten() for each in full])
+
+
+def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1) -> Run:
+    """Train on this process's rows of every batch; on all of them where there is no engine."""
+    torch.manual_seed(rank)  # processes are seeded apart, as for augmentation
+    model: nn.Module = Tied() if case.tied else network()
+    drawn, loss = (token_batch, token_loss) if case.tied else (batch, LOSS)
+    options = dict(case.options)
+    if engine is not None:
+        model, more = wrapped(model, engine, processes)
+        options |= more | case.distributed
+    rate = {"lr": 0.01} if case.adam else {"lr": 0.05}
+    optimizer = (torch.optim.AdamW if case.adam else torch.optim.SGD)(model.parameters(), **rate)
+    generator = torch.Generator().manual_seed(5)
+    source = case.source or drawn(case.validation, 7)
+    curator = lai_torch.Curator(model, loss, optimizer, source, generator=generator, **options)
+
+    def rows() -> Iterator[tuple[Tensor, Tensor]]:
+        for step in range(STEPS):
+            inputs, targets = drawn(SAMPLES, 100 + step)
+            if case.broken and step % 2:
+                inputs[::7] = torch.nan
+            sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
+            part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+            yield inputs[part], targets[part]
+
+    return trained(curator, rows())
 
 
 def largest(found: Tensor, expected: Tensor) -> float:
@@ -269,60 +273,6 @@ def errors(parts: list[Run], expected: Run) -> dict[str, float]:
     return found
 
 
-def launch(work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0) -> list[Any]:
-    """Return what `work(rank, *arguments)` returned on each of several processes, or why it did not.
-
-    A process that has not ended in time is ended, and counts as hanging. All are forked from one that has
-    imported what they need.
-    """
-    with TemporaryDirectory() as folder:
-        parent = FORKS.Process(target=_fork, args=(processes, folder, work, arguments, timeout))
-        parent.start()
-        parent.join()
-        return [_left(Path(folder), rank, parent.exitcode) for rank in range(processes)]
-
-
-def _left(folder: Path, rank: int, code: int | None) -> Any:
-    """Return what a process left behind."""
-    ended, path = folder / f"{rank}.txt", folder / f"{rank}.pt"
-    if ended.exists():
-        return ended.read_text()
-    return torch.load(path, weights_only=False) if path.exists() else f"ended with {code}"
-
-
-def _fork(processes: int, folder: str, work: Callable[..., Any], arguments: Any, timeout: float) -> None:
-    """Start the processes and wait for them; write down of each that leaves nothing how it ended."""
-    context = multiprocessing.get_context("fork")
-    started = [
-        context.Process(target=_enter, args=(rank, processes, folder, work, arguments))
-        for rank in range(processes)
-    ]
-    for process in started:
-        process.start()
-    end = time.monotonic() + timeout
-    for rank, process in enumerate(started):
-        process.join(max(0.1, end - time.monotonic()))
-        hangs = process.is_alive()
-        if hangs:
-            process.kill()
-        if hangs or not Path(folder, f"{rank}.pt").exists():
-            Path(folder, f"{rank}.txt").write_text("hangs" if hangs else f"ended with {process.exitcode}")
-
-
-def _enter(rank: int, processes: int, folder: str, work: Callable[..., Any], arguments: Any) -> None:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    store = dist.FileStore(f"{folder}/store", processes)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=processes)
-    try:
-        found = work(rank, *arguments)
-    except BaseException:
-        found = traceback.format_exc()
-    torch.save(found, f"{folder}/{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
 def runs(rank: int, processes: int, names: list[tuple[str, str]]) -> dict[tuple[str, str], Any]:
     """Run cases on engines, one after the other."""
     found: dict[tuple[str, str], Any] = {}
@@ -332,41 +282,3 @@ def runs(rank: int, processes: int, names: list[tuple[str, str]]) -> dict[tuple[
         except Exception:
             found[case, engine] = traceback.format_exc()
     return found
-
-
-RESUMED = {"estimator": "preconditioned_lai", "refresh": 3, "share": 0.5, "accumulate": 2}
-"""Options under which a curator remembers something of every kind: moments, an aged summary, its draws."""
-
-
-def resumed(rank: int, processes: int, engine: str | None, steps: range, folder: str) -> Tensor:
-    """Take up the run that is kept in a folder, go on for some steps, and keep it again."""
-    from torch.distributed import checkpoint
-    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-
-    model: nn.Module = network()
-    more: dict[str, Any] = {}
-    if engine is not None:
-        model, more = wrapped(model, engine, processes)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=0.01)
-    generator = torch.Generator().manual_seed(5)
-    curator = lai_torch.Curator(
-        model, LOSS, optimizer, batch(VALIDATION, 7), generator=generator, **RESUMED, **more
-    )
-    apart = Path(folder, "curator.pt")
-    if steps.start:
-        states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-        checkpoint.load(states, checkpoint_id=f"{folder}/{steps.start}")
-        model_state, optimizer_state = states.values()
-        set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
-        curator.load_state_dict(torch.load(apart, weights_only=True))
-    for step in steps:
-        inputs, targets = batch(SAMPLES, 100 + step)
-        part = slice(rank * SAMPLES // processes, (rank + 1) * SAMPLES // processes)
-        curator.step(inputs[part], targets[part])
-    states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-    checkpoint.save(states, checkpoint_id=f"{folder}/{steps.stop}")
-    if rank == 0:
-        torch.save(curator.state_dict(), apart)
-    whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in parameters]
-    return torch.cat(whole)

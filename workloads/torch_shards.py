@@ -1,49 +1,22 @@
 """A deep network sharded by `fully_shard` block by block, and the most bytes that live during its steps."""
 
-import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import lai_torch
 import torch
 from torch import Tensor, nn
-from torch._subclasses import FakeTensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import distribute_tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from workloads.torch_processes import Run, errors, launch
+from workloads.counts import Counts
+from workloads.launches import launch
+from workloads.torch_processes import LOSS, Run, batch, errors, trained
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
-BLOCKS, WIDTH, CLASSES = 8, 256, 4
+BLOCKS, WIDTH, CLASSES = 8, 256, 5
 ROWS, STEPS, VALIDATION = 4, 3, 24
 ESTIMATORS = ("lai", "lli", "ghost")
-
-
-class LiveBytes(TorchDispatchMode):
-    """Follows every storage that an operation makes inside; FSDP empties and refills some of them.
-
-    Attributes
-    ----------
-    peak
-        The most bytes that lived at once.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak = 0
-        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`, and add up what lives; a class of tensors runs its own operations under the mode."""
-        if any(kind not in {Tensor, nn.Parameter, FakeTensor} for kind in types):
-            return NotImplemented
-        out = func(*args, **(kwargs or {}))
-        for leaf in torch.utils._pytree.tree_leaves(out):
-            if type(leaf) in {Tensor, nn.Parameter} and leaf.device.type != "meta":
-                self._seen.add(leaf.untyped_storage())
-        self.peak = max(self.peak, sum(storage.nbytes() for storage in self._seen))
-        return out
 
 
 class Deep(nn.Module):
@@ -85,13 +58,6 @@ def deep(processes: int | None) -> nn.Module:
     return model
 
 
-def drawn(samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets."""
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 8, dtype=torch.float64, generator=generator)
-    return inputs, torch.randint(CLASSES, (samples,), generator=generator)
-
-
 def rows_of(step: int, rank: int, processes: int) -> slice:
     """Return a process's rows of a batch; in the last one, the last process has one row and not four."""
     start = rank * ROWS
@@ -99,42 +65,39 @@ def rows_of(step: int, rank: int, processes: int) -> slice:
     return slice(start, start + (1 if last else ROWS))
 
 
-def train(rank: int, processes: int, estimator: str | None, *, sharded: bool) -> tuple[Run, int]:
+def train(rank: int, processes: int, estimator: str | None, *, sharded: bool) -> tuple[Run | None, int]:
     """Take some steps, plain ones without an estimator; return what was found, and the most bytes in a step.
 
     Without shards one process takes the steps, on the rows of all.
     """
-    found = Run(torch.empty(0), [], [], [])
-    with LiveBytes() as live:
-        model = deep(processes if sharded else None)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        if estimator is not None:
-            curator = lai_torch.Curator(
-                model, LOSS, optimizer, drawn(VALIDATION, 7), estimator=estimator, refresh=2
-            )
-        live.peak = 0
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
         for step in range(STEPS):
             part = rows_of(step, rank, processes)
             if not sharded:
                 part = slice(0, rows_of(step, processes - 1, processes).stop)
-            inputs, targets = (each[part] for each in drawn(ROWS * processes, 100 + step))
-            if estimator is None:
-                optimizer.zero_grad()
-                LOSS(model(inputs), targets).mean().backward()
-                optimizer.step()
-                continue
-            report = curator.step(inputs, targets)
-            found.scores.append(torch.as_tensor(report.scores))
-            found.weights.append(report.weights)
-            found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
-            found.bytes_per_step += report.bytes_sent / STEPS
-        peak = live.peak
-    whole = [getattr(p, "full_tensor", lambda p=p: p)().detach().flatten() for p in model.parameters()]
-    found.parameters = torch.cat(whole)
-    return found, peak
+            inputs, targets = batch(ROWS * processes, 100 + step)
+            yield inputs[part], targets[part]
+        peaks.append(live.peak)  # before the parameters are put together
+
+    peaks: list[int] = []
+    with Counts(written=True) as live:
+        model = deep(processes if sharded else None)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        if estimator is not None:
+            options: dict[str, Any] = {"estimator": estimator, "refresh": 2}
+            curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
+            live.peak = 0
+            return trained(curator, batches()), peaks[0]
+        live.peak = 0
+        for inputs, targets in batches():
+            optimizer.zero_grad()
+            LOSS(model(inputs), targets).mean().backward()
+            optimizer.step()
+        return None, peaks[0]
 
 
-def sharded_steps(rank: int, processes: int) -> dict[str, tuple[Run, int]]:
+def sharded_steps(rank: int, processes: int) -> dict[str, tuple[Run | None, int]]:
     """Train on this process's rows, without an estimator and with each."""
     estimators = {"plain": None} | {name: name for name in ESTIMATORS}
     return {name: train(rank, processes, each, sharded=True) for name, each in estimators.items()}
@@ -157,6 +120,6 @@ def shard_figures(processes: int, timeout: float) -> dict[str, dict[str, float]]
     for name in ESTIMATORS:
         expected, _ = train(0, processes, name, sharded=False)
         figures[name] = errors([part[name][0] for part in parts], expected)
-        figures[name]["bytes_per_step"] = max(part[name][0].bytes_per_step for part in parts)
+        figures[name]["bytes_per_step"] = max(part[name][0].bytes_reported for part in parts)
         figures[name]["memory_ratio"] = most[name] / most["plain"]
     return figures

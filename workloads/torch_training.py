@@ -1,24 +1,29 @@
 """Small models of every kind that torch trains, in training mode, dropout included, for any batch size."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from workloads import torch_models, transformer_models
-from workloads.torch_parts import CLASSES, Case, classification, doubled, labels, next_token
+from workloads.torch_models import Encoder, mlp
+from workloads.torch_parts import CLASSES, Case, classification, doubled, labels
+from workloads.transformer_models import (
+    bert,
+    convnext,
+    gpt2,
+    gpt_neo,
+    llama,
+    lora,
+    padded_ids,
+    t5_encoder,
+    vit,
+)
 
 SAMPLES = 12
 COMPUTES_IN_FLOAT32 = ("gpt_neo",)
 """Models whose attention casts to float32, whatever their own type."""
-
-
-def mlp(n: int) -> Case:
-    """Linear layers, LayerNorm, an in-place activation."""
-    return replace(torch_models.mlp(), inputs=torch.randn(n, 6), targets=labels(n))
 
 
 def mlp_dropout(n: int) -> Case:
@@ -49,83 +54,10 @@ def pooled_convolution(n: int) -> Case:
     return Case(nn.Sequential(*layers), classification, torch.randn(n, 3, 8, 8), labels(n))
 
 
-def convnext(n: int) -> Case:
-    """ConvNeXt of transformers: depthwise convolutions, LayerNorm, layer scale."""
-    case = transformer_models.convnext()
-    return replace(case, inputs={"pixel_values": torch.randn(n, 3, 32, 32)}, targets=labels(n))
-
-
-def vit(n: int) -> Case:
-    """ViT of transformers."""
-    case = transformer_models.vit()
-    return replace(case, inputs={"pixel_values": torch.randn(n, 3, 16, 16)}, targets=labels(n))
-
-
-def _padded(n: int, vocabulary: int, length: int = 9) -> tuple[Tensor, Tensor]:
-    ids = torch.randint(1, vocabulary, (n, length))
-    mask = torch.arange(length) < (length - torch.arange(n).unsqueeze(1) % 3)
-    return ids * mask, mask.long()
-
-
-def bert(n: int) -> Case:
-    """BERT for classification, padding masked, dropout on."""
-    ids, mask = _padded(n, 31)
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    return replace(transformer_models.bert(), inputs=inputs, targets=labels(n))
-
-
-def _language_model(case: Case, n: int) -> Case:
-    ids, mask = _padded(n, 31)
-    inputs = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
-    return Case(case.model, next_token, inputs, ids.masked_fill(mask == 0, -100))
-
-
-def gpt2(n: int) -> Case:
-    """GPT-2 of transformers: tied head and embedding, dropout on."""
-    return _language_model(transformer_models.gpt2(), n)
-
-
-def gpt_neo(n: int) -> Case:
-    """GPT-Neo of transformers: local attention."""
-    return _language_model(transformer_models.gpt_neo(), n)
-
-
-def llama(n: int) -> Case:
-    """Llama of transformers: rotary positions, grouped-query attention."""
-    return _language_model(transformer_models.llama(), n)
-
-
-def lora(n: int) -> Case:
-    """GPT-2 with frozen weights and low-rank adapters."""
-    return _language_model(transformer_models.lora(), n)
-
-
-def t5_encoder(n: int) -> Case:
-    """T5's encoder: relative positions."""
-    ids, mask = _padded(n, 31)
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    return replace(transformer_models.t5_encoder(), inputs=inputs, targets=labels(n))
-
-
-class Encoder(nn.Module):
-    """`nn.TransformerEncoder`, whose attention merges samples with positions, positions outermost."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(16, 2, 24, 0.1, batch_first=True)
-        self.embed, self.place = nn.Embedding(11, 16, padding_idx=0), nn.Parameter(torch.randn(6, 16) / 4)
-        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Classify the sequence from its first token."""
-        hidden = self.body(self.embed(ids) + self.place, src_key_padding_mask=ids == 0)
-        return self.head(hidden[:, 0])
-
-
 def encoder(n: int) -> Case:
-    """`nn.TransformerEncoder` with dropout."""
-    return Case(Encoder(), classification, _padded(n, 11, 6)[0], labels(n))
+    """`nn.TransformerEncoder` with dropout, whose attention merges samples with positions."""
+    model = Encoder(batch_first=True, length=5, dropout=0.1)
+    return Case(model, classification, padded_ids(11, 5, n)[0], labels(n))
 
 
 class Several(nn.Module):

@@ -1,15 +1,17 @@
 """A small language model in transformers' Trainer, on padded sequences four in ten of which are noise."""
 
-import os
 from typing import Any
 
 import lai_torch
 import torch
 from lai_torch.integrations.transformers import CuratedTrainer
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, TrainingArguments
+from transformers import TrainingArguments
 
 from lai_core.mixtures import Mixture
+from workloads.launches import join
+from workloads.torch_processes import whole
+from workloads.transformer_models import transformer
 
 WORDS, LENGTH, BATCH = 64, 12, 24
 
@@ -41,12 +43,14 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def language_model(dropout: float = 0.0) -> GPT2LMHeadModel:
+def language_model(dropout: float = 0.0) -> Any:
     """Return a GPT-2 of two blocks in double precision."""
     torch.manual_seed(1)
     rates = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
-    size = {"vocab_size": WORDS, "n_positions": LENGTH, "n_embd": 16, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0, **rates)).double()
+    model: Any = transformer(
+        "GPT2LMHeadModel", length=LENGTH, vocabulary=WORDS, bos_token_id=0, eos_token_id=0, **rates
+    )
+    return model.double()
 
 
 def arguments(folder: str, processes: int = 1, parts: int = 1, **options: Any) -> TrainingArguments:
@@ -78,7 +82,7 @@ def train(
     **options: Any,
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:
     """Train, and return the parameters and what was logged."""
-    _join(rank, processes)
+    join(rank, processes)
     trainer = CuratedTrainer(
         language_model(dropout),
         arguments(folder, processes, parts, **options),
@@ -90,15 +94,7 @@ def train(
         curation={"refresh": 3, "estimator": lai_torch.LAI(positions="tokens", sketch=8)},
     )
     trainer.train(resume_from_checkpoint=resume)
-    parameters = torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
-    return parameters, trainer.state.log_history, trainer
-
-
-def cut_in_ways(
-    rank: int, folder: str, processes: int, ways: tuple[int, ...]
-) -> list[tuple[Tensor, list[dict[str, Any]]]]:
-    """Train once for each number of micro-batches, as one of several processes."""
-    return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]
+    return whole(trainer.model), trainer.state.log_history, trainer
 
 
 def stopped_and_resumed(rank: int, folder: str, processes: int, parts: int) -> tuple[Tensor, Tensor]:
@@ -108,18 +104,11 @@ def stopped_and_resumed(rank: int, folder: str, processes: int, parts: int) -> t
     return through, resumed
 
 
-def _join(rank: int, processes: int) -> None:
-    """Say which process this is, where there are several."""
-    if processes > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
-        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
-
-
 def by_source(
     rank: int, folder: str, processes: int = 1, parts: int = 1, resume: str | None = None, **options: Any
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:
     """Train on counting and noise by a mixture, with validation samples in each step."""
-    _join(rank, processes)
+    join(rank, processes)
     names = options.pop("names", range(3))
     rows = [*sequences(96, 1, noise=0.5), *(row | {"source": 2} for row in sequences(24, 2))]
     settings = {"max_steps": 12, "save_steps": 6, "logging_steps": 3, "learning_rate": 1e-2}
@@ -133,10 +122,4 @@ def by_source(
         **{"groups": "source", "mixture": Mixture(2), "period": 2, "fixed": {2: 4}} | options,
     )
     trainer.train(resume_from_checkpoint=resume)
-    parameters = torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
-    return parameters, trainer.state.log_history, trainer
-
-
-def by_source_in_ways(rank: int, folder: str, processes: int) -> list[tuple[Tensor, list[dict[str, Any]]]]:
-    """Train by a mixture as one of several processes, in one part and in two."""
-    return [by_source(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in (1, 2)]
+    return whole(trainer.model), trainer.state.log_history, trainer

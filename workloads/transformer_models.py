@@ -1,4 +1,9 @@
-"""Small random configurations of transformers' models, each with a batch and a loss per sample."""
+"""Random models of transformers from sizes alone, and small ones with a batch and a loss per sample."""
+
+import importlib
+import sys
+from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -6,140 +11,138 @@ from torch import Tensor, nn
 from workloads.torch_parts import CLASSES, Case, LowRank, classification, labels, next_token
 
 SAMPLES = 4
+_DECLARED: list[torch.library.Library] = []
+"""Declarations last as long as their library."""
 
 
-def padded_ids(vocabulary: int, length: int) -> tuple[Tensor, Tensor]:
+def fit_torchvision() -> None:
+    """Import torchvision where there is one, so that timm and transformers can, whether it fits or not.
+
+    Of torchvision they use transforms and a layer, which are Python, and no compiled operation. Where those
+    do not load, beside a torch that they were not built for, the two that its Python code describes by name
+    are declared.
+    """
+    if find_spec("torchvision") is None:
+        return
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        declared = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            declared.define(f"{name}(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor")
+        _DECLARED.append(declared)
+        importlib.import_module("torchvision")
+
+
+def transformer(
+    name: str,
+    width: int = 16,
+    depth: int = 2,
+    heads: int = 2,
+    length: int = 16,
+    vocabulary: int = 31,
+    *,
+    dropout: bool = True,
+    **more: Any,
+) -> nn.Module:
+    """Build a model of transformers by the name of its class; `more` is its configuration's."""
+    sizes = {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads}
+    sizes |= {"vocab_size": vocabulary, "max_position_embeddings": length}
+    return configured(name, dropout=dropout, **sizes | more)
+
+
+def configured(name: str, *, dropout: bool = True, **options: Any) -> nn.Module:
+    """Build a model of transformers from its configuration, with or without dropout."""
+    fit_torchvision()
+    kind = getattr(importlib.import_module("transformers"), name)
+    config = kind.config_class(**options)
+    for each, value in vars(config).items():
+        if not dropout and each.endswith(("dropout", "pdrop", "dropout_prob")) and value:
+            setattr(config, each, 0.0)
+    return kind(config)
+
+
+def padded_ids(vocabulary: int, length: int, n: int = SAMPLES) -> tuple[Tensor, Tensor]:
     """Token ids and their mask; later samples end earlier."""
-    ids = torch.randint(1, vocabulary, (SAMPLES, length))
-    mask = torch.arange(length) < (length - torch.arange(SAMPLES).unsqueeze(1) % 3)
+    ids = torch.randint(1, vocabulary, (n, length))
+    mask = torch.arange(length) < (length - torch.arange(n).unsqueeze(1) % 3)
     return ids * mask, mask.long()
 
 
-def language_model(model: nn.Module) -> Case:
+def language_model(model: nn.Module, n: int = SAMPLES) -> Case:
     """Next-token loss on padded sequences."""
-    ids, mask = padded_ids(model.config.vocab_size, 9)
-    return Case(
-        model,
-        next_token,
-        {"input_ids": ids, "attention_mask": mask, "use_cache": False},
-        ids.masked_fill(mask == 0, -100),
-    )
+    ids, mask = padded_ids(model.config.vocab_size, 9, n)
+    inputs = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
+    return Case(model, next_token, inputs, ids.masked_fill(mask == 0, -100))
 
 
-def gpt2() -> Case:
+def _classified(model: nn.Module, n: int, side: int | None = None) -> Case:
+    """Classes of padded sequences, or of images."""
+    if side is not None:
+        return Case(model, classification, {"pixel_values": torch.randn(n, 3, side, side)}, labels(n))
+    ids, mask = padded_ids(31, 9, n)
+    return Case(model, classification, {"input_ids": ids, "attention_mask": mask}, labels(n))
+
+
+def gpt2(n: int = SAMPLES) -> Case:
     """GPT-2: tied head, learned positions."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    return language_model(
-        GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=31, n_positions=16, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
-            )
-        )
-    )
+    return language_model(transformer("GPT2LMHeadModel", bos_token_id=0, eos_token_id=0), n)
 
 
-def gpt_neo() -> Case:
+def gpt_neo(n: int = SAMPLES) -> Case:
     """GPT-Neo: global and local attention, tied head."""
-    from transformers import GPTNeoConfig, GPTNeoForCausalLM
-
-    config = GPTNeoConfig(
-        vocab_size=31,
-        max_position_embeddings=16,
-        hidden_size=16,
-        num_layers=2,
-        num_heads=2,
-        attention_types=[[["global", "local"], 1]],
-        window_size=4,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    return language_model(GPTNeoForCausalLM(config))
+    kinds = {"attention_types": [[["global", "local"], 1]], "window_size": 4}
+    return language_model(transformer("GPTNeoForCausalLM", bos_token_id=0, eos_token_id=0, **kinds), n)
 
 
-def llama() -> Case:
+def llama(n: int = SAMPLES) -> Case:
     """Llama: RMSNorm, rotary positions, grouped-query attention."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=31,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=16,
-    )
-    return language_model(LlamaForCausalLM(config))
+    model = transformer("LlamaForCausalLM", heads=4, intermediate_size=24, num_key_value_heads=2)
+    return language_model(model, n)
 
 
-def bert() -> Case:
+def bert(n: int = SAMPLES) -> Case:
     """BERT for classification."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=31,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=16,
-        num_labels=CLASSES,
-    )
-    ids, mask = padded_ids(31, 9)
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    return Case(BertForSequenceClassification(config), classification, inputs, labels(SAMPLES))
+    more = {"intermediate_size": 24, "num_labels": CLASSES}
+    return _classified(transformer("BertForSequenceClassification", **more), n)
 
 
-def t5_encoder() -> Case:
+class _Pooled(nn.Module):
+    """T5's encoder under a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = transformer("T5EncoderModel", d_kv=8, d_ff=24)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Classify the mean of the positions."""
+        return self.head(self.body(input_ids, attention_mask=attention_mask).last_hidden_state.mean(1))
+
+
+def t5_encoder(n: int = SAMPLES) -> Case:
     """T5's encoder: relative position bias, no biases."""
-    from transformers import T5Config, T5EncoderModel
-
-    config = T5Config(vocab_size=31, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2)
-
-    class Classifier(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.head = T5EncoderModel(config), nn.Linear(16, CLASSES)
-
-        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            return self.head(self.body(input_ids, attention_mask=attention_mask).last_hidden_state.mean(1))
-
-    ids, mask = padded_ids(31, 9)
-    return Case(Classifier(), classification, {"input_ids": ids, "attention_mask": mask}, labels(SAMPLES))
+    return _classified(_Pooled(), n)
 
 
-def vit() -> Case:
+def vit(n: int = SAMPLES) -> Case:
     """Vision transformer: patches by convolution, class token, position table."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        image_size=16,
-        patch_size=4,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        num_labels=CLASSES,
-    )
-    inputs = {"pixel_values": torch.randn(SAMPLES, 3, 16, 16)}
-    return Case(ViTForImageClassification(config), classification, inputs, labels(SAMPLES))
+    more = {"image_size": 16, "patch_size": 4, "intermediate_size": 24, "num_labels": CLASSES}
+    return _classified(transformer("ViTForImageClassification", **more), n, side=16)
 
 
-def convnext() -> Case:
+def convnext(n: int = SAMPLES) -> Case:
     """ConvNeXt: depthwise convolutions, layer scale, channels-last linear layers."""
-    from transformers import ConvNextConfig, ConvNextForImageClassification
-
-    config = ConvNextConfig(
-        hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], num_labels=CLASSES, layer_scale_init_value=0.5
-    )
-    inputs = {"pixel_values": torch.randn(SAMPLES, 3, 32, 32)}
-    return Case(ConvNextForImageClassification(config), classification, inputs, labels(SAMPLES))
+    more = {"hidden_sizes": [8, 12, 16, 20], "depths": [1] * 4, "layer_scale_init_value": 0.5}
+    model = configured("ConvNextForImageClassification", num_labels=CLASSES, **more)
+    return _classified(model, n, side=32)
 
 
-def lora() -> Case:
+def lora(n: int = SAMPLES) -> Case:
     """GPT-2 with every weight frozen but low-rank adapters on attention and the norms' gains."""
-    case = gpt2()
+    case = gpt2(n)
     case.model.requires_grad_(False)
     for block in case.model.transformer.h:
         for name, width in (("c_attn", 48), ("c_proj", 16)):

@@ -1,6 +1,7 @@
 """Architectures of transformers, made small: causal, masked, classifying sequences or images."""
 
 import importlib
+import itertools
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
@@ -9,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case, default_dtype
 from benchmarks.compatibility.proportions import variants
 from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+from benchmarks.compatibility.verdicts import Row
 
 TASKS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING",
@@ -58,16 +59,9 @@ def _models() -> dict[str, tuple[type, type[nn.Module]]]:
 
 
 def _attempt(task: str, kind: type, model: type[nn.Module]) -> Row:
-    problem = "no small configuration"
-    for configuration in variants(kind):
-        for dtype in (torch.float64, torch.float32):
-            try:
-                case = _case(task, configuration, model, dtype)
-            except Exception as found:  # whatever this architecture says of this configuration
-                problem = f"{type(found).__name__}: {found}"[:REASON_LENGTH]
-            else:
-                return judge(case)
-    return unfit(f"not built from its small configuration: {problem}")
+    tries = itertools.product(variants(kind), (torch.float64, torch.float32))
+    builds = (partial(_case, task, configuration, model, dtype) for configuration, dtype in tries)
+    return judge_first("no small configuration", builds)
 
 
 def _case(task: str, configuration: Any, kind: type[nn.Module], dtype: torch.dtype) -> Case:

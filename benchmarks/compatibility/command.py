@@ -77,9 +77,12 @@ def _prepare(suites: list[str]) -> None:
 
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
-        import_module("benchmarks.compatibility.vision").fit_torchvision()
+        import_module("workloads.transformer_models").fit_torchvision()
     if set(suites) & set(JAX):
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        # a program runs on a few numbers: what takes time is compiling it
+        flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+        cheap = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": flags}
+        os.environ.update(cheap | os.environ)
         import jax
 
         jax.config.update("jax_enable_x64", True)

@@ -20,45 +20,25 @@ Others = Callable[[Tensor], Tensor]
 class Operation:
     """One operation with one set of arguments: a function of its differentiable ones.
 
-    Attributes
-    ----------
-    run
-        From the differentiable arguments to the floating results; `others` is applied to other tensors.
-    arguments
-        The suite's values of the differentiable ones.
-    indexed
-        Whether there are others that are no floats: an operation may read memory by them unchecked, so
-        that it is never called with values of one call and shapes of another.
-    module
-        What holds further parameters.
+    `run` goes from these to the floating results; `others` is applied to other tensors. Where some of those
+    are no floats (`indexed`), an operation may read memory by them unchecked, so that it is never called
+    with values of one call and shapes of another.
     """
 
     run: Callable[..., list[Tensor]]
     arguments: tuple[Tensor, ...]
     indexed: bool = False
-    module: nn.Module | None = None
+    module: nn.Module | None = None  # holds further parameters
 
 
 @dataclass(frozen=True)
 class Form:
-    """How samples are joined: along a new first axis, or along an axis that the arguments have.
+    """How samples are joined: along a new first axis, or along an axis that the arguments have."""
 
-    Attributes
-    ----------
-    axis
-        An axis of the arguments, which the suite's own use as the batch; None: a new one, the first.
-    expands
-        Whether tensors that are not differentiable get a row per sample too.
-    length
-        Of the suite's own batch.
-    results
-        The axis of each result that holds the samples.
-    """
-
-    axis: int | None = None
-    expands: bool = False
-    length: int = 0
-    results: tuple[int, ...] = ()
+    axis: int | None = None  # of the arguments, which the suite's own use as the batch; None: a new one
+    expands: bool = False  # whether tensors that are not differentiable get a row per sample too
+    length: int = 0  # of the suite's own batch
+    results: tuple[int, ...] = ()  # the axis of each result that holds the samples
 
     def one(self, argument: Tensor) -> Tensor:
         """Return one sample of the suite's own argument."""
@@ -85,6 +65,23 @@ class Form:
             return tensor.narrow(self.axis, 0, 1).expand(sizes)
 
         return expanded
+
+
+def operation_of(call: Callable[..., Any], given: Any, module: nn.Module | None = None) -> Operation:
+    """Return a call on nested arguments as a function of those that need a gradient."""
+    leaves, spec = pytree.tree_flatten(given)
+    moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+    def run(*arguments: Tensor, others: Others = as_it_is) -> list[Tensor]:
+        filled = [others(leaf) if isinstance(leaf, Tensor) else leaf for leaf in fixed]
+        for place, argument in zip(moved, arguments, strict=True):
+            filled[place] = argument
+        return floats(call(*pytree.tree_unflatten(filled, spec)))
+
+    rest = [leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and i not in moved]
+    indexed = not all(other.is_floating_point() for other in rest)
+    return Operation(run, tuple(fixed[i].clone() for i in moved), indexed, module)
 
 
 def as_it_is(tensor: Tensor) -> Tensor:

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.compatibility.judge_jax import BOUND, Case, judge, squares
+from benchmarks.compatibility.judge_jax import BOUND, Batch, Case, judge, squares
+from benchmarks.compatibility.nets_jax import CLASSES, TRAINING, WIDTH, batches, between, dense, dot
 from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, unfit
-from workloads.jax_by_numpy import by_numpy
 
-WIDTH, CLASSES, TRAINING, VALIDATION = 3, 2, 3, 2
 NOISE = 0.05
 LARGEST = 4096
 """Arguments with more entries make nets whose layers are slow and no more telling."""
@@ -55,7 +54,7 @@ def _case(harness: Any, role: str) -> Case:
     arguments = harness.dyn_args_maker(np.random.RandomState(0))
     try:
         run, moved = _operation(harness, arguments)
-        made = by_numpy(lambda *given: _flat(run(*given)), *moved)
+        made = np.asarray(jax.jit(lambda *given: _flat(run(*given)))(*moved))
     except UnfitError:
         raise
     except Exception as problem:
@@ -69,14 +68,12 @@ def _case(harness: Any, role: str) -> Case:
     types = [argument.dtype for argument in moved]
     bound = max(BOUND, 64 * max(float(jnp.finfo(kind).eps) for kind in types))
     rng = np.random.default_rng(zlib.crc32(harness.fullname.encode()))
-    batches = [(_drawn(rng, n, WIDTH), _drawn(rng, n, CLASSES)) for n in (TRAINING, VALIDATION)]
+    sides = batches(rng)
     if role == "weight":
-        apply, seen, params = _makes_weight(run, moved, made.size, scale * made.size**0.5, rng)
-        return Case(apply, params, squares, *batches, about=("own",), seen=None, bound=bound)
+        return _makes_weight(run, moved, made.size, scale * made.size**0.5, rng, sides, bound)
     kept = {"own": tuple(range(1, len(moved))), "ownr": (0,)}.get(role, ())
-    apply, seen, params = _on_data(run, moved, kept, made.size, scale, rng)
-    about = ("own",) if kept else ("embed",)
-    return Case(apply, params, squares, *batches, about=about, seen=seen, only=bool(kept), bound=bound)
+    layer, width = _on_data(run, moved, kept, scale)
+    return between(layer, [moved[i] for i in kept], width, rng, sides, bound)
 
 
 def _operation(harness: Any, arguments: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
@@ -104,10 +101,6 @@ def _operation(harness: Any, arguments: Sequence[Any]) -> tuple[Callable[..., li
     return run, moved
 
 
-def _drawn(rng: np.random.Generator, *shape: int) -> Any:
-    return jnp.asarray(rng.standard_normal(shape))
-
-
 def _flat(results: Sequence[Any]) -> Any:
     parts = [part for result in results for part in _parts(result.ravel())]
     return jnp.concatenate([part.astype(float) for part in parts])
@@ -117,42 +110,31 @@ def _parts(flat: Any) -> tuple[Any, ...]:
     return (flat.real, flat.imag) if jnp.iscomplexobj(flat) else (flat,)
 
 
-def _dense(rng: np.random.Generator, width: int, outputs: int) -> dict[str, Any]:
-    return {"w": _drawn(rng, width, outputs) / width**0.5, "b": _drawn(rng, outputs) / 4}
-
-
-def _layer(params: dict[str, Any], inputs: Any) -> Any:
-    return inputs @ params["w"] + params["b"]
-
-
 def _makes_weight(
-    run: Callable[..., list[Any]], moved: list[Any], size: int, scale: float, rng: np.random.Generator
-) -> tuple[Any, Any, dict[str, Any]]:
-    rows = 2 if size % 2 == 0 else 1
-    params = {"embed": _dense(rng, WIDTH, size // rows), "own": moved, "head": _dense(rng, rows, CLASSES)}
-
-    def apply(params: dict[str, Any], inputs: Any) -> Any:
-        weight = _flat(run(*params["own"])).reshape(size // rows, rows)
-        return _layer(params["head"], jnp.tanh(jnp.tanh(_layer(params["embed"], inputs)) @ weight / scale))
-
-    return apply, None, params
-
-
-def _on_data(
     run: Callable[..., list[Any]],
     moved: list[Any],
-    kept: tuple[int, ...],
     size: int,
     scale: float,
     rng: np.random.Generator,
-) -> tuple[Any, Any, dict[str, Any]]:
+    sides: list[Batch],
+    bound: float,
+) -> Case:
+    rows = 2 if size % 2 == 0 else 1
+    params = {"embed": dense(rng, WIDTH, size // rows), "own": moved, "head": dense(rng, rows, CLASSES)}
+
+    def apply(params: dict[str, Any], inputs: Any) -> Any:
+        weight = _flat(run(*params["own"])).reshape(size // rows, rows)
+        return dot(params["head"], jnp.tanh(jnp.tanh(dot(params["embed"], inputs)) @ weight / scale))
+
+    return Case(apply, params, squares, *sides, about=("own",), seen=None, bound=bound)
+
+
+def _on_data(
+    run: Callable[..., list[Any]], moved: list[Any], kept: tuple[int, ...], scale: float
+) -> tuple[Callable[[Any, Any], Any], int]:
+    """Return the operation on rows of numbers near its arguments, those kept aside; and the rows' width."""
     data = [i for i in range(len(moved)) if i not in kept]
     widths = [moved[i].size * (2 if jnp.iscomplexobj(moved[i]) else 1) for i in data]
-    params = {
-        "embed": _dense(rng, WIDTH, sum(widths)),
-        "own": [moved[i] for i in kept],
-        "head": _dense(rng, size, CLASSES),
-    }
 
     def one(own: list[Any], row: Any) -> Any:
         given = list(moved)
@@ -161,29 +143,19 @@ def _on_data(
         pieces = jnp.split(row, np.cumsum(widths)[:-1])
         for i, piece in zip(data, pieces, strict=True):
             given[i] = (moved[i] + NOISE * _shaped(piece, moved[i])).astype(moved[i].dtype)
-        return _flat(run(*given))
+        return _flat(run(*given)) / scale
 
-    def features(params: dict[str, Any], inputs: Any) -> Any:
-        hidden = jnp.tanh(_layer(params["embed"], inputs))
-        made = (
-            jax.vmap(partial(one, params["own"]))(hidden)
-            if vmaps
-            else jnp.stack([one(params["own"], row) for row in hidden])
-        )
-        return jnp.tanh(made / scale)
+    def mapped(own: list[Any], rows: Any) -> Any:
+        return jax.vmap(partial(one, own))(rows)
 
-    def apply(params: dict[str, Any], inputs: Any) -> Any:
-        return _layer(params["head"], features(params, inputs))
+    def stacked(own: list[Any], rows: Any) -> Any:
+        return jnp.stack([one(own, row) for row in rows])
 
-    def seen(params: dict[str, Any], inputs: Any) -> list[Any]:
-        return [inputs, features(params, inputs)]
-
-    vmaps = True
     try:
-        jax.eval_shape(apply, params, jnp.zeros((TRAINING, WIDTH)))
+        jax.eval_shape(mapped, [moved[i] for i in kept], jnp.zeros((TRAINING, sum(widths))))
     except Exception:  # what a primitive without a batching rule says
-        vmaps = False
-    return apply, seen, params
+        return stacked, sum(widths)
+    return mapped, sum(widths)
 
 
 def _shaped(piece: Any, like: Any) -> Any:

@@ -13,10 +13,10 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchmarks.compatibility.judge_jax import Case, judge, squares
+from benchmarks.compatibility.judge_jax import Case, judge
+from benchmarks.compatibility.nets_jax import TRAINING, VALIDATION, WIDTH, around, batches, between, drawn
 from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
 
-WIDTH, CLASSES, TRAINING, VALIDATION = 3, 2, 3, 2
 FEATURES, POSITIONS, SIDE = 4, 5, 6
 Apply = Callable[[Any, Any], Any]
 Built = tuple[Apply, Any, tuple[int, ...]]
@@ -48,18 +48,18 @@ def _loss(name: str) -> Row:
     """Judge one loss on the outputs of two layers, one number a sample."""
     function = getattr(optax.losses, name)
     rng = np.random.default_rng(0)
-    params = {"embed": _dense(rng, WIDTH, 5), "head": _dense(rng, 5, 4)}
+    apply, params, seen = around(lambda own, hidden: hidden, {}, 5, rng, outputs=4)
     problem = "takes no (outputs, targets)"
     for kind in ("numbers", "classes", "shares", "signs"):
         loss = partial(_per_sample, function)
-        batches = [(_drawn(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
+        sides = [(drawn(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
         try:
-            value = loss(_two_layers(params, batches[0][0]), batches[0][1])
+            value = loss(apply(params, sides[0][0]), sides[0][1])
         except Exception as found:  # what it says of targets that are not its own
             problem = f"{type(found).__name__}: {found}"[:REASON_LENGTH]
             continue
         if value.shape == (TRAINING,) and bool(jnp.isfinite(value).all()):
-            return judge(Case(_two_layers, params, loss, *batches, seen=_seen_two))
+            return judge(Case(apply, params, loss, *sides, seen=seen))
         problem = f"of shape {value.shape} for {TRAINING} samples, or not finite"
     return unfit(f"no loss of one sample's outputs and targets: {problem}")
 
@@ -73,59 +73,20 @@ def _targets(rng: np.random.Generator, kind: str, n: int) -> Any:
     if kind == "classes":
         return jnp.asarray(rng.integers(0, 4, n))
     if kind == "shares":
-        return jax.nn.softmax(_drawn(rng, n, 4))
-    return jnp.sign(_drawn(rng, n, 4)) if kind == "signs" else _drawn(rng, n, 4)
-
-
-def _two_layers(params: Any, inputs: Any) -> Any:
-    return _dot(params["head"], jnp.tanh(_dot(params["embed"], inputs)))
-
-
-def _seen_two(params: Any, inputs: Any) -> list[Any]:
-    return [inputs, jnp.tanh(_dot(params["embed"], inputs))]
+        return jax.nn.softmax(drawn(rng, n, 4))
+    return jnp.sign(drawn(rng, n, 4)) if kind == "signs" else drawn(rng, n, 4)
 
 
 def _layer(library: str, name: str) -> Row:
     """Judge one layer between two others."""
     try:
-        case = _between(*LAYERS[library][name]())
+        layer, own, shape = LAYERS[library][name]()
+        rng = np.random.default_rng(0)
+        width = int(np.prod(shape))
+        case = between(lambda own, rows: layer(own, rows.reshape(-1, *shape)), own, width, rng, batches(rng))
     except Exception as problem:  # what the library says of its own layer in float64
         return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
     return judge(case)
-
-
-def _between(layer: Apply, own: Any, shape: tuple[int, ...]) -> Case:
-    rng = np.random.default_rng(0)
-    params = {"embed": _dense(rng, WIDTH, int(np.prod(shape))), "own": own}
-
-    def hidden(params: Any, inputs: Any) -> Any:
-        made = jnp.tanh(_dot(params["embed"], inputs)).reshape(len(inputs), *shape)
-        return jnp.tanh(layer(params["own"], made)).reshape(len(inputs), -1)
-
-    made = hidden(params, jnp.zeros((1, WIDTH)))
-    params["head"] = _dense(rng, made.shape[1], CLASSES)
-
-    def apply(params: Any, inputs: Any) -> Any:
-        return _dot(params["head"], hidden(params, inputs))
-
-    def seen(params: Any, inputs: Any) -> list[Any]:
-        return [inputs, hidden(params, inputs)]
-
-    batches = [(_drawn(rng, n, WIDTH), _drawn(rng, n, CLASSES)) for n in (TRAINING, VALIDATION)]
-    about = ("own",) if jax.tree.leaves(own) else ("embed",)
-    return Case(apply, params, squares, *batches, about=about, seen=seen, only=True)
-
-
-def _drawn(rng: np.random.Generator, *shape: int) -> Any:
-    return jnp.asarray(rng.standard_normal(shape))
-
-
-def _dense(rng: np.random.Generator, width: int, outputs: int) -> dict[str, Any]:
-    return {"w": _drawn(rng, width, outputs) / width**0.5, "b": _drawn(rng, outputs) / 4}
-
-
-def _dot(params: Any, inputs: Any) -> Any:
-    return inputs @ params["w"] + params["b"]
 
 
 def _equinox(

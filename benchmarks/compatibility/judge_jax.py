@@ -21,7 +21,7 @@ from benchmarks.compatibility.verdicts import (
     relative_error,
     squares,
 )
-from workloads.jax_by_numpy import by_numpy, traced
+from workloads.jax_oracle import one
 
 BOUND = 1e-6
 LAYERS = ("embed/w", "head/w")
@@ -35,17 +35,8 @@ __all__ = ["BOUND", "Case", "judge", "squares"]
 class Case:
     """A function, its parameters, two batches, and what the case is about.
 
-    Attributes
-    ----------
-    about
-        Keys of the parameters whose gradients the error is set beside; empty: all.
-    seen
-        `seen(params, inputs)`: of one sample's program, the input of each of `LAYERS`, which LAI should see,
-        each with a bias; None: LAI is not judged.
-    only
-        LAI is judged on these layers alone.
-    bound
-        The largest relative error of a right answer.
+    `seen(params, inputs)` returns of one sample's program the input of each of `LAYERS`, which LAI should
+    see, each with a bias; None: LAI is not judged.
     """
 
     apply: Callable[..., Any]
@@ -53,10 +44,10 @@ class Case:
     loss: Callable[[Any, Any], Any]
     training: Batch
     validation: Batch
-    about: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()  # keys of the parameters that the error is set beside; empty: all
     seen: Callable[[Any, Any], Sequence[Any]] | None = None
-    only: bool = False
-    bound: float = BOUND
+    only: bool = False  # LAI is judged on these layers alone
+    bound: float = BOUND  # the largest relative error of a right answer
 
     def losses(self, params: Any, inputs: Any, targets: Any) -> Any:
         """Return each sample's loss."""
@@ -76,18 +67,13 @@ def _errors(case: Case, *sides: dict[str, Any]) -> Errors:
 def gradients_of(case: Case, batch: Batch) -> dict[str, Any]:
     """Return each sample's gradient, `(n, size)`, of every entry of the parameters."""
     single = jax.grad(lambda *given: case.losses(*given)[0])
-    gradient = traced(single, case.params, *one(batch, 0))
+    gradient = jax.jit(single)
     rows = [gradient(case.params, *one(batch, i)) for i in range(len(batch[1]))]
     return {
         key: np.stack([np.concatenate([_reals(part) for part in jax.tree.leaves(row[key])]) for row in rows])
         for key in case.params
         if jax.tree.leaves(case.params[key])
     }
-
-
-def one(tree: Any, index: int) -> Any:
-    """Return sample `index` as a batch of one."""
-    return jax.tree.map(lambda leaf: leaf[index : index + 1], tree)
 
 
 def _reals(gradient: Any) -> Any:
@@ -113,14 +99,13 @@ def _check(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
     if min(np.abs(side).max() for side in part) <= max(NEGLIGIBLE, case.bound / 64) * largest:
         raise UnfitError("no gradient")
     inputs, targets = case.training
-    together = by_numpy(case.losses, case.params, inputs, targets)
-    alone = traced(case.losses, case.params, one(inputs, 0), one(targets, 0))
-    apart = [alone(case.params, one(inputs, i), one(targets, i)) for i in range(len(targets))]
+    losses = jax.jit(case.losses)
+    together = losses(case.params, inputs, targets)
+    apart = [losses(case.params, one(inputs, i), one(targets, i)) for i in range(len(targets))]
     if not np.allclose(together, np.concatenate(apart), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
-    first = one(inputs, 0), one(targets, 0)
-    single = jax.value_and_grad(lambda *given: case.losses(*given)[0])
-    value = traced(lambda *given: single(*given)[0], case.params, *first)(case.params, *first)
+    single = jax.jit(jax.value_and_grad(lambda *given: case.losses(*given)[0]))
+    value, _ = single(case.params, one(inputs, 0), one(targets, 0))
     if not np.allclose(value, apart[0], rtol=case.bound, atol=case.bound / 100):
         raise UnfitError(
             "another value where JAX differentiates it, so that no gradient is that of the value"
@@ -138,7 +123,7 @@ def _traced(case: Case, batch: Batch, **options: Any) -> lai.Trace:
     def trace(params: Any, inputs: Any, targets: Any) -> lai.Trace:
         return lai_jax.trace(case.apply, params, case.loss, inputs, targets, **options)
 
-    return by_numpy(trace, case.params, *batch)
+    return jax.jit(trace)(case.params, *batch)
 
 
 def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> float:
@@ -147,7 +132,8 @@ def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
 
     exact = _matrix(training) @ _matrix(validation).sum(0)
     part = _sizes(training, case.about) * _sizes(validation, case.about).sum()
-    error = _error(by_numpy(scored, case.params, case.validation, case.training), exact, part, case.bound)
+    found = jax.jit(scored)(case.params, case.validation, case.training)
+    error = _error(np.asarray(found), exact, part, case.bound)
     if error <= case.bound:
         return error
     # of what is traced no identity can be checked: only outside of jit do the scores promise to be right
@@ -164,10 +150,10 @@ def _lai(case: Case) -> float:
         traces = [_traced(case, batch) for batch in (case.validation, case.training)]
     sides = []
     for inputs, targets in (case.validation, case.training):
-        seen = traced(case.seen, case.params, one(inputs, 0))
+        seen = jax.jit(case.seen)
         rows = [seen(case.params, one(inputs, i)) for i in range(len(targets))]
-        outputs = by_numpy(case.apply, case.params, inputs)
-        last = by_numpy(jax.grad(lambda o, t: case.loss(o, t).sum()), outputs, targets)
+        outputs = jax.jit(case.apply)(case.params, inputs)
+        last = jax.jit(jax.grad(lambda o, t: case.loss(o, t).sum()))(outputs, targets)
         sides.append(([np.concatenate(layer) for layer in zip(*rows, strict=True)], last))
     if traces[0].layers[-1].name != LAYERS[-1]:
         msg = f"the last layer is {LAYERS[-1]!r}, not {traces[0].layers[-1].name!r}"

@@ -1,6 +1,7 @@
 """One torch case against what a loop over its samples gives."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,13 @@ from benchmarks.compatibility.oracle_torch import (
     BOUND,
     Case,
     Gradients,
-    call,
     gradients_of,
     one,
     torch_gradient,
 )
 from benchmarks.compatibility.verdicts import (
     NEGLIGIBLE,
+    REASON_LENGTH,
     Errors,
     Row,
     UnfitError,
@@ -28,14 +29,28 @@ from benchmarks.compatibility.verdicts import (
     judged,
     relative_error,
     squares,
+    unfit,
 )
+from workloads.torch_oracle import called
 
-__all__ = ["judge", "squares"]
+__all__ = ["judge", "judge_first", "squares"]
 
 
 def judge(case: Case) -> Row:
     """Return the verdicts on Ghost, the exact scores and LAI."""
     return judged(case, gradients_of, _check, _errors)
+
+
+def judge_first(problem: str, builds: Iterable[Callable[[], Case]]) -> Row:
+    """Judge the first case that is built; where none is, the row says what the last one raised."""
+    for build in builds:
+        try:
+            case = build()
+        except Exception as refused:  # whatever a configuration or a package says of these sizes
+            problem = f"{type(refused).__name__}: {refused}"[:REASON_LENGTH]
+        else:
+            return judge(case)
+    return unfit(f"not built: {problem}")
 
 
 def _errors(case: Case, training: Gradients, validation: Gradients) -> Errors:
@@ -65,8 +80,8 @@ def _check(case: Case, training: Gradients, validation: Gradients) -> None:
         raise UnfitError("random: another gradient at every call")
     inputs, targets = case.training
     with torch.no_grad():
-        together = case.loss(call(case.model, inputs), targets)
-        rows = [case.loss(call(case.model, one(inputs, i)), one(targets, i)) for i in range(len(together))]
+        together = case.loss(called(case.model, inputs), targets)
+        rows = [case.loss(called(case.model, one(inputs, i)), one(targets, i)) for i in range(len(together))]
     if not torch.allclose(together, torch.cat(rows), rtol=case.bound, atol=case.bound / 100):
         raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
     plain, added = torch_gradient(case, case.training), whole[0].sum(0)

@@ -6,11 +6,10 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from torch import nn
 
 from benchmarks.compatibility.around import attempt
-from benchmarks.compatibility.forms import Operation, Others, as_it_is, floats
+from benchmarks.compatibility.forms import operation_of
 from benchmarks.compatibility.verdicts import Row, unfit
 
 
@@ -44,21 +43,8 @@ def _attempt(kind: type[nn.Module], given: Any) -> Row:
     args, kwargs = given.forward_input.args, given.forward_input.kwargs
     with torch.no_grad():
         module(*args, **kwargs)  # lazy ones are built by their first call
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-    rest = [leaf for i, leaf in enumerate(fixed) if isinstance(leaf, Tensor) and i not in moved]
-
-    def run(*arguments: Tensor, others: Others = as_it_is) -> list[Tensor]:
-        filled = [others(leaf) if isinstance(leaf, Tensor) else leaf for leaf in fixed]
-        for place, argument in zip(moved, arguments, strict=True):
-            filled[place] = argument
-        positional, named = pytree.tree_unflatten(filled, spec)
-        return floats(module(*positional, **named))
-
+    operation = operation_of(lambda args, kwargs: module(*args, **kwargs), (args, kwargs), module)
     trains = any(parameter.requires_grad for parameter in module.parameters())
-    if trains and not moved:
+    if trains and not operation.arguments:
         return unfit("no floating input")
-    indexed = not all(other.is_floating_point() for other in rest)
-    arguments = tuple(fixed[i].clone() for i in moved)
-    return attempt(Operation(run, arguments, indexed, module), "own" if trains else "data")
+    return attempt(operation, "own" if trains else "data")

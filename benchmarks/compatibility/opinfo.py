@@ -6,11 +6,9 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from benchmarks.compatibility.around import attempt
-from benchmarks.compatibility.forms import Operation, Others, as_it_is, floats
+from benchmarks.compatibility.forms import Operation, operation_of
 
 DTYPE = torch.float64
 
@@ -27,7 +25,7 @@ def cases(group: str) -> Iterator[tuple[str, str, Any]]:
         torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", DTYPE, requires_grad=True))
     for number, sample in enumerate(samples):
-        name, operation = f"{group}#{number}", operation_of(op, sample)
+        name, operation = f"{group}#{number}", _operation(op, sample)
         yield "opinfo-weight", name, partial(attempt, operation, "weight")
         yield "opinfo-data", name, partial(attempt, operation, "data")
         several = len(operation.arguments)
@@ -46,21 +44,8 @@ def _operations() -> dict[str, Any]:
     }
 
 
-def operation_of(op: Any, sample: Any) -> Operation:
-    """Return the operation as a function of the arguments that need a gradient."""
-    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-    moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    fixed = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+def _operation(op: Any, sample: Any) -> Operation:
+    def call(first: Any, args: Any, kwargs: Any) -> Any:
+        return sample.output_process_fn_grad(op.gradcheck_wrapper(op.op, first, *args, **kwargs))
 
-    def run(*arguments: Tensor, others: Others = as_it_is) -> list[Tensor]:
-        filled = [others(leaf) if isinstance(leaf, Tensor) else leaf for leaf in fixed]
-        for place, argument in zip(moved, arguments, strict=True):
-            filled[place] = argument
-        first, args, kwargs = pytree.tree_unflatten(filled, spec)
-        result = op.gradcheck_wrapper(op.op, first, *args, **kwargs)
-        result = sample.output_process_fn_grad(result)
-        return floats(result)
-
-    rest = [leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and i not in moved]
-    indexed = not all(other.is_floating_point() for other in rest)
-    return Operation(run, tuple(leaves[i].detach().clone() for i in moved), indexed)
+    return operation_of(call, (sample.input, sample.args, sample.kwargs))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.verdicts import UnfitError
+from workloads.torch_oracle import called
 
 BOUND = 1e-6
 """Relative error allowed in float64: operations lose digits by their condition, errors of meaning do not."""
@@ -22,33 +23,20 @@ BOUND = 1e-6
 class Case:
     """A model, two batches, and what the case is about.
 
-    Attributes
-    ----------
-    part
-        Whether a parameter of that name is one of those whose gradients the error is set beside.
-    layers
-        What LAI should see: of each module whose call is a layer, the layer's name and whether it has a
-        bias; the last call is the last layer. Empty: LAI is not judged.
-    matrices
-        Names of further parameters that multiply something of the batch: LAI sees them or names them.
-    only
-        LAI is judged on these layers alone: what it takes from the case's own operation is not.
-    bound
-        The largest relative error of a right answer.
-    result
-        From what the model returns to what its last layer does: where the last call's output is of another
-        width, LAI is not judged.
+    `layers` says what LAI should see: of each module whose call is a layer, the layer's name and whether it
+    has a bias; the last call is the last layer. Empty, or where the last call's output is of another width
+    than `result` of the model's: LAI is not judged.
     """
 
     model: nn.Module
     loss: Callable[[Any, Any], Tensor]
     training: tuple[Any, Any]
     validation: tuple[Any, Any]
-    part: Callable[[str], bool] = field(default=lambda name: True)
+    part: Callable[[str], bool] = field(default=lambda name: True)  # parameters that the error is set beside
     layers: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
-    matrices: Sequence[str] = ()
-    only: bool = False
-    bound: float = BOUND
+    matrices: Sequence[str] = ()  # further parameters that multiply the batch: LAI sees them or names them
+    only: bool = False  # LAI is judged on these layers alone, without the case's own operation
+    bound: float = BOUND  # the largest relative error of a right answer
     result: Callable[[Any], Tensor] = field(default=lambda results: results)
 
 
@@ -63,22 +51,12 @@ class Reading:
 
 @dataclass
 class Gradients:
-    """Each sample's gradient, `(n, size)` a parameter, and what LAI should see.
+    """Each sample's gradient of each parameter, and what LAI should see."""
 
-    Attributes
-    ----------
-    of
-        Per parameter's name.
-    names, activations
-        Of each layer that LAI should see, its name and whether it has a bias, and `(n, d)` its input.
-    last
-        `(n, d)`: the gradient with respect to the last layer's output; None: samples differ in layers.
-    """
-
-    of: dict[str, Tensor]
-    names: list[tuple[str, bool]]
-    activations: list[Tensor]
-    last: Tensor | None
+    of: dict[str, Tensor]  # (n, size) each
+    names: list[tuple[str, bool]]  # of each layer that LAI should see, and whether it has a bias
+    activations: list[Tensor]  # (n, d) each
+    last: Tensor | None  # (n, d) with respect to the last layer's output; None: samples differ in layers
 
     def matrix(self, part: Callable[[str], bool] = lambda name: True) -> Tensor:
         """Return the gradients of the parameters of a part, `(n, all)`."""
@@ -95,7 +73,7 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
     last: list[Tensor] = []
     for index in range(samples_of(batch[1])):
         with _read(case) as reading:
-            results = call(case.model, one(batch[0], index, copies))
+            results = called(case.model, one(batch[0], index, copies))
         value = case.loss(results, one(batch[1], index, copies)).sum()
         if reading.output is not None and reading.output.shape[-1] != case.result(results).shape[-1]:
             reading.output = None
@@ -122,17 +100,10 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
 def torch_gradient(case: Case, batch: tuple[Any, Any]) -> Tensor:
     """Return the gradient of a whole batch's summed losses, `(size,)`, as a step of training takes it."""
     trainable = [parameter for parameter in case.model.parameters() if parameter.requires_grad]
-    value = case.loss(call(case.model, batch[0]), batch[1]).sum()
+    value = case.loss(called(case.model, batch[0]), batch[1]).sum()
     found = torch.autograd.grad(value, trainable, allow_unused=True)
     whole = (torch.zeros_like(t) if g is None else g for g, t in zip(found, trainable, strict=True))
     return torch.cat([_reals(gradient).flatten() for gradient in whole])
-
-
-def call(model: nn.Module, inputs: Any) -> Any:
-    """Call a model on a tensor, a tuple or a mapping."""
-    if isinstance(inputs, dict):
-        return model(**inputs)
-    return model(*inputs) if isinstance(inputs, tuple) else model(inputs)
 
 
 def one(tree: Any, index: int, copies: int = 1) -> Any:

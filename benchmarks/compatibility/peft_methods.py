@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.architectures import BOUNDS, language_batch, per_token
-from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case, default_dtype
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+from workloads.transformer_models import transformer
 
-VOCABULARY, TOKENS = 48, 8
+VOCABULARY = 48
 COMMON = {
     "task_type": "CAUSAL_LM",
     "target_modules": ["q_proj", "v_proj"],
@@ -50,19 +50,8 @@ def groups() -> list[str]:
 
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suite, the name and a function that judges, of one method."""
-    yield "peft", group, functools.partial(_attempt, group)
-
-
-def _attempt(method: str) -> Row:
-    problem = ""
-    for dtype in BOUNDS:
-        try:
-            case = _case(method, dtype)
-        except Exception as found:  # whatever the method says of this model
-            problem = f"not built: {type(found).__name__}: {found}"[:REASON_LENGTH]
-        else:
-            return judge(case)
-    return unfit(problem)
+    builds = [functools.partial(_case, group, dtype) for dtype in BOUNDS]
+    yield "peft", group, functools.partial(judge_first, "", builds)
 
 
 def _case(method: str, dtype: torch.dtype) -> Case:
@@ -73,7 +62,9 @@ def _case(method: str, dtype: torch.dtype) -> Case:
     fields = {field.name for field in dataclasses.fields(kind)}
     with torch.random.fork_rng(devices=[]), default_dtype(torch.float32):
         torch.manual_seed(0)
-        model = peft.get_peft_model(_base(), kind(**{k: v for k, v in asked.items() if k in fields}))
+        model = peft.get_peft_model(
+            copy.deepcopy(_built()), kind(**{k: v for k, v in asked.items() if k in fields})
+        )
         model = model.to(dtype).eval()
         for parameter in model.parameters():
             if parameter.requires_grad:  # many start at zero, where half of the gradients vanish
@@ -91,24 +82,7 @@ def _more(method: str, samples: int) -> dict[str, Tensor]:
 
 @functools.cache
 def _built() -> nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    configuration = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=32,
-        use_cache=False,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        attn_implementation="eager",
-    )
     torch.manual_seed(0)
-    return LlamaForCausalLM(configuration)
-
-
-def _base() -> nn.Module:
-    return copy.deepcopy(_built())
+    ends = {"use_cache": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    sizes = {"length": 32, "vocabulary": VOCABULARY, "intermediate_size": 32}
+    return transformer("LlamaForCausalLM", **sizes, **ends, attn_implementation="eager")

@@ -9,13 +9,13 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from benchmarks.compatibility.architectures import layers_of
-from benchmarks.compatibility.judge_torch import judge
+from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
-from benchmarks.compatibility.vision import fit_torchvision
+from benchmarks.compatibility.verdicts import Row, unfit
+from workloads.torch_parts import classification
+from workloads.transformer_models import fit_torchvision
 
 CLASSES = 4
 MOST_PARAMETERS = 9_000_000
@@ -63,19 +63,13 @@ def _timm() -> Any:
 
 
 def _attempt(module: str) -> Row:
-    problem = "no variant is built without weights"
-    for size, variant, options in _smallest(module):
-        if size > MOST_PARAMETERS:
-            problem = f"'{variant}', the smallest, has {size:,} parameters"
-            break
-        for side in SIDES:
-            try:
-                case = _case(variant, options, side)
-            except Exception as refused:  # what it says of images of that side, and of these blocks
-                problem = f"{variant}: {type(refused).__name__}: {refused}"[:REASON_LENGTH]
-            else:
-                return judge(case)
-    return unfit(f"not built: {problem}")
+    smallest = _smallest(module)
+    if smallest and smallest[0][0] > MOST_PARAMETERS:
+        size, variant, _ = smallest[0]
+        return unfit(f"not built: '{variant}', the smallest, has {size:,} parameters")
+    tries = itertools.product((each for each in smallest if each[0] <= MOST_PARAMETERS), SIDES)
+    builds = (partial(_case, variant, options, side) for (_, variant, options), side in tries)
+    return judge_first("no variant is built without weights", builds)
 
 
 def _smallest(module: str) -> list[tuple[int, str, dict[str, Any]]]:
@@ -112,20 +106,14 @@ def _case(variant: str, options: dict[str, Any], side: int) -> Case:
             for parameter in model.parameters():
                 parameter += 0.02 * torch.randn_like(parameter)  # branches that start at zero are cut off
     generator = torch.Generator().manual_seed(1)
-    training, validation = (
-        (
-            torch.randn(n, 3, side, side, generator=generator),
-            torch.randint(0, CLASSES, (n,), generator=generator),
-        )
-        for n in (3, 2)
-    )
+    training, validation = (_batch(n, side, generator) for n in (3, 2))
     with torch.no_grad():
         logits = model(training[0])
     if not isinstance(logits, Tensor) or logits.shape != (3, CLASSES):
         msg = "expected class scores"
         raise TypeError(msg)
     layers = layers_of(model)
-    return Case(model, _entropy, training, validation, layers=layers, only=True, bound=BOUND)
+    return Case(model, classification, training, validation, layers=layers, only=True, bound=BOUND)
 
 
 def _batch(n: int, side: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -146,7 +134,3 @@ def _made(variant: str, options: dict[str, Any], **more: Any) -> nn.Module:
     build = module.build_model_with_cfg
     with mock.patch.object(module, "build_model_with_cfg", lambda *a, **k: build(*a, **k | options)):
         return _timm().create_model(variant, num_classes=CLASSES, **more)
-
-
-def _entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(logits, targets, reduction="none")

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import lai_core
-
 OWN = ("lai_core", "lai_torch", "lai_jax")
 """The packages whose own ValueError or TypeError is a refusal."""
 VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
@@ -35,23 +33,13 @@ class WarnedError(Exception):
 
 @dataclass
 class Row:
-    """What one case came to.
-
-    Attributes
-    ----------
-    ghost, exact, lai
-        One of `VERDICTS` each; None where the case does not judge that estimator.
-    relative_error
-        The largest over the three, beside the gradients of the part that the case is about.
-    reason
-        Why it is not exact: the messages, or what makes the case unfit.
-    """
+    """What one case came to: one of `VERDICTS` by estimator; None where the case does not judge it."""
 
     ghost: str | None = None
     exact: str | None = None
     lai: str | None = None
-    relative_error: float | None = None
-    reason: str = ""
+    relative_error: float | None = None  # the largest, beside the gradients that the case is about
+    reason: str = ""  # why it is not exact: the messages, or what makes the case unfit
 
     def json(self) -> dict[str, Any]:
         """Return the row as it is written, with what it does not judge left out."""
@@ -83,16 +71,8 @@ def judged(
 ) -> Row:
     """Return the verdicts on a case's estimators, beside what plain differentiation says of its samples.
 
-    Parameters
-    ----------
-    case
-        With `training`, `validation` and `bound`, the largest relative error of a right answer.
-    gradients_of
-        Of a case and a batch: each sample's gradient.
-    check
-        Of the case and both sides' gradients: raises `UnfitError` where they ask nothing.
-    errors
-        Of the same: by estimator, what returns its relative error.
+    `gradients_of` a case and a batch are each sample's; `check` of both raises `UnfitError` where they ask
+    nothing; `errors` are by estimator what returns its relative error, which may be `case.bound`.
     """
     try:
         sides = gradients_of(case, case.training), gradients_of(case, case.validation)
@@ -138,9 +118,6 @@ def _of_exception(problem: Exception) -> tuple[str, str]:
     inside = next((frame for frame in reversed(frames) if _package(frame.filename) in OWN), None)
     where = "" if inside is None else f" at {Path(inside.filename).name}:{inside.lineno}"
     return "crash", text + where
-
-
-_ROOTS = [Path(lai_core.__file__).parent.parent]
 
 
 def _package(filename: str) -> str:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workloads.operations import Operations
+from workloads.counts import Counts
 
 EVERY = 23
 """Which steps are watched: watching slows a step down. Prime, so that it meets no period of a method's."""
@@ -26,17 +26,17 @@ class Meter:
             yield
             self.timed += time.perf_counter() - start
             return
-        with Operations() as seen:
+        with Counts() as seen:
             yield
         self.watched += 1
-        self.counted += seen.total
+        self.counted += seen.flops
 
     @contextmanager
     def all(self) -> Iterator[None]:
         """Count everything, for what is done once: a guide's training, a pass over the whole set."""
-        with Operations() as seen:
+        with Counts() as seen:
             yield
-        self.apart += seen.total
+        self.apart += seen.flops
 
     @property
     def total(self) -> float:

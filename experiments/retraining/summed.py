@@ -16,7 +16,7 @@ from experiments.methods.attribution import flat_gradients
 from experiments.methods.base import LOSS
 from experiments.retraining.trained import Setting
 from lai_core.optimizers import Adam, adam_derivative_scores, adam_step
-from workloads.operations import operations
+from workloads.counts import counted
 
 
 class Recorder:
@@ -154,8 +154,8 @@ def train(setting: Setting, kind: str, seed: int, training: Batch, held: Batch, 
         state = parameters, gradient, first, second
         step = Step(record, setting.positions, rate, adam, held, batch, *state, count)
         if count == 1:  # what a step costs, and each score by itself
-            spent = {name: operations(partial(score, replace(step))) for name, score in names.items()}
-            plain = operations(descend)
+            spent = {name: counted(partial(score, replace(step))).flops for name, score in names.items()}
+            plain = counted(descend).flops
         for name, score in names.items():
             scores[name].index_add_(1, index, score(step).detach())
         parameters, first, second = step.after(gradient)

@@ -18,7 +18,7 @@ from experiments.methods import attribution
 from experiments.retraining import trained
 from experiments.retraining.summed import ADAMS, SUMMED, Recorder, Summed, train
 from experiments.retraining.trained import BEYOND, LABEL, NULL, ONE, ORACLE, OWN, SETTINGS, SEVERAL, order
-from workloads.operations import operations
+from workloads.counts import counted
 
 PRODUCTS, TRAK, EKFAC = "inner products at the end", "TRAK", "EKFAC"
 WIDTH, DAMPING = 32, 0.1
@@ -113,7 +113,7 @@ def attributed(run: Summed, training: Batch, test: Batch, seed: int) -> dict[str
     found = {NULL: (noise, 0.0), LABEL: (same, 0.0)}
     found |= {name: (scores, run.costs[name]) for name, scores in run.scores.items()}
     for name, (score, apart) in at_the_end.items():
-        found[name] = score().detach(), 1.0 + (operations(score) + apart) / run.operations
+        found[name] = score().detach(), 1.0 + (counted(score).flops + apart) / run.operations
     return found
 
 

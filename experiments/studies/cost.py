@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -12,13 +11,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import lai_core as lai
-from benchmarks.meters_torch import PeakBytes
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, judged
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import LOSS
 from experiments.networks import GPT, convolutional, seeded
-from workloads.operations import Operations
+from workloads.counts import Counts
 
 NULL, ORACLE = "plain", "half chosen for nothing"
 ESTIMATORS: dict[str, tuple[Any, int]] = {
@@ -93,15 +91,15 @@ def _measured(name: str, seed: int, estimator: Any, refresh: int, rows: int) -> 
     if estimator is not None:
         options: Any = {"estimator": estimator, "policy": HALF, "refresh": refresh}
         step = partial(lai_torch.Curator(model, LOSS, optimizer, held, **options).step, *batch)
-    counter, tracker = Operations(), PeakBytes()
     with warnings.catch_warnings():  # what the validation set and exact pairs cost is what is measured
         warnings.filterwarnings("ignore", message="refresh: |positions: ")
-        for watch in (nullcontext(), counter, tracker):
-            with watch:
-                for _ in range(PERIOD):
-                    step()
+        for _ in range(PERIOD):
+            step()
+        with Counts() as counts:
+            for _ in range(PERIOD):
+                step()
     held_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    return {"operations": float(counter.total), "bytes": float(2 * held_bytes + tracker.peak)}
+    return {"operations": float(counts.flops), "bytes": float(2 * held_bytes + counts.peak)}
 
 
 def _drawn(name: str, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:

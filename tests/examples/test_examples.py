@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import lai_core
-from benchmarks.meters_torch import PeakBytes
+from workloads.counts import Counts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = 8192
@@ -122,7 +122,7 @@ def test_a_curated_step_never_holds_the_logits_of_a_batch(monkeypatch):
             warmup=warmup,
         )
         for step in range(3):
-            (inputs, targets, _), tracker = next(stream), PeakBytes()
+            (inputs, targets, _), tracker = next(stream), Counts()
             with tracker if step == 2 else nullcontext():
                 curator.step((inputs, targets), targets)
         peaks.append(tracker.peak)

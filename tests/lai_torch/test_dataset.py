@@ -14,7 +14,7 @@ import lai_core as lai
 from tests.lai_torch.process_support import scored_in_parts
 from tests.lai_torch.tables import COLUMNS, LOSS, NAMES, Stream, drawn, items, network, scored
 from workloads import torch_processes as processes
-from workloads.torch_processes import launch
+from workloads.launches import launch
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai"])

@@ -10,7 +10,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS
-from workloads.torch_processes import launch
+from workloads.launches import launch
 
 OUTPUTS = 1300
 HALF = functools.partial(lai.keep_top, fraction=0.5)

@@ -8,8 +8,9 @@ from lai_torch.integrations.lightning import Curation
 
 from lai_core.mixtures import Mixture, group_scores
 from tests.lai_torch.support import LOSS, data
-from workloads.lightning_runs import Module, cut_in_ways, mixed, rows_of, stopped_and_resumed, train
-from workloads.torch_processes import VALIDATION, batch, largest, launch, network
+from workloads.launches import in_ways, launch
+from workloads.lightning_runs import Module, mixed, rows_of, stopped_and_resumed, train
+from workloads.torch_processes import VALIDATION, batch, largest, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
 BOUND = 1e-12
@@ -44,7 +45,7 @@ def test_a_run_that_is_resumed_is_the_same_bit_for_bit(whole, tmp_path):
 
 @pytest.mark.slow
 def test_processes_find_what_one_finds(whole, tmp_path):
-    for runs in launch(cut_in_ways, 2, str(tmp_path), 2, (1, 2), timeout=300.0):
+    for runs in launch(in_ways, 2, train, str(tmp_path), 2, (1, 2), timeout=300.0):
         for parameters, logged in runs:
             assert largest(parameters, whole[0]) <= BOUND
             assert logged["curation/kept"] == pytest.approx(whole[1]["curation/kept"])

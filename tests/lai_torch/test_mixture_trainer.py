@@ -7,8 +7,9 @@ from lai_torch.integrations._mixing import names_of
 from lai_torch.integrations.sources import Sources
 
 from lai_core.mixtures import Mixture, group_scores
-from workloads.torch_processes import largest, launch
-from workloads.trainers import by_source, by_source_in_ways
+from workloads.launches import in_ways, launch
+from workloads.torch_processes import largest
+from workloads.trainers import by_source
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 
@@ -41,7 +42,7 @@ def test_sources_that_are_text_are_those_of_the_mixtures_names(tmp_path):
 @pytest.mark.slow
 def test_two_processes_and_two_parts_draw_what_one_draws(tmp_path):
     whole, logs, _ = by_source(0, str(tmp_path / "whole"))
-    for runs in launch(by_source_in_ways, 2, str(tmp_path), 2, timeout=300.0):
+    for runs in launch(in_ways, 2, by_source, str(tmp_path), 2, (1, 2), timeout=300.0):
         for parameters, own in runs:
             assert largest(parameters, whole) <= 1e-10
             assert shares_of(own) == pytest.approx(shares_of(logs))

@@ -15,6 +15,7 @@ from tests.lai_torch.process_shards import (
     an_interruption_comes_in_a_round,
 )
 from tests.lai_torch.process_support import PROCESSES, curated, stepped, summing
+from workloads.launches import launch
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
     CASES,
@@ -23,13 +24,12 @@ from workloads.torch_processes import (
     batch,
     errors,
     largest,
-    launch,
     network,
-    resumed,
     run,
     runs,
     wrapped,
 )
+from workloads.torch_resumed import resumed
 
 pytestmark = pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 BOUND = 1e-12

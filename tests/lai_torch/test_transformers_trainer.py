@@ -10,11 +10,11 @@ from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
-from workloads.torch_processes import largest, launch
+from workloads.launches import in_ways, launch
+from workloads.torch_processes import largest
 from workloads.trainers import (
     arguments,
     collate,
-    cut_in_ways,
     language_model,
     sequences,
     stopped_and_resumed,
@@ -53,7 +53,7 @@ def test_micro_batches_of_a_step_are_weighed_together(whole, tmp_path):
 
 @pytest.mark.slow
 def test_processes_of_accelerate_find_what_one_finds(whole, tmp_path):
-    for runs in launch(cut_in_ways, 2, str(tmp_path), 2, (1, 2), timeout=300.0):
+    for runs in launch(in_ways, 2, train, str(tmp_path), 2, (1, 2), timeout=300.0):
         for parameters, logs in runs:
             assert largest(parameters, whole[0]) <= BOUND
             kept = [line["curation/score_low"] for line in logs if "loss" in line]

@@ -70,9 +70,7 @@ def test_the_peers_scores_are_those_of_one_backward_pass_per_sample(work):
 
 def test_measuring_the_peer_leaves_the_model_as_it_was(work):
     before = [(name, part.training) for name, part in work.model.named_modules()]
-    figures, remark = peer_torch.curated(work)
-    assert figures["flops"] > 0
-    assert "scores equal Ghost's" in remark
+    assert "scores equal Ghost's" in peer_torch.agreement(work)
     assert [(name, part.training) for name, part in work.model.named_modules()] == before
     assert all(parameter.requires_grad for parameter in work.model.parameters())
     assert not any(part._forward_hooks or part._backward_hooks for part in work.model.modules())
@@ -86,10 +84,10 @@ def test_a_parameter_that_the_peer_passes_over_would_be_seen(work, monkeypatch):
 
     monkeypatch.setattr(peer_torch, "Peer", Passing)
     with pytest.raises(SystemExit, match="scores differ from Ghost's"):
-        peer_torch.curated(work)
+        peer_torch.agreement(work)
 
 
 def test_what_the_peer_refuses_is_named():
-    assert "BatchNorm" in peer_torch.curated(convolutional())[1]
+    assert "BatchNorm" in peer_torch.agreement(convolutional())
     with pytest.raises(NotImplementedError, match="buffers"):
         peer_torch.GradSampleModule(convolutional().model)

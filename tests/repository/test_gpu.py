@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu.command import COLUMNS, cell
-from benchmarks.gpu.methods import METHODS
+from benchmarks.gpu import COLUMNS, METHODS, cell
 
 pytestmark = pytest.mark.slow
 UNTRIED = {way for way in METHODS if "CUDA graphs" in way}

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from benchmarks import report
 from benchmarks.__main__ import main
 from benchmarks.growth import AXES, along, bounds
-from benchmarks.seconds.history import BASELINE, read, worse
-from benchmarks.seconds.torch_steps import measure
+from benchmarks.seconds import BASELINE, measure, read, worse
 
 FIGURES = {"model": {"kept": {"cpu_ratio": 0.9, "flops_ratio": 0.8, "waits": 1, "launches": 100}}}
 

@@ -1,7 +1,7 @@
 """Every way to score a batch that `python -m benchmarks scoring` compares, on the smallest model."""
 
 from benchmarks.models import TIMED
-from benchmarks.scoring.command import measured
+from benchmarks.scoring import measured
 
 
 def test_ways_that_are_exact_give_what_a_loop_over_the_samples_gives():

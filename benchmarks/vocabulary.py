@@ -1,16 +1,13 @@
 """Scoring a language model by means over positions takes little more than its forward pass."""
 
-import statistics
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import lai_torch
 import torch
 
-from benchmarks import report
-from benchmarks.meters_torch import HALF
+from benchmarks import report, ruler
+from benchmarks.methods import CACHED, curator, forward
 from benchmarks.models import gpt
-from benchmarks.seconds.torch_steps import CACHED, once
 
 SIZES = (2_000, 8_192, 32_000, 128_000)
 BOUND = 1.4
@@ -35,23 +32,10 @@ def measured(size: int, rounds: int) -> float:
     """Return the medians' ratio for a GPT of 4 layers of 256, on 8 sequences of 64."""
     torch.manual_seed(0)
     work = gpt(256, 4, 4, 64, 8, size)
-    curator = lai_torch.Curator(
-        work.model.eval(),
-        work.loss,
-        work.optimizer(),
-        work.validation,
-        estimator=lai_torch.LAI(positions="mean"),
-        policy=HALF,
-        refresh=CACHED,
-    )
-
-    def forward() -> None:
-        with torch.no_grad():
-            work.loss(work.model(**work.batch[0]), work.batch[1])
-
-    calls: tuple[Callable[[], Any], ...] = (lambda: curator.score(*work.batch), forward)
-    for call in calls * 3:  # the first passes prove and plan
+    work.model.eval()
+    made = curator(work, None, lai_torch.LAI(), refresh=CACHED)
+    calls = {"scoring": partial(made.score, *work.batch), "forward": partial(forward, work)}
+    for call in (*calls.values(),) * 3:  # the first passes prove and plan
         call()
-    taken = [[once(call, 1)[1] for call in calls] for _ in range(rounds)]
-    scoring, passing = (statistics.median(each) for each in zip(*taken, strict=True))
-    return scoring / passing
+    taken = ruler.medians(ruler.in_turn(calls, rounds))
+    return taken["scoring"][1] / taken["forward"][1]

@@ -2,17 +2,20 @@
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import lai_torch
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 
 import lai_core as lai
 from benchmarks import report
+from benchmarks.methods import CACHED, curator
+from benchmarks.models import ENDS, Work
+from workloads.counts import counted
+from workloads.transformer_models import transformer
 
 SEEDS, MOMENTS, WORDS, LENGTH, CLASSES = 3, (0, 60), 64, 12, 4
 ATTENTION = ("c_attn", "query", "value")
@@ -29,12 +32,9 @@ class Adapted(nn.Module):
 
     def __init__(self, base: Any, rank: int = 4) -> None:
         super().__init__()
-        shape = base.weight.shape if type(base).__name__ == "Conv1D" else base.weight.shape[::-1]
-        self.base, self.down, self.up = (
-            base,
-            nn.Linear(shape[0], rank, False),
-            nn.Linear(rank, shape[1], False),
-        )
+        inside, outside = base.weight.shape if type(base).__name__ == "Conv1D" else base.weight.shape[::-1]
+        self.base = base
+        self.down, self.up = nn.Linear(inside, rank, bias=False), nn.Linear(rank, outside, bias=False)
         nn.init.zeros_(self.up.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -61,40 +61,12 @@ class Task:
     """A small model, what it was trained on before, and what it is to learn now, four in ten of it noise."""
 
     def __init__(self, model: str, seed: int) -> None:
-        from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
-
         torch.manual_seed(seed)
         self.classifies = model.startswith("bert")
         self.classes = torch.randint(CLASSES, (2, WORDS))
-        if self.classifies:
-            self.model: Any = BertForSequenceClassification(
-                BertConfig(
-                    vocab_size=WORDS,
-                    max_position_embeddings=LENGTH,
-                    hidden_size=32,
-                    num_hidden_layers=3,
-                    num_attention_heads=2,
-                    intermediate_size=64,
-                    num_labels=CLASSES,
-                    hidden_dropout_prob=0.0,
-                    attention_probs_dropout_prob=0.0,
-                )
-            )
-            return
-        self.model = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=WORDS,
-                n_positions=LENGTH,
-                n_embd=32,
-                n_layer=3,
-                n_head=2,
-                bos_token_id=0,
-                eos_token_id=0,
-                resid_pdrop=0.0,
-                embd_pdrop=0.0,
-                attn_pdrop=0.0,
-            )
-        )
+        name = "BertForSequenceClassification" if self.classifies else "GPT2LMHeadModel"
+        more = {"intermediate_size": 64, "num_labels": CLASSES} if self.classifies else ENDS
+        self.model: Any = transformer(name, 32, 3, 2, LENGTH, WORDS, dropout=False, **more)
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
         """Return one loss a sample: of its class, or the mean over its next words."""
@@ -170,26 +142,16 @@ def cases() -> Iterator[tuple[str, str, int, int, dict[str, float]]]:
 def operations() -> dict[str, float]:
     """Return what a curated step on adapters costs, half of the batch kept, in plain steps on them."""
     found = {}
-    for estimator in (None, "lai", "ghost"):
+    for estimator in (lai_torch.LAI(positions="mean"), lai_torch.Ghost()):
         task = Task("gpt2", 0)
         adapt(task.model, "lora on attention")
-        optimizer = torch.optim.SGD([p for p in task.model.parameters() if p.requires_grad], lr=1e-3)
-        batch = task.batch(32)
-        if estimator is None:
-            with FlopCounterMode(display=False) as counter:
-                task.loss(task.model(**batch[0]), batch[1]).mean().backward()
-            found["plain"] = float(counter.get_total_flops())
-            continue
-        option: Any = lai_torch.LAI(positions="mean") if estimator == "lai" else estimator
-        policy: Callable[[Tensor], Tensor] = lambda scores: lai.keep_top(scores, 0.5)  # noqa: E731
-        curator = lai_torch.Curator(
-            task.model, task.loss, optimizer, task.batch(32), estimator=option, policy=policy, refresh=10**6
-        )
-        curator.step(*batch)
-        with FlopCounterMode(display=False) as counter:
-            curator.step(*batch)
-        found[estimator] = counter.get_total_flops() / found["plain"]
-    return {name: value for name, value in found.items() if name != "plain"}
+        sides = task.batch(32), task.batch(32)
+        work = Work(task.model, task.loss, *sides, positions="mean")
+        made = curator(work, work.optimizer(), estimator, refresh=CACHED)
+        made.step(*work.batch)
+        plain = counted(lambda work=work: work.losses(*work.batch).mean().backward()).flops
+        found[estimator.name] = counted(lambda made=made, work=work: made.step(*work.batch)).flops / plain
+    return found
 
 
 def run() -> None:

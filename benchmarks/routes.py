@@ -11,10 +11,10 @@ from torch import Tensor
 
 import lai_core as lai
 from benchmarks import report
-from benchmarks.meters_torch import PeakBytes, forward, plain_step
+from benchmarks.methods import forward, plain_step
 from benchmarks.models import Work, gpt_neo_small
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
-from workloads.operations import Operations
+from workloads.counts import counted
 
 WIDTHS = (8, 32, 48, 128)
 DRAWS = 20
@@ -82,13 +82,6 @@ def sketched(sides: list[lai.Trace], outputs: int, width: int) -> Score:
     return lambda: lai.lai_scores(summary, sketch_outputs(sides[1], signs, permutation, width=width))
 
 
-def measured(score: Score, once: int) -> tuple[float, int]:
-    """Return the forward passes and the peak bytes of a call."""
-    with Operations() as counter, PeakBytes() as tracker:
-        score()
-    return counter.total / once, tracker.peak
-
-
 def run() -> None:
     """Measure every route, print the table, write `build/bench/routes-torch.json`.
 
@@ -99,18 +92,17 @@ def run() -> None:
         above 0.95 on average.
     """
     work = trained()
-    with Operations() as counter:
-        forward(work)
+    once = counted(functools.partial(forward, work)).flops
     calls = scorings(work)
     exact = calls["tokens"][1][0]()
     found = {}
     for name, (stated, scores, expected) in calls.items():
-        forwards, peak = measured(scores[0], counter.total)
+        done = counted(scores[0])
         correlations = [float(torch.corrcoef(torch.stack([score(), exact]))[0, 1]) for score in scores]
         found[name] = {
-            "forwards": forwards,
+            "forwards": done.flops / once,
             "forwards_stated": stated,
-            "bytes": peak,
+            "bytes": done.peak,
             "correlation": statistics.mean(correlations),
             "correlation_lowest": min(correlations),
             "correlation_expected": expected,

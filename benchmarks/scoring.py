@@ -1,17 +1,15 @@
 """`python -m benchmarks scoring`: every way to score a batch, beside one plain training step, in one run."""
 
-import statistics
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks import report
-from benchmarks.meters_torch import PeakBytes, plain_step
+from benchmarks import report, ruler
+from benchmarks.methods import plain_step
 from benchmarks.models import TIMED, Work
-from benchmarks.scoring.ways import WAYS, Way
-from benchmarks.seconds.torch_steps import once
-from workloads.operations import operations
+from benchmarks.ways import WAYS, Way
+from workloads.counts import counted
 
 SHOWN = ("mlp", "resnet18", "bert_small", "gpt_small")
 AGREEMENT = 1e-3
@@ -37,7 +35,7 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
         report.table(
             f"{name}: scoring a batch, over a plain training step",
             ("way", *COLUMNS),
-            ((way, *(_said(row[key]) for key in COLUMNS)) for way, row in found.items()),
+            ((way, *(report.said(row[key], "{:.2g}") for key in COLUMNS)) for way, row in found.items()),
             (f"{way}: {why}" for way, why in refused.items()),
         )
         failed += [
@@ -54,39 +52,33 @@ def measured(work: Work, rounds: int) -> tuple[dict[str, dict[str, Any]], dict[s
     """Return each way's figures, seconds only if there are rounds; of those that cannot, why."""
     work.model.train()
     optimizer = work.optimizer()
-    calls: dict[str, Callable[[], Any]] = {"plain": lambda: plain_step(work, optimizer)}
-    flops = {"plain": operations(calls["plain"])}
-    memory = {"plain": _peak(calls["plain"])}
+    calls: dict[str, ruler.Call] = {"plain": partial(plain_step, work, optimizer)}
+    calls["plain"]()
+    counts = {"plain": counted(calls["plain"])}
     work.model.eval()  # as scores are: with normalisations by running statistics
     ways, refused = _ways(work)
     truth = ways["loop"].cached()
-    errors: dict[str, float] = {}
     for name, way in ways.items():
-        for kind, call in (("cached", way.cached), ("fresh", way.fresh)):
-            calls[f"{name} {kind}"] = call
-            flops[f"{name} {kind}"] = operations(call)
-        memory[name] = _peak(way.cached) + way.held
-        errors[name] = (
-            float((way.cached() - truth).abs().max() / truth.abs().max()) if way.exact is not False else None
-        )
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            work.model.train(name == "plain")
-            taken[name].append(once(call, 1)[1])
-    cpu = {name: statistics.median(times) if times else float("nan") for name, times in taken.items()}
-    return {
-        name: {
-            "cached cpu": cpu[f"{name} cached"] / cpu["plain"],
-            "fresh cpu": cpu[f"{name} fresh"] / cpu["plain"],
-            "cached flops": flops[f"{name} cached"] / flops["plain"],
-            "fresh flops": flops[f"{name} fresh"] / flops["plain"],
-            "memory": memory[name] / memory["plain"],
-            "error": errors.get(name),
-            "judged": way.exact,
+        calls |= {f"{name} cached": way.cached, f"{name} fresh": way.fresh}
+    counts |= {name: counted(call) for name, call in calls.items() if name != "plain"}
+
+    def clock(call: ruler.Call, repeats: int) -> tuple[float, float]:
+        work.model.train(call is calls["plain"])
+        return ruler.on_cpu(call, repeats)
+
+    seconds = ruler.medians(ruler.in_turn(calls, rounds, clock=clock))
+    cpu = {name: seconds[name][1] if rounds else float("nan") for name in calls}
+    figures: dict[str, dict[str, Any]] = {}
+    for name, way in ways.items():
+        row: dict[str, Any] = {
+            f"{kind} cpu": cpu[f"{name} {kind}"] / cpu["plain"] for kind in ("cached", "fresh")
         }
-        for name, way in ways.items()
-    }, refused
+        for kind in ("cached", "fresh"):
+            row[f"{kind} flops"] = counts[f"{name} {kind}"].flops / counts["plain"].flops
+        row["memory"] = (counts[f"{name} cached"].peak + way.held) / counts["plain"].peak
+        off = (way.cached() - truth).abs().max() / truth.abs().max()
+        figures[name] = row | {"error": None if way.exact is False else float(off), "judged": way.exact}
+    return figures, refused
 
 
 def _ways(work: Work) -> tuple[dict[str, Way], dict[str, str]]:
@@ -103,16 +95,3 @@ def _ways(work: Work) -> tuple[dict[str, Way], dict[str, str]]:
         except (RuntimeError, ValueError, NotImplementedError) as error:
             refused[name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return found, refused
-
-
-def _peak(call: Callable[[], Any]) -> int:
-    """Return the bytes that a call has alive at most, beside what was there."""
-    call()
-    tracker = PeakBytes()
-    with tracker:
-        call()
-    return tracker.peak
-
-
-def _said(figure: float | None) -> str:
-    return "" if figure is None else f"{figure:.2g}"

@@ -17,10 +17,11 @@ from lai_torch._curation.scorers.tracer import Tracer
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map_only
 
 import lai_core as lai
+from benchmarks.methods import CACHED, bytes_in, curator, summary_bytes
 from benchmarks.models import Work, parts
-from benchmarks.seconds.torch_steps import CACHED, bytes_in
 
 AT_ONCE = 8
 """Samples whose gradients exist at once, where a way makes them."""
@@ -29,72 +30,49 @@ Direction = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to score the batch of some work.
+    """A way to score the batch of some work: `(n,)` scores."""
 
-    Attributes
-    ----------
-    fresh, cached
-        Return `(n,)` scores: with the validation set gone through anew, and from what is held of it.
-    held
-        The bytes of that.
-    exact
-        Whether they are inner products of gradients; None: about, by how much is not told.
-    """
-
-    fresh: Callable[[], Tensor]
-    cached: Callable[[], Tensor]
-    held: int
-    exact: bool | None = True
+    fresh: Callable[[], Tensor]  # goes through the validation set anew
+    cached: Callable[[], Tensor]  # from what is held of it
+    held: int  # the bytes of that
+    exact: bool | None = True  # inner products of gradients; None: about, by how much is not told
 
 
 def _of(prepare: Callable[[], Any], score: Callable[[Any], Tensor]) -> Way:
     """Return the way that prepares something of the validation set, and scores from that."""
     found = prepare()
-    return Way(lambda: score(prepare()), lambda: score(found), _bytes(found))
+    held = list(found.layers) if isinstance(found, lai.Trace) else found
+    return Way(lambda: score(prepare()), lambda: score(found), bytes_in(held))
 
 
-def curator(work: Work, estimator: Any) -> Way:
+def curated(work: Work, estimator: Any) -> Way:
     """Score by curators of this library, which have proved their way on a batch before."""
-    cached, fresh = (
-        lai_torch.Curator(work.model, work.loss, None, work.validation, estimator=estimator, refresh=refresh)
-        for refresh in (CACHED, 1)
-    )
+    cached, fresh = (curator(work, None, estimator, refresh=refresh) for refresh in (CACHED, 1))
     for one in (cached, fresh) * 3:
         one.score(*work.batch)
-    held = bytes_in(cached._scoring.summaries._summary)
-    exact = not isinstance(estimator, lai_torch.LAI)
-    return Way(lambda: _scores(fresh, work), lambda: _scores(cached, work), held, exact)
-
-
-def _scores(one: lai_torch.Curator, work: Work) -> Tensor:
-    found: Tensor = one.score(*work.batch)[1].scores
-    return found
+    calls = (lambda one=one: one.score(*work.batch)[1].scores for one in (fresh, cached))
+    return Way(*calls, summary_bytes(cached), not isinstance(estimator, lai_torch.LAI))
 
 
 def loop(work: Work) -> Way:
     """Differentiate one sample at a time."""
 
     def score(direction: Direction) -> Tensor:
-        found = []
-        for part in parts(work.batch, 1):
-            gradients = _gradient(work, work.losses(*part).sum())
-            found.append(sum((gradients[name] * one).sum() for name, one in direction.items()))
-        return torch.stack(found)
+        gradients = (_gradient(work, work.losses(*part).sum()) for part in parts(work.batch, 1))
+        return torch.stack([_product(each, direction) for each in gradients])
 
     return _of(lambda: _direction(work), score)
 
 
 def vectorised(work: Work) -> Way:
     """Differentiate `AT_ONCE` samples at a time, by `vmap` of `grad`."""
-    buffers = dict(work.model.named_buffers())
+    buffers, inputs = dict(work.model.named_buffers()), work.batch[0]
+    named = inputs.items() if isinstance(inputs, dict) else ()
+    constants = {name: one for name, one in named if not isinstance(one, Tensor)}
 
     def loss(parameters: Direction, inputs: Any, targets: Tensor) -> Tensor:
-        one = (
-            inputs.unsqueeze(0)
-            if isinstance(inputs, Tensor)
-            else {k: v.unsqueeze(0) for k, v in inputs.items()}
-        )
-        given = ((one,), {}) if isinstance(one, Tensor) else ((), {**one, **_constants(work)})
+        one = tree_map_only(Tensor, lambda each: each.unsqueeze(0), inputs)
+        given = ((one,), {}) if isinstance(one, Tensor) else ((), {**one, **constants})
         outputs = functional_call(work.model, (parameters, buffers), *given)
         return work.loss(outputs, targets.unsqueeze(0)).squeeze(0)
 
@@ -102,7 +80,9 @@ def vectorised(work: Work) -> Way:
         parameters = {name: one.detach() for name, one in work.model.named_parameters()}
         found = []
         for inputs, targets in parts(work.batch, AT_ONCE):
-            mapped = inputs if isinstance(inputs, Tensor) else _tensors(inputs)
+            mapped = inputs
+            if isinstance(inputs, dict):
+                mapped = {name: one for name, one in inputs.items() if name not in constants}
             gradients = vmap(grad(loss), (None, 0, 0))(parameters, mapped, targets)
             products = (gradients[name].flatten(1) @ one.flatten() for name, one in direction.items())
             found.append(sum(products))
@@ -118,8 +98,7 @@ def twice(work: Work) -> Way:
         losses = work.losses(*work.batch)
         weights = torch.ones_like(losses, requires_grad=True)
         gradients = _gradient(work, (weights * losses).sum(), create_graph=True)
-        total = sum((gradients[name] * one).sum() for name, one in direction.items())
-        return torch.autograd.grad(total, weights)[0]
+        return torch.autograd.grad(_product(gradients, direction), weights)[0]
 
     return _of(lambda: _direction(work), score)
 
@@ -128,12 +107,10 @@ def difference(work: Work) -> Way:
     """Take the central difference of the losses along the direction."""
 
     def score(direction: Direction) -> Tensor:
-        named = dict(work.model.named_parameters())
-        size = float(torch.sqrt(sum(one.square().sum() for one in direction.values())))
-        length = float(torch.sqrt(sum(one.detach().square().sum() for one in named.values())))
-        step = torch.finfo(torch.float32).eps ** (1 / 3) * max(length, 1.0) / size
-        sides = []
+        named, sides = dict(work.model.named_parameters()), []
         with torch.no_grad():
+            size, length = (float(_product(one, one)) ** 0.5 for one in (direction, named))
+            step = torch.finfo(torch.float32).eps ** (1 / 3) * max(length, 1.0) / size
             before = {name: one.clone() for name, one in named.items()}
             for sign in (1.0, -1.0):
                 for name, one in named.items():
@@ -230,9 +207,9 @@ def dattri_llm(work: Work) -> Way | None:
 
 
 WAYS: dict[str, Callable[[Work], Way | None]] = {
-    "LAI": lambda work: curator(work, lai_torch.LAI(positions=work.positions)),
-    "Ghost": lambda work: curator(work, "ghost"),
-    "exact": lambda work: curator(work, "exact"),
+    "LAI": lambda work: curated(work, lai_torch.LAI()),
+    "Ghost": lambda work: curated(work, lai_torch.Ghost()),
+    "exact": lambda work: curated(work, lai_torch.Exact()),
     "pairs, layer by layer": grams,
     "vmap of grad": vectorised,
     "opacus": opacus,
@@ -242,13 +219,6 @@ WAYS: dict[str, Callable[[Work], Way | None]] = {
     "difference by hand": difference,
     "loop": loop,
 }
-
-
-def _bytes(found: Any) -> int:
-    """Return the bytes of what was made of the validation set."""
-    if isinstance(found, lai.Trace):
-        return bytes_in(list(found.layers))
-    return bytes_in(list(found.values()) if isinstance(found, dict) else found)
 
 
 def _direction(work: Work) -> Direction:
@@ -261,19 +231,15 @@ def _direction(work: Work) -> Direction:
     return found
 
 
+def _product(one: Direction, other: Direction) -> Any:
+    return sum((one[name] * each).sum() for name, each in other.items())
+
+
 def _gradient(work: Work, total: Tensor, *, create_graph: bool = False) -> Direction:
     named = dict(work.model.named_parameters())
     found = torch.autograd.grad(total, list(named.values()), create_graph=create_graph, allow_unused=True)
     pairs = zip(named.items(), found, strict=True)
     return {name: torch.zeros_like(one) if gradient is None else gradient for (name, one), gradient in pairs}
-
-
-def _tensors(inputs: dict[str, Any]) -> dict[str, Tensor]:
-    return {name: one for name, one in inputs.items() if isinstance(one, Tensor)}
-
-
-def _constants(work: Work) -> dict[str, Any]:
-    return {name: one for name, one in work.batch[0].items() if not isinstance(one, Tensor)}
 
 
 def _normalised(work: Work) -> bool:

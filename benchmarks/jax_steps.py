@@ -1,0 +1,156 @@
+"""Training steps in JAX: plain, curated, and written by hand, each compiled to one program.
+
+Operations are XLA's count. Nothing is launched or waited for within a program.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import jax
+import lai_jax
+import numpy as np
+import optax
+
+import lai_core as lai
+from benchmarks import report, ruler
+from workloads.jax_models import gpt_neo, mlp, resnet
+from workloads.jax_parts import Model
+
+BOUNDS = {"lai_cached": 0.86, "lai_selective": 0.72}
+"""Operations over a plain step, at half kept."""
+KEPT, ROUNDS = 0.5, 3
+KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
+HANDS = {"lai_cached": "hand", "lai_selective": "hand_selective"}
+"""The same step without its scoring and checks, and where nothing is kept of a forward pass that scores."""
+Work = tuple[Model, Any, Any]
+"""A model, a training batch and a validation batch."""
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A step and its arguments."""
+
+
+def work(model: Model, samples: int, validation: int) -> Work:
+    """Draw the batches."""
+    draw = np.random.default_rng(0)
+    return model, model.batch(draw, samples), model.batch(draw, validation)
+
+
+def resnet18() -> Work:
+    """ResNet-18 with the 7x7/2 stem and max-pool on 32x32 images: 37 million multiply-adds an image."""
+    stages = [(64, 64, 1), (64, 64, 1)]
+    for width in (64, 128, 256):
+        stages += [(width, 2 * width, 2), (2 * width, 2 * width, 1)]
+    return work(resnet(stages, stem=7, side=32, classes=10), 128, 250)
+
+
+def gpt_neo_small(samples: int = 16) -> Work:
+    """GPT-Neo's shape, small: global and local attention in turn, tied head, layers unrolled."""
+    return work(gpt_neo(256, heads=4, depth=4, length=128, vocabulary=2048, reach=32), samples, 2 * samples)
+
+
+COSTED: dict[str, Callable[[], Work]] = {"resnet18": resnet18, "gpt_neo_small": gpt_neo_small}
+TIMED: dict[str, Callable[[], Work]] = {
+    "jax_mlp": lambda: work(mlp(784, 512, 512, 10, activation=jax.nn.relu), 128, 256),
+    "jax_gpt": lambda: gpt_neo_small(8),
+}
+
+
+def steps(work: Work) -> dict[str, Program]:
+    """Return each method's step and its arguments."""
+    tx, (model, training, validation) = optax.sgd(1e-3), work
+    half = len(training[1]) // 2
+
+    def summarize(params: Any, inputs: Any, targets: Any) -> Any:
+        trace = lai_jax.trace(model.apply, params, model.loss, inputs, targets)
+        return lai.summarize(trace, "lai", positions="mean")
+
+    def losses(params: Any, inputs: Any, targets: Any) -> Any:
+        return model.loss(model.apply(params, inputs), targets)
+
+    def plain(params: Any, state: Any, inputs: Any, targets: Any) -> tuple[Any, Any]:
+        gradients = jax.grad(lambda params: losses(params, inputs, targets).mean())(params)
+        updates, state = tx.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state
+
+    def policy(scores: Any) -> Any:
+        return lai.keep_top(scores, KEPT)
+
+    curated = partial(lai_jax.curated_update, model.apply, model.loss, tx, policy=policy, rows=KEPT)
+    cached = curated(recompute=True)
+
+    def fresh(params: Any, state: Any, validation: Any, inputs: Any, targets: Any) -> Any:
+        return cached(params, state, summarize(params, *validation), inputs, targets)
+
+    def by_hand(params: Any, state: Any, inputs: Any, targets: Any) -> Any:
+        """Run the half of largest losses again."""
+        rows = jax.lax.top_k(losses(params, inputs, targets), half)[1]
+        return plain(params, state, inputs[rows], targets[rows])
+
+    def selective_by_hand(params: Any, state: Any, inputs: Any, targets: Any) -> Any:
+        """Forward on all rows, back on the first half."""
+        after = plain(params, state, inputs[:half], targets[:half])
+        return *after, losses(params, inputs[half:], targets[half:])
+
+    start = model.params, tx.init(model.params)
+    summary = jax.jit(summarize)(model.params, *validation)
+    return {
+        "plain": (plain, (*start, *training)),
+        "lai_cached": (cached, (*start, summary, *training)),
+        "lai_selective": (curated(), (*start, summary, *training)),
+        "lai_fresh": (fresh, (*start, validation, *training)),
+        "hand": (by_hand, (*start, *training)),
+        "hand_selective": (selective_by_hand, (*start, *training)),
+    }
+
+
+def measured(work: Work, names: Iterable[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Count each method's step, and time it if there are rounds."""
+    made, found, calls = steps(work), {}, {}
+    for name in names:
+        step, given = made[name]
+        program = jax.jit(step).lower(*given).compile()
+        memory = program.memory_analysis()
+        own = float(memory.temp_size_in_bytes + memory.output_size_in_bytes)
+        found[name] = {"flops": float(program.cost_analysis()["flops"]), "memory": own}
+        found[name]["with arguments"] = own + memory.argument_size_in_bytes
+        calls[name] = partial(_ready, program, given)
+        calls[name]()
+    for name, (clock, cpu) in ruler.medians(ruler.in_turn(calls, rounds)).items():
+        found[name] |= {"seconds": clock, "cpu": cpu}
+    return found
+
+
+def _ready(program: Any, given: Any) -> None:
+    jax.block_until_ready(program(*given))
+
+
+def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
+    """Return each method's figures over a plain step's; without `rounds`, what is counted."""
+    names = ("plain", *HANDS, *HANDS.values())
+    rows = measured(work, names, rounds)
+    plain, sizes = rows["plain"], ("flops", "with arguments", "seconds", "cpu")
+    found: dict[str, dict[str, float | None]] = {}
+    for name, row in rows.items():
+        ratios = [row[key] / plain[key] if key in row else None for key in sizes]
+        keys = ("flops_ratio", "memory_ratio", "seconds_ratio", "cpu_ratio")
+        hand = rows[HANDS[name]]["cpu"] if rounds and name in HANDS else None
+        found[name] = dict(zip(keys, ratios, strict=True)) | {"waits": 0, "launches": 1}
+        found[name]["hand_ratio"] = None if hand is None else row["cpu"] / hand
+    return found
+
+
+def run() -> None:
+    """Measure both models, print the table, write `build/cost-jax.json`."""
+    found = {}
+    for model, build in COSTED.items():
+        rows = measured(build(), ("plain", "lai_cached", "lai_selective", "lai_fresh"), ROUNDS)
+        found[model] = {
+            name: {key: row[key[:-6]] / rows["plain"][key[:-6]] for key in KEYS} for name, row in rows.items()
+        }
+    report.ratios("over a plain step", found, KEYS)
+    failed = [
+        f"{model} {line}"
+        for model, methods in found.items()
+        for line in report.over({name: row["flops_ratio"] for name, row in methods.items()}, BOUNDS)
+    ]
+    report.close("cost-jax", found, BOUNDS, failed, packages=("jax", "optax"), contract=found, kept=KEPT)

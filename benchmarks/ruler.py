@@ -1,0 +1,75 @@
+"""The clocks of the benchmarks: calls are timed in turn, so that a busy machine is busy for all of them."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Call = Callable[[], Any]
+Times = dict[str, list[tuple[float, float]]]
+"""By name, two times of each measurement, in seconds."""
+
+
+def on_cpu(call: Call, repeats: int = 1) -> tuple[float, float]:
+    """Return the seconds that a call takes, by the clock and of this process."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - clock) / repeats, (time.process_time() - cpu) / repeats
+
+
+def on_gpu(call: Call, repeats: int = 1) -> tuple[float, float]:
+    """Return the seconds that a call takes between two events on the GPU, and until the host was done."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    begin.record()
+    for _ in range(repeats):
+        call()
+    end.record()
+    host = time.perf_counter() - start
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1e3 / repeats, host / repeats
+
+
+def in_turn(
+    calls: Mapping[str, Call],
+    rounds: int,
+    *,
+    least: float = 0.0,
+    clock: Callable[[Call, int], tuple[float, float]] = on_cpu,
+) -> Times:
+    """Time every call so many times, in an order that moves on by one each round.
+
+    Parameters
+    ----------
+    calls
+        What is timed, by name. What they do once for all has been done.
+    rounds
+        Measurements of each.
+    least
+        Seconds of this process that a measurement takes at least: a shorter call is repeated in it.
+    clock
+        Takes two times of a call and of how often it is repeated.
+    """
+    names = list(calls)
+    taken: Times = {name: [] for name in names}
+    repeats = dict.fromkeys(names, 1)
+    for name in names if rounds and least else ():
+        repeats[name] = max(1, round(least / on_cpu(calls[name])[1]))
+    for index in range(rounds):
+        shift = index % len(names)
+        for name in names[shift:] + names[:shift]:
+            taken[name].append(clock(calls[name], repeats[name]))
+    return taken
+
+
+def medians(taken: Times) -> dict[str, tuple[float, float]]:
+    """Return the median of each of the two times."""
+    return {
+        name: (statistics.median(each[0] for each in times), statistics.median(each[1] for each in times))
+        for name, times in taken.items()
+        if times
+    }

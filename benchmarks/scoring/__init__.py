@@ -1,1 +1,0 @@
-"""What scoring a batch takes: by every way that one could take."""

@@ -1,0 +1,188 @@
+"""`python -m benchmarks seconds` and `compare`: what steps take beside a plain one, and what changed.
+
+Operations, bytes, waits and launches are the same on every machine with the same packages, so two runs may be
+judged by them; seconds are shown.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import lai_torch
+import torch
+
+from benchmarks import jax_steps, report, ruler
+from benchmarks.methods import (
+    KEPT,
+    SELECTIVE,
+    Build,
+    Step,
+    bytes_of,
+    curated,
+    hand,
+    mixture,
+    plain,
+    prepared,
+)
+from benchmarks.models import TIMED, Work
+from workloads.counts import counted
+
+Figures = dict[str, dict[str, dict[str, float | None]]]
+COLUMNS = ("seconds_ratio", "cpu_ratio", "flops_ratio", "memory_ratio", "waits", "launches", "hand_ratio")
+SLACK = {"flops_ratio": 0.01, "memory_ratio": 0.02, "launches": 0.02, "waits": 0.0}
+"""By which share a figure may grow before it counts as worse: allocators and kernels differ a little."""
+BASELINE = Path(__file__).with_name("baseline.json")
+"""What a run may not be worse than."""
+METHODS = {
+    "plain": plain,
+    "kept": KEPT,
+    "selective": SELECTIVE,
+    "whole": curated(lai_torch.LAI(), "whole"),
+    "mixture": mixture,
+    "hand": hand,
+}
+LEAST = 0.05
+"""Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
+COMPUTING = ("resnet18", "bert_small", "gpt_small", "vit_tiny")
+LAUNCHING = ("bert_12_launches", "gpt_12_launches")
+
+
+CPU = (
+    (COMPUTING, ("kept", 0.92), ("selective", 0.80)),
+    (LAUNCHING, ("kept", 1.7), ("selective", 1.5)),
+    (("tiny_mlp",), ("kept", 2.0), ("selective", 2.0)),
+    (tuple(jax_steps.TIMED), ("lai_cached", 0.90), ("lai_selective", 0.80)),
+)
+MIXTURE = {"bert_small": 1.05, "vit_tiny": 1.05, "gpt_small": 1.10}
+"""Without resnet18, which couples samples: nothing rides along; LLI multiplies a vocabulary's gradients."""
+
+
+def bounds() -> dict[tuple[str, str, str], float]:
+    """Return what a model's method may cost: CPU seconds, the summary's memory counted, waits."""
+    found = {(name, way, "cpu_ratio"): most for names, *row in CPU for name in names for way, most in row}
+    found |= {(name, "mixture", "cpu_ratio"): most for name, most in MIXTURE.items()}
+    found |= {(name, method, "memory_ratio"): 1.05 for name in COMPUTING for method in ("kept", "selective")}
+    found |= {(name, method, "waits"): 1 for name in TIMED for method in ("kept", "selective", "whole")}
+    return found | {("tiny_mlp", "kept", "hand_ratio"): 1.4}
+
+
+def run(rounds: int, names: tuple[str, ...]) -> None:
+    """Measure the models, torch's first, print the table, write `build/seconds.json`."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    found = measure([name for name in names if name in TIMED], rounds)
+    found |= {name: jax_steps.timed(jax_steps.TIMED[name](), rounds) for name in names if name not in TIMED}
+    report.ratios("over a plain step, half kept, cached summaries", found, COLUMNS)
+    limits = {" ".join(key): bound for key, bound in bounds().items()}
+    values = {" ".join(where): value for where, value, _ in _paired(found, found)}
+    measured = {key: bound for key, bound in limits.items() if key in values}
+    report.close(
+        "seconds",
+        found,
+        limits,
+        report.over(values, measured),
+        packages=("torch", "transformers", "jax"),
+        contract=found,
+        rounds=rounds,
+        load=os.getloadavg(),
+        threads=1,
+    )
+
+
+def measure(names: Iterable[str], rounds: int) -> Figures:
+    """Return each method's figures over a plain step's on each model; without `rounds`, what is counted."""
+    torch.set_num_threads(1)
+    return {name: ratios(TIMED[name], METHODS, rounds)[0] for name in names}
+
+
+def ratios(
+    build: Callable[[], Work], methods: Mapping[str, Build], rounds: int, *, least: float = LEAST
+) -> tuple[dict[str, dict[str, float | None]], Work]:
+    """Return the figures on one model of the methods that it allows, `plain` among them, and the model."""
+    torch.manual_seed(0)
+    work = build()
+    work.model.train()
+    steps, counts, failures = prepared(methods, work, work.optimizer(), partial(counts_of, work))
+    if failed := [failure.trace for failure in failures.values() if not failure.refused]:
+        raise RuntimeError(failed[0])
+    calls = {name: step.run for name, step in steps.items()}
+    times = ruler.medians(ruler.in_turn(calls, rounds, least=least))
+    found: dict[str, dict[str, float | None]] = {}
+    for name, row in counts.items():
+        found[name] = {f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")}
+        found[name] |= {key: row[key] for key in ("waits", "launches")}
+        found[name] |= dict.fromkeys(("seconds_ratio", "cpu_ratio", "hand_ratio"))
+        if rounds:
+            clock, cpu = (each / steps[name].steps for each in times[name])
+            found[name]["seconds_ratio"] = clock / times["plain"][0]
+            found[name]["cpu_ratio"] = cpu / times["plain"][1]
+            found[name]["hand_ratio"] = cpu / times["hand"][1] if "hand" in times else None
+    return found, work
+
+
+def counts_of(work: Work, step: Step) -> dict[str, float]:
+    """Return what does not depend on the clock, of one step."""
+    done = counted(step.run)
+    found = {key: getattr(done, key) / step.steps for key in ("flops", "waits", "launches")}
+    return found | {"memory": bytes_of(work, work.optimizer()) + step.held + done.peak}
+
+
+def compare(before: Path, after: Path) -> None:
+    """Print what changed between two files; fail where what does not depend on the clock got worse.
+
+    Raises
+    ------
+    SystemExit
+        If something did.
+    """
+    old, new = read(before), read(after)
+    report.table(
+        f"{before} to {after}",
+        ("model", "method", "figure", "before", "after"),
+        ((*where, f"{a:.3f}", f"{b:.3f}") for where, a, b in _paired(old, new) if a != b),
+    )
+    if broken := worse(old, new):
+        raise SystemExit("; ".join(broken))
+
+
+def read(path: Path) -> Figures:
+    """Return the figures in a file that `python -m benchmarks seconds` wrote.
+
+    Raises
+    ------
+    SystemExit
+        If there are none.
+    """
+    try:
+        found: Figures = json.loads(path.read_text(encoding="utf-8"))
+        list(_paired(found, found))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        msg = f"{path}: expected the figures of `python -m benchmarks seconds`, got none ({error})"
+        raise SystemExit(msg) from error
+    return found
+
+
+def worse(old: Figures, new: Figures) -> list[str]:
+    """Say which figure of those that do not depend on the clock grew, or is gone."""
+    found = [
+        f"{' '.join(where)}: {before:.3f} before, {after:.3f} now"
+        for where, before, after in _paired(old, new)
+        if where[2] in SLACK and after > before * (1 + SLACK[where[2]])
+    ]
+    return found + [
+        f"{model} {method}: not measured any more"
+        for model, methods in old.items()
+        if model in new
+        for method in methods
+        if method not in new[model]
+    ]
+
+
+def _paired(old: Figures, new: Figures) -> Iterator[tuple[tuple[str, str, str], float, float]]:
+    for model, methods in old.items():
+        for method, row in methods.items():
+            for key, before in row.items():
+                after = new.get(model, {}).get(method, {}).get(key)
+                if before is not None and after is not None:
+                    yield (model, method, key), float(before), float(after)
