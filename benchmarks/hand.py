@@ -15,15 +15,13 @@ LAYERS = ("Linear", "Conv1D", "Conv2d")
 
 
 class Hand:
-    """Curates one model whose layers are modules, each called once.
+    """Curates one model whose layers are modules, each called once."""
 
-    Parameters
-    ----------
-    work, optimizer
-        What to train, and what steps.
-    """
-
-    def __init__(self, work: Work, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self,
+        work: Work,  # work, optimizer: what to train, and what steps
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
         self.work, self.optimizer = work, optimizer
         self.inputs: list[Tensor] = []
         self.output: Any = None

@@ -33,15 +33,12 @@ AGREEMENT = 1e-5
 
 
 class Peer:
-    """Curates by the gradients of opacus.
+    """Curates by the gradients of opacus."""
 
-    Parameters
-    ----------
-    work
-        What to train. Its model carries hooks until `close`.
-    """
-
-    def __init__(self, work: Work) -> None:
+    def __init__(
+        self,
+        work: Work,  # what to train. Its model carries hooks until `close`.
+    ) -> None:
         self.work = work
         self.norms = [module for module in work.model.modules() if isinstance(module, _BatchNorm)]
         with self.without_norms():

@@ -37,42 +37,27 @@ def wider(beyond: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Statement:
-    """A claim, what it assumes, and how to turn it into numbers.
+    """A claim, what it assumes, and how to turn it into numbers."""
 
-    Attributes
-    ----------
-    slug : str
-        The ledger's name of the statement.
-    scope : str
-        What is symbolic and what is fixed.
-    claim : callable
-        ``claim(depth)`` gives a relation or a tuple of relations between sympy
-        objects. A claim without depth ignores the argument and leaves ``depths`` alone.
-    given : callable
-        ``given(depth)`` gives the relations assumed, beside those that the symbols
-        themselves carry (``nonnegative=True``, ...), each `under` the hypothesis that it stands for.
-    depths : tuple of int
-        The depths at which the claim is decided, beside the next one; sizes that do not grow
-        with the depth are a `width`, and decided at one more, too.
-    arguments : callable or None
-        ``arguments(depth)`` gives the (nested) symbols that `numbers` takes, in order.
-    sample : callable or None
-        ``sample(random, depth)`` gives a dictionary of values for some of the symbols,
-        where drawing blindly would seldom satisfy ``given``.
-    witness : tuple or None
-        ``(depth, values)`` at which a mutant is false, where a search would seldom find it.
-    parts : mapping
-        What else the proof takes from the statement, reached as ``statement.part.name``.
-    """
-
-    slug: str
-    scope: str
+    slug: str  # the ledger's name of the statement
+    scope: str  # what is symbolic and what is fixed
+    # ``claim(depth)`` gives a relation or a tuple of relations between sympy objects. A claim without
+    # depth ignores the argument and leaves ``depths`` alone.
     claim: Callable[[int], Relation | tuple[Relation, ...]]
+    # ``given(depth)`` gives the relations assumed, beside those that the symbols themselves carry
+    # (``nonnegative=True``, ...), each `under` the hypothesis that it stands for
     given: Callable[[int], tuple[Relation, ...]] = lambda depth: ()
+    # the depths at which the claim is decided, beside the next one; sizes that do not grow with the
+    # depth are a `width`, and decided at one more, too
     depths: tuple[int, ...] = (1,)
+    # ``arguments(depth)`` gives the (nested) symbols that `numbers` takes, in order
     arguments: Callable[[int], Sequence[Any]] | None = None
+    # ``sample(random, depth)`` gives a dictionary of values for some of the symbols, where drawing
+    # blindly would seldom satisfy ``given``
     sample: Callable[[random.Random, int], Mapping[Any, Any]] | None = None
+    # ``(depth, values)`` at which a mutant is false, where a search would seldom find it
     witness: tuple[int, Mapping[Any, Any]] | None = None
+    # what else the proof takes from the statement, reached as ``statement.part.name``
     parts: Mapping[str, Any] = field(default_factory=dict)
     _known: dict[tuple[int, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

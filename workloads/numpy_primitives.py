@@ -161,27 +161,13 @@ def _scattered(combine: Any) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Windows:
-    """How windows lie in data, of a gather or a scatter.
+    """How windows lie in data, of a gather or a scatter."""
 
-    Parameters
-    ----------
-    axes
-        Of what is read or written, the axes that run through a window.
-    gone
-        Axes of the data that windows have none of.
-    columns
-        Which axis of the data each column of the indices counts along.
-    paired
-        Axes of the data that go along with one of the indices.
-    sizes
-        Of a window, along each axis of the data.
-    """
-
-    axes: Sequence[int]
-    gone: Sequence[int]
-    columns: Sequence[int]
-    paired: dict[int, int]
-    sizes: Sequence[int]
+    axes: Sequence[int]  # of what is read or written, the axes that run through a window
+    gone: Sequence[int]  # axes of the data that windows have none of
+    columns: Sequence[int]  # which axis of the data each column of the indices counts along
+    paired: dict[int, int]  # axes of the data that go along with one of the indices
+    sizes: Sequence[int]  # of a window, along each axis of the data
 
     def places(self, data: Sequence[int], indices: Any, shape: Sequence[int]) -> tuple[tuple[Any, ...], Any]:
         """Return where in the data each entry of a shape is, and whether its window is inside."""

@@ -12,19 +12,13 @@ Sizes = dict[str, tuple[int, str]]
 
 @dataclass(frozen=True)
 class Axes:
-    """What an array may be: its axes in words, its kind of numbers.
+    """What an array may be: its axes in words, its kind of numbers."""
 
-    Parameters
-    ----------
-    shapes
-        Each possible shape as the names of its axes: `"n d"`, `"n t d"`; `*space` is one axis or more, `...`
-        any number of axes, `_` an axis of any length, `3` one of this length. Of a record's array the first
-        is the samples', `d` the width that both sides share.
-    dtype
-        `real floating`, `integral` or `bool`.
-    """
-
+    # each possible shape as the names of its axes: `"n d"`, `"n t d"`; `*space` is one axis or more,
+    # `...` any number of axes, `_` an axis of any length, `3` one of this length. Of a record's array
+    # the first is the samples', `d` the width that both sides share.
     shapes: tuple[str, ...] = ("n d", "n t d")
+    # `real floating`, `integral` or `bool`
     dtype: Literal["real floating", "integral", "bool"] = "real floating"
 
     def check(self, name: str, array: Array, xp: Namespace, *, sizes: Sizes | None = None) -> None:

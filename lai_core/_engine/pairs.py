@@ -24,27 +24,17 @@ Products = Callable[[Array, Array], Array]
 
 @dataclass(frozen=True)
 class Factors(ParameterGradient):
-    """The factors of a matrix's per-sample gradients.
+    """The factors of a matrix's per-sample gradients."""
 
-    Parameters
-    ----------
-    rows
-        `(n, t, d_out)`.
-    columns
-        Blocks `(n, t, d_in_b)` of columns side by side; `d_in` is the sum of their widths.
-    constant
-        Value of one more column, the same at every position: 1 for a bias. None: no such column.
-    scales
-        Factors of each block in an inner product; read on the training side. None: all 1.
-    groups
-        Rows and columns fall into this many contiguous groups, and only entries within a group are
-        parameters (a grouped convolution, a block-diagonal matrix).
-    """
-
-    rows: Array
+    rows: Array  # `(n, t, d_out)`
+    # blocks `(n, t, d_in_b)` of columns side by side; `d_in` is the sum of their widths
     columns: tuple[Array, ...]
+    # value of one more column, the same at every position: 1 for a bias. None: no such column.
     constant: Array | float | None = None
+    # factors of each block in an inner product; read on the training side. None: all 1.
     scales: Sequence[Array | float] | None = None
+    # rows and columns fall into this many contiguous groups, and only entries within a group are
+    # parameters (a grouped convolution, a block-diagonal matrix)
     groups: int = 1
 
     @property
