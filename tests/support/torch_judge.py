@@ -85,7 +85,8 @@ KERNELS = {
 }
 REFUSED = {
     "exact": UNSOUND.keys() | UNSOUND_LOSSES.keys(),
-    "ghost": UNSOUND.keys() | UNSOUND_LOSSES.keys() | {"hooked_module"},  # it scales what stands before it
+    # a hook scales what stands before it; rows of an expert that are as wide as there are samples look like these
+    "ghost": UNSOUND.keys() | UNSOUND_LOSSES.keys() | {"hooked_module", "routed_and_summed"},
 }
 """Parts and losses for which a refusal may be right even where every score is zero, say."""
 FAULTS = {"wrong", "crash", "needlessly refused"}

@@ -166,8 +166,11 @@ def program(seed: int, *, made_of: tuple[str, ...] | None = None) -> Program:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         modules = [(SOUND | UNSOUND)[name](times, width) for name in names]
-        if tie == "tied" and len(modules) > 1:
-            modules.append(modules[0])
+        again = next(
+            (one for one in modules if not hasattr(one, "write")), None
+        )  # torch runs no such one twice
+        if tie == "tied" and len(modules) > 1 and again is not None:
+            modules.append(again)
         if tie == "shared":
             _share(modules)
         model = Body(modules, HEADS[head_name](times, width))

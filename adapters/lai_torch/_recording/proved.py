@@ -123,7 +123,7 @@ def _attempted(
             _narrow(places, values, other)
         final = check_read_once(final, recorder, behind)
         sample_axes, certain = places.chosen(), places.certain()
-        if not task.every_layer and recorder.samples > 1 and (other is None or not other.uses):
+        if not task.every_layer and recorder.samples > 1 and (other is None or not other.moved):
             sample_axes, certain = _by_every_layer(task, recorder, skipped)
         check_untouched(recorder)
         if not task.every_layer:

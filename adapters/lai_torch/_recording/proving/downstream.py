@@ -48,7 +48,7 @@ def _multiplied(recorder: Recorder, name: str) -> str | None:
     """Return the function that may multiply the batch with a parameter entry by entry, if one does."""
     if functions := products(recorder, name):
         return functions[0]
-    used, axes = recorder.met.get(name, set()), recorder.parameters[name].ndim
+    used, axes = recorder.met.get(name), recorder.parameters[name].ndim
     if not used or name in recorder.wrapped:
         return HIDDEN
     for function, given, grows in used:

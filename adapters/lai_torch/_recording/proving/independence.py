@@ -51,8 +51,8 @@ class Exchanged:
 def exchanges(problem: Problem, watch: Watch | None = None, *, pairs: bool = True) -> list[Exchanged]:
     """Return the losses of two halves of the batch, each without the other.
 
-    Where samples have to keep their rows, `pairs` asks for several bisections, which separate most pairs.
-    Only the first run is recorded. The list is empty for one sample, and where the batch cannot be permuted.
+    Where samples have to keep their rows, `pairs` asks for several bisections, which separate most pairs, and
+    nothing is recorded. The list is empty for one sample, and where the batch cannot be permuted.
 
     Raises
     ------
@@ -66,9 +66,9 @@ def exchanges(problem: Problem, watch: Watch | None = None, *, pairs: bool = Tru
     found = []
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(0), device="cpu")
     first, second = order.tensor_split(2)
-    for half, others, seen in ((first, second, watch), (second, first, None)):
+    for half, others in ((first, second), (second, first)):
         try:
-            exchanged = _moved(problem, _spread(half, others), seen)
+            exchanged = _moved(problem, _spread(half, others), watch)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a batch that cannot be permuted

@@ -38,22 +38,19 @@ from lai_torch._recording.watching.uses import Use
 class PermutedBatch:
     """The losses and recorded uses of a permuted batch.
 
-    `uses` is empty where they are not those of the batch itself, or where samples have to keep their rows.
+    `moved` has the samples in the rows of each half's run, and its uses: both halves, for rows that an expert
+    takes of one half alone may look like one a sample. It is empty where uses are not those of the batch
+    itself, or where samples have to keep their rows.
     `shorter` are the losses of the batch without its last sample, or None. `precision` is the model's,
     `streams` the state of the random streams before the run, `problem` what was run.
     """
 
-    uses: list[Use]
+    moved: list[tuple[Tensor, list[Use]]]
     exchanges: list[Exchanged]
     shorter: Tensor | None
     precision: float
     streams: Streams
     problem: Problem
-
-    @property
-    def index(self) -> Tensor:
-        """Return the samples in the rows of the uses."""
-        return self.exchanges[0].index
 
 
 def run_permuted(problem: Problem, recorder: Recorder) -> PermutedBatch | None:
@@ -64,10 +61,10 @@ def run_permuted(problem: Problem, recorder: Recorder) -> PermutedBatch | None:
     found = exchanges(problem, lambda batch: recorder.fresh(tensors(batch)))
     if not found:
         return None
-    watched = found[0].watched
-    uses, precision = ([], 0.0) if watched is None else (watched.uses, precision_of(watched))
+    moved = [(one.index, one.watched.uses) for one in found if one.watched is not None]
+    precision = precision_of(found[0].watched) if moved else 0.0
     return PermutedBatch(
-        uses, found, without_the_last(problem), precision, Streams(modules_of(*problem[:2])), problem
+        moved, found, without_the_last(problem), precision, Streams(modules_of(*problem[:2])), problem
     )
 
 
@@ -87,8 +84,9 @@ def compared(other: PermutedBatch, problem: Problem, recorder: Recorder, values:
             again = check_losses(losses_of(model, loss, batch), recorder.samples)
         check_same(problem, values.detach(), again.detach(), precision)
         found = found if drawn_alike(problem, found) else []
-    same = [use.signature for use in other.uses] == [use.signature for use in recorder.uses]
-    return replace(other, exchanges=found, uses=other.uses if same else [])
+    own = [use.signature for use in recorder.uses]
+    same = all([use.signature for use in uses] == own for _, uses in other.moved)
+    return replace(other, exchanges=found, moved=other.moved if same else [])
 
 
 def check_same(problem: Problem, values: Tensor, again: Tensor, precision: float) -> None:
@@ -107,7 +105,8 @@ def check_behind_zeros(problem: Problem, recorder: Recorder, other: PermutedBatc
     Both orders run once more with random values in such parameters (see `zeros_filled`). Biases of layers are
     left out: they hide nothing.
     """
-    offsets = {name for use in other.uses if use.bias is not None for name in use.bias.names}
+    used = [use for _, uses in other.moved for use in uses if use.bias is not None]
+    offsets = {name for use in used if use.bias is not None for name in use.bias.names}
     gates = (
         parameter
         for name, parameter in recorder.parameters.items()

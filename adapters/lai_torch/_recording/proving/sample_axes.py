@@ -80,31 +80,34 @@ class SampleAxes:
 
     def narrow_by_moving(self, other: PermutedBatch) -> None:
         """Keep the sample axes under which a layer's input moves with the samples."""
-        for use, moved in zip(self.recorder.uses, other.uses, strict=False):
+        for use, moved, index in self._moved(other):
             if use.kind not in {"direct", "operation"}:
                 sides = _rows(use), _rows(moved)
                 # the other batch holds the same samples in another order, and so does an input's sample axis
-                kept = [
-                    one for one in self.allowed[use] if moves_along(*sides, one, other.index, self.precision)
-                ]
+                kept = [one for one in self.allowed[use] if moves_along(*sides, one, index, self.precision)]
                 self._keep(use, kept, telling=not alike(*sides, self.precision))
 
     def check_uncoupled(self, values: Tensor, other: PermutedBatch) -> None:
         """Raise, naming where it shows first, if a sample's loss is another one among other samples."""
-        moved = zip(self.recorder.uses, other.uses, strict=False)
-        where = next((use.name for use, one in moved if self._coupled(use, one, other)), None)
-        behind = "behind the last layer, in the loss or on its way there" if other.uses else "somewhere"
+        moved = self._moved(other)
+        where = next((use.name for use, one, index in moved if self._coupled(use, one, index)), None)
+        behind = "behind the last layer, in the loss or on its way there" if other.moved else "somewhere"
         place = behind if where is None else f"before {where!r}"
         for exchanged in other.exchanges:
             check_uncoupled(other.problem, values, exchanged, place, self.precision)
         if other.shorter is not None:
             check_sized(other.problem, values, other.shorter, self.precision)
 
-    def _coupled(self, use: Use, moved: Use, other: PermutedBatch) -> bool:
+    def _moved(self, other: PermutedBatch) -> list[tuple[Use, Use, Tensor]]:
+        """Return each use, the same use of a permuted batch, and the samples in that one's rows."""
+        own = self.recorder.uses
+        return [(*pair, index) for index, uses in other.moved for pair in zip(own, uses, strict=False)]
+
+    def _coupled(self, use: Use, moved: Use, index: Tensor) -> bool:
         if use.kind in {"direct", "operation"}:
             return False
         sides = _rows(use), _rows(moved)
-        return not any(moves_along(*sides, one, other.index, self.precision) for one in self.allowed[use])
+        return not any(moves_along(*sides, one, index, self.precision) for one in self.allowed[use])
 
     def _keep(self, use: Use, kept: list[SampleAxis], *, telling: bool) -> None:
         self.allowed[use] = kept

@@ -54,9 +54,8 @@ class Origins:
         self.trainable = frozenset(trainable)
         known = held.made(identities)
         self.owners = known.owners
-        self.met: dict[
-            str, dict[Any, tuple[int, bool]]
-        ] = {}  # by which functions parameters meet the batch but in layers of LAI
+        # by which functions parameters meet the batch other than in layers of LAI: axes, and whether it grows
+        self.met: dict[str, set[tuple[Any, int, bool]]] = {}
         self.stuck: dict[str, dict[Any, tuple[int, bool]]] = {}  # those of them that no rule explains
         self.wrapped: set[str] = set()  # parameters used inside of vmap, where values cannot be seen
         self.nested: set[str] = set()  # parameters that meet nested tensors
