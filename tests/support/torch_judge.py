@@ -85,7 +85,7 @@ KERNELS = {
 }
 REFUSED = {
     "exact": UNSOUND.keys() | UNSOUND_LOSSES.keys(),
-    # a hook scales what stands before it; rows of an expert that are as wide as there are samples look like these
+    # a hook scales what stands before it; rows as wide as there are samples may look like these
     "ghost": UNSOUND.keys() | UNSOUND_LOSSES.keys() | {"hooked_module", "routed_and_summed"},
 }
 """Parts and losses for which a refusal may be right even where every score is zero, say."""

@@ -76,7 +76,7 @@ def candidates(leading: Sequence[int], samples: int, hint: int | None = None) ->
     return exact + [
         SampleAxis(axis, **{side: length // samples})
         for axis, length in enumerate(leading)
-        if length % samples == 0 and length > samples
+        if isinstance(length, int) and length % samples == 0 and length > samples  # none of a ragged axis
         for side in ("inner", "outer")
     ]
 
