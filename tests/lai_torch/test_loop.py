@@ -34,7 +34,7 @@ def test_exact_estimators_report_their_method_and_why():
     doubled = network(Part(lambda _, hidden: Custom.apply(hidden, 2.0)))
     report = curated(doubled, data(6), estimator="midpoint").step(*data(5))
     assert report.method == "double backward"
-    assert report.reason.startswith("forward: Custom: ")
+    assert report.reason.startswith("forward: Ruled: ")
     assert curated(network(), data(6)).step(*data(5)).method is None
 
 

@@ -32,7 +32,7 @@ MESSAGES = {
     "ValueError: weights[3]: expected 0 for a source without samples, got 2.0": sampler(weights=[1, 1, 1, 2]),
     "ValueError: weights: expected at least one above 0, got zeros": sampler(weights=[0, 0, 0]),
     "ValueError: fixed: expected sources below 3, got 3": sampler(fixed={3: 1}),
-    "ValueError: fixed[2]: expected a whole number >= 0, got 0.5": sampler(weights=[1, 1], fixed={2: 0.5}),
+    "TypeError: fixed[2]: expected a whole number >= 0, got 0.5": sampler(weights=[1, 1], fixed={2: 0.5}),
     "ValueError: fixed: expected fewer samples than a batch has, 4, got 4": sampler(
         weights=[1, 1], fixed={2: 4}
     ),

@@ -35,6 +35,8 @@ class SampleAxes:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        if ragged := [use for use in recorder.uses if use.activations.is_nested]:
+            raise AxisUnknown(frozenset(name for use in ragged for name in use.weight.names))
         few = 1 if recorder.samples == 1 else None  # whatever the sample axis, all is that sample's
         self.allowed = {use: _shaped(use, recorder.samples)[:few] for use in recorder.uses}
         self.told: set[Use] = set()
