@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, fx
 
 from lai_torch._captured.code import Values, function_of
@@ -115,6 +116,13 @@ class Pair:
             kept |= dict.fromkeys(_entering(behind))
         self._run_forward = function_of(self.forward, list(kept))
         self._valued = [getattr(one, "name", "") for one in (*self.inputs, *kept, *self._results)]
+
+
+def coarsest(pair: Pair) -> float:
+    """Return the machine epsilon of the coarsest type that the model computes in."""
+    values = (node.meta.get("val") for node in pair.forward.graph.nodes)
+    kinds = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.is_floating_point}
+    return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
 
 
 def _placeholders(module: fx.GraphModule) -> list[fx.Node]:

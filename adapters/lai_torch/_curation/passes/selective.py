@@ -17,6 +17,7 @@ import lai_core as lai
 from lai_core._adapters import Block, sums_agree
 from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
+from lai_torch._captured.pair import coarsest
 from lai_torch._captured.run import Rows, Run
 from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.passes.base import (
@@ -81,7 +82,7 @@ class SelectivePass(Pass):
         self.masks = Masks(None) if masks is None else masks
         self.deferred = deferred
         self.proved = False
-        self.captured, self.precision = Captured(model, autocast), autocast
+        self.captured = Captured(model, autocast)
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch, and keep of it what the trace and the backward pass need."""
@@ -213,7 +214,7 @@ class SelectivePass(Pass):
             )
             raise ValueError(msg) from error
         if both is not None and all(bool(torch.isfinite(one).all()) for one in both[1].values()):
-            _check_equal(*both, float(signed.double().square().sum()), self.precision)
+            _check_equal(*both, float(signed.double().square().sum()), run.pair.once(coarsest))
             self.proved = True
         parameters = named_parameters(self.model)
         for name, gradient in found.items():
@@ -247,7 +248,7 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
 
 
 def _check_equal(
-    gradients: dict[str, Tensor], masked: dict[str, Tensor], count: float, precision: torch.dtype | None
+    gradients: dict[str, Tensor], masked: dict[str, Tensor], count: float, precision: float
 ) -> None:
     """Raise unless the gradient from the kept rows is the masked one, but for the roundings of a sum.
 
@@ -256,7 +257,7 @@ def _check_equal(
     """
     blocks = []
     for name, expected in masked.items():
-        eps = torch.finfo(precision or expected.dtype).eps
+        eps = max(precision, torch.finfo(expected.dtype).eps)
         blocks.append(Block(norm(gradients[name] - expected), norm(expected), eps))
     agreed = sums_agree(blocks, count)
     for name in (name for name, agrees in zip(masked, agreed, strict=True) if not agrees):
