@@ -88,7 +88,7 @@ def run() -> None:
     Raises
     ------
     SystemExit
-        If a route takes other than it states, or no sketch within a quarter of a forward pass correlates
+        If a route takes more than it states, or no sketch within a quarter of a forward pass correlates
         above 0.95 on average.
     """
     work = trained()
@@ -111,7 +111,7 @@ def run() -> None:
     failed = [
         f"{name}: {row['forwards']:.3f} forward passes, stated {row['forwards_stated']:.3f}"
         for name, row in found.items()
-        if not abs(row["forwards"] / row["forwards_stated"] - 1) <= 0.02
+        if not row["forwards"] <= 1.02 * row["forwards_stated"]
     ]
     if not best(found) > AIM:
         failed.append(f"correlation {best(found):.3f} within a quarter of a forward pass")
@@ -137,7 +137,7 @@ def show(found: dict[str, dict[str, Any]]) -> None:
 
     report.table(
         f"LAI on a language model, {DRAWS} draws of each sketch",
-        ("route", "forwards", "stated", "peak MB", "correlation", "lowest", "expected"),
+        ("route", "forwards", "at most", "peak MB", "correlation", "lowest", "expected"),
         ((name, *figures(row)) for name, row in found.items()),
         [f"best sketch within a quarter of a forward pass: correlation {best(found):.3f}"],
     )

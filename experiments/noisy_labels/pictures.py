@@ -67,8 +67,10 @@ def score_distributions(runs: Sequence[np.ndarray], data: Sequence[NoisyDigits])
     finite, groups = np.isfinite(scores), {"right": ~flipped, "flipped": flipped}
     magnitudes = np.abs(scores[finite])
     scale = float(np.median(magnitudes)) / 10 if magnitudes.any() else 1.0
-    edge = float(np.arcsinh(magnitudes.max(initial=scale) / scale))
+    largest = float(magnitudes.max(initial=scale))
+    edge = np.arcsinh(largest / scale)
     edges = scale * np.sinh(np.linspace(-edge, edge, N_BINS + 1))
+    edges[0], edges[-1] = -largest, largest  # else rounding leaves the largest score outside of the bins
 
     def histogram(epoch: int, group: np.ndarray) -> list[int]:
         return np.histogram(scores[epoch, group & finite[epoch]], edges)[0].tolist()

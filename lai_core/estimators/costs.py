@@ -179,8 +179,9 @@ class Route:
     sketch
         Width to which output gradients are sketched; None: not at all.
     forwards
-        What scoring the batch takes, in forward passes of it, counted in multiply-adds; of `flatten`
-        against as many validation samples as the batch has.
+        What scoring the batch takes at most, in forward passes of it, counted in multiply-adds: a few
+        validation samples stay factors, which take less. `flatten`'s is against as many validation samples
+        as the batch has.
     summary_bytes
         What the validation set's summary holds at most, for any number of samples; of `flatten`, per as many
         samples as the batch has.

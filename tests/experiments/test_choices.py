@@ -1,5 +1,6 @@
 """What each way to choose keeps where that is known, what it pays, and who is judged on which seeds."""
 
+import itertools
 from types import SimpleNamespace
 
 import lai_torch
@@ -14,6 +15,7 @@ from experiments.methods.base import LOSS, METHODS, Outcome, Run, Task, lowest, 
 from experiments.methods.curated import GRID
 from experiments.mixtures import arms, sources, text
 from experiments.mixtures.arms import Perceptrons
+from experiments.noisy_labels import demo
 from experiments.studies import mixtures, search
 
 BATCH, ROWS = 8, torch.arange(4, 12)
@@ -90,6 +92,9 @@ def test_infobatch_is_unbiased_and_self_pacing_ends_with_everything():
     assert lowest(torch.tensor([3.0, 1.0, 2.0]), 0.1).tolist() == [0.0, 1.0, 0.0]  # one at least
 
 
+FOURS = list(itertools.combinations(range(10), 4))
+
+
 def silent(count):
     return torch.zeros(count)
 
@@ -103,6 +108,22 @@ def test_what_two_candidates_say_alike_counts_once():
     ):
         assert redundant.nearest_set(toward, products, 0.5, silent).tolist() == kept
     assert lai.keep_top(toward, 0.5).tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_a_chosen_set_is_near_the_best_of_all_sets_and_nearer_than_the_best_samples():
+    better, nearer = [], []
+    every = torch.stack([torch.zeros(10).index_fill(0, torch.tensor(of), 0.25) for of in FOURS])
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        gradients, goal = (torch.randn(n, 3, generator=generator) for n in (10, 1))
+        toward = gradients @ goal[0]
+        found = redundant.nearest_set(toward, gradients @ gradients.T, 0.4, silent)
+        best = torch.zeros(10).index_fill(0, toward.topk(4).indices, 0.25)
+        own, alone, *others = (torch.cat([found[None], best[None], every]) @ gradients - goal).norm(dim=1)
+        better.append((torch.stack(others) < own - 1e-6).float().mean())
+        nearer.append(own <= alone + 1e-6)
+    assert sum(better) / 20 < 0.1  # among the best tenth of 210 sets, on average
+    assert sum(nearer) >= 17
 
 
 def test_a_draw_takes_each_candidate_with_its_boltzmann_chance():
@@ -137,6 +158,15 @@ def test_four_summaries_of_a_network_at_rest_are_the_whole_sets():
     assert torch.equal(found[4], found[3])  # the fifth forgets the first
 
 
+def test_a_majority_holds_where_nothing_is_scored():
+    run = Run(task(epochs=8), 0)
+    step = METHODS["LAI, majority, each fourth epoch"].start(run)
+    first, run.progress, run.scores = step(ROWS), 1 / 8, torch.full((32,), torch.nan)
+    assert torch.equal(step(ROWS) > 0, first > 0)
+    assert 0 < int((first > 0).sum()) < 8
+    assert run.scores.isnan().all()
+
+
 @pytest.mark.parametrize(("away", "kept"), [(0.0, 8), (6.0, 4)])
 def test_only_what_hurts_for_certain_is_dropped(away, kept):
     labels, generator = torch.arange(60) % 2, torch.Generator().manual_seed(3)
@@ -154,6 +184,8 @@ def test_stopping_early_takes_the_best_network_so_far_and_a_multiplier_is_how_ma
     assert found.stopped() == ([0.5, 0.9, 0.7], [0.3, 0.6, 0.9])  # it pays for looking
     kept = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.2, 0.3, 0.2])
     assert kept.stopped()[0] == [0.5, 0.9, 0.9]
+    told = demo.accuracies([kept, found])
+    assert [told["accuracy_mean"], told["early_stopped_mean"]] == pytest.approx([0.7, 0.8])
     plain = outcome([0.5, 0.8, 0.9], [10.0, 20.0, 30.0])
     for test, operations, times in (
         ([0.5, 0.8, 0.9], [10.0, 20.0, 30.0], 1.0),

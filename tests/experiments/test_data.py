@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from experiments.data import annotators, prose
 from experiments.data import published as data
 from experiments.methods.base import outputs
+from experiments.networks import GPT
 from experiments.studies import pretraining, published, tasks
 from tests.experiments import small_data
 
@@ -238,6 +239,14 @@ def test_three_tenths_of_the_corpus_are_bad_and_test_text_is_from_elsewhere():
     assert 0 < len(copies) < bad.sum()
     assert len(prose.digest()) == 64
     assert prose.numbers("a\U0001f600b").tolist() == [prose.alphabet()[c] for c in "a b"]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_gpt_reads_from_left_to_right_and_a_bert_both_ways(causal):
+    network, ids = GPT(9, 6, causal=causal), torch.arange(6)[None] + 1
+    changed = torch.where(ids == 4, 8, ids)
+    moved = (network(ids) != network(changed)).any(2)[0]
+    assert moved.tolist() == [not causal] * 3 + [True] * 3
 
 
 def test_pieces_to_fine_tune_on_are_validated_and_tested_on_others():

@@ -136,3 +136,8 @@ def test_scores_that_explain_every_retraining_score_1():
     assert found["truth"][WHOLE] > 0.5
     assert all(abs(found["noise"][key]) < 0.5 for key in (ONE, SEVERAL, BEYOND, OWN))
     assert found[LABEL][BEYOND] == 0.0
+    # retrainings of noise agree with no others, and the run of one with itself
+    again = torch.randn(6, 50, 4, generator=generator)
+    found = datamodelling_scores({LABEL: label[None]}, members, again, again[0])[ORACLE]
+    assert all(abs(found[key]) < 0.2 for key in (ONE, SEVERAL, BEYOND))
+    assert found[OWN] > 0.3
