@@ -122,7 +122,7 @@ def test_a_chosen_set_is_near_the_best_of_all_sets_and_nearer_than_the_best_samp
         own, alone, *others = (torch.cat([found[None], best[None], every]) @ gradients - goal).norm(dim=1)
         better.append((torch.stack(others) < own - 1e-6).float().mean())
         nearer.append(own <= alone + 1e-6)
-    assert sum(better) / 20 < 0.1  # among the best tenth of 210 sets, on average
+    assert sum(better) / 20 < 0.005  # the best of all 210 sets, or the second best
     assert sum(nearer) >= 17
 
 
