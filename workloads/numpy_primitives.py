@@ -1,12 +1,10 @@
 """JAX's primitives on numpy arrays: those that numpy computes itself."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
 
 def plain(array: Any) -> Any:
@@ -84,24 +82,6 @@ def _starts(array: Any, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[sl
     return tuple(slice(start, start + size) for start, size in first)
 
 
-def _updated(eqn: Any, array: Any, part: Any, *starts: Any) -> Any:
-    found = array.copy()
-    found[_starts(array, starts, part.shape)] = part
-    return found
-
-
-def _pad(eqn: Any, array: Any, filling: Any) -> Any:
-    config = eqn.params["padding_config"]
-    if any(low < 0 or high < 0 for low, high, _ in config):
-        return bound(eqn, [array, filling])
-    found = np.full(eqn.outvars[0].aval.shape, filling)
-    spans = zip(config, array.shape, strict=True)
-    found[tuple(slice(low, low + size * (step + 1) - step, step + 1) for (low, _, step), size in spans)] = (
-        array
-    )
-    return found
-
-
 def _converted(eqn: Any, array: Any) -> Any:
     kind = np.dtype(eqn.params["new_dtype"])
     # numpy drops an imaginary part with a warning, and leaves open what a large number becomes
@@ -116,81 +96,18 @@ def _iota(eqn: Any) -> Any:
     return np.broadcast_to(counted, aval.shape)
 
 
-def _gathered(eqn: Any, data: Any, indices: Any) -> Any:
-    numbers = eqn.params["dimension_numbers"]
-    windows = _Windows(
-        numbers.offset_dims,
-        (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims),
-        numbers.start_index_map,
-        dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)),
-        eqn.params["slice_sizes"],
-    )
-    places, inside = windows.places(data.shape, indices, eqn.outvars[0].aval.shape)
-    if not inside.all() and eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:
+def _taken(eqn: Any, data: Any, indices: Any) -> Any:
+    """Read whole rows by index, as tables of embeddings are; what else a gather may be is JAX's."""
+    numbers, sizes = eqn.params["dimension_numbers"], list(data.shape)
+    gone = numbers.collapsed_slice_dims
+    for axis in gone:
+        sizes[axis] = 1
+    inside = (indices >= 0) & (indices < data.shape[gone[0]] if gone else False)
+    rows = len(gone) == 1 and numbers.start_index_map == gone and not numbers.operand_batching_dims
+    if not (rows and tuple(sizes) == eqn.params["slice_sizes"] and inside.all()):
         return bound(eqn, [data, indices])[0]
-    return data[places]
-
-
-def _scattered(combine: Any) -> Callable[..., Any]:
-    """Write by index: `combine.at` adds, multiplies or compares; None puts in place."""
-
-    def computed(eqn: Any, data: Any, indices: Any, updates: Any) -> Any:
-        numbers = eqn.params["dimension_numbers"]
-        gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-        lengths = iter([updates.shape[axis] for axis in numbers.update_window_dims])
-        windows = _Windows(
-            numbers.update_window_dims,
-            gone,
-            numbers.scatter_dims_to_operand_dims,
-            dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)),
-            [1 if axis in gone else next(lengths) for axis in range(data.ndim)],
-        )
-        places, inside = windows.places(data.shape, indices, updates.shape)
-        if eqn.params["mode"] == lax.GatherScatterMode.CLIP:
-            inside = np.ones_like(inside)
-        kept, found = np.broadcast_to(inside, updates.shape), data.copy()
-        chosen = tuple(np.broadcast_to(place, updates.shape)[kept] for place in places)
-        if combine is None:
-            found[chosen] = updates[kept]
-        else:
-            combine.at(found, chosen, updates[kept])
-        return found
-
-    return computed
-
-
-@dataclass(frozen=True)
-class _Windows:
-    """How windows lie in data, of a gather or a scatter."""
-
-    axes: Sequence[int]  # of what is read or written, the axes that run through a window
-    gone: Sequence[int]  # axes of the data that windows have none of
-    columns: Sequence[int]  # which axis of the data each column of the indices counts along
-    paired: dict[int, int]  # axes of the data that go along with one of the indices
-    sizes: Sequence[int]  # of a window, along each axis of the data
-
-    def places(self, data: Sequence[int], indices: Any, shape: Sequence[int]) -> tuple[tuple[Any, ...], Any]:
-        """Return where in the data each entry of a shape is, and whether its window is inside."""
-        rank = len(shape)
-        outside = [axis for axis in range(rank) if axis not in self.axes]
-
-        def along(axes: Sequence[int], array: Any) -> Any:
-            lengths = dict(zip(axes, array.shape, strict=True))
-            return array.reshape([lengths.get(axis, 1) for axis in range(rank)])
-
-        left, places, inside = iter(self.axes), [], np.ones([1] * rank, bool)
-        for axis, (size, length) in enumerate(zip(self.sizes, data, strict=True)):
-            start: Any = np.zeros([1] * rank, int)
-            if axis in self.columns:
-                start = along(outside, indices[..., tuple(self.columns).index(axis)].astype(int))
-                inside = inside & (start >= 0) & (start <= length - size)
-                start = np.clip(start, 0, length - size)
-            elif axis in self.paired:
-                start = along([outside[self.paired[axis]]], np.arange(length))
-            if axis not in self.gone:
-                start = start + along([next(left)], np.arange(size))
-            places.append(start)
-        return tuple(places), inside
+    found = np.take(np.moveaxis(data, gone[0], 0), indices[..., 0], 0)
+    return np.moveaxis(found, range(indices.ndim - 1, found.ndim), numbers.offset_dims)
 
 
 PRIMITIVES: dict[str, Callable[..., Any]] = {
@@ -228,7 +145,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "conj": _entrywise(np.conj),
     "complex": _entrywise(lambda x, y: x + 1j * y, "f"),
     **dict.fromkeys(["stop_gradient", "copy", "copy_p", "name"], lambda eqn, array: array),
-    "optimization_barrier": lambda eqn, *arrays: list(arrays),
+    **dict.fromkeys(["optimization_barrier", "shard_alike"], lambda eqn, *arrays: list(arrays)),
     "clamp": lambda eqn, low, x, high: np.minimum(np.maximum(x, low), high),
     "select_n": lambda eqn, which, *cases: (
         np.choose(which.astype(int), cases) if len(cases) > 2 else np.where(which, cases[-1], cases[0])
@@ -250,19 +167,12 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "squeeze": lambda eqn, array: array.reshape(eqn.outvars[0].aval.shape),
     "slice": _slice,
     "dynamic_slice": lambda eqn, array, *starts: array[_starts(array, starts, eqn.params["slice_sizes"])],
-    "dynamic_update_slice": _updated,
-    "pad": _pad,
     "concatenate": lambda eqn, *arrays: np.concatenate(arrays, eqn.params["dimension"]),
     "split": lambda eqn, array: np.split(array, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"]),
     "stack": lambda eqn, *arrays: np.stack(arrays, eqn.params["axis"]),
     "rev": lambda eqn, array: np.flip(array, eqn.params["dimensions"]),
     "iota": _iota,
-    "gather": _gathered,
-    "scatter": _scattered(None),
-    **dict.fromkeys(("scatter-add", "scatter_add"), _scattered(np.add)),
-    **dict.fromkeys(("scatter-mul", "scatter_mul"), _scattered(np.multiply)),
-    **dict.fromkeys(("scatter-min", "scatter_min"), _scattered(np.minimum)),
-    **dict.fromkeys(("scatter-max", "scatter_max"), _scattered(np.maximum)),
+    "gather": _taken,
     "convert_element_type": _converted,
     **dict.fromkeys(
         ("empty", "empty2"), lambda eqn: np.zeros(eqn.outvars[0].aval.shape, eqn.params["dtype"])

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
 from jax import lax
 from torch import nn
 from torch.nn import functional
 
 from workloads.jax_parts import apply_block, classification, layer_norm, next_token
 from workloads.torch_parts import classification as torch_classes
+from workloads.transformer_models import transformer
 
 SAMPLES = (5, 4)
 
@@ -32,10 +32,6 @@ class Pair:
 
 def _parameters(module: nn.Module) -> dict[str, jax.Array]:
     return {name: jnp.asarray(value.detach().numpy()) for name, value in module.named_parameters()}
-
-
-def _torch_tokens(outputs: Any, targets: Any) -> Any:
-    return functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none").sum(1)
 
 
 def mlp() -> Pair:
@@ -85,67 +81,31 @@ def cnn() -> Pair:
     return Pair(module, torch_classes, apply, _parameters(module), classification, batches)
 
 
-class _Gpt(nn.Module):
-    """Two pre-norm blocks, learned positions, tied head."""
-
-    def __init__(self, vocabulary: int = 11, width: int = 8, length: int = 6, heads: int = 2) -> None:
-        super().__init__()
-        self.heads = heads
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "n1": nn.LayerNorm(width),
-                    "qkv": nn.Linear(width, 3 * width),
-                    "proj": nn.Linear(width, width),
-                    "n2": nn.LayerNorm(width),
-                    "up": nn.Linear(width, 4 * width),
-                    "down": nn.Linear(4 * width, width),
-                }
-            )
-            for _ in range(2)
-        )
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-        self.head.weight = self.tokens.weight
-
-    def forward(self, ids: Any) -> Any:
-        """Return the logits."""
-        values = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
-        for block in self.blocks:
-            query, key, value = (
-                part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-                for part in block["qkv"](block["n1"](values)).chunk(3, -1)
-            )
-            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-            values = values + block["proj"](mixed.transpose(1, 2).flatten(2))
-            values = values + block["down"](
-                functional.gelu(block["up"](block["n2"](values)), approximate="tanh")
-            )
-        return self.head(self.norm(values))
-
-
 def gpt() -> Pair:
-    """Predict tokens with a tied head."""
-    module = _Gpt().double()
-
-    def block(params: Any, name: str) -> dict[str, Any]:
-        """Return one block's parameters as `apply_block` takes them."""
-        found = {"g1": "n1.weight", "o1": "n1.bias", "g2": "n2.weight", "o2": "n2.bias"}
-        for layer in ("qkv", "proj", "up", "down"):
-            found |= {layer: f"{layer}.weight", f"{layer}_bias": f"{layer}.bias"}
-        taken = {key: params[f"{name}.{own}"] for key, own in found.items()}
-        return {key: each.T if each.ndim > 1 else each for key, each in taken.items()}
+    """Predict tokens with a tied head: transformers' GPT-2, whose matrices lie as JAX multiplies by them."""
+    module: nn.Module = transformer(
+        "GPT2LMHeadModel", 8, length=6, vocabulary=11, dropout=False, bos_token_id=0, eos_token_id=0
+    ).double()
+    names = {"o1": "ln_1.bias", "o2": "ln_2.bias", "g1": "ln_1.weight", "g2": "ln_2.weight"}
+    layers = {"qkv": "attn.c_attn", "proj": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
+    names |= {key: f"{layer}.weight" for key, layer in layers.items()}
+    names |= {f"{key}_bias": f"{layer}.bias" for key, layer in layers.items()}
 
     def apply(params: Any, ids: Any) -> Any:
-        values = params["tokens.weight"][ids] + params["places.weight"][: ids.shape[1]]
+        own = {name.removeprefix("transformer."): value for name, value in params.items()}
+        values = own["wte.weight"][ids] + own["wpe.weight"][: ids.shape[1]]
         for index in range(2):
-            values = apply_block(values, block(params, f"blocks.{index}"), 2)
-        return layer_norm(values, params["norm.weight"], params["norm.bias"]) @ params["tokens.weight"].T
+            block = {key: own[f"h.{index}.{name}"] for key, name in names.items()}
+            values = apply_block(values, block, 2)
+        return layer_norm(values, own["ln_f.weight"], own["ln_f.bias"]) @ own["wte.weight"].T
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        return functional.cross_entropy(outputs.logits.transpose(1, 2), targets, reduction="none").sum(1)
 
     draw = np.random.default_rng(2)
     ids = [draw.integers(0, 11, (n, 7)) for n in SAMPLES]
     batches = [(each[:, :-1], each[:, 1:]) for each in ids]
-    return Pair(module, _torch_tokens, apply, _parameters(module), next_token, batches)
+    return Pair(module, loss, apply, _parameters(module), next_token, batches)
 
 
 PAIRS: dict[str, Callable[[], Pair]] = {"mlp": mlp, "cnn": cnn, "gpt": gpt}

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 import lai_core as lai
 from experiments.figures.trained import digits, trace, train
 from experiments.methods.base import LOSS, descend
-from experiments.networks import perceptron
+from experiments.networks import next_loss, perceptron
 from lai_core import assumptions, bounds
-from workloads.torch_parts import resnet18
+from workloads.torch_parts import classification, resnet18
+from workloads.transformer_models import transformer
 
 STEPS, BATCH, COMPARED = 150, 32, 48
+SIZES = (32, 4, 4, 16)
+"""Of both transformers: width, depth, heads, length."""
 
 
 @dataclass(frozen=True)
@@ -61,35 +64,6 @@ def _trained(model: nn.Module, loss: Any, data: tuple[Any, Tensor], held: tuple[
     return Trained(model, optimizer, loss, (x, y), (u, v), batches[-10:])
 
 
-def _of_logits(outputs: Any, targets: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(outputs.logits, targets, reduction="none")
-
-
-def _next(outputs: Any, ids: Tensor) -> Tensor:
-    logits = outputs.logits[:, :-1].transpose(1, 2)
-    return nn.functional.cross_entropy(logits, ids[:, 1:], reduction="none").mean(1)
-
-
-def _bert() -> nn.Module:
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=32, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=4,
-    )  # fmt: skip
-    return BertForSequenceClassification(config)
-
-
-def _gpt2() -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=64, n_positions=16, n_embd=32, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    )  # fmt: skip
-    return GPT2LMHeadModel(config)
-
-
 def _parity(count: int) -> tuple[Tensor, Tensor]:
     """Sequences whose label is the most frequent of four words; a fifth of the labels are wrong."""
     ids = torch.randint(4, 32, (count, 12))
@@ -111,8 +85,20 @@ def _sequences(count: int) -> tuple[Tensor, Tensor]:
 BUILDERS: dict[str, Callable[[], Trained]] = {
     "perceptron, 4 layers": _perceptron,
     "ResNet-18, width 8": _resnet,
-    "BERT, 4 layers of width 32": lambda: _trained(_bert(), _of_logits, _parity(1024), _parity(256)),
-    "GPT-2, 4 layers of width 32": lambda: _trained(_gpt2(), _next, _sequences(1024), _sequences(256)),
+    "BERT, 4 layers of width 32": lambda: _trained(
+        transformer(
+            "BertForSequenceClassification", *SIZES, 32, dropout=False, intermediate_size=64, num_labels=4
+        ),
+        classification,
+        _parity(1024),
+        _parity(256),
+    ),
+    "GPT-2, 4 layers of width 32": lambda: _trained(
+        transformer("GPT2LMHeadModel", *SIZES, 64, dropout=False, bos_token_id=0, eos_token_id=0),
+        lambda outputs, ids: next_loss(outputs.logits[:, :-1], ids[:, 1:]),
+        _sequences(1024),
+        _sequences(256),
+    ),
 }
 
 WIDTHS = (64, 32, 32, 32, 10)
