@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-import lai_torch
 import torch
+from lai_torch._curation.scorers.tracer import Tracer
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -19,40 +19,19 @@ from lai_core.optimizers import Adam, adam_derivative_scores, adam_step
 from workloads.counts import counted
 
 
-class Recorder:
-    """Records a chain of layers as `lai_torch.trace` does, which proves each trace and takes longer."""
-
-    def __init__(self, model: nn.Sequential, batch: Batch) -> None:
-        self.model = model
-        self.layers = lai_torch.trace(model, LOSS, *batch, gradients="all").layers
-        self.modules = [each for each in model if isinstance(each, nn.Linear | nn.Conv2d)]
-
-    def __call__(self, *parts: Batch) -> list[lai.Trace]:
-        """Trace parts of one batch."""
-        seen: list[tuple[Tensor, Tensor]] = []
-        hooks = [
-            module.register_forward_hook(lambda _, given, out: seen.append((given[0].detach(), out)))
-            for module in self.modules
-        ]
-        inputs, labels = (torch.cat(each) for each in zip(*parts, strict=True))
-        losses = LOSS(self.model(inputs), labels)
-        for hook in hooks:
-            hook.remove()
-        gradients = torch.autograd.grad(losses.sum(), [out for _, out in seen])
-        sizes = [len(part[1]) for part in parts]
-        traces: list[list[Any]] = [[] for _ in parts]
-        for layer, (given, _), gradient in zip(self.layers, seen, gradients, strict=True):
-            cut = zip(given.split(sizes), gradient.split(sizes), strict=True)
-            for layers, (a, g) in zip(traces, cut, strict=True):
-                layers.append(replace(layer, activations=a, output_gradients=g))
-        return [lai.Trace(layers) for layers in traces]
+def tracer(model: nn.Module, *parts: Batch) -> Tracer:
+    """Return what traces batches like these at every layer, and has proved how."""
+    found = Tracer(model, LOSS, every_layer=True)
+    for part in parts * 2:
+        found(part)
+    return found
 
 
 @dataclass(frozen=True)
 class Step:
     """A step on a batch, before it is taken."""
 
-    record: Recorder
+    record: Tracer
     """Of the network at the parameters before the step."""
     positions: str
     """What LAI means by an inner product of positions."""
@@ -73,7 +52,7 @@ class Step:
     @cached_property
     def sides(self) -> list[lai.Trace]:
         """Traces of the test samples and of the batch."""
-        return self.record(self.held, self.batch)
+        return [self.record(part)[0] for part in (self.held, self.batch)]
 
     def after(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the parameters and moments after the optimizer's step on a gradient."""
@@ -93,7 +72,7 @@ class Step:
 def midpoint(step: Step) -> Tensor:
     """Return inner products with the test samples' gradients in the middle of SGD's step."""
     middle = step.parameters - 0.5 * step.rate * step.gradient
-    (held,) = step.there(middle, lambda: step.record(step.held))
+    held, _ = step.there(middle, lambda: step.record(step.held))
     return lai.ghost_kernel(held, step.sides[1])
 
 
@@ -134,7 +113,7 @@ class Summed:
 def train(setting: Setting, kind: str, seed: int, training: Batch, held: Batch, rows: Tensor) -> Summed:
     """Train on the rows of each step, `(steps, batch)`; add up what each step does for each test sample."""
     model = setting.network(seed)
-    record = Recorder(model, (training[0][:2], training[1][:2]))
+    record = tracer(model, held, (training[0][rows[0]], training[1][rows[0]]))
     rate = setting.rates[kind]
     adam = Adam(learning_rate=rate) if kind == "Adam" else None
     names = SUMMED | (ADAMS if adam else {})

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import lai_torch
 import numpy as np
 import torch
 from matplotlib.figure import Figure
@@ -15,8 +16,9 @@ from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import attribution
+from experiments.methods.base import LOSS
 from experiments.retraining import trained
-from experiments.retraining.summed import ADAMS, SUMMED, Recorder, Summed, train
+from experiments.retraining.summed import ADAMS, SUMMED, Summed, tracer, train
 from experiments.retraining.trained import BEYOND, LABEL, NULL, ONE, ORACLE, OWN, SETTINGS, SEVERAL, order
 from workloads.counts import counted
 
@@ -96,9 +98,14 @@ def _run(place: str, seed: int, config: dict[str, Any]) -> Found:
 
 def attributed(run: Summed, training: Batch, test: Batch, seed: int) -> dict[str, tuple[Tensor, float]]:
     """Return scores `(n_test, n)` and what they cost in trainings, by method, from one network's training."""
-    model, count = run.model, len(training[1])
+    model, count, record = run.model, len(training[1]), tracer(run.model, test, training)
+
+    def products() -> Tensor:
+        lai_torch.trace(model, LOSS, *training, gradients="all")  # whose checks count, as they do in EKFAC's
+        return lai.ghost_kernel(record(test)[0], record(training)[0])
+
     at_the_end: dict[str, tuple[Callable[[], Tensor], int]] = {
-        PRODUCTS: (lambda: lai.ghost_kernel(*Recorder(model, training)(test, training)), 0),
+        PRODUCTS: (products, 0),
         TRAK: (
             lambda: attribution.projected_kernel(model, training, test, width=WIDTH, seed=seed),
             attribution.inverse_operations(count, WIDTH),

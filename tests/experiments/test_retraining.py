@@ -33,18 +33,6 @@ def small(name, count=8, tested=3):
     return SETTINGS[name], tuple(of[:count] for of in training), tuple(of[:tested] for of in test)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_recorder_traces_as_the_adapter_does(name):
-    setting, training, test = small(name)
-    model = setting.network(1)
-    for found, part in zip(summed.Recorder(model, training)(test, training), (test, training), strict=True):
-        expected = lai_torch.trace(model, LOSS, *part, gradients="all")
-        assert [layer.name for layer in found.layers] == [layer.name for layer in expected.layers]
-        for one, other in zip(found.layers, expected.layers, strict=True):
-            torch.testing.assert_close(one.activations, other.activations)
-            torch.testing.assert_close(one.output_gradients, other.output_gradients)
-
-
 def taken(setting, kind, training, model):
     """Train by torch's own optimizer, batch after batch; return the optimizer."""
     optimizer = setting.optimizer(kind, list(model.parameters()))
