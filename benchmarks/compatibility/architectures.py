@@ -34,18 +34,14 @@ BOUNDS = {torch.float64: 1e-5, torch.float32: 2e-3}
 """Many architectures compute their norms and rotations in float32, whatever their own type."""
 
 
-def groups() -> list[str]:
-    """Return the names of the architectures, behind their task."""
-    return list(_models())
-
-
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suite, the name and a function that judges, of one architecture."""
-    yield "transformers", group, partial(_attempt, group.split("/")[0], *_models()[group])
+    yield "transformers", group, partial(_attempt, group.split("/")[0], *groups()[group])
 
 
 @cache
-def _models() -> dict[str, tuple[type, type[nn.Module]]]:
+def groups() -> dict[str, tuple[type, type[nn.Module]]]:
+    """Return the configuration and the model of each architecture, by its task and name."""
     import transformers
 
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)

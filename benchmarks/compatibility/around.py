@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.compatibility.forms import LOOP, NOISE, Form, Operation, flat, form_of, real
-from benchmarks.compatibility.judge_torch import judge, squares
+from benchmarks.compatibility.judge_torch import judge
 from benchmarks.compatibility.oracle_torch import BOUND, Case
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, unfit
+from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, squares, unfit
 
 WIDTH, CLASSES = 3, 2
 TRAINING, VALIDATION = 3, 2

@@ -10,23 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.compatibility.judge_jax import BOUND, Batch, Case, judge, squares
+from benchmarks.compatibility.judge_jax import BOUND, Batch, Case, judge
 from benchmarks.compatibility.nets_jax import CLASSES, TRAINING, WIDTH, batches, between, dense, dot
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, unfit
+from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, squares, unfit
 
 NOISE = 0.05
 LARGEST = 4096
 """Arguments with more entries make nets whose layers are slow and no more telling."""
 
 
-def groups() -> list[str]:
-    """Return the names of the groups of harnesses."""
-    return list(_harnesses())
-
-
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suite, the name and a function that judges, for every harness of one group in every role."""
-    for harness in _harnesses()[group]:
+    for harness in groups()[group]:
         name = f"{group}#{harness.name}"
         yield "harnesses-weight", name, partial(_attempt, harness, "weight")
         yield "harnesses-data", name, partial(_attempt, harness, "data")
@@ -35,7 +30,8 @@ def cases(group: str) -> Iterator[tuple[str, str, Any]]:
 
 
 @cache
-def _harnesses() -> dict[str, list[Any]]:
+def groups() -> dict[str, list[Any]]:
+    """Return the harnesses of each group."""
     module = importlib.import_module("jax._src.internal_test_util.test_harnesses")
     found: dict[str, list[Any]] = {}
     for harness in module.all_harnesses:

@@ -19,7 +19,6 @@ from benchmarks.compatibility.verdicts import (
     WrongError,
     judged,
     relative_error,
-    squares,
 )
 from workloads.jax_oracle import one
 
@@ -27,8 +26,6 @@ BOUND = 1e-6
 LAYERS = ("embed/w", "head/w")
 """What LAI sees around what a case is about; the last one is the last layer."""
 Batch = tuple[Any, Any]
-
-__all__ = ["BOUND", "Case", "judge", "squares"]
 
 
 @dataclass

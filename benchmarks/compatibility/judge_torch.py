@@ -28,12 +28,9 @@ from benchmarks.compatibility.verdicts import (
     WrongError,
     judged,
     relative_error,
-    squares,
     unfit,
 )
 from workloads.torch_oracle import called
-
-__all__ = ["judge", "judge_first", "squares"]
 
 
 def judge(case: Case) -> Row:

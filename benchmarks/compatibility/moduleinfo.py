@@ -13,14 +13,9 @@ from benchmarks.compatibility.forms import operation_of
 from benchmarks.compatibility.verdicts import Row, unfit
 
 
-def groups() -> list[str]:
-    """Return the names of the modules."""
-    return list(_modules())
-
-
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suite, the name and a function that judges, for every input of one module."""
-    info = _modules()[group]
+    info = groups()[group]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         inputs = info.module_inputs_func(
@@ -31,7 +26,8 @@ def cases(group: str) -> Iterator[tuple[str, str, Any]]:
 
 
 @cache
-def _modules() -> dict[str, Any]:
+def groups() -> dict[str, Any]:
+    """Return the modules by name."""
     module_db = importlib.import_module("torch.testing._internal.common_modules").module_db
     return {info.name: info for info in module_db}
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.compatibility.judge_jax import BOUND, Batch, Case, squares
+from benchmarks.compatibility.judge_jax import BOUND, Batch, Case
+from benchmarks.compatibility.verdicts import squares
 
 WIDTH, CLASSES, TRAINING, VALIDATION = 3, 2, 3, 2
 

@@ -13,14 +13,9 @@ from benchmarks.compatibility.forms import Operation, operation_of
 DTYPE = torch.float64
 
 
-def groups() -> list[str]:
-    """Return the names of the differentiable operations."""
-    return list(_operations())
-
-
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suite, the name and a function that judges, for every sample of one operation."""
-    op = _operations()[group]
+    op = groups()[group]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", DTYPE, requires_grad=True))
@@ -35,7 +30,8 @@ def cases(group: str) -> Iterator[tuple[str, str, Any]]:
 
 
 @cache
-def _operations() -> dict[str, Any]:
+def groups() -> dict[str, Any]:
+    """Return the differentiable operations by name."""
     op_db = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
     return {
         f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op
