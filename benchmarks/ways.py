@@ -137,7 +137,8 @@ def grams(work: Work) -> Way:
 
 def opacus(work: Work) -> Way | None:
     """Score by opacus' gradient of each sample; None where it is not installed or refuses the model."""
-    if find_spec("opacus") is None or _normalised(work):
+    normalised = any(isinstance(module, _BatchNorm) for module in work.model.modules())
+    if find_spec("opacus") is None or normalised:
         return None
     from benchmarks.peer_torch import Peer
 
@@ -240,7 +241,3 @@ def _gradient(work: Work, total: Tensor, *, create_graph: bool = False) -> Direc
     found = torch.autograd.grad(total, list(named.values()), create_graph=create_graph, allow_unused=True)
     pairs = zip(named.items(), found, strict=True)
     return {name: torch.zeros_like(one) if gradient is None else gradient for (name, one), gradient in pairs}
-
-
-def _normalised(work: Work) -> bool:
-    return any(isinstance(module, _BatchNorm) for module in work.model.modules())

@@ -141,12 +141,11 @@ class UNet(nn.Module):
 def unet() -> Case:
     """Classes of pixels: the last layer is a convolution over several."""
     pixels = torch.arange(SAMPLES * 64).reshape(SAMPLES, 8, 8) % CLASSES
+
+    def per_pixel(outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, targets, reduction="none").sum((1, 2))
+
     return Case(UNet(), per_pixel, torch.randn(SAMPLES, 3, 8, 8), pixels)
-
-
-def per_pixel(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each sample, summed over pixels."""
-    return functional.cross_entropy(outputs, targets, reduction="none").sum((1, 2))
 
 
 class Parametrized(nn.Module):

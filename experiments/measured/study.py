@@ -18,6 +18,7 @@ from workloads.torch_parts import classification, resnet18
 from workloads.transformer_models import transformer
 
 STEPS, BATCH, COMPARED = 150, 32, 48
+WIDTHS = (64, 32, 32, 32, 10)
 SIZES = (32, 4, 4, 16)
 """Of both transformers: width, depth, heads, length."""
 
@@ -40,15 +41,6 @@ def networks(only: str = "") -> Iterator[tuple[str, Trained]]:
         if name.startswith(only):
             torch.manual_seed(0)
             yield name, make()
-
-
-def _perceptron() -> Trained:
-    return _trained(perceptron((64, 32, 32, 32, 10)), LOSS, *digits())
-
-
-def _resnet() -> Trained:
-    data, held = ((x.reshape(-1, 1, 8, 8).repeat(1, 3, 1, 1), y) for x, y in digits())
-    return _trained(resnet18(width=8, stem="3x3"), LOSS, data, held)
 
 
 def _trained(model: nn.Module, loss: Any, data: tuple[Any, Tensor], held: tuple[Any, Tensor]) -> Trained:
@@ -83,8 +75,12 @@ def _sequences(count: int) -> tuple[Tensor, Tensor]:
 
 
 BUILDERS: dict[str, Callable[[], Trained]] = {
-    "perceptron, 4 layers": _perceptron,
-    "ResNet-18, width 8": _resnet,
+    "perceptron, 4 layers": lambda: _trained(perceptron(WIDTHS), LOSS, *digits()),
+    "ResNet-18, width 8": lambda: _trained(
+        resnet18(width=8, stem="3x3"),
+        LOSS,
+        *((x.reshape(-1, 1, 8, 8).repeat(1, 3, 1, 1), y) for x, y in digits()),
+    ),
     "BERT, 4 layers of width 32": lambda: _trained(
         transformer(
             "BertForSequenceClassification", *SIZES, 32, dropout=False, intermediate_size=64, num_labels=4
@@ -100,8 +96,6 @@ BUILDERS: dict[str, Callable[[], Trained]] = {
         _sequences(256),
     ),
 }
-
-WIDTHS = (64, 32, 32, 32, 10)
 
 
 def vectors(trace: lai.Trace) -> lai.Trace:
