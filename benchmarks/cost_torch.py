@@ -98,13 +98,7 @@ def run() -> None:
 
 
 def run_peers() -> None:
-    """Measure Ghost, LAI and the peer on every model, print the table, write `build/bench/cost-peers.json`.
-
-    Raises
-    ------
-    SystemExit
-        If opacus is not installed, if its scores are not Ghost's, or if one takes more than `CHEAPER` says.
-    """
+    """Measure Ghost, LAI and the peer on every model; fail where one takes more than `CHEAPER` says."""
     if not installed():
         raise SystemExit("cost peers: opacus is not installed here: `make peers` installs it apart")
     torch.set_num_threads(1)

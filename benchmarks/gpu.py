@@ -59,13 +59,7 @@ LOGS = report.BUILD / "bench" / "gpu"
 
 
 def run(rounds: int, names: tuple[str, ...]) -> None:
-    """Measure on the GPU that there is, else at toy size on the CPU; write `build/bench/gpu.json`.
-
-    Raises
-    ------
-    SystemExit
-        If a method fails that is not refused by name.
-    """
+    """Measure on the GPU, else at toy size on the CPU; fail where a method does, unless refused by name."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     toy = device == "cpu"
     where = "toy sizes on a CPU: it runs, nothing is claimed" if toy else torch.cuda.get_device_name()

@@ -162,13 +162,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 
 def run(rounds: int = ROUNDS) -> None:
-    """Measure, print the table, write `build/bench/kernels.json`.
-
-    Raises
-    ------
-    SystemExit
-        If a call reaches less than the bound.
-    """
+    """Measure, print the table, write `build/bench/kernels.json`; fail where a share is below the bound."""
     figures: dict[str, dict[str, Any]] = {}
     with one_thread():
         import lai_jax  # noqa: F401  # records are pytrees then

@@ -132,13 +132,7 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 
 def agreement(work: Work) -> str:
-    """Compare the peer's scores with Ghost's on the parameters that it sees; say which those are.
-
-    Raises
-    ------
-    SystemExit
-        If they differ by more than rounding.
-    """
+    """Compare the peer's scores with Ghost's on the parameters that it sees; fail where they differ."""
     peer = Peer(work)
     try:
         found = peer.scores()

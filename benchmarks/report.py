@@ -81,11 +81,6 @@ def close(
         Whose versions the figures depend on.
     contract
         What goes to `build/NAME.json`, where a reader relies on that file.
-
-    Raises
-    ------
-    SystemExit
-        If something does not hold.
     """
     said = {"figures": figures, "bound": bound, **setting, "machine": machine(packages)}
     _write(BUILD / "bench" / f"{name}.json", said)

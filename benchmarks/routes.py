@@ -83,14 +83,7 @@ def sketched(sides: list[lai.Trace], outputs: int, width: int) -> Score:
 
 
 def run() -> None:
-    """Measure every route, print the table, write `build/bench/routes-torch.json`.
-
-    Raises
-    ------
-    SystemExit
-        If a route takes more than it states, or no sketch within a quarter of a forward pass correlates
-        above 0.95 on average.
-    """
+    """Measure every route; fail where one takes more than it states, or no cheap sketch comes near."""
     work = trained()
     once = counted(functools.partial(forward, work)).flops
     calls = scorings(work)

@@ -18,13 +18,7 @@ COLUMNS = ("cached cpu", "fresh cpu", "cached flops", "fresh flops", "memory", "
 
 
 def run(rounds: int, names: tuple[str, ...]) -> None:
-    """Measure, print the tables, write `build/bench/scoring.json`.
-
-    Raises
-    ------
-    SystemExit
-        If a way that is exact gives other scores than a loop over the samples.
-    """
+    """Measure, print the tables; fail where a way that is exact gives other scores than a loop."""
     torch.set_num_threads(1)
     figures, failed = {}, []
     for name in names or SHOWN:

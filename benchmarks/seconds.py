@@ -129,13 +129,7 @@ def counts_of(work: Work, step: Step) -> dict[str, float]:
 
 
 def compare(before: Path, after: Path) -> None:
-    """Print what changed between two files; fail where what does not depend on the clock got worse.
-
-    Raises
-    ------
-    SystemExit
-        If something did.
-    """
+    """Print what changed between two files; fail where what does not depend on the clock got worse."""
     old, new = read(before), read(after)
     report.table(
         f"{before} to {after}",
@@ -147,13 +141,7 @@ def compare(before: Path, after: Path) -> None:
 
 
 def read(path: Path) -> Figures:
-    """Return the figures in a file that `python -m benchmarks seconds` wrote.
-
-    Raises
-    ------
-    SystemExit
-        If there are none.
-    """
+    """Return the figures in a file that `python -m benchmarks seconds` wrote."""
     try:
         found: Figures = json.loads(path.read_text(encoding="utf-8"))
         list(_paired(found, found))

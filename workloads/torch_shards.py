@@ -104,13 +104,7 @@ def sharded_steps(rank: int, processes: int) -> dict[str, tuple[Run | None, int]
 
 
 def shard_figures(processes: int, timeout: float) -> dict[str, dict[str, float]]:
-    """Return each estimator's errors against one process, and its most bytes over those of a plain step.
-
-    Raises
-    ------
-    RuntimeError
-        If a process raised, with what it said.
-    """
+    """Return each estimator's errors against one process, and its most bytes over those of a plain step."""
     parts = launch(sharded_steps, processes, processes, timeout=timeout)
     for part in parts:
         if isinstance(part, str):

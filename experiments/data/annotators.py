@@ -29,15 +29,7 @@ def fetched() -> bool:
 
 
 def archive(folder: Path = FOLDER) -> Path:
-    """Return the path of the archive, whose bytes are those that are pinned.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is not there.
-    ValueError
-        If it is another one.
-    """
+    """Return the path of the archive; refuse one whose bytes are not those that are pinned."""
     path = folder / FILE
     if not path.exists():
         msg = f"{PACKAGE}: expected its archive at {path}; `make data` fetches it"

@@ -34,13 +34,7 @@ class NoisyDigits(NamedTuple):
 
 
 def noisy_digits(seed: int, *, flip: float = 0.4) -> NoisyDigits:
-    """Split the digits at random and flip the share `flip` of the training labels to another class.
-
-    Raises
-    ------
-    ValueError
-        If `flip` lies outside [0, 1].
-    """
+    """Split the digits at random and flip the share `flip` of the training labels to another class."""
     if not 0.0 <= flip <= 1.0:
         msg = f"flip: expected a share in [0, 1], got {flip!r}"
         raise ValueError(msg)

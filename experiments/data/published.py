@@ -33,13 +33,7 @@ SOURCES = {
 
 
 def find(path: str, folder: Path | None = None) -> Path:
-    """Return a file or folder of a data set or model.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is not there: what was expected where, and where it is to be had.
-    """
+    """Return a file or folder of a data set or model; where it is missing, say where it is to be had."""
     whole = (folder or FOLDER) / path
     if not whole.exists():
         msg = f"{path}: expected it at {whole}; it comes with {SOURCES[Path(path).parts[0]]}"
@@ -64,13 +58,7 @@ class Arrays(pickle.Unpickler):
     """Reads a pickle of arrays, and refuses one that calls anything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what the pickle names.
-
-        Raises
-        ------
-        pickle.UnpicklingError
-            If it is none of what arrays need.
-        """
+        """Return what the pickle names, if it is what arrays need."""
         if (module, name) not in ARRAYS:
             msg = f"a CIFAR batch: expected arrays and lists, got {module}.{name}; it is not the release's"
             raise pickle.UnpicklingError(msg)
@@ -94,11 +82,6 @@ def human_labels(classes: int, kind: str, right: np.ndarray, folder: Path | None
 
     Of CIFAR-10 `aggre_label` is the majority's, `random_label1` one annotator's, `worse_label` a wrong one if
     any is wrong; CIFAR-100 has a `noisy_label`.
-
-    Raises
-    ------
-    ValueError
-        If the file has no such labels, or is not about these images: its clean labels are others.
     """
     path = find(f"CIFAR-{classes}_human.pt", folder)
     with torch.serialization.safe_globals([*ARRAYS.values(), np.dtypes.Int64DType, np.dtypes.Int32DType]):
@@ -125,13 +108,7 @@ NUMBERS = {"0": 0, "1": 1, "entailment": 0, "not_entailment": 1}
 
 
 def glue(task: str, split: str, folder: Path | None = None) -> Texts:
-    """Return `train` or `dev` of a task; the labels of `test` are not given out.
-
-    Raises
-    ------
-    ValueError
-        If the table lacks a column, or a label is none of the task's.
-    """
+    """Return `train` or `dev` of a task; the labels of `test` are not given out."""
     columns, target = GLUE[task]
     path = find(f"GLUE/{task}/{split}.tsv", folder)
     # A quotation mark is a letter like any other, and a row that has too many or too few cells is no row.

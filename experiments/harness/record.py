@@ -17,13 +17,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def check(record: Any) -> None:
-    """Raise unless a record fits the schema.
-
-    Raises
-    ------
-    ValueError
-        Naming the first place that does not fit, what was expected and what came.
-    """
+    """Raise unless a record fits the schema, naming the first place that does not."""
     _keys("record", record, ("study", "config", "methods", "claims"))
     for key, kind, expected in (("study", str, "a name"), ("config", dict, "an object")):
         _expect(key, record[key], isinstance(record[key], kind), expected)

@@ -92,12 +92,6 @@ class Study:
 
         What the record `onto` holds already, of methods that have not changed since, is taken from it. With
         `settings`, those alone of the study's.
-
-        Raises
-        ------
-        ValueError
-            If the backend, the size or a setting is none of the study's, a seed lacks what another one has,
-            or the record was made under other settings or on another machine.
         """
         for given, known, what in (
             (backend, self.backends, f"backend: {self.name} runs on"),
@@ -172,13 +166,7 @@ def _check_alike(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """Summarise what the seeds gave, method by method and metric by metric.
-
-    Raises
-    ------
-    ValueError
-        If a seed lacks a metric that another one has.
-    """
+    """Summarise what the seeds gave, method by method and metric by metric."""
     values: dict[tuple[str, str], dict[int, float]] = {}
     for seed, methods in found:
         for name, metrics in methods.items():

@@ -68,10 +68,7 @@ class Odm(Shares):
 class Moved(Shares):
     """`lai_core.mixtures`: shares that follow the mean scores of the samples that are trained on anyway.
 
-    Attributes
-    ----------
-    estimator
-        What scores a sample: every second batch, every fourth where that takes a pass of its own.
+    Every second batch is scored; every fourth, where `estimator` takes a pass of its own.
     """
 
     def __init__(self, run: Run, estimator: str = "lli", every: int = 2) -> None:
