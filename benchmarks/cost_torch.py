@@ -45,10 +45,8 @@ Ratios = dict[str, dict[str, dict[str, float]]]
 def compare(names: Iterable[str], methods: Mapping[str, Build]) -> tuple[Ratios, dict[str, float]]:
     """Measure the methods, and the peer where it is installed, on each model; print what was found.
 
-    Returns
-    -------
-        Per model and method, operations, seconds and peak bytes over plain training; and per model, the
-        operations of scoring from a cached summary over those of a forward pass.
+    Per model and method, operations, seconds and peak bytes are over plain training's; per model, the
+    operations of scoring from a cached summary over those of a forward pass.
     """
     found: Ratios = {}
     scored, remarks, builds = {}, [], {"plain": plain, **methods}

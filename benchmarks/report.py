@@ -67,20 +67,10 @@ def close(
     contract: Any = None,
     **setting: Any,
 ) -> None:
-    """Write what was measured, and fail where a bound does not hold.
+    """Write what was measured, and fail where a bound does not hold: `failed` says which, in words.
 
-    Parameters
-    ----------
-    name
-        The figures, the bound, the setting and the machine go to `build/bench/NAME.json`.
-    figures, bound, setting
-        What was measured, what it may be, and under what conditions.
-    failed
-        What does not hold, in words.
-    packages
-        Whose versions the figures depend on.
-    contract
-        What goes to `build/NAME.json`, where a reader relies on that file.
+    Figures, bound, setting and machine go to `build/bench/NAME.json`, with the versions of `packages`, on
+    which the figures depend; `contract` goes to `build/NAME.json`, where a reader relies on that file.
     """
     said = {"figures": figures, "bound": bound, **setting, "machine": machine(packages)}
     _write(BUILD / "bench" / f"{name}.json", said)

@@ -43,16 +43,8 @@ def in_turn(
 ) -> Times:
     """Time every call so many times, in an order that moves on by one each round.
 
-    Parameters
-    ----------
-    calls
-        What is timed, by name. What they do once for all has been done.
-    rounds
-        Measurements of each.
-    least
-        Seconds of this process that a measurement takes at least: a shorter call is repeated in it.
-    clock
-        Takes two times of a call and of how often it is repeated.
+    What the calls do once for all has been done. A measurement takes at least `least` seconds of this
+    process: a shorter call is repeated in it. `clock` takes two times of a call, and its repeats.
     """
     names = list(calls)
     taken: Times = {name: [] for name in names}

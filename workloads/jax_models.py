@@ -73,12 +73,7 @@ def resnet(
 ) -> Model:
     """Residual blocks with normalisation by stored statistics; a stem of 7 has a stride and a max-pool.
 
-    Parameters
-    ----------
-    stages
-        Of each block, the channels before and after it, and its stride.
-    stem, side, classes
-        Width of the first convolution, of the images, and of the outputs.
+    `stages` are the channels before and after each block, and its stride; `side` is the images' width.
     """
     draw, first = drawn(2), stages[0][0]
 

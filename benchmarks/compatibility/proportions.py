@@ -33,19 +33,10 @@ _COUNTS = re.compile(
 
 
 def in_proportion(kind: type, divisor: int, layers: int, *, filled: bool) -> Any:
-    """Build a configuration from its own defaults, its widths divided.
+    """Build a configuration, a dataclass of transformers, from its own defaults, its widths divided.
 
-    Parameters
-    ----------
-    kind
-        A dataclass of transformers.
-    divisor
-        Of every width.
-    layers
-        How many it has.
-    filled
-        Whether what it leaves open is decided, which elsewhere it derives of the rest: a field that is None
-        gets the size of its name, all layers are of the usual kind, and it decodes.
+    `filled` decides what it leaves open, which elsewhere it derives of the rest: a field that is None gets
+    the size of its name, all layers are of the usual kind, and it decodes.
     """
     default = kind()
     lengths = {getattr(default, name, None) for name in COUNTS} - {None}
