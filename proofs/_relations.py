@@ -4,7 +4,6 @@ import functools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 import sympy as sp
@@ -125,8 +124,8 @@ def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.
                 highs += [-rest / slope] * (slope < 0 or equal)
         if not lows + highs:
             continue
-        lows += [Fraction(0)] * bool(symbol.is_nonnegative)
-        highs += [Fraction(0)] * bool(symbol.is_nonpositive)
+        lows += [sp.QQ(0)] * bool(symbol.is_nonnegative)
+        highs += [sp.QQ(0)] * bool(symbol.is_nonpositive)
         value = _between(lows, highs, fraction_at(symbol, values), draw)
         if value or not symbol.is_nonzero:
             values[symbol] = sp.Rational(value.numerator, value.denominator)
@@ -153,13 +152,13 @@ def _bounds(symbols: tuple[Any, ...], given: tuple[Relation, ...]) -> list[tuple
     return found
 
 
-def _between(lows: list[Fraction], highs: list[Fraction], value: Fraction, draw: random.Random) -> Fraction:
+def _between(lows: list, highs: list, value: Any, draw: random.Random) -> Any:
     """Keep a value, or draw one between the ends, often at one of them."""
     low, high = max(lows, default=None), min(highs, default=None)
     inside = (low is None or low <= value) and (high is None or value <= high)
     if (inside and draw.randrange(2)) or (low is not None and high is not None and low > high):
         return value
-    share = draw.choice((Fraction(0), Fraction(1), Fraction(draw.randint(0, 8), 8)))
+    share = draw.choice((sp.QQ(0), sp.QQ(1), sp.QQ(draw.randint(0, 8), 8)))
     if low is None:
         return value if high is None else high - share * abs(value)
     return low + share * (abs(value) if high is None else high - low)
