@@ -13,6 +13,8 @@ from typing import Any
 import sympy as sp
 
 PRIME = 2**61 - 1
+QQ = sp.QQ.dtype
+"""Rationals without sympy's trees."""
 WORK = 200_000
 """Products of terms for one expression; what takes more is left to points."""
 
@@ -50,7 +52,7 @@ def fraction_at(expression: Any, known: Mapping[Any, Any]) -> Any | None:
                 found = known.get(parts, parts)
                 if not isinstance(found, sp.Rational):
                     return None
-                values.append(sp.QQ(int(found.p), int(found.q)))
+                values.append(QQ(int(found.p), int(found.q)))
             else:
                 values.append(operation([values[part] for part in parts]))
     except ArithmeticError:
