@@ -39,15 +39,15 @@ What ``settled`` demands, so that nothing passes by accident:
   with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
   three and twelve sizes beyond;
 * every sign that a symbol carries, and every relation `under` `MEANING`, is listed in `_meaning`;
-* where it gives up, the claim is an identity of rational functions, or holds at points that satisfy
+* where it gives up (larger sizes are then asked with little effort), the claim is an identity of rational functions, or holds at points that satisfy
   ``given``: the solver's, with each inequality tight and each symbol zero in turn, and random ones;
 * something satisfies ``given``, and the claim is about symbols, and about the arguments that its numbers
   are functions of;
 * ``proof`` ends without complaint after at least one step;
 * ``proof`` uses the claim: where one relation of it has another right side, and nothing else is changed,
   a step is refuted;
-* there is a mutant, and every mutant says something else than the statement, and is **false**: a random point (or the
-  mutant's own ``witness``) satisfies what it assumes and violates what it claims;
+* there is a mutant; every mutant says something else than the statement, and is **false**: a random point
+  (or the mutant's own ``witness``) satisfies what it assumes and violates what it claims;
 * on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a
   step fails only with numbers in hand at which it is wrong (``implied``: where the symbols'
   assumptions decide against it). Any other exception, and a
