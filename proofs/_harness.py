@@ -39,8 +39,9 @@ What ``settled`` demands, so that nothing passes by accident:
   with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
   three and twelve sizes beyond;
 * every sign that a symbol carries, and every relation `under` `MEANING`, is listed in `_meaning`;
-* where it gives up (larger sizes are then asked with little effort), the claim is an identity of rational functions, or holds at points that satisfy
-  ``given``: the solver's, with each inequality tight and each symbol zero in turn, and random ones;
+* where it gives up, and has little effort for larger sizes, the claim is an identity of rational functions,
+  or holds at points that satisfy ``given``: the solver's, with each inequality tight and each symbol zero in
+  turn, and random ones;
 * something satisfies ``given``, and the claim is about symbols, and about the arguments that its numbers
   are functions of;
 * ``proof`` ends without complaint after at least one step;
