@@ -39,14 +39,16 @@ What ``settled`` demands, so that nothing passes by accident:
   with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
   three and twelve sizes beyond;
 * every sign that a symbol carries, and every relation `under` `MEANING`, is listed in `_meaning`;
-* where it gives up, the claim is an identity of rational functions, or holds at points that satisfy
-  ``given``: the solver's, with each inequality tight and each symbol zero in turn, and random ones;
-* something satisfies ``given``, and the claim is about the arguments that its numbers are functions of;
+* where it gives up, and has little effort for larger sizes, the claim is an identity of rational functions,
+  or holds at points that satisfy ``given``: the solver's, with each inequality tight and each symbol zero in
+  turn, and random ones;
+* something satisfies ``given``, and the claim is about symbols, and about the arguments that its numbers
+  are functions of;
 * ``proof`` ends without complaint after at least one step;
 * ``proof`` uses the claim: where one relation of it has another right side, and nothing else is changed,
   a step is refuted;
-* every mutant says something else than the statement, and is **false**: a random point (or the
-  mutant's own ``witness``) satisfies what it assumes and violates what it claims;
+* there is a mutant; every mutant says something else than the statement, and is **false**: a random point
+  (or the mutant's own ``witness``) satisfies what it assumes and violates what it claims;
 * on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a
   step fails only with numbers in hand at which it is wrong (``implied``: where the symbols'
   assumptions decide against it). Any other exception, and a
@@ -147,6 +149,8 @@ def judge(
     AssertionError
         If the statement fails anywhere, or a mutant survives.
     """
+    if not symbols_of(statement.relations(statement.depths[-1]), ()):
+        raise AssertionError(f"{statement.slug}: the claim says nothing of any symbol")
     if not _is_about_its_arguments(statement):
         raise AssertionError(f"{statement.slug}: the claim says nothing of the statement's arguments")
     counterexample, at_points = search(statement)
@@ -166,6 +170,8 @@ def judge(
         except RefutedError:
             continue
         raise AssertionError(f"{statement.slug}: the proof does not notice another claim: {name}")
+    if not mutants:
+        raise AssertionError(f"{statement.slug}: no mutant shows that the claim can be false")
     for name, rewrite in mutants.items():
         mutant = rewrite(statement)
         if _says_the_same(mutant, statement):

@@ -23,7 +23,6 @@ DISTANCE = "a distance between two ends"
 EXAMPLE = "the parameter of an example that is written out"
 KINDS = (NORM, COUNT, CHANCE, SQUARE, STEP, DISTANCE, EXAMPLE)
 
-_ENDS = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
 _LAST = r"$\beta^{(L)} \ge 0$ for every $z$"
 _BELOW = r"$\alpha^{(l)} \ge 0$ for $l < L$"
 _EACH = r"$\alpha^{(l)} \ge 0$"

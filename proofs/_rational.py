@@ -4,14 +4,17 @@ A value that is not zero modulo a prime shows in a moment that the function is n
 numerator is computed as a polynomial, which decides, in a small part of the time that expanding takes.
 """
 
+import functools
+import math
 import random
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy as sp
 
 PRIME = 2**61 - 1
+QQ = sp.QQ.dtype
+"""Rationals without sympy's trees."""
 WORK = 200_000
 """Products of terms for one expression; what takes more is left to points."""
 
@@ -40,44 +43,55 @@ def vanishes(expression: Any) -> bool | None:
     return numerator == 0 or (False if rational else None)
 
 
-def fraction_at(expression: Any, known: Mapping[Any, Any]) -> Fraction | None:
-    """Evaluate with fractions; None where it is more than arithmetic, or a quotient by zero."""
+def fraction_at(expression: Any, known: Mapping[Any, Any]) -> Any | None:
+    """Evaluate in sympy's own rationals; None where it is more than arithmetic, or a quotient by zero."""
+    values: list[Any] = []
     try:
-        return _value(expression, {}, known)
-    except (ArithmeticError, NotImplementedError):
+        for operation, parts in _operations(expression):
+            if operation is None:
+                found = known.get(parts, parts)
+                if not isinstance(found, sp.Rational):
+                    return None
+                values.append(QQ(int(found.p), int(found.q)))
+            else:
+                values.append(operation([values[part] for part in parts]))
+    except ArithmeticError:
         return None
+    return values[-1]
 
 
 def number_at(expression: Any, known: Mapping[Any, Any]) -> Any | None:
     """Evaluate likewise, to sympy's numbers."""
     found = fraction_at(expression, known)
-    return None if found is None else sp.Rational(found.numerator, found.denominator)
+    return None if found is None else sp.Rational(int(found.numerator), int(found.denominator))
 
 
-def _value(node: Any, met: dict[Any, Fraction], known: Mapping[Any, Any]) -> Fraction:
-    if node in met:
-        return met[node]
-    node = known.get(node, node)
-    if isinstance(node, sp.Rational):
-        return Fraction(int(node.p), int(node.q))
-    if not (isinstance(node, (sp.Add, sp.Mul, sp.Abs, sp.Max, sp.Min)) or _is_power(node)):
-        raise NotImplementedError(str(node))
-    parts = [_value(part, met, known) for part in node.args]
-    match node:
-        case sp.Add():
-            found = sum(parts, Fraction(0))
-        case sp.Mul():
-            found = Fraction(1)
-            for part in parts:
-                found *= part
-        case sp.Pow():
-            found = parts[0] ** int(node.exp)
-        case sp.Abs():
-            found = abs(parts[0])
-        case _:
-            found = (max if isinstance(node, sp.Max) else min)(parts)
-    met[node] = found
+ARITHMETIC = {sp.Add: sum, sp.Mul: math.prod, sp.Max: max, sp.Min: min, sp.Abs: lambda parts: abs(*parts)}
+
+
+@functools.lru_cache(maxsize=4096)  # an expression is evaluated at many points
+def _operations(expression: Any) -> list[tuple[Callable[[list], Any] | None, Any]]:
+    """List what is computed, in order: a function of earlier places, or, without one, what stands alone."""
+    found: list[tuple[Callable[[list], Any] | None, Any]] = []
+    places: dict[Any, int] = {}
+
+    def place(node: Any) -> int:
+        if node not in places:
+            if type(node) in ARITHMETIC:
+                found.append((ARITHMETIC[type(node)], [place(part) for part in node.args]))
+            elif _is_power(node):
+                found.append((functools.partial(_power, int(node.exp)), [place(node.base)]))
+            else:
+                found.append((None, node))
+            places[node] = len(found) - 1
+        return places[node]
+
+    place(expression)
     return found
+
+
+def _power(exponent: int, parts: list) -> Any:
+    return parts[0] ** exponent
 
 
 def _is_power(node: Any) -> bool:

@@ -4,12 +4,11 @@ import functools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 
-from proofs._rational import fraction_at, number_at
+from proofs._rational import QQ, fraction_at, number_at
 from proofs._solver import boundary
 
 POINTS = 12
@@ -54,6 +53,9 @@ class AtMost:
 
     def holds(self, values: Mapping[Any, Any]) -> bool:
         """Whether it is true at a point."""
+        left, right = (fraction_at(sp.sympify(side), values) for side in (self.lhs, self.rhs))
+        if left is not None and right is not None:
+            return left < right if self.strict else left <= right
         slack = substitute(self.rhs, values) - substitute(self.lhs, values)
         if slack.has(sp.nan, sp.zoo):  # a quotient by zero
             return False
@@ -125,8 +127,8 @@ def draw_within(symbols: Sequence[Any], given: Sequence[Relation], draw: random.
                 highs += [-rest / slope] * (slope < 0 or equal)
         if not lows + highs:
             continue
-        lows += [Fraction(0)] * bool(symbol.is_nonnegative)
-        highs += [Fraction(0)] * bool(symbol.is_nonpositive)
+        lows += [QQ(0)] * bool(symbol.is_nonnegative)
+        highs += [QQ(0)] * bool(symbol.is_nonpositive)
         value = _between(lows, highs, fraction_at(symbol, values), draw)
         if value or not symbol.is_nonzero:
             values[symbol] = sp.Rational(value.numerator, value.denominator)
@@ -153,13 +155,13 @@ def _bounds(symbols: tuple[Any, ...], given: tuple[Relation, ...]) -> list[tuple
     return found
 
 
-def _between(lows: list[Fraction], highs: list[Fraction], value: Fraction, draw: random.Random) -> Fraction:
+def _between(lows: list, highs: list, value: Any, draw: random.Random) -> Any:
     """Keep a value, or draw one between the ends, often at one of them."""
     low, high = max(lows, default=None), min(highs, default=None)
     inside = (low is None or low <= value) and (high is None or value <= high)
     if (inside and draw.randrange(2)) or (low is not None and high is not None and low > high):
         return value
-    share = draw.choice((Fraction(0), Fraction(1), Fraction(draw.randint(0, 8), 8)))
+    share = draw.choice((QQ(0), QQ(1), QQ(draw.randint(0, 8), 8)))
     if low is None:
         return value if high is None else high - share * abs(value)
     return low + share * (abs(value) if high is None else high - low)

@@ -7,7 +7,7 @@ import sympy as sp
 
 from proofs._rational import vanishes
 from proofs._relations import POINTS, Equal, Relation, UndecidedError, allowed, glance, search_points
-from proofs._solver import EFFORT, Decision, decide
+from proofs._solver import EFFORT, LITTLE, Decision, decide
 from proofs._statement import Statement, draws, wider
 
 
@@ -36,32 +36,33 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
     if statement.witness is not None:
         depth, values = statement.witness
         return (dict(values) if _violated(statement, depth, values) else None), []
-    at_points = []
+    left: list[tuple[int, int]] = []  # sizes at which nobody decided
     for depth, beyond in statement.sizes():
         with wider(beyond):
             relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given)
+            larger = any(depth >= less and beyond >= fewer for less, fewer in left)
+            decision = decide(relations, given, effort=LITTLE if larger else EFFORT)
             if decision.verdict == "empty":
                 raise UndecidedError(f"{statement.slug}: nothing satisfies what it assumes at depth {depth}")
             found = _refuted(statement, depth, decision)
             if decision.verdict == "open" and not all(map(_is_identity, relations)):
-                at_points.append(asked(depth, beyond))
+                left.append((depth, beyond))
                 name = f"{statement.slug}, depth {depth}"
                 found = search_points(name, relations, given, draws(statement, depth))
             if found is not None:
-                return {"depth": depth, **found}, at_points
+                return {"depth": depth, **found}, [asked(*size) for size in left]
     for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
         with wider(beyond):
             relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given, effort=EFFORT // 40)
+            decision = decide(relations, given, effort=LITTLE)
             found = _refuted(statement, depth, decision)
             if decision.verdict == "open":
                 name = f"{statement.slug}, depth {depth}, {beyond} more"
                 sample = draws(statement, depth)
                 found, _ = glance(name, relations, given, sample, points=POINTS // 2, attempts=POINTS * 4)
             if found is not None:
-                return {"depth": depth, **found}, at_points
-    return None, at_points
+                return {"depth": depth, **found}, [asked(*size) for size in left]
+    return None, [asked(*size) for size in left]
 
 
 def _refuted(statement: Statement, depth: int, decision: Decision) -> dict[Any, Any] | None:

@@ -44,22 +44,24 @@ def test_blocks_may_be_of_any_namespace_and_samples_have_names(backend):
     assert found == [("x", "helps", "a", 1.0), ("x", "hurts", "b", -3.0), *helps]
 
 
+BLOCK = np.ones((2, 3))
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("blocks", "options", "message"),
     [
-        ({"top": 0}, "top: expected a whole number of at least 1, got 0"),
-        ({"ids": "a"}, "ids: expected one per sample, 3, got 1"),
-        ({"validation_ids": "abc"}, "validation_ids: expected one per sample, 2, got 3"),
+        ([BLOCK], {"top": 0}, "top: expected a whole number of at least 1, got 0"),
+        ([], {"top": 1.5}, r"top: expected a whole number of at least 1, got 1\.5"),
+        ([BLOCK], {"ids": "a"}, "ids: expected one per sample, 3, got 1"),
+        ([BLOCK], {"validation_ids": "abc"}, "validation_ids: expected one per sample, 2, got 3"),
+        ([BLOCK, np.ones((4, 3))], {}, r"blocks: expected an array of shape \(2, n\), like the one"),
+        ([np.ones(3)], {}, r"blocks: expected an array of shape \(n_val, n\), got \(3,\)"),
+        ([[[1.0]]], {}, r"blocks: expected an array of shape \(n_val, n\), got list"),
     ],
 )
-def test_what_does_not_fit_is_named(options, message):
+def test_what_does_not_fit_is_named(blocks, options, message):
     with pytest.raises(ValueError, match=message):
-        top_samples([np.ones((2, 3))], **options)
-
-
-def test_blocks_of_other_validation_sets_are_refused():
-    with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(2, n\), like the one"):
-        top_samples([np.ones((2, 3)), np.ones((4, 3))])
+        top_samples(blocks, **options)
 
 
 def test_ids_of_another_number_are_refused_before_a_block_is_made():
@@ -72,26 +74,20 @@ def test_ids_of_another_number_are_refused_before_a_block_is_made():
 
 
 def test_a_bar_is_shown_on_request_alone(capsys):
-    top_samples([np.ones((2, 3))], samples=3)
+    top_samples([BLOCK], samples=3)
     assert not capsys.readouterr().err
-    top_samples([np.ones((2, 3))] * 2, samples=6, progress=True)
+    top_samples([BLOCK] * 2, samples=6, progress=True)
     assert "6/6" in capsys.readouterr().err
 
 
 def test_no_block_is_an_empty_table():
     assert top_samples([]).num_rows == 0
     assert top_samples([], ids=[], validation_ids=[]).num_rows == 0
-    with pytest.raises(ValueError, match=r"top: expected a whole number of at least 1, got 1\.5"):
-        top_samples([], top=1.5)
-    with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(n_val, n\), got \(3,\)"):
-        top_samples([np.ones(3)])
-    with pytest.raises(ValueError, match=r"blocks: expected an array of shape \(n_val, n\), got list"):
-        top_samples([[[1.0]]])
 
 
 def test_names_that_do_not_fit_are_refused_before_a_second_block_is_asked_for():
     def blocks():
-        yield np.ones((2, 3))
+        yield BLOCK
         raise AssertionError
 
     with pytest.raises(ValueError, match=r"^validation_ids: "):

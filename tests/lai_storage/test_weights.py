@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from lai_storage.weights import write_weights
-from torch.utils.data import WeightedRandomSampler
 
 import lai_core as lai
 from tests.support.backends import BACKENDS
@@ -40,20 +39,6 @@ def test_samples_have_the_hosts_names(tmp_path):
     assert path.read_text(encoding="utf-8").splitlines()[0] == '{"index": "é", "weight": 1.0}'
     write_weights(np.array([1.0, 2.0]), path, ids=pa.chunked_array([[9], [7]]))
     assert [json.loads(line)["index"] for line in path.read_text().splitlines()] == [9, 7]
-
-
-def test_the_sampler_of_torch_draws_by_them(tmp_path):
-    write_weights([0.0, 1.0, 0.0], tmp_path / "weights.parquet")
-    read = pq.read_table(tmp_path / "weights.parquet")["weight"].to_pylist()
-    assert list(WeightedRandomSampler(read, num_samples=4)) == [1, 1, 1, 1]
-
-
-def test_lerobots_rules_hold_of_the_parquet_file(tmp_path):
-    """As its `StaticWeights` reads a row: a whole number, and a float that is not negative."""
-    write_weights([0.0, 0.25], tmp_path / "weights.parquet", ids=[4, 2])
-    frame = pq.read_table(tmp_path / "weights.parquet").to_pandas()
-    lookup = {int(row["index"]): float(row["weight"]) for _, row in frame.iterrows()}
-    assert lookup == {4: 0.0, 2: 0.25}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 True at the sizes that an author asks and false beyond; a hypothesis hidden in a symbol's sign; `MEANING` as a
 wild card; claims that the solver cannot translate, false at few points. What finitely many sizes and points
-cannot see is listed in `ACCEPTED`: there a compared induction, or the kernel, decides. `plausible` has more.
+cannot see is listed in `ACCEPTED`: there a compared induction, or the kernel, decides.
 """
 
 import dataclasses

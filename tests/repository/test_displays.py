@@ -1,4 +1,4 @@
-"""What a page typesets as the paper's is the paper's: its displays word for word, all else marked."""
+"""What a page has of the paper is the paper's: its displays word for word, its claims with their verdicts."""
 
 import re
 import tomllib
@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import ledger
 from tests.support.displays import spelled
+from tests.support.paper_claims import CLAIMS
 
 PAPER = tomllib.loads((ledger.ROOT / "docs" / "paper_displays.toml").read_text(encoding="utf-8"))
 ENTRIES = ledger.read()
@@ -76,3 +77,32 @@ def test_every_display_with_a_name_has_its_box_and_says_what_is_assumed():
     assumed = r"Assume: .+\.|The text assumes: .+\.|No assumption\.|The text states no assumption\."
     said = rf"{assumed}|Satisfied by: .+\. Violated by: .+\."
     assert all(re.fullmatch(said, line) for line in lines)
+
+
+REFUTED = {
+    "accuracy improvements of 0.6–1.2% are achieved across the four datasets",
+    "our method involves processing only half or fewer training samples",
+    "[LAI] maintaining improved performance in general [over LLI]",
+    "(the best entry of each column is bold)",
+    "nearly 1.5 times memory over LLI or LAI on 20News-N",
+    "LAI requires almost the same computational resources as LLI",
+    "reducing memory/FLOPs by roughly an order of magnitude",
+    "enabling single-run training with minimal overhead",
+    "LLI and LAI [...] delivering superior performance to the vanilla method",
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.place}: {claim.said[:40]}")
+def test_a_claim_about_a_table_has_the_verdict_that_the_page_prints(claim):
+    memory_or_other = claim.said in REFUTED and not claim.place.endswith("operations")
+    assert claim.verdict is not memory_or_other, claim.figures
+
+
+def test_the_figures_of_the_two_claims_that_numbers_alone_decide():
+    by_words = {claim.said: claim.found() for claim in CLAIMS if not claim.place.endswith("memory")}
+    assert max(by_words["accuracy improvements of 0.6–1.2% are achieved across the four datasets"]) == (
+        pytest.approx(1.4)
+    )
+    assert by_words["our method involves processing only half or fewer training samples"] == pytest.approx(
+        [50.93, 51.17, 50.01, 33.45], abs=0.01
+    )

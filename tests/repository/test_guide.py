@@ -1,15 +1,23 @@
-"""What the guide's pages do not show by running: their recipes on other settings."""
+"""What the guide's pages do not show by running: their recipes in their hosts, on other settings."""
 
 import re
+import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import TrainingArguments
+from trl import SFTConfig, SFTTrainer
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "transformers.md"
-CELLS = re.findall(r"```{code-cell}\n(?::tags:[^\n]*\n)?(.*?)```", PAGE.read_text(), re.DOTALL)
+ROOT = Path(__file__).parents[2]
+
+
+def cells(page):
+    """List the code of a page: its own text."""
+    text = (ROOT / "docs" / "guide" / page).read_text()
+    return re.findall(r"```{code-cell}\n(?::tags:[^\n]*\n)?(.*?)```", text, re.DOTALL)
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
@@ -17,9 +25,9 @@ def test_the_trainers_step_is_that_of_the_pages_loss(tmp_path, accumulated):
     """With every sample kept: the mean over sequences of the loss that the page writes down for a loop."""
     names: dict = {}
     with torch.random.fork_rng(devices=[]):
-        for cell in CELLS:
+        for cell in cells("transformers.md"):
             if "def model()" in cell or "def loss(" in cell:
-                exec(compile(cell, PAGE.name, "exec"), names)  # the page's own text
+                exec(compile(cell, "transformers.md", "exec"), names)
         model, ids = names["model"]().double(), names["training"][:8]
         before = [parameter.detach().clone() for parameter in model.parameters()]
         gradients = torch.autograd.grad(
@@ -55,3 +63,67 @@ def test_the_trainers_step_is_that_of_the_pages_loss(tmp_path, accumulated):
 
 def labelled(sequences):
     return [{"input_ids": ids, "labels": ids} for ids in sequences]
+
+
+HOSTS = pytest.mark.filterwarnings("default")  # the trainer's own
+
+
+@pytest.fixture(scope="module")
+def page():
+    """Run the page's cells, and return what they define."""
+    names: dict = {}
+    with torch.random.fork_rng(devices=[]):
+        for cell in cells("weights.md"):
+            exec(compile(cell, "weights.md", "exec"), names)
+    return names
+
+
+@HOSTS
+def test_torchs_sampler_draws_what_was_kept_and_datasets_reads_the_column(page):
+    kept = page["weights"] > 0
+    assert kept.sum() == 30
+    assert bool(kept[list(page["sampler"])].all())
+    assert page["column"] == page["weights"].tolist()
+
+
+@HOSTS
+def test_dataflex_draws_by_the_probabilities(page):
+    """As its selector does: a number for each sample, drawn without replacement."""
+    probabilities = np.load(page["folder"] / "probabilities.npy")
+    assert len(probabilities) == 60
+    drawn = np.random.default_rng(0).choice(60, size=60, replace=False, p=probabilities)
+    assert sorted(drawn) == list(range(60))
+
+
+def trained(page, folder, data, weights):
+    """Return the parameters after two steps of two micro-batches by the page's trainer, or TRL's."""
+    made = runpy.run_path(str(ROOT / "examples/trl_sft.py"))
+    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    settings = {"use_cpu": True, "bf16": False, "save_strategy": "no", "gradient_checkpointing": False}
+    settings |= {"max_steps": 2, "report_to": [], "disable_tqdm": True, "optim": "sgd", "learning_rate": 0.1}
+    settings |= {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    torch.manual_seed(0)
+    model = made["Qwen2ForCausalLM"](made["Qwen2Config"](vocab_size=130, num_key_value_heads=2, **size))
+    kind, options = SFTTrainer, {"processing_class": made["tokenizer"]()}
+    if weights is not None:
+        kind, data = page["WeightedSFTTrainer"], data.add_column("weight", weights)
+    trainer = kind(model, SFTConfig(output_dir=str(folder), **settings), train_dataset=data, **options)
+    if weights is not None:
+        trainer.data_collator = page["with_weights"](trainer.data_collator)
+    trainer.train()
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+@HOSTS
+def test_the_weighted_trainer_is_trls_with_weights_1_and_blind_to_weight_0(page, tmp_path):
+    data = runpy.run_path(str(ROOT / "examples/trl_sft.py"))["texts"](16, 1, 0.4)
+    half = [2.0] * 8 + [0.0] * 8
+    changed = data.map(
+        lambda row, index: row if index < 8 else {"text": "5 " * 16},  # as long, for TRL divides by tokens
+        with_indices=True,
+    )
+    plain, ones = (trained(page, tmp_path, data, weights) for weights in (None, [1.0] * 16))
+    assert torch.equal(plain, ones)
+    left, other = (trained(page, tmp_path, each, half) for each in (data, changed))
+    assert torch.equal(left, other)
+    assert (left - plain).abs().max() > 1e-3

@@ -1,12 +1,15 @@
-"""The networks that other tests lean on: what each family promises; test_chain has their gradients."""
+"""The networks that other tests and the thorough run lean on, and that the thorough run can fail."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import thorough
 from tests.support.draws import GENERATORS
-from tests.support.networks import ALIGNED, ASSUMING, Shape
+from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape
 
 SHAPES = st.sampled_from([Shape(2, 1, 3), Shape(2, 2, 2), Shape(2, 3, 4), Shape(1, 5, 3)])
 
@@ -25,3 +28,47 @@ def test_a_family_satisfies_what_it_promises(family, seed, shape):
     assert (cosines <= cosines[:, -1:] + 1e-9).all()
     assert family not in ALIGNED or (case.alpha >= -slack).all()
     assert (np.abs(case.alpha) <= case.activation_bound[:, None, None, None] ** 2 * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_gradients_are_slopes_of_the_losses(loss, relu):
+    rng = np.random.default_rng(3)
+    weights, turn = rng.standard_normal((2, 3, 1, 3, 3))
+    networks, inputs = Networks(tuple(weights), relu, loss), rng.standard_normal((1, 4, 3))
+    targets = rng.standard_normal((1, 4, 3)) if loss == "squared" else np.array([[0, 2, 1, 2]])
+    batch = networks.run(inputs, targets)
+    for layer in range(3):
+        step = 1e-6 * turn * (np.arange(3) == layer)[:, None, None, None]
+        ends = (replace(networks, weights=tuple(weights + s)).losses(inputs, targets) for s in (step, -step))
+        slopes = np.subtract(*ends) / 2e-6
+        found = np.einsum("bno,boi,bni->bn", batch.gradients[layer], turn[layer], batch.activations[layer])
+        np.testing.assert_allclose(found, slopes, rtol=1e-6, atol=1e-8)
+
+
+def test_the_corrected_claims_hold_and_a_printed_one_does_not():
+    family = min(ALIGNED)
+    facts = thorough.Facts(ASSUMING[family](np.random.default_rng(5), Shape(30, 3, 3)))
+    tallies = {}
+    for kind in (
+        thorough.claims_of_any_network,
+        thorough.claims_under_the_assumptions,
+        thorough.claims_with_aligned_embeddings,
+        thorough.claims_as_printed,
+    ):
+        for name, value, bound, scale in kind(facts):
+            tallies.setdefault(name, thorough.Tally()).add(family, value, bound, scale)
+    violated = {name for name, tally in tallies.items() if tally.violated}
+    assert violated <= {"app-abs-gap, as printed", "app-rel-gap, as printed"}
+    assert "app-abs-gap, as printed" in violated
+    assert all(tally.networks for tally in tallies.values())
+
+
+def test_a_run_that_finds_a_violation_exits_with_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(thorough, "BUILD", tmp_path)
+    monkeypatch.setattr("sys.argv", ["thorough", "--networks", "1"])
+    for violated, status in ((0, 0), (1, 1)):
+        tally = thorough.Tally(networks=3, violated=violated)
+        monkeypatch.setattr(thorough, "check", lambda networks, seed, tally=tally: ({"lli-gap": tally}, 3))
+        assert thorough.main() == status
+        assert "3 networks" in (tmp_path / "thorough.log").read_text(encoding="utf-8")

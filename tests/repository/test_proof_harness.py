@@ -92,7 +92,7 @@ def test_a_true_statement_is_proved_and_its_mutants_rejected():
     }
     mutants = {"factor": times(sp.Rational(3, 2), of="lhs"), "sign": signless("p")}
     assert judge(mean(), certificate, mutants)["mutants_rejected"] == 2
-    assert judge(weighted_sum(), derived(), {})["statements"] == 1
+    assert judge(weighted_sum(), derived(), {"half": times(sp.Rational(1, 2))})["statements"] == 1
 
 
 def claims(relation, *given, arguments=None):
@@ -133,6 +133,9 @@ LARGER, UNSEEN = plus(a - b, of="lhs"), "was not seen to be false"
         (mean(), certificate, {"weaker": times(sp.Rational(1, 2), of="lhs")}, AssertionError, UNSEEN),
         (claims(Equal(x, y), AtMost(x, x - 1)), expand, {}, UndecidedError, "nothing satisfies"),
         (claims(AtMost(0, x**2), arguments=(y,)), expand, {}, AssertionError, "says nothing of"),
+        (claims(()), blind, {"sign": SIGN}, AssertionError, "says nothing of any symbol"),
+        (claims(AtMost(0, 1)), expand, {"sign": SIGN}, AssertionError, "says nothing of any symbol"),
+        (square(), expand, {}, AssertionError, "no mutant"),
         *(  # a witness must be admissible and violate
             (at_most_the_sum(), expand_sum, {"witness": every(LARGER, at(1, values))}, AssertionError, UNSEEN)
             for values in ({a: -1, b: 0}, {a: 1, b: 1})

@@ -1,4 +1,4 @@
-"""How the public functions are called: arrays by position, options by keyword."""
+"""How functions are called: arrays by position, options by keyword, shapes as the signatures have them."""
 
 import dataclasses
 import importlib
@@ -10,9 +10,13 @@ from typing import Any
 import lai_jax
 import lai_storage
 import lai_torch
+import numpy as np
 import pytest
+from jaxtyping import TypeCheckError
 
 import lai_core
+from lai_core._engine import factors
+from lai_core._engine.gradients import Workspace
 
 CHAPTERS = (
     "assumptions",
@@ -76,3 +80,12 @@ def test_arrays_go_by_position_and_options_by_keyword():
 @pytest.mark.parametrize("package", [lai_torch, lai_jax])
 def test_an_adapter_lists_what_users_need_alone(package):
     assert dir(package) == sorted(package.__all__)
+
+
+def test_a_result_of_the_wrong_shape_or_type_is_an_error():
+    work = Workspace(np, np.float64, 2**20)
+    array = np.ones((3, 2, 4))
+    assert factors.by_group(array, slice(0, 3), 1, work).shape == (1, 6, 4)
+    integers = Workspace(np, np.int64, 2**20)
+    with pytest.raises(TypeCheckError):
+        factors.by_group(array.astype(int), slice(0, 3), 1, integers)

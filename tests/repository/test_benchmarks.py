@@ -1,0 +1,130 @@
+"""What the benchmarks measure, at toy size, and the committed counts that no run may exceed."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from benchmarks import kernels, report
+from benchmarks.__main__ import main
+from benchmarks.gpu import COLUMNS, METHODS, cell
+from benchmarks.growth import AXES, along, bounds
+from benchmarks.models import TIMED
+from benchmarks.scoring import measured
+from benchmarks.seconds import BASELINE, measure, read, worse
+
+UNTRIED = {way for way in METHODS if "CUDA graphs" in way}
+CASES = kernels.cases(scale=8)
+FIGURES = {"model": {"kept": {"cpu_ratio": 0.9, "flops_ratio": 0.8, "waits": 1, "launches": 100}}}
+
+
+def changed(**row):
+    found = copy.deepcopy(FIGURES)
+    found["model"]["kept"] |= row
+    return found
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"cpu_ratio": 9.0, "hand_ratio": 7.0}, []),  # seconds are never judged
+        ({"flops_ratio": 0.9}, ["flops_ratio"]),
+        ({"waits": 2}, ["waits"]),
+        ({"launches": 110}, ["launches"]),
+    ],
+)
+def test_counts_that_grow_are_worse(row, named):
+    found = worse(FIGURES, changed(**row))
+    assert len(found) == len(named)
+    assert all(name in line for name, line in zip(named, found, strict=True))
+    assert worse(changed(**row), FIGURES) == []
+    assert worse(FIGURES, {"model": {}}) == ["model kept: not measured any more"]
+
+
+def test_the_command_fails_where_a_count_is_worse(tmp_path):
+    before, after = tmp_path / "a.json", tmp_path / "b.json"
+    before.write_text(json.dumps(FIGURES))
+    after.write_text(json.dumps(changed(waits=3)))
+    runner = CliRunner()
+    assert runner.invoke(main, ["compare", str(before), str(before)]).exit_code == 0
+    found = runner.invoke(main, ["compare", str(before), str(after)])
+    assert found.exit_code != 0
+    assert "waits: 1.000 before, 3.000 now" in str(found.exception)
+    after.write_text("[]")
+    assert "expected the figures" in str(runner.invoke(main, ["compare", str(before), str(after)]).exception)
+
+
+def test_the_smallest_models_step_counts_no_more_than_the_committed_one():
+    assert worse(read(BASELINE), measure(["tiny_mlp"], rounds=0)) == []
+
+
+@pytest.mark.slow
+def test_steps_that_launch_count_no_more_than_the_committed_ones():
+    assert worse(read(BASELINE), measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
+
+
+def test_a_count_that_doubles_with_its_size_has_exponent_one():
+    chain, name, start = AXES["layers (MLP)"]
+    found = along(chain, name, start)
+    assert report.over(found, bounds("layers (MLP)")) == []
+    assert 0.8 < found["summary's bytes"] < 1.0  # a matrix for each layer, and what all share
+
+
+def test_multiply_adds_are_those_of_the_cheaper_way():
+    """Of 2 samples with 3 positions, 5 by 7: pairs 6 * 6 * 12 = 432; sums 2 * 6 * 35; built 4 * 35 beside."""
+    assert kernels.summed(2, 3, 5, 7) == 420
+    assert kernels.paired(2, 3, 5, 7) == 432
+    assert kernels.paired(2, 9, 5, 7) == (2 * 18 + 4) * 35
+    assert CASES["LLI scores: 512, 10 outputs"].multiply_adds == 16 * 16 * (64 + 10)
+    assert CASES["Ghost scores: embedding of 1,000 rows"].multiply_adds == 2 * 16 * 8 * 32
+
+
+@pytest.mark.parametrize("namespace", kernels.NAMESPACES)
+def test_each_kind_of_call_is_measured_on_each_namespace(namespace):
+    for name in CASES if namespace == "numpy" else ("LAI scores: 5 layers of 512, 10 outputs",):
+        found = kernels.measured(namespace, CASES[name], rounds=1)
+        assert min(found[key] for key in ("seconds", "matmul", "copy")) > 0, name
+        assert found["share"] == found[found["by"]] / found["seconds"], name
+        assert found[found["by"]] == max(found["matmul"], found["copy"]), name
+
+
+def test_ways_that_are_exact_give_what_a_loop_over_the_samples_gives():
+    found, refused = measured(TIMED["tiny_mlp"](), rounds=0)
+    assert found.keys() | refused.keys() >= {"Ghost", "exact", "vmap of grad", "double backward", "loop"}
+    assert not {"LAI", "Ghost", "exact", "loop"} & refused.keys()
+    for name, row in found.items():
+        if row["judged"]:
+            assert row["error"] < 1e-5, name
+    assert found["exact"]["fresh flops"] < 1.1 * found["loop"]["fresh flops"]
+    assert found["LAI"]["cached flops"] < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "refused"),
+    [
+        ("resnet18", torch.bfloat16, {"LAI, selective", "by hand"}),
+        ("bert_base", None, set()),
+        ("gpt2", torch.bfloat16, {"by hand"}),
+        ("llama_1b", None, set()),
+    ],
+)
+def test_each_method_runs_or_is_refused_by_name(name, kind, refused, tmp_path):
+    found, why, broken = cell(name, "cpu", kind, 1, tmp_path, toy=True)
+    assert not broken
+    assert why.keys() == refused | {"opacus, fresh"} | UNTRIED
+    assert {why[way] for way in UNTRIED} == {"CUDA graphs not tried: there is no GPU"}
+    assert found.keys() | why.keys() == METHODS.keys()
+    for row in found.values():
+        assert row.keys() == set(COLUMNS)
+        log = Path(row.pop("log")).read_text(encoding="utf-8")
+        assert all(value >= 0 for value in row.values())
+        assert {f"peak_mib {row['peak_mib']}", f"milliseconds {row['milliseconds']}"} <= {*log.splitlines()}
+        assert "round 0: " in log
+    assert len(list(tmp_path.iterdir())) == len(METHODS)
+    assert found["plain"]["ratio"] == found["plain"]["memory"] == 1.0
+    assert found["plain on half"]["flops"] == pytest.approx(0.5)
+    assert found["LAI, kept"]["flops"] < 0.9
