@@ -131,12 +131,14 @@ def test_holding_the_second_moment_fixed_overstates_by_a_constant_factor(betas, 
 @pytest.mark.equation("adam-derivative")
 def test_parameters_without_any_gradient_keep_the_first_term():
     """Rows of an embedding that were never seen: the root of the second moment is not differentiable."""
-    adam = Adam(beta1=0.5, beta2=0.75, epsilon=0.25)
     zero, one = np.array([0.0]), np.array([1.0])
-    found = optimizers.adam_derivative_scores(
-        one, np.array([[2.0]]), zero, zero, zero, zero, adam=adam, step=1
-    )
-    assert found.tolist() == [8.0]  # 2 * 0.5 / (0.5 * 0.25)
+    # 2 * 0.5 / (0.5 * 0.25); clipping to 1/2 over |g| + 1 halves it, over |g| leaves it as it is
+    for max_norm, norm_epsilon, expected in ((None, 1e-6, 8.0), (0.5, 1.0, 4.0), (0.5, 0.0, 8.0)):
+        adam = Adam(beta1=0.5, beta2=0.75, epsilon=0.25, max_norm=max_norm, norm_epsilon=norm_epsilon)
+        found = optimizers.adam_derivative_scores(
+            one, np.array([[2.0]]), zero, zero, zero, zero, adam=adam, step=1
+        )
+        assert found.tolist() == [expected]
 
 
 @pytest.mark.equation("adam-derivative")
