@@ -17,7 +17,7 @@ from jaxtyping import Float, Integer
 from lai_core import bounds, calibration, influence, propagation, shapley
 from lai_core._engine.namespace import Array
 from lai_core._theory.arrays import Constant, checked
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 
 
 def _everything(
@@ -203,9 +203,7 @@ PARTICULAR: Table = {
 }
 
 
-@pytest.mark.parametrize("said", [*REFUSED, *PARTICULAR])
-def test_what_does_not_fit_is_named(said):
-    check_refusal(said, (REFUSED | PARTICULAR)[said])
+test_what_does_not_fit_is_named = refusals(REFUSED | PARTICULAR)
 
 
 def test_as_many_players_as_are_said_are_enumerated():

@@ -9,17 +9,15 @@ from hypothesis import given
 import lai_core as lai
 from lai_core.assumptions import (
     AssumptionReport,
-    activation_bound,
     alignment_excess,
     cosines,
     decay_rate,
     measure_assumptions,
     similarities,
-    smallest_cosine,
 )
 from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
-from tests.support.inequalities import at_most, hunt
+from tests.support.inequalities import at_most
 from tests.support.networks import ALIGNED, ASSUMING, FAMILIES, unconstrained
 from tests.support.refusals import Table, check_refusal
 
@@ -159,31 +157,6 @@ def test_scaling_the_last_layer_makes_the_rate_as_small_as_one_likes():
         bounds.append(float(report.C_a))
     np.testing.assert_allclose(rates, [1.0, 0.1, 0.01])
     np.testing.assert_allclose(bounds, [1.0, 10.0, 100.0])
-
-
-@pytest.mark.equation("bounded-activations")
-@given(GENERATORS, SHAPES)
-def test_the_activation_bound_bounds_every_similarity_and_is_attained(seed, shape):
-    case = unconstrained(np.random.default_rng(seed), shape)
-    report = _report(case)
-    hunt(np.abs(case.alpha[0]), report.C_a**2)
-    assert at_most(np.abs(case.alpha[0]), report.C_a**2)
-    both = np.concatenate([np.concatenate(b.activations, -1)[0] for b in (case.validation, case.training)])
-    assert report.C_a <= np.linalg.norm(both, axis=-1).max() * (1 + 1e-12)
-    assert activation_bound(np.array([[3.0, 1.0], [2.0, 5.0]])) == 5.0
-
-
-@pytest.mark.equation("non-negative-alignment")
-@given(GENERATORS, SHAPES)
-def test_cosines_are_those_of_the_angles(seed, shape):
-    case = unconstrained(np.random.default_rng(seed), shape)
-    angles = cosines(case.beta[0], case.validation_norms[0], case.training_norms[0])
-    for layer, (g_z, g_j) in enumerate(zip(case.validation.gradients, case.training.gradients, strict=True)):
-        sizes = [np.linalg.norm(g[0], axis=-1, keepdims=True) for g in (g_z, g_j)]
-        units = [g[0] / np.maximum(size, 1e-300) for g, size in zip((g_z, g_j), sizes, strict=True)]
-        seen = np.minimum(sizes[0], sizes[1].T) > 1e-75  # the squares of smaller entries underflow
-        np.testing.assert_allclose(angles[layer][seen], (units[0] @ units[1].T)[seen], atol=1e-9)
-    assert smallest_cosine(angles) == angles.min()
 
 
 @pytest.mark.equation("non-negative-alignment")

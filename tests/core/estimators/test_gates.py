@@ -22,8 +22,8 @@ from lai_core.estimators.gates import (
 from tests.support.draws import GENERATORS
 from tests.support.entries import halves
 from tests.support.inequalities import hunt
-from tests.support.networks import Networks, Shape, unconstrained
-from tests.support.refusals import Table, check_refusal
+from tests.support.networks import Shape, unconstrained
+from tests.support.refusals import Table, refusals
 
 
 def paired(traces, gates, norms):
@@ -164,21 +164,6 @@ def test_counterexample_columns_with_a_preferred_direction():
     assert float(gate_lai_kernel(gated, gated)[0, 0]) == 1.0
 
 
-@pytest.mark.equation("gate-corrected")
-@given(seed=GENERATORS)
-def test_it_is_ghost_in_linear_networks_of_scaled_orthogonal_layers(backend, seed):
-    rng = np.random.default_rng(seed)
-    turns = [rng.uniform(0.2, 2.0) * np.linalg.qr(rng.standard_normal((3, 3)))[0][None] for _ in range(3)]
-    networks = Networks(tuple(turns))
-    batches = [networks.run(*rng.standard_normal((2, 1, n, 3))) for n in (2, 4)]
-    traces = [batch.trace(0, backend.array) for batch in batches]
-    gates = [[backend.array(g[0]) for g in networks.gates(batch.activations[0])] for batch in batches]
-    norms = [squared_column_norms(backend.array(turn[0])) for turn in turns[1:]]
-    ghost = backend.numpy(lai.ghost_kernel(*traces))
-    found = gate_lai_kernel(*paired(traces, gates, norms))
-    np.testing.assert_allclose(backend.numpy(found), ghost, rtol=1e-8, atol=1e-8)
-
-
 @pytest.mark.equation("gate-step-error")
 @given(seed=GENERATORS)
 def test_one_steps_error_is_within_its_bound(backend, seed):
@@ -195,20 +180,6 @@ def test_one_steps_error_is_within_its_bound(backend, seed):
         )
     hunt(errors, bounds)
     assert (errors <= bounds * (1 + 1e-9) + 1e-12).all()
-
-
-@pytest.mark.equation("gate-step-error")
-@given(seed=GENERATORS)
-def test_top_directions_attain_the_bound(seed):
-    """Both gradients along the direction that the operator stretches most."""
-    rng = np.random.default_rng(seed)
-    weight, slopes = rng.standard_normal((3, 4)), rng.uniform(0, 1, 4)
-    operator = (weight * slopes**2) @ weight.T
-    rest = operator - np.trace(operator) / 3 * np.eye(3)
-    values, vectors = np.linalg.eigh(rest)
-    top = vectors[:, np.argmax(np.abs(values))]
-    error, bound = gate_step_error(weight, slopes, slopes, top, top)
-    assert float(error) == pytest.approx(float(bound), rel=1e-9)
 
 
 ones = np.ones
@@ -282,9 +253,7 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_gates_do_not_know_or_fit_is_named(said):
-    check_refusal(said, REFUSED[said])
+test_what_gates_do_not_know_or_fit_is_named = refusals(REFUSED)
 
 
 def test_gates_of_chains_that_name_each_matrix_once_and_of_one_layer():

@@ -136,17 +136,6 @@ def test_counterexample_a_tied_weight_counts_half():
 
 
 @pytest.mark.equation("gradient1")
-@given(n_val=st.integers(1, 3), n=st.integers(2, 5), seed=GENERATORS)
-def test_losses_averaged_over_the_batch_divide_every_score_by_both_sizes(n_val, n, seed):
-    generator = np.random.default_rng(seed)
-    sides = [(generator.normal(size=(k, 3)), generator.normal(size=(k, 2))) for k in (n_val, n)]
-    own = [lai.Trace([layer(a, g)]) for a, g in sides]
-    averaged = [lai.Trace([layer(a, g / len(g))]) for a, g in sides]
-    found = lai.ghost_scores(*averaged) * n_val * n
-    np.testing.assert_allclose(found, lai.ghost_scores(*own), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.equation("gradient1")
 def test_counterexample_averaged_losses_reverse_samples_of_two_batches():
     """Within a step the ranking stands; across batches of sizes 1 and 4 it does not."""
     validation = lai.Trace([layer([[1.0]], [[1.0]])])
@@ -192,21 +181,6 @@ def test_counterexample_lai_is_not_invariant_to_rescaling_layers():
         ]
         found.append(lai.lai_scores(*traces).tolist())
     assert found == [[11.0, 2.0], [110.0, 200.0]]
-
-
-@pytest.mark.equation("gradient2")
-@given(depth=st.integers(1, 3), n=st.integers(1, 4), seed=GENERATORS)
-def test_lai_is_a_product_of_concatenations_and_never_opposes_itself(depth, n, seed):
-    """Its other form: one alpha over all inputs side by side. As a kernel it is positive semidefinite."""
-    generator = np.random.default_rng(seed)
-    inputs = [generator.normal(size=(n, width)) for width in (3, 1, 2)[:depth]]
-    feedback = generator.normal(size=(n, 2))
-    records = [lai.LayerTrace(a) for a in inputs[:-1]]
-    trace = lai.Trace([*records, layer(inputs[-1], feedback)])
-    found = lai.lai_kernel(trace, trace)
-    joined = np.concatenate(inputs, axis=1)
-    np.testing.assert_allclose(found, (joined @ joined.T) * (feedback @ feedback.T), rtol=1e-7, atol=1e-9)
-    assert np.linalg.eigvalsh((found + found.T) / 2).min() >= -1e-9 * np.abs(found).max()
 
 
 @pytest.mark.equation("softmax-feedback")

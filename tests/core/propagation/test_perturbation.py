@@ -112,11 +112,3 @@ def test_gain_products_are_products_and_one_where_empty(seed, first, last):
     gains = np.random.default_rng(seed).uniform(0, 2, 4)
     expected = np.prod([gains[t] for t in range(first, last + 1)])
     assert propagation.gain_product(gains, first=first, last=last) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.equation("perturbation-norm")
-@given(seed=GENERATORS, layers=st.integers(1, 4))
-def test_non_negative_numbers_attain_the_bound(seed, layers):
-    means, rests = np.random.default_rng(seed).uniform(0, 2, (2, layers))
-    norm = abs(change(means, rests)[0, 0])
-    assert propagation.perturbation_norm_bound(means, rests) == pytest.approx(norm, rel=1e-9)

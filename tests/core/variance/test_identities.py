@@ -130,13 +130,6 @@ def test_lower_bounds_without_assumptions(law):
     assert bound <= ghost * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.equation("minkowski-lower-bound")
-@given(LAWS, st.floats(0, 3))
-def test_opposed_variables_attain_the_lower_bound(law, factor):
-    bound = variance.minkowski_lower_bound(law.variance(law.shared), law.variance(-factor * law.shared))
-    assert bound == pytest.approx(law.variance((1 - factor) * law.shared), rel=1e-7, abs=1e-9)
-
-
 @pytest.mark.equation("signed-covariance-bound", "app-var-corr-lb", "noise-only-bound")
 @given(LAWS)
 def test_lower_bounds_with_the_sign_they_need(law):
