@@ -245,10 +245,3 @@ def test_measuring_from_traces_gives_the_same_on_every_namespace(family, backend
         expected, found = vars(measure(*plain)), vars(measure(*other))
         for name, value in expected.items():
             assert np.allclose(backend.numpy(found[name]), value, rtol=1e-9)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_arrays_are_given_by_position_and_options_by_keyword(name):
-    for parameter in inspect.signature(FUNCTIONS[name]).parameters.values():
-        assert parameter.kind in {parameter.POSITIONAL_ONLY, parameter.KEYWORD_ONLY}
-        assert parameter.kind is parameter.POSITIONAL_ONLY or not words(parameter.annotation)

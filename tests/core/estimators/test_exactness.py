@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
@@ -48,6 +48,7 @@ def forms(estimator, validation, training, options, weighted):
 
 @pytest.mark.equation("gradient1", "IP", "lli", "gradient2", "virtual-readout", "aggregation")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@settings(max_examples=30)  # of ten layouts
 @given(batches(), st.booleans())
 def test_every_form_is_that_of_the_inner_products_of_explicit_gradients(backend, estimator, pair, weighted):
     """Kernels, scores, scores of the others, norms and scores from a summary; LAI's layers weighted, too."""

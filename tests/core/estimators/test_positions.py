@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
@@ -20,6 +20,7 @@ from tests.support.refusals import Table, refusals
 
 SCORES = {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}
 NUMPY = BACKENDS[0]
+FEW = settings(max_examples=15)  # of twelve extents
 
 
 def arrays(rng, samples, length):
@@ -67,6 +68,7 @@ def score_of(validation, drawn, chosen, estimator, **options):
 
 @pytest.mark.equation("position-score")
 @pytest.mark.parametrize("estimator", SCORES)
+@FEW
 @given(GENERATORS, st.integers(1, 3), st.integers(1, 4), st.booleans())
 def test_a_position_scores_as_a_sample_that_has_it_alone(
     backend, estimator, rng, samples, length, summarized
@@ -88,6 +90,7 @@ def test_a_position_scores_as_a_sample_that_has_it_alone(
 @pytest.mark.parametrize(
     ("estimator", "positions"), [("ghost", "tokens"), ("lli", "tokens"), ("lai", "tokens"), ("lai", "mean")]
 )
+@FEW
 @given(GENERATORS, st.integers(1, 3), st.integers(1, 5))
 def test_segments_score_as_the_unpacked_batch(backend, estimator, positions, rng, samples, length):
     """Some positions belong to no segment, some segments have no position, others lie in two rows."""

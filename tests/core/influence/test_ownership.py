@@ -51,34 +51,6 @@ def test_what_is_left_is_zero_exactly_where_no_other_loss_reaches_the_row(seed):
     assert [size > 1e-10 for size in found] == [np.any(np.abs(of) > 0) for of in foreign]
 
 
-@pytest.mark.equation("sample-ownership")
-def test_distinct_weights_alone_do_not_suffice_a_counterexample():
-    """Two losses hide each other at one ratio of their gradients; another weight of either shows both."""
-    weights = np.array([1.0, 2.0, 3.0])
-    hidden = np.array([[7.0, 7.0], [2.0, -4.0], [-1.0, 2.0]])
-    assert residual_of_row_0(hidden, weights) == 0.0
-    for other in (1, 2):
-        moved = weights + 0.25 * np.eye(3)[other]
-        assert residual_of_row_0(hidden, moved) == 0.25 * np.abs(hidden[other]).max()
-
-
-@pytest.mark.equation("sample-ownership")
-def test_equal_weights_hide_the_losses_that_have_them_a_counterexample():
-    weights = np.array([1.0, 1.0, 2.0])
-    assert residual_of_row_0(np.array([[1.0], [5.0], [0.0]]), weights) == 0.0
-    assert residual_of_row_0(np.array([[1.0], [0.0], [5.0]]), weights) == 5.0
-
-
-def residual_of_row_0(at_row_0, weights):
-    """Give the function two backward passes whose first row has these gradients, one of each loss."""
-    own = np.diag(np.arange(len(weights)) > 0)[..., None] * np.ones(at_row_0.shape[1])  # other rows: own
-    whole = own + np.eye(1, len(weights))[0][None, :, None] * at_row_0[:, None, :]
-    first, second = whole.sum(0), np.einsum("k,kid->id", weights, whole)
-    found = ownership_residuals(first, second, weights)
-    np.testing.assert_allclose(found[1:], 0.0, atol=1e-12)
-    return found[0]
-
-
 def refused(**change):
     good = {"gradient": np.ones((3, 2)), "weighted": np.ones((3, 2)), "weights": np.arange(3.0)}
     return partial(ownership_residuals, *(good | change).values())

@@ -71,12 +71,3 @@ def test_operators_are_transposed_jacobians_and_carry_gradients(widths, seed, sk
         found = propagation.vjp_recursion(chain, gradients[-1])
         for wanted, gradient in zip(gradients, found, strict=True):
             np.testing.assert_allclose(gradient, wanted, **close)
-
-
-@pytest.mark.equation("app-A-prod", "separating-operator")
-def test_counterexample_a_skip_around_a_layer():
-    """s3 = w3 s2 + s1 and s2 = w2 s1 with w2 = w3 = 2: the operator is 5, the product 4."""
-    two, one = np.array([[2.0]]), np.array([[1.0]])
-    edges = {(1, 2): two, (2, 3): two, (1, 3): one}
-    assert propagation.separating_operator(edges, layer=1, last=3) == 5.0
-    assert propagation.backward_operator([two, two]) == 4.0

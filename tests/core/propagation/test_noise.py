@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core import propagation
-from lai_core.variance import noise_variance
 from tests.support.draws import GENERATORS
 from tests.support.inequalities import hunt
 from tests.support.networks import Shape, unconstrained
@@ -140,23 +139,3 @@ def test_counterexample_two_layers_of_signs_vary_and_the_printed_bound_is_zero()
     assert computed(signs, signs, one, one) == 1.0
     arguments = (np.array(1e9), np.zeros(2), np.ones(2), ZERO, UNIT, UNIT)
     assert propagation.similarity_variance_as_printed(ZERO, ZERO, *arguments) == 0.0
-
-
-@pytest.mark.equation("variance-depth-growth")
-@pytest.mark.parametrize("layers", [2, 5, 20, 80])
-def test_counterexample_uncorrelated_noise_that_decays_is_bounded_at_every_depth(layers):
-    """Var epsilon_l = rho^(4 (L - l)) for l < L with rho^4 = 1/2: below 1, where linear growth would be L."""
-    energies = np.append(0.5 ** np.arange(layers - 1, 0, -1), 0.0)
-    noise = noise_variance(np.ones(layers), np.diag(energies))
-    assert noise == pytest.approx(1 - 0.5 ** (layers - 1))
-    assert noise <= 0.5 / (1 - 0.5)
-
-
-@pytest.mark.equation("jacobian-noise-bound")
-def test_counterexample_layers_may_covary_negatively_where_a_mean_part_is_anisotropic():
-    """P = diag(1, 0), h_z = +-(1, -2), h_j = (1, 1): beta_1 = +-1 and beta_2 = -+1, covariance -1."""
-    P, h_z, h_j = np.diag([1.0, 0.0]), np.array([1.0, -2.0]), np.ones(2)
-    below = [(P @ (sign * h_z)) @ (P @ h_j) for sign in (1, -1)]
-    above = [(sign * h_z) @ h_j for sign in (1, -1)]
-    assert np.mean(np.array(below) * np.array(above)) == -1.0
-    assert propagation.trace_gain([P]) == 0.5  # a positive gain does not help
