@@ -26,12 +26,6 @@ def independent(alpha, beta):
     return sizes[-1] > 1e-3 * sizes[0]
 
 
-def misfit(alpha, beta, weights):
-    """Squared distance between Ghost's kernel and weighted LAI's, over all pairs."""
-    weighted = np.einsum("l,lzj,zj->zj", weights, alpha, beta[-1])
-    return ((np.einsum("lzj,lzj->zj", alpha, beta) - weighted) ** 2).sum()
-
-
 @pytest.mark.equation("admissible-weights")
 @given(GENERATORS, st.floats(0.01, 1.5), st.integers(2, 6))
 def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho, depth):
@@ -76,7 +70,6 @@ def test_minimax_weights_keep_their_bound_reach_it_and_no_weights_do_better(seed
 @pytest.mark.equation("calibrated-least-squares")
 @given(GENERATORS)
 def test_no_weights_fit_better_than_least_squares(seed):
-    rng = np.random.default_rng(seed)
     alpha, beta = similarities(seed)
     assume(independent(alpha, beta))
     best = calibration.least_squares_weights(alpha, beta)
@@ -84,9 +77,6 @@ def test_no_weights_fit_better_than_least_squares(seed):
         (alpha * beta[-1]).reshape(3, -1).T, (alpha * beta).sum(0).ravel(), rcond=None
     )[0]
     np.testing.assert_allclose(best, reference, rtol=1e-6, atol=1e-9)
-    fitted = misfit(alpha, beta, best)
-    for other in (np.ones(3), np.array([0, 0, 1.0]), best + rng.standard_normal(3)):
-        assert at_most(fitted, misfit(alpha, beta, other))
 
 
 @pytest.mark.equation("calibrated-least-squares", "calibrated-decoupled")

@@ -1,12 +1,11 @@
 """Gate-corrected LAI: unbiased over column directions, within its bound, and where it is Ghost itself."""
 
-import itertools
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
@@ -24,11 +23,6 @@ from tests.support.entries import halves
 from tests.support.inequalities import hunt
 from tests.support.networks import Shape, unconstrained
 from tests.support.refusals import Table, refusals
-
-
-def paired(traces, gates, norms):
-    """Both sides, as the estimator takes them."""
-    return [GateTrace(*side, norms) for side in zip(traces, gates, strict=True)]
 
 
 class Gated:
@@ -105,51 +99,6 @@ def test_gates_of_relu_layers_are_read_off_the_trace_and_closed_at_zero(backend,
     ]
     (gates,) = relu_gates(lai.Trace(layers))
     np.testing.assert_array_equal(backend.numpy(gates), before > 0)
-
-
-def directions(norms, rows):
-    """List matrices whose columns lie along the axes, either way: every direction alike, on average."""
-    choices = [sign * axis for axis in np.eye(rows) for sign in (1.0, -1.0)]
-    for columns in itertools.product(choices, repeat=len(norms)):
-        yield np.stack(columns, axis=1) * np.sqrt(norms)
-
-
-@pytest.mark.equation("gate-corrected")
-@pytest.mark.parametrize("rows", [2, 3])
-@settings(max_examples=2)
-@given(seed=GENERATORS)
-def test_ghost_on_average_over_column_directions(seed, rows):
-    """Given activations, gates, column norms and last gradients: every weight matrix listed."""
-    rng = np.random.default_rng(seed)
-    norms = [rng.uniform(0.2, 2.0, 2), rng.uniform(0.2, 2.0, rows)]
-    activations = [rng.standard_normal((2, 1, width)) for width in (3, 2, rows)]
-    slopes = [rng.uniform(0.0, 1.0, (2, 1, width)) for width in (2, rows)]
-    last = rng.standard_normal((2, 1, 2))
-    listed = [np.stack(list(directions(norms[0], rows))), np.stack(list(directions(norms[1], 2)))]
-    pairs = np.indices([len(each) for each in listed]).reshape(2, -1)
-    lower, upper = (each[index] for each, index in zip(listed, pairs, strict=True))
-
-    def trace(side, gradients):
-        together = zip(activations, gradients, strict=True)
-        return lai.Trace(
-            [lai.LayerTrace(np.broadcast_to(a[side], (len(g), a.shape[-1])), g) for a, g in together]
-        )
-
-    traces = []  # one sample each for every choice of the two matrices
-    for side in (0, 1):
-        middle = (last[side] @ upper)[:, 0] * slopes[1][side]
-        bottom = (middle[:, None] @ lower)[:, 0] * slopes[0][side]
-        traces.append(trace(side, (bottom, middle, np.repeat(last[side], len(upper), 0))))
-    average = np.diag(lai.ghost_kernel(*traces)).mean()
-    gates = [[slope[side] for slope in slopes] for side in (0, 1)]
-    traces = [
-        lai.Trace(
-            [lai.LayerTrace(a[side], g) for a, g in zip(activations, (None, None, last[side]), strict=True)]
-        )
-        for side in (0, 1)
-    ]
-    found = float(gate_lai_kernel(*paired(traces, gates, norms))[0, 0])
-    assert found == pytest.approx(average, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.equation("gate-step-error")

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import lai_core as lai
 from lai_core import influence
 from tests.support.draws import GENERATORS
 
@@ -54,21 +53,6 @@ def test_at_the_certified_rate_the_loss_is_where_it_was():
     rates = influence.certified_learning_rate(scores, gradients, smoothness=4.0)
     assert rates.tolist() == [0.3, 0.0, 1.0]  # 2 * 3 / (4 * 5); a gradient of zero moves nothing
     assert -rates[0] * 3.0 + rates[0] ** 2 * 4.0 * 5.0 / 2 == 0.0
-
-
-@pytest.mark.equation("negative-is-discarded")
-@given(p=sizes, seed=GENERATORS)
-def test_keeping_positive_scores_lowers_the_loss_most_to_first_order(p, seed):
-    _, _, slope, gradients = quadratic(p, seed)
-    scores = influence.inner_product_scores(slope[None], gradients)
-    kept = lai.keep_positive(scores, normalize="batch") > 0
-    lowered = {}
-    for mask in range(2 ** len(gradients)):
-        chosen = np.array([bool(mask >> index & 1) for index in range(len(gradients))])
-        lowered[tuple(chosen)] = float(gradients[chosen].sum(0) @ slope)
-    best = max(lowered.values())
-    assert lowered[tuple(kept)] == pytest.approx(best)
-    assert lowered[tuple(~kept)] == pytest.approx(min(lowered.values()))  # what the printed rule keeps
 
 
 @pytest.mark.equation("hessian-cosine")

@@ -80,15 +80,6 @@ def test_weights_are_those_of_the_update_written_out(prior, data, options):
     np.testing.assert_allclose(mixture.weights, written_out(prior, rounds, **options), rtol=1e-8, atol=1e-12)
 
 
-def test_a_long_run_is_the_update_written_out():
-    rng, mixture = np.random.default_rng(0), Mixture([1, 2, 3], horizon=4.0, confidence=0.5)
-    rounds = [(rng.normal(size=3), rng.choice([0.3, 1.0, math.inf], size=3)) for _ in range(20)]
-    for number, one in enumerate(rounds, 1):
-        mixture.step(*one)
-        expected = written_out([1, 2, 3], rounds[:number], 4.0, 0.05, 0.5)
-        np.testing.assert_allclose(mixture.weights, expected, rtol=1e-8)
-
-
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_weights_are_numpys_on_every_namespace(backend):
     rng, mixture, expected = np.random.default_rng(4), Mixture([1, 2, 3]), Mixture([1, 2, 3])
@@ -113,18 +104,6 @@ def test_the_update_is_one_program_under_jit_and_takes_many_mixtures_under_vmap(
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_a_source_that_helps_gets_the_weight_and_one_that_begins_to_help_comes_back():
-    rng, mixture = np.random.default_rng(2), Mixture(3)
-    for update in range(80):
-        best = 0 if update < 40 else 2
-        groups = rng.choice(3, size=64, p=mixture.weights)
-        scores = rng.normal(size=64) + (groups == best)
-        mixture.step(*group_scores(scores, groups, 3))
-        if update == 39:
-            assert mixture.weights[0] > 0.8
-    assert mixture.weights[2] > 0.8
-
-
 def test_a_mixture_resumes_to_the_bit_through_json():
     rng, whole = np.random.default_rng(3), Mixture([1, 2, 3], horizon=4.0)
     resumed = Mixture(3, horizon=4.0)
@@ -137,14 +116,6 @@ def test_a_mixture_resumes_to_the_bit_through_json():
             resumed.step(*pair)
     assert resumed.weights == whole.weights
     assert resumed.state_dict() == whole.state_dict()
-
-
-def test_an_update_without_an_observed_source_changes_nothing():
-    mixture = Mixture(2)
-    mixture.step(np.array([1.0, -1.0]), np.array([0.1, 0.1]))
-    before = mixture.state_dict()
-    mixture.step(np.array([5.0, np.nan]), np.array([np.inf, 0.1]))
-    assert mixture.state_dict() == before
 
 
 @pytest.mark.parametrize("unseen", [0, 1])

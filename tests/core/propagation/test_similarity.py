@@ -50,16 +50,6 @@ def test_similarities_of_networks_and_the_last_as_the_signal(seed, depth):
     np.testing.assert_array_equal(found[-1], signal)
 
 
-@pytest.mark.equation("app-beta-L")
-@pytest.mark.parametrize("width", [1, 2, 5])
-def test_the_last_layers_operator_is_the_identity_and_leaves_no_remainder(width):
-    one, g = [np.eye(width)], np.arange(1.0, width + 1)
-    assert propagation.trace_gain(one) == 1.0
-    operator = propagation.similarity_operator(one, one)
-    np.testing.assert_array_equal(operator, np.eye(width))
-    assert propagation.similarity_decomposition(operator, propagation.trace_gain(one), g, g)[1] == 0.0
-
-
 @pytest.mark.equation("output-fluctuation")
 @given(seed=GENERATORS)
 def test_fluctuations_are_centred(seed):
