@@ -80,6 +80,15 @@ def test_weights_are_those_of_the_update_written_out(prior, data, options):
     np.testing.assert_allclose(mixture.weights, written_out(prior, rounds, **options), rtol=1e-8, atol=1e-12)
 
 
+def test_a_long_run_is_the_update_written_out():
+    rng, mixture = np.random.default_rng(0), Mixture([1, 2, 3], horizon=4.0, confidence=0.5)
+    rounds = [(rng.normal(size=3), rng.choice([0.3, 1.0, math.inf], size=3)) for _ in range(20)]
+    for number, one in enumerate(rounds, 1):
+        mixture.step(*one)
+        expected = written_out([1, 2, 3], rounds[:number], 4.0, 0.05, 0.5)
+        np.testing.assert_allclose(mixture.weights, expected, rtol=1e-8)
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_weights_are_numpys_on_every_namespace(backend):
     rng, mixture, expected = np.random.default_rng(4), Mixture([1, 2, 3]), Mixture([1, 2, 3])
