@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core import bounds, calibration
+from lai_core import calibration
 from lai_core.assumptions import similarities as similarities_of
 from tests.support.draws import GENERATORS
 from tests.support.inequalities import at_most, hunt
@@ -24,20 +24,6 @@ def independent(alpha, beta):
     """Whether the layers' columns of LAI are far from dependent: least squares has one answer then."""
     sizes = np.linalg.svd((alpha * beta[-1]).reshape(len(alpha), -1), compute_uv=False)
     return sizes[-1] > 1e-3 * sizes[0]
-
-
-@pytest.mark.equation("admissible-weights")
-@given(GENERATORS, st.floats(0.01, 1.5), st.integers(2, 6))
-def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho, depth):
-    rng = np.random.default_rng(seed)
-    tops = np.array(bounds.decay_powers(rho=rho, depth=depth))
-    np.testing.assert_allclose(tops, rho ** (2.0 * np.arange(depth - 1, -1, -1)), rtol=1e-9)
-    inside = rng.uniform(0, 1, depth) * tops
-    for ratio in (np.zeros(depth), tops, rng.uniform(0, 1, depth) * tops):
-        assert at_most(np.abs(ratio - inside), tops)
-    for outside in (-0.001 * tops - 1e-9, 1.001 * tops + 1e-9):
-        worst = np.maximum(np.abs(outside), np.abs(tops - outside))
-        assert (worst > tops).all()
 
 
 @pytest.mark.equation("minimax-weights")

@@ -176,7 +176,7 @@ def test_the_gaps_under_decay_alone_are_attained():
     assert abs(zeta) == bounds.lai_gap_bound_without_alignment(top, one, one, **constants) == 1.25
 
 
-@pytest.mark.equation("decay-bounds-gain", "app-abs-gap")
+@pytest.mark.equation("decay-bounds-gain", "admissible-weights", "app-abs-gap")
 @given(st.integers(1, 40), st.sampled_from((0.5, 0.9, 1.0)))
 def test_the_ceiling_on_gains_is_attained_without_noise_and_its_sum_a_sum(depth, rho):
     """A contraction rho I repeated has these gains; the sum is one also where the closed form is not."""

@@ -90,13 +90,6 @@ def test_cochran_q_is_one_less_than_the_sources_on_average(deviations, mean):
     assert float(np.mean(values)) == pytest.approx(len(deviations) - 1, abs=1e-9 * (1 + mean**2) * 400)
 
 
-def test_cochran_qs_mean_is_the_one_that_is_proved():
-    assert [prove_mixtures.COCHRAN.relations(count)[0].rhs for count in prove_mixtures.COCHRAN.depths] == [
-        1,
-        2,
-    ]
-
-
 @pytest.mark.equation("cochran-q")
 @given(st.lists(st.tuples(st.floats(-5, 5), POSITIVE), min_size=1, max_size=5))
 def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
