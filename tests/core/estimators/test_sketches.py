@@ -5,6 +5,7 @@ in numpy, and lists the scores of gradients built entry by entry.
 """
 
 import itertools
+import math
 from dataclasses import replace
 
 import jax
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
+from lai_core.estimators.sketches._variance import chance_of_a_shared_group
 from tests.core.estimators.test_contraction import multiply_adds, peak, products
 from tests.support import explicit
 from tests.support.backends import BACKENDS
@@ -122,6 +124,18 @@ def test_the_variance_over_signs_and_permutations_is_that_of_all_of_them(backend
         scores = listed_scores(sides, positions, sketches)
         found = backend.numpy(sketch_variance(*traces, width=width, positions=positions))
         np.testing.assert_allclose(found, scores.var(0), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.equation("sketch-permutation")
+@pytest.mark.parametrize(("outputs", "width"), [(3, 2), (5, 2), (7, 3)])
+def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_counterexample(outputs, width):
+    run = math.ceil(outputs / width)
+    assert (run - 1) * width == outputs - 1
+    assert outputs % run
+    groups = np.arange(outputs) // run
+    shared = np.mean([groups[i] == groups[k] for i, k in itertools.permutations(range(outputs), 2)])
+    assert shared == pytest.approx(chance_of_a_shared_group(outputs, width))
+    assert shared < 1 / width
 
 
 @pytest.mark.parametrize(("n_val", "n_train"), [(1, 1), (60, 60)])
