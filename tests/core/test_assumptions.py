@@ -141,6 +141,18 @@ def test_what_satisfies_and_what_violates_each_assumption():
     assert activation_bound(np.array([[1.0, 3.0]])) == 3.0  # of a finite set, the largest norm
 
 
+@pytest.mark.equation("non-negative-alignment")
+def test_the_share_of_pairs_that_oppose_each_other():
+    """One of four pairs opposes at the top, another one below; to be orthogonal is not to oppose."""
+    validation = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
+    training = [np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [-1.0, 1.0]])]
+    sides = [
+        lai.Trace(lai.LayerTrace(np.ones((2, 1)), gradients) for gradients in layers)
+        for layers in (validation, training)
+    ]
+    assert measure_assumptions(*sides).opposing_share == 0.5
+
+
 def refused(*layers, other=None, measure=similarities):
     sides = lai.Trace(layers), lai.Trace(layers if other is None else other)
     return partial(measure, *sides)
