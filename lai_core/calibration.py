@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
-from lai_core._theory.algebra import quotient
+from lai_core._theory.algebra import quotient, solve
 from lai_core._theory.arrays import Kernel, Kernels, Layers, Scores, checked
 
 __all__ = [
@@ -107,7 +107,8 @@ def least_squares_weights(alpha: Kernels, beta: Kernels, /, *, ridge: float = 0.
     gram = matmul(xp, X, xp.matrix_transpose(X))
     pull = (float(ridge) / depth) * xp.sum(X * X)
     identity = xp.tril(xp.triu(xp.ones_like(gram)))  # eye would ask a traced array for its device
-    return xp.linalg.solve(gram + pull * identity, matmul(xp, X, y) + pull)[:, 0]
+    message = "alpha: expected layers with independent parts of LAI, got dependent ones; take a ridge above 0"
+    return solve(xp, gram + pull * identity, matmul(xp, X, y) + pull, message)[:, 0]
 
 
 @checked

@@ -132,7 +132,12 @@ def monte_carlo_shapley(
         if sorted(order) != list(range(n)):
             msg = f"permutations[{index}]: expected the numbers 0 to {n - 1} in some order, got {order}"
             raise ValueError(msg)
-        rows.append(xp.stack(_contributions(loss, parameters, moves, order)))
+        theta, before, added = parameters, loss(parameters), {}
+        for player in order:
+            theta = theta - moves[player, ...]
+            after = loss(theta)
+            added[player], before = before - after, after
+        rows.append(xp.stack([added[player] for player in range(n)]))
     contributions = xp.stack(rows)
     mean = xp.mean(contributions, axis=0)
     # standard error of a mean of m draws: sqrt(sum (x - mean)^2 / (m - 1)) / sqrt(m)
@@ -265,17 +270,3 @@ def midpoint_error_bound(
     # E|D - G/2|^2 = sum_{i != j} |g_i|^2 / 6 + |G - g_j|^2 / 12 + |g_j|^2 / 12.
     spread = (xp.sum(own) - own) / 6.0 + (xp.sum(others * others, axis=-1) + own) / 12.0
     return xp.sqrt(own) * spread * (float(hessian_lipschitz) * float(learning_rate) ** 2 / 2.0)
-
-
-def _contributions(
-    loss: Callable[[Array], Array], theta: Array, moves: Array, order: Sequence[int]
-) -> list[Array]:
-    """Return what each sample adds when the samples join in this order, by sample."""
-    added: dict[int, Array] = {}
-    before = loss(theta)
-    for player in order:
-        theta = theta - moves[player, ...]
-        after = loss(theta)
-        added[player] = before - after
-        before = after
-    return [added[player] for player in range(len(order))]

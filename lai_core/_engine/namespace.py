@@ -77,15 +77,11 @@ def place_of(array: Any) -> Any:
     kind = type(array)
     if (read := _PLACES.get(kind)) is None:
         alike = is_jax_array(array) or is_numpy_array(array)
-        read = _PLACES[kind] = _nowhere if alike else attrgetter("device")
+        read = _PLACES[kind] = (lambda _: None) if alike else attrgetter("device")
     return read(array)
 
 
 _PLACES: dict[type, Callable[[Any], Any]] = {}
-
-
-def _nowhere(array: Any) -> None:
-    del array
 
 
 def is_compiling() -> bool:

@@ -36,25 +36,6 @@ def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | Non
     return found
 
 
-def products_of_equal_ids(xp: Namespace, own: tuple[Array, Array], others: tuple[Array, Array]) -> Array:
-    """Return each row's product with the sum of the other rows of its id, `(n,)`, of sides of ids and rows.
-
-    Of ids below zero it is zero. Of numpy's arrays alone: how many rows have an id of the other side depends
-    on the ids.
-    """
-    (ids, rows), (other_ids, other_rows) = own, others
-    order, known, lengths = _runs(xp, other_ids)
-    run = xp.minimum(xp.searchsorted(known, ids), len(known) - 1)
-    both = xp.flatnonzero((ids >= 0) & (known[run] == ids))
-    # Only the other rows that are asked for are moved and summed: all of one id, then all of the next.
-    asked = xp.zeros(len(known), dtype=bool)
-    asked[run[both]] = True
-    sums = _summed_runs(xp, other_rows[order[xp.repeat(asked, lengths)]], lengths[asked])
-    found = xp.zeros(len(ids), dtype=rows.dtype)
-    found[both] = dots(xp, sums[xp.cumulative_sum(asked)[run[both]] - 1], rows[both])
-    return found
-
-
 def kernel_of_equal_ids(xp: Namespace, own: tuple[Array, Array], others: tuple[Array, Array]) -> Array | None:
     """Return the inner products of rows of equal ids, summed: `(n, m)`, of ids `(n, t)` and `(m, u)`.
 

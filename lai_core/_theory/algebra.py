@@ -27,6 +27,14 @@ def quotient(xp: Namespace, numerator: Array, denominator: Array, otherwise: flo
     return xp.where(zero, xp.full_like(numerator, otherwise), numerator / safe)
 
 
+def solve(xp: Namespace, matrix: Array, right: Array, message: str) -> Array:
+    """Solve a linear system; raise a `ValueError` with the message where a namespace calls it singular."""
+    try:
+        return xp.linalg.solve(matrix, right)
+    except (ValueError, RuntimeError) as error:  # numpy's and torch's own kinds derive from these
+        raise ValueError(message) from error
+
+
 def check_chain(name: str, matrices: Sequence[Array]) -> None:
     """Raise unless each matrix has as many columns as the next has rows, so that they multiply."""
     for index in range(1, len(matrices)):

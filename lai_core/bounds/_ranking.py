@@ -67,13 +67,12 @@ def pearson_guarantee(approximation: Scores, /, *, low: Constant, high: Constant
         -1, no guarantee, where the root's argument is not positive.
     """
     xp = xp_of(approximation)
-    spread = approximation - xp.mean(approximation)
-    # 1 + 1 / CV^2 = sum S^2 / sum (S - mean)^2
-    inflation = quotient(xp, xp.sum(approximation * approximation), xp.sum(spread * spread), float("inf"))
+    spread = xp.sum((approximation - xp.mean(approximation)) ** 2)
     tilt = (high - low) / (high + low)
-    root = 1.0 - tilt * tilt * inflation
-    positive = root > 0
-    return xp.where(positive, xp.sqrt(xp.where(positive, root, xp.ones_like(root))), -xp.ones_like(root))
+    # 1 + 1 / CV^2 = sum S^2 / sum (S - mean)^2: the root's argument, times what may be 0
+    left = spread - tilt * tilt * xp.sum(approximation * approximation)
+    positive, one = left > 0, xp.ones_like(left)
+    return xp.where(positive, xp.sqrt(xp.where(positive, left, one) / xp.where(positive, spread, one)), -one)
 
 
 @checked

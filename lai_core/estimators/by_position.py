@@ -80,10 +80,15 @@ def position_scores(
     array([[-1.,  2.]])
     """
     asked, work = _checked(training, estimator, memory_budget)
-    parts = _positions_apart(asked, training, work)
+    samples, length = _extent(training)
+
+    def apart(layer: Record, array: Array) -> Array:
+        return work.xp.reshape(array, (samples * length, 1, *array.shape[2:]))
+
+    parts = _rearranged(asked, training, work, samples * length, apart)
     options = {"positions": "tokens"} if asked.positions else {}
     scores = SCORES[asked.name](validation, parts, memory_budget=memory_budget, **options)
-    return work.xp.reshape(scores, _extent(training))
+    return work.xp.reshape(scores, (samples, length))
 
 
 def segment_scores(
@@ -183,16 +188,6 @@ def segment_sums(values: Array, segments: Array, count: int, work: Workspace) ->
         parts.append(xp.where(bad, xp.full_like(sums, math.nan), sums))
     found = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
     return found[:, 0] if values.ndim == 2 else found
-
-
-def _positions_apart(asked: Estimator, training: Trace, work: Workspace) -> Trace:
-    """Return the trace of a batch in which every position is a sample."""
-    samples, length = _extent(training)
-
-    def apart(layer: Record, array: Array) -> Array:
-        return work.xp.reshape(array, (samples * length, 1, *array.shape[2:]))
-
-    return _rearranged(asked, training, work, samples * length, apart)
 
 
 def _segment_means(training: Trace, segments: Array, count: int, work: Workspace) -> Trace:

@@ -1,7 +1,6 @@
 """What a caller may want to know of traces before scoring them."""
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
-from lai_core._engine.namespace import Array, Namespace
 from lai_core.estimators._arguments import POSITIONS, check_lai_trace, misfit
 from lai_core.records.base import Trace, where
 from lai_core.records.compatible import check_pair, check_same_samples, check_trace
@@ -65,13 +64,9 @@ def check_same_batch(validation: Trace, training: Trace) -> None:
     for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
         for field, array in layer.arrays().items():
             other = before.arrays().get(field)
-            same = other is not None and array.shape == other.shape and _equal(work.xp, array, other)
-            if not same:
+            same = other is not None and array.shape == other.shape
+            # NaN equals NaN here: it is the same batch
+            if not same or work.xp.any((array != other) & ((array == array) | (other == other))):
                 here = where("training", index, layer)
                 msg = f"{here}.{field}: expected the values of validation, got others"
                 raise ValueError(msg)
-
-
-def _equal(xp: Namespace, left: Array, right: Array) -> bool:
-    """Whether two arrays hold the same numbers; NaN equals NaN here, it is the same batch."""
-    return bool(xp.all((left == right) | ((left != left) & (right != right))))

@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count
-from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import itemsize
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import check_lai_pair, check_lai_trace
@@ -233,7 +232,9 @@ def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> 
     listed = []
     for positions in fitting_positions(trace):
         if positions == "flatten":
-            cost, held = pairwise_cost(trace, trace, "lai", positions=positions), _held(trace, work)
+            cost = pairwise_cost(trace, trace, "lai", positions=positions)
+            read = [gradients, *(layer.readout_input(work.xp) for layer in trace.layers)]
+            held = sum(prod(one.shape) * itemsize(work.xp, one.dtype) for one in read if one is not None)
         else:
             cost = summary_cost(trace, "lai", positions=positions)
             places = int(gradients.shape[1]) if positions == "tokens" and gradients.ndim == 3 else 1
@@ -247,10 +248,3 @@ def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> 
         held = int(best.summary_bytes * share)
         listed.append(Route(best.positions, width, best.forwards * share, held, meaning))
     return tuple(listed)
-
-
-def _held(trace: Trace, work: Workspace) -> int:
-    """Return the bytes of what LAI reads of a trace."""
-    read: list[Any] = [layer.readout_input(work.xp) for layer in trace.layers]
-    read = [array for array in [*read, trace.layers[-1].output_gradients] if array is not None]
-    return sum(prod(array.shape) * itemsize(work.xp, array.dtype) for array in read)

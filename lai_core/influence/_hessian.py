@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
+from lai_core._theory.algebra import solve
 from lai_core._theory.arrays import checked
 
 
@@ -55,7 +56,9 @@ def removal_influence(
     array([ 0.5, -0.5])
     """
     xp = xp_of(hessian)
-    preconditioned = xp.linalg.solve(_damped(hessian, damping), xp.sum(validation_gradients, axis=0))
+    summed = xp.sum(validation_gradients, axis=0)
+    message = "hessian: expected an invertible matrix, damped, got a singular one; raise the damping"
+    preconditioned = solve(xp, _damped(hessian, damping), summed, message)
     return matmul(xp, training_gradients, preconditioned)
 
 
@@ -125,7 +128,8 @@ def leave_one_out(
     """
     xp = xp_of(training_gradients)
     remaining = _damped(xp.sum(training_hessians, axis=0), damping)[None, ...] - training_hessians
-    return xp.linalg.solve(remaining, training_gradients[..., None])[..., 0]
+    message = "training_hessians: expected invertible sums without one, got a singular one; raise the damping"
+    return solve(xp, remaining, training_gradients[..., None], message)[..., 0]
 
 
 @checked

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, Namespace
+from lai_core._theory.algebra import quotient
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ def used_gradient(xp: Namespace, theta: Array, gradient: Array, adam: Adam) -> F
 def _clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tuple[Any, Any, Any]:
     """Return the norm, whether clipping is active, and the factor of the gradient."""
     norm = xp.sqrt(xp.sum(gradient * gradient))
-    active = norm + float(adam.norm_epsilon) > float(max_norm)
-    padded = xp.where(active, norm + float(adam.norm_epsilon), xp.ones_like(norm) * float(max_norm))
-    return norm, active, float(max_norm) / padded
+    padded = norm + float(adam.norm_epsilon)
+    active = padded > float(max_norm)
+    return norm, active, float(max_norm) / xp.where(active, padded, xp.full_like(norm, max_norm))
 
 
 def clipped_backwards(xp: Namespace, cotangent: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
@@ -81,7 +82,7 @@ def clipped_backwards(xp: Namespace, cotangent: Array, gradient: Array, adam: Ad
     #                      |---- shrink ----|
     norm, active, factor = _clipping(xp, gradient, adam.max_norm, adam)
     radial = xp.sum(gradient * cotangent)
-    shrink = factor / (xp.where(active, norm, xp.ones_like(norm)) * (norm + float(adam.norm_epsilon)))
+    shrink = quotient(xp, factor, norm * (norm + float(adam.norm_epsilon)), 0.0)  # of g = 0 nothing is radial
     shrink = xp.where(active, shrink, xp.zeros_like(norm))
     return factor * cotangent - shrink * radial * gradient
 

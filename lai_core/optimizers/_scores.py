@@ -14,18 +14,7 @@ def adam_step(
 ) -> tuple[Flat, Flat, Flat]:
     r"""Take one step of Adam, the map that :eq:`adam-derivative` differentiates.
 
-    Parameters
-    ----------
-    parameters
-        Before the step.
-    gradient
-        The batch's, before clipping and decay.
-    first_moment, second_moment
-        Running means of the gradient and of its square, before the step.
-    adam
-        The settings.
-    step
-        Which step this is, from 1.
+    Arguments: :mod:`lai_core.optimizers`.
 
     Returns
     -------
@@ -68,16 +57,12 @@ def adam_derivative_scores(
     weight 0.
 
     Assume: :math:`\hat v > 0` entrywise; :math:`0 < \beta_1, \beta_2 < 1`; the moments before the step do not
-    depend on :math:`w`.
+    depend on :math:`w`. Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------
     validation_gradient
         Gradient of the summed validation loss **after** the step.
-    training_gradients
-        Gradients of the samples' own losses before the step.
-    parameters, gradient, first_moment, second_moment, adam, step
-        What `adam_step` was given.
 
     Returns
     -------
@@ -118,12 +103,10 @@ def adam_direction_scores(
     scaling both by :math:`v^{-1/4}` gives this.
 
     Assume: :math:`D > 0` entrywise; :math:`D` is fixed while the step is taken; :math:`D` has an entry per
-    parameter.
+    parameter. Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------
-    validation_gradients, training_gradients
-        Gradients of the samples' own losses.
     second_moment
         Running mean of squared gradients, held fixed during the step.
     epsilon
@@ -167,15 +150,7 @@ def preconditioned_ghost_kernel(
     \langle g_z, r \odot g_j \rangle`.
 
     Assume: one dense layer; one position; :math:`P` has an entry for each entry of :math:`W`.
-
-    Parameters
-    ----------
-    validation_activations, training_activations
-        Inputs of the layer.
-    validation_output_gradients, training_output_gradients
-        Its output gradients.
-    preconditioner
-        The factor of each entry of the matrix.
+    Arguments: :mod:`lai_core.optimizers`.
 
     Returns
     -------
@@ -204,13 +179,7 @@ def preconditioned_ghost_scores(
     activations and last output gradients it is LAI under any preconditioner of its readouts.
 
     Assume: one dense layer; one position; :math:`P` has an entry for each entry of :math:`W`.
-
-    Parameters
-    ----------
-    validation_activations, validation_output_gradients, training_activations, training_output_gradients
-        As in `preconditioned_ghost_kernel`.
-    preconditioner
-        The factor of each entry of the matrix.
+    Arguments: :mod:`lai_core.optimizers`.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Layer Jacobians, their product from the last layer down, and what a rest beside their mean does to it."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
 from jaxtyping import Float
 
@@ -62,12 +63,13 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
 
     Assume: a chain of layers. Arguments: :mod:`lai_core.propagation`.
     """
-    xp = xp_of(jacobians[0])
-    check_chain("jacobians", jacobians)
-    product = jacobians[0]
-    for jacobian in jacobians[1:]:
-        product = matmul(xp, product, jacobian)
-    return product
+    return chain_product("jacobians", jacobians)
+
+
+def chain_product(name: str, matrices: Sequence[Array]) -> Array:
+    """Multiply the matrices of an argument of this name, in order."""
+    check_chain(name, matrices)
+    return reduce(partial(matmul, xp_of(matrices[0])), matrices)
 
 
 @checked
@@ -160,7 +162,7 @@ def first_order_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
     The text assumes: terms of higher order in :math:`\Delta J` are left to the residual.
     Arguments: :mod:`lai_core.propagation`.
     """
-    _check_pairs(means, deviations)
+    _check_pairs(means, deviations, "deviations")
     return _replaced_one_by_one(means, deviations, means)
 
 
@@ -173,7 +175,12 @@ def telescoping_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
 
     No assumption. Arguments: :mod:`lai_core.propagation`.
     """
-    _check_pairs(means, deviations)
+    return product_change(means, deviations)
+
+
+def product_change(means: Sequence[Array], deviations: Sequence[Array], name: str = "deviations") -> Array:
+    """Return the change of the product, of rests in an argument of this name."""
+    _check_pairs(means, deviations, name)
     jacobians = [mean + rest for mean, rest in zip(means, deviations, strict=True)]
     return _replaced_one_by_one(means, deviations, jacobians)
 
@@ -242,17 +249,17 @@ def perturbation_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
     return bound
 
 
-def _check_pairs(means: Sequence[Array], deviations: Sequence[Array]) -> None:
+def _check_pairs(means: Sequence[Array], deviations: Sequence[Array], name: str) -> None:
     """Raise unless the means multiply, and there is one rest of the same shape for each."""
     if len(deviations) != len(means):
-        msg = f"deviations: expected {len(means)} matrices as means has, got {len(deviations)}"
+        msg = f"{name}: expected {len(means)} matrices as means has, got {len(deviations)}"
         raise ValueError(msg)
     check_chain("means", means)
     for index, (mean, rest) in enumerate(zip(means, deviations, strict=True)):
         if rest.shape[-2:] != mean.shape[-2:]:
             rows, columns = mean.shape[-2:]
             msg = (
-                f"deviations[{index}]: expected shape (..., {rows}, {columns}) as means[{index}] has, "
+                f"{name}[{index}]: expected shape (..., {rows}, {columns}) as means[{index}] has, "
                 f"got {tuple(rest.shape)}"
             )
             raise ValueError(msg)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import apply, check_width, dot, transposed_product
 from lai_core._theory.arrays import Numbers, Operator, Vector, checked
-from lai_core.propagation._operators import Jacobian, backward_operator, telescoping_perturbation
+from lai_core.propagation._operators import Jacobian, chain_product, product_change
 
 
 @checked
@@ -77,12 +77,13 @@ def gradient_decomposition(
 
     Assume: :math:`\Delta A` is the exact difference. Arguments: :mod:`lai_core.propagation`.
     """
-    mean, rest = backward_operator(means), telescoping_perturbation(means, deviations)
+    mean, rest = chain_product("means", means), product_change(means, deviations)
     check_width("clean", clean, mean, "the last Jacobian")
     xp = xp_of(mean)
     return tuple(apply(xp, operator, vector) for operator in (mean, rest) for vector in (clean, fluctuation))
 
 
+@checked
 def similarity_operator(
     validation: Sequence[Jacobian], training: Sequence[Jacobian], /
 ) -> Float[Array, "... d_L d_L"]:
@@ -98,7 +99,7 @@ def similarity_operator(
     validation, training
         :math:`J^{(l+1)}, \dots, J^{(L)}` of z and of j.
     """
-    return _product(backward_operator(validation), backward_operator(training))
+    return _product(chain_product("validation", validation), chain_product("training", training))
 
 
 @checked
@@ -106,6 +107,7 @@ def _product(validation: Operator, training: Operator, /) -> Float[Array, "... d
     return transposed_product(xp_of(validation), validation, training)
 
 
+@checked
 def isotropic_gain(means: Sequence[Jacobian], /) -> Numbers:
     r"""Compute layer l's gain with the printed dimension, :math:`\mathrm{tr}(\bar M^{(l)}) / d_l`.
 
@@ -114,10 +116,11 @@ def isotropic_gain(means: Sequence[Jacobian], /) -> Numbers:
 
     Assume: :math:`d_l = d_L`. Arguments: :mod:`lai_core.propagation`.
     """
-    operator = backward_operator(means)
+    operator = chain_product("means", means)
     return _trace(operator) / operator.shape[-2]
 
 
+@checked
 def trace_gain(means: Sequence[Jacobian], /) -> Numbers:
     r"""Compute layer l's gain, :math:`c_l = \mathrm{tr}(\bar M^{(l)}) / d_L`.
 
@@ -126,7 +129,7 @@ def trace_gain(means: Sequence[Jacobian], /) -> Numbers:
 
     No assumption. Arguments: :mod:`lai_core.propagation`.
     """
-    operator = backward_operator(means)
+    operator = chain_product("means", means)
     return _trace(operator) / operator.shape[-1]
 
 
@@ -211,8 +214,9 @@ def _operators(
     means: Sequence[Array], validation_deviations: Sequence[Array], training_deviations: Sequence[Array]
 ) -> tuple[Array, Array, Array]:
     """Return the mean operator, and the rests of z and of j."""
-    rests = (telescoping_perturbation(means, rests) for rests in (validation_deviations, training_deviations))
-    return backward_operator(means), *rests
+    sides = {"validation": validation_deviations, "training": training_deviations}
+    mean = chain_product("means", means)
+    return mean, *(product_change(means, rests, f"{side}_deviations") for side, rests in sides.items())
 
 
 @checked

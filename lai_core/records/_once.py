@@ -42,7 +42,9 @@ def once_a_layout(check: Check) -> Check:
             return check(*arguments)
         if outcome is _NEW:
             outcome = check(*arguments)
-            if _are_numbers(signature):
+            # a symbol's outcome holds under the conditions on that symbol alone
+            sizes = (size for part in signature if isinstance(part, tuple) for size in part)
+            if all(type(size) is int for size in sizes):
                 while len(passed) >= KEPT:
                     passed.pop(next(iter(passed)), None)
                 passed[signature] = outcome
@@ -96,9 +98,3 @@ def _reader(kind: type[Record]) -> tuple[Callable[[Record], tuple[Any, ...]], in
         msg = f"no signature: {kind.__name__}"
         raise TypeError(msg)
     return attrgetter(*kind.array_fields, *kind.static_fields()), len(kind.array_fields)
-
-
-def _are_numbers(signature: tuple[Any, ...]) -> bool:
-    """Whether all sizes are numbers: a symbol's outcome holds under the conditions on that symbol alone."""
-    shapes = (part for part in signature if isinstance(part, tuple))
-    return all(type(size) is int for shape in shapes for size in shape)

@@ -6,7 +6,7 @@ from math import prod
 from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, Namespace, cast, device_of, dots, is_numpy_array, matmul
 from lai_core._engine.outer import OuterGradient
-from lai_core._engine.own import add_rows, kernel_of_equal_ids, products_of_equal_ids
+from lai_core._engine.own import add_rows, kernel_of_equal_ids
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,6 @@ class ReadGradient:
         product = matmul(xp, gradients, xp.matrix_transpose(others))
         same = xp.expand_dims(ids, axis=1) == xp.expand_dims(other_ids, axis=0)
         return _summed_pairs(xp, xp.where(same, product, xp.zeros_like(product[:1, :1])), self.ids, other.ids)
-
-    def with_sum(self, other: "ReadGradient", work: Workspace) -> Array:
-        """Inner products with another use's gradient, summed over its samples; on numpy."""
-        found = products_of_equal_ids(work.xp, self._trained(work), other._trained(work))
-        return work.xp.sum(work.xp.reshape(found, self.ids.shape), axis=1)
 
     def with_outer(self, layer: OuterGradient, work: Workspace) -> Array:
         """Inner products with a layer whose matrix the table is: its output gradients at these ids."""

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, cast, is_numpy_array
+from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
 from lai_core.records._reads import ReadGradient
 
@@ -103,8 +102,6 @@ class TableGradient(ParameterGradient):
         """Return the inner products with the summed `validation` gradient, as many columns as fit at once."""
         if not isinstance(validation, TableGradient):
             return super().scores(validation, work)
-        if (scores := self._with_equal_ids(validation, work)) is not None:
-            return scores
         if (smaller := self._renumbered(validation, work)) is not None:
             own, validation = smaller
             return own.scores(validation, work.half())
@@ -115,22 +112,6 @@ class TableGradient(ParameterGradient):
         for span in spans(self.width, columns):
             total = validation._part(slice(None), span).total(half)
             found = found + self._part(slice(None), span).along(total, half)
-        return found
-
-    def _with_equal_ids(self, validation: "TableGradient", work: Workspace) -> Array | None:
-        """Return the scores by a namespace's own sums over equal ids, where it has them and they fit."""
-        if self.layers or validation.layers or not is_numpy_array(self.reads[0].gradients):
-            return None
-        # Nothing less than the standard's operations need is enough, so that an error says what is.
-        entries = sum(prod(use.ids.shape) for use in (*self.reads, *validation.reads))
-        fits = work.holds(5 * entries * (self.width + RENUMBERING))
-        column = max(use.column_entries(1) for use in validation.reads)
-        if not (fits and work.half().holds(column)):
-            return None
-        found: Any = 0.0
-        for read in self.reads:
-            for other in validation.reads:
-                found = found + read.with_sum(other, work)
         return found
 
     def _renumbered(

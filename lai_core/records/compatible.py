@@ -7,7 +7,7 @@ from lai_core._engine.checks import check_count, listed
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
 from lai_core.records._once import once_a_layout
-from lai_core.records.base import Record, Trace, where
+from lai_core.records.base import Trace, where
 
 Needs = Literal["output", "all"] | None
 """Of which layers a trace must hold output gradients: the last one, or all."""
@@ -41,7 +41,10 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
                 f"got {layer.samples()}"
             )
             raise ValueError(msg)
-        check_weight_key(here, layer)
+        if is_array(layer.weight) or not isinstance(layer.weight, Hashable):
+            got = type(layer.weight).__name__
+            msg = f"{here}.weight: expected a hashable key such as the parameter's name, got {got}"
+            raise TypeError(msg)
         last = index == len(trace.layers) - 1
         if layer.output_gradients is None and (needs == "all" or (last and needs == "output")):
             of = "the last layer" if needs == "output" else "every layer (trace with gradients='all')"
@@ -50,16 +53,6 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
     check_shared_shapes(role, trace)
     dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
     return Workspace(xp, accumulation_dtype(xp, *dtypes), check_count("memory_budget", memory_budget))
-
-
-def check_weight_key(here: str, layer: Record) -> None:
-    """Raise unless the weight key can be compared: an array cannot."""
-    if is_array(layer.weight) or not isinstance(layer.weight, Hashable):
-        msg = (
-            f"{here}.weight: expected a hashable key such as the parameter's name, "
-            f"got {type(layer.weight).__name__}"
-        )
-        raise TypeError(msg)
 
 
 def check_shared_shapes(role: str, trace: Trace) -> None:
@@ -84,7 +77,7 @@ def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: in
     """Raise unless two traces can be scored against each other; return where to compute."""
     sides = {"validation": validation, "training": training}
     left, right = (check_trace(role, trace, needs, memory_budget) for role, trace in sides.items())
-    xp = namespace_of({role: any_array(trace) for role, trace in sides.items()})
+    xp = namespace_of({role: next(iter(_arrays(role, trace).values())) for role, trace in sides.items()})
     check_layouts("validation", layouts(validation, needs), training, needs)
     return Workspace(xp, accumulation_dtype(xp, left.dtype, right.dtype), left.memory_budget)
 
@@ -126,11 +119,6 @@ def check_equal_layouts(
                 here = where(role, index, trace.layers[index]) if trace else f"{role}.layers[{index}]"
                 msg = f"{here}: expected {what} {wanted.get(what)!r} as in {source}, got {given.get(what)!r}"
                 raise ValueError(msg)
-
-
-def any_array(trace: Trace) -> Array:
-    """Return one array of a trace, which tells the namespace and the device of all."""
-    return next(array for layer in trace.layers for array in layer.arrays().values())
 
 
 def check_same_samples(validation: Trace, training: Trace) -> None:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 import lai_core as lai
 from lai_core import _adapters
 from tests.support.backends import BACKENDS
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 
 DRAWS = np.random.default_rng(0)
 
@@ -158,6 +158,4 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_go_together_is_named(said):
-    check_refusal(said, REFUSED[said])
+test_what_does_not_go_together_is_named = refusals(REFUSED)

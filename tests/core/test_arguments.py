@@ -14,10 +14,10 @@ import torch
 import torch._dynamo.testing
 from jaxtyping import Float, Integer
 
-from lai_core import bounds, influence, propagation, shapley
+from lai_core import bounds, calibration, influence, propagation, shapley
 from lai_core._engine.namespace import Array
 from lai_core._theory.arrays import Constant, checked
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 
 
 def _everything(
@@ -125,6 +125,10 @@ TALL, SQUARE, LAW = np.ones((2, 3)), np.ones((2, 2)), (np.ones((2, 3, 2)), np.on
 TRUNCATED = partial(bounds.truncation_probabilities, np.ones((2, 1)))
 
 
+def rests(means, *deviations):
+    return lambda: propagation.remainder_terms(means, *deviations, np.ones(()), np.ones(3), np.ones(3))
+
+
 def path(edges, first=0):
     return lambda: propagation.separating_operator(edges, layer=first, last=2)
 
@@ -136,6 +140,26 @@ def sampled(*orders):
 
 PARTICULAR: Table = {
     "ValueError: jacobians[1]: expected 3 rows": lambda: propagation.backward_operator([TALL, TALL]),
+    "ValueError: means[1]: expected 3 rows": [
+        *(partial(each, [TALL, TALL]) for each in (propagation.isotropic_gain, propagation.trace_gain)),
+        lambda: propagation.gradient_decomposition([TALL] * 2, [TALL] * 2, np.ones(3), np.ones(3)),
+        rests([TALL] * 2, [TALL] * 2, [TALL] * 2),
+    ],
+    "ValueError: training_deviations: expected 1 matrices as means has, got 2": rests(
+        [TALL], [TALL], [TALL] * 2
+    ),
+    "ValueError: validation[1]: expected 3 rows": (
+        lambda: propagation.similarity_operator([TALL, TALL], [TALL])
+    ),
+    "ValueError: hessian: expected an invertible matrix, damped, got a singular one; raise the damping": [
+        lambda xp=xp: influence.removal_influence(*[xp.ones((2, 2))] * 3) for xp in (np, torch)
+    ],
+    "ValueError: training_hessians: expected invertible sums without one, got a singular one; raise": (
+        lambda: influence.leave_one_out(SQUARE[:1], SQUARE[None])
+    ),
+    "ValueError: alpha: expected layers with independent parts of LAI, got dependent ones; take a ridge": (
+        lambda: calibration.least_squares_weights(*[np.ones((2, 1, 1))] * 2)
+    ),
     "ValueError: output_gradient: expected a last axis of length 3": (
         lambda: propagation.vjp_recursion([TALL], SQUARE)
     ),
@@ -179,9 +203,7 @@ PARTICULAR: Table = {
 }
 
 
-@pytest.mark.parametrize("said", [*REFUSED, *PARTICULAR])
-def test_what_does_not_fit_is_named(said):
-    check_refusal(said, (REFUSED | PARTICULAR)[said])
+test_what_does_not_fit_is_named = refusals(REFUSED | PARTICULAR)
 
 
 def test_as_many_players_as_are_said_are_enumerated():

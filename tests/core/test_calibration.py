@@ -8,13 +8,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core import bounds, calibration
+from lai_core import calibration
 from lai_core.assumptions import similarities as similarities_of
 from tests.support.draws import GENERATORS
 from tests.support.inequalities import at_most, hunt
-from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape, unconstrained
-
-SHAPES = st.builds(Shape, st.just(1), st.integers(2, 5), st.integers(2, 4), st.just(3), st.just(4))
+from tests.support.networks import Networks
 
 
 def similarities(seed, shape=(3, 3, 4)):
@@ -26,42 +24,6 @@ def independent(alpha, beta):
     """Whether the layers' columns of LAI are far from dependent: least squares has one answer then."""
     sizes = np.linalg.svd((alpha * beta[-1]).reshape(len(alpha), -1), compute_uv=False)
     return sizes[-1] > 1e-3 * sizes[0]
-
-
-def misfit(alpha, beta, weights):
-    """Squared distance between Ghost's kernel and weighted LAI's, over all pairs."""
-    weighted = np.einsum("l,lzj,zj->zj", weights, alpha, beta[-1])
-    return ((np.einsum("lzj,lzj->zj", alpha, beta) - weighted) ** 2).sum()
-
-
-@pytest.mark.equation("admissible-weights")
-@given(GENERATORS, st.floats(0.01, 1.5), st.integers(2, 6))
-def test_the_printed_bound_holds_for_weights_inside_and_fails_outside(seed, rho, depth):
-    rng = np.random.default_rng(seed)
-    tops = np.array(bounds.decay_powers(rho=rho, depth=depth))
-    np.testing.assert_allclose(tops, rho ** (2.0 * np.arange(depth - 1, -1, -1)), rtol=1e-9)
-    inside = rng.uniform(0, 1, depth) * tops
-    for ratio in (np.zeros(depth), tops, rng.uniform(0, 1, depth) * tops):
-        assert at_most(np.abs(ratio - inside), tops)
-    for outside in (-0.001 * tops - 1e-9, 1.001 * tops + 1e-9):
-        worst = np.maximum(np.abs(outside), np.abs(tops - outside))
-        assert (worst > tops).all()
-
-
-@pytest.mark.equation("admissible-weights")
-@pytest.mark.parametrize("family", ASSUMING)
-@given(GENERATORS, SHAPES)
-def test_lai_with_admissible_weights_satisfies_the_printed_bound(family, seed, shape):
-    rng = np.random.default_rng(seed)
-    case = ASSUMING[family](rng, shape)
-    tops = np.array(bounds.decay_powers(rho=float(case.rho[0]), depth=case.depth))
-    weights = np.append((rng.uniform(0, 1, case.depth) * tops)[:-1], 1.0)
-    traces = case.validation.trace(), case.training.trace()
-    weighted = lai.lai_scores(*traces, layer_weights=list(weights))
-    bound = case.activation_bound[0] ** 2 * case.beta[0, -1].sum(0) * tops[:-1].sum()
-    difference = np.abs(case.ghost[0] - weighted)
-    hunt(difference, bound)
-    assert at_most(difference, bound, np.abs(case.lai[0]))
 
 
 @pytest.mark.equation("minimax-weights")
@@ -91,30 +53,9 @@ def test_minimax_weights_keep_their_bound_reach_it_and_no_weights_do_better(seed
     assert at_most(reach, np.maximum(worst(other, ends), worst(other, ~ends)))
 
 
-@pytest.mark.equation("minimax-weights")
-@pytest.mark.parametrize("family", ALIGNED)
-@given(GENERATORS, SHAPES)
-def test_half_the_decay_halves_the_bound_of_lli(family, seed, shape):
-    case = ASSUMING[family](np.random.default_rng(seed), shape)
-    high = case.rho[0] ** (2.0 * np.arange(case.depth - 1, -1, -1))
-    low = np.append(np.zeros(case.depth - 1), 1.0)
-    weights = calibration.minimax_weights(low, high)
-    traces = case.validation.trace(), case.training.trace()
-    difference = np.abs(case.ghost[0] - lai.lai_scores(*traces, layer_weights=weights))
-    bound = calibration.minimax_bound(case.alpha[0], case.beta[0, -1], low, high)
-    assert at_most(difference, bound, np.abs(case.lai[0]))
-    np.testing.assert_allclose(
-        2 * bound,
-        (case.beta[0, -1] * (np.abs(case.alpha[0]) * high[:, None, None])[:-1].sum(0)).sum(0),
-        rtol=1e-9,
-        atol=1e-15,
-    )
-
-
 @pytest.mark.equation("calibrated-least-squares")
 @given(GENERATORS)
 def test_no_weights_fit_better_than_least_squares(seed):
-    rng = np.random.default_rng(seed)
     alpha, beta = similarities(seed)
     assume(independent(alpha, beta))
     best = calibration.least_squares_weights(alpha, beta)
@@ -122,9 +63,6 @@ def test_no_weights_fit_better_than_least_squares(seed):
         (alpha * beta[-1]).reshape(3, -1).T, (alpha * beta).sum(0).ravel(), rcond=None
     )[0]
     np.testing.assert_allclose(best, reference, rtol=1e-6, atol=1e-9)
-    fitted = misfit(alpha, beta, best)
-    for other in (np.ones(3), np.array([0, 0, 1.0]), best + rng.standard_normal(3)):
-        assert at_most(fitted, misfit(alpha, beta, other))
 
 
 @pytest.mark.equation("calibrated-least-squares", "calibrated-decoupled")
@@ -151,20 +89,6 @@ def test_ridge_is_least_squares_with_rows_added_in_the_columns_own_units(seed, r
     expected = np.linalg.lstsq(np.concatenate([columns, rows]), target, rcond=None)[0]
     found = calibration.least_squares_weights(alpha, beta, ridge=ridge)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
-@given(GENERATORS)
-def test_each_decoupled_weight_minimises_its_own_layers_misfit(seed):
-    alpha, beta = similarities(seed)
-    weights = calibration.decoupled_weights(alpha, beta)
-
-    def misfits(used):
-        return ((alpha * (beta - used[:, None, None] * beta[-1])) ** 2).sum((1, 2))
-
-    assert weights[-1] == pytest.approx(float((alpha[-1] * beta[-1]).any()))
-    for change in (0.01, -0.01):
-        assert (misfits(weights) <= misfits(weights + change)).all()
 
 
 @pytest.mark.equation("calibrated-decoupled")
@@ -196,26 +120,7 @@ def test_model_weights_are_the_slope_over_independent_gradients_exactly(seed, wi
         np.testing.assert_allclose(weight, (below * top).sum() / (top * top).sum(), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.equation("calibrated-model")
-@given(GENERATORS)
-def test_isotropic_gradients_give_the_trace_over_the_output_width(seed):
-    rng = np.random.default_rng(seed)
-    networks = unconstrained(rng, Shape(1, 3, 4)).networks
-    linear = Networks(networks.weights)
-    operator, products = np.eye(linear.weights[-1].shape[1]), []
-    for weight in linear.weights[:0:-1]:
-        products.insert(0, operator.T @ operator)
-        operator = weight[0].T @ operator
-    products.insert(0, operator.T @ operator)
-    width = products[0].shape[0]
-    moment, other = 0.3 * np.eye(width), np.cov(rng.standard_normal((width, 9))).reshape(width, width)
-    assume(np.trace(other) > 1e-9)
-    weights = calibration.model_weights(np.stack(products), moment, np.eye(width))
-    np.testing.assert_allclose(weights, [np.trace(p) / width for p in products], rtol=1e-9)
-    assert calibration.model_weights(np.stack(products), moment, other)[-1] == pytest.approx(1.0)
-
-
-@pytest.mark.equation("calibrated-decoupled")
+@pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
 @given(GENERATORS, st.integers(2, 4))
 def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth):
     """Gradients at the top are all multiples of (1, -1), so that every layer's are of one direction."""

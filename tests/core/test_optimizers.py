@@ -1,8 +1,6 @@
 """Scores along Adam's step: the printed scaling, the direction, and the derivative of one whole step."""
 
 import inspect
-import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import lai_core as lai
 from lai_core import optimizers
 from lai_core.optimizers import Adam
 from tests.support.draws import GENERATORS
-from tests.support.inequalities import SEEDS
 
 sizes = st.tuples(st.integers(1, 3), st.integers(1, 4))
 """Training samples and parameters."""
@@ -117,43 +113,16 @@ def test_derivative_is_what_moving_a_weight_does_to_the_loss(shape, adam, step, 
 
 
 @pytest.mark.equation("adam-derivative")
-@pytest.mark.parametrize(("betas", "ratio"), [((0.9, 0.95), 0.5), ((0.9, 0.999), 0.99)])
-def test_holding_the_second_moment_fixed_overstates_by_a_constant_factor(betas, ratio):
-    """A constant gradient of 1, both moments settled: the whole derivative over its first term."""
-    adam = Adam(beta1=betas[0], beta2=betas[1], epsilon=1e-12)
-    one = np.array([1.0])
-    found = optimizers.adam_derivative_scores(
-        one, np.array([[1.0]]), one, one, one, one, adam=adam, step=10**6
-    )
-    assert float(found[0]) / (1 - betas[0]) == pytest.approx(ratio, rel=1e-6)
-
-
-@pytest.mark.equation("adam-derivative")
 def test_parameters_without_any_gradient_keep_the_first_term():
     """Rows of an embedding that were never seen: the root of the second moment is not differentiable."""
-    adam = Adam(beta1=0.5, beta2=0.75, epsilon=0.25)
     zero, one = np.array([0.0]), np.array([1.0])
-    found = optimizers.adam_derivative_scores(
-        one, np.array([[2.0]]), zero, zero, zero, zero, adam=adam, step=1
-    )
-    assert found.tolist() == [8.0]  # 2 * 0.5 / (0.5 * 0.25)
-
-
-@pytest.mark.equation("adam-derivative")
-@given(seed=SEEDS)
-def test_decoupled_decay_drops_out_and_coupled_decay_does_not(seed):
-    training = Training((3, 4), seed, 7)
-    weights, plain = np.full(3, 1 / 3), Adam(learning_rate=1e-12)
-    scores = {
-        name: training.scores(adam, weights)
-        for name, adam in {
-            "none": plain,
-            "decoupled": replace(plain, weight_decay=0.5, decoupled=True),
-            "coupled": replace(plain, weight_decay=0.5),
-        }.items()
-    }
-    np.testing.assert_allclose(scores["decoupled"], scores["none"], rtol=1e-6)
-    assert np.abs(scores["coupled"] - scores["none"]).max() > 1e-6
+    # 2 * 0.5 / (0.5 * 0.25); clipping to 1/2 over |g| + 1 halves it, over |g| leaves it as it is
+    for max_norm, norm_epsilon, expected in ((None, 1e-6, 8.0), (0.5, 1.0, 4.0), (0.5, 0.0, 8.0)):
+        adam = Adam(beta1=0.5, beta2=0.75, epsilon=0.25, max_norm=max_norm, norm_epsilon=norm_epsilon)
+        found = optimizers.adam_derivative_scores(
+            one, np.array([[2.0]]), zero, zero, zero, zero, adam=adam, step=1
+        )
+        assert found.tolist() == [expected]
 
 
 @pytest.mark.equation("adam-direction")
@@ -167,31 +136,6 @@ def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(shape, n_va
         move = tiny * gradient / (np.sqrt(training.second) + 1e-3)
         decrease = training.loss(training.theta - move) - training.loss(training.theta + move)
         assert -decrease / (2 * tiny) == pytest.approx(score, rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.equation("optimizer-preconditioning")
-def test_counterexample_the_printed_scaling_turns_the_sign():
-    """D = diag(1, 16): Adam's direction says 1, the printed product -1/2."""
-    moment, g_z, g_j = np.array([1.0, 16.0]), np.array([[1.0, 1.0]]), np.array([[-1.0, 8.0]])
-    along = optimizers.adam_direction_scores(g_z, g_j, moment, epsilon=1e-17)
-    assert along.tolist() == [1.0]
-    traces = [lai.Trace([lai.LayerTrace(np.array([[1.0]]), g)]) for g in (g_z, g_j)]
-    found = [
-        lai.preconditioned_lai_scores(*traces, moment, exponent=power, epsilon=1e-17) for power in (1.0, 0.5)
-    ]
-    assert [scores.tolist() for scores in found] == [[-0.5], [1.0]]
-
-
-@pytest.mark.equation("adam-direction", "optimizer-preconditioning")
-@given(shape=sizes, seed=GENERATORS)
-def test_one_layer_lai_at_exponent_one_half_is_the_direction_score_of_its_outputs(shape, seed):
-    training = Training(shape, seed, 2)
-    g_z, moment = np.random.default_rng(seed + 1).normal(size=(2, shape[1])), training.second
-    traces = [lai.Trace([lai.LayerTrace(np.ones((len(g), 1)), g)]) for g in (g_z, training.gradients)]
-    for epsilon in (1e-15, 0.3):
-        found = lai.preconditioned_lai_scores(*traces, moment, exponent=0.5, epsilon=epsilon)
-        expected = optimizers.adam_direction_scores(g_z, training.gradients, moment, epsilon=epsilon)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.equation("preconditioned-ghost")
@@ -209,16 +153,6 @@ def test_preconditioned_ghost_is_the_scaled_product_of_built_gradients(sizes, se
     np.testing.assert_allclose(kernel, expected, rtol=1e-7, atol=1e-9)
     scores = optimizers.preconditioned_ghost_scores(*arrays)
     np.testing.assert_allclose(scores, expected.sum(0), rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.equation("preconditioned-ghost", "optimizer-preconditioning")
-def test_counterexample_no_scaling_of_the_factors_gives_a_preconditioner_of_rank_two():
-    """P = I on unit vectors: the four products are 1, 0, 0, 1, and of alpha times beta they cannot be."""
-    unit = np.eye(2)
-    pairs = itertools.product(unit[:, None], repeat=2)
-    found = [float(optimizers.preconditioned_ghost_kernel(a, g, a, g, unit)[0, 0]) for a, g in pairs]
-    assert found == [1.0, 0.0, 0.0, 1.0]
-    assert found[0] * found[3] != found[1] * found[2]  # a product alpha(a) beta(g) would have them equal
 
 
 def test_adams_defaults_are_those_that_are_usual():

@@ -1,6 +1,5 @@
 """The bound on rounding, held against scores in float64 and exact fractions, and the errors that it meets."""
 
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -11,8 +10,7 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core.rounding import count_roundings, rounding_bound, rounding_factor
 from proofs import prove_rounding
-from tests.support.draws import GENERATORS
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 from tests.support.statements import numbers
 
 SCORES = {
@@ -22,7 +20,6 @@ SCORES = {
     "lai, flattened": partial(lai.lai_scores, positions="flatten"),
     "lli": lai.lli_scores,
 }
-UNIT = 2.0**-24
 
 
 def entries(rng, shape):
@@ -72,35 +69,6 @@ def test_entries_that_were_stored_in_bfloat16_are_within_its_bound(name):
     error = np.abs(SCORES[name](*found).astype(np.float64) - SCORES[name](*exact))
     assert np.all(error <= rounding_bound(SCORES[name], *found, stored_roundoff=2.0**-8))
     assert np.any(error > rounding_bound(SCORES[name], *found))
-
-
-def test_an_error_reaches_three_quarters_of_the_bound():
-    rng, shares = np.random.default_rng(0), []
-    for _ in range(20):
-        found, exact = sides(rng, [(1, 1)], n_val=1, n_train=5000, positions=None, bias=False)
-        bound = rounding_bound(lai.lli_scores, *found, roundings=3).astype(np.float64)
-        error = np.abs(lai.lli_scores(*found) - lai.lli_scores(*exact))
-        shares.append(np.max(error[bound > 0] / bound[bound > 0], initial=0.0))
-    assert 0.75 < max(shares) <= 1
-
-
-def rounded(value):
-    return Fraction(float(np.float32(float(value))))
-
-
-@given(st.permutations(range(9)), GENERATORS)
-def test_the_bound_holds_for_every_order_of_summation(order, seed):
-    """One layer of nine inputs, added up one by one, or by a random tree, in exact fractions of float32."""
-    rng = np.random.default_rng(seed)
-    left, right = entries(rng, (2, 9))
-    exact_terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(left, right, strict=True)]
-    terms = [rounded(exact_terms[i]) for i in order]
-    while len(terms) > 1:
-        i, k = sorted(rng.permutation(len(terms))[:2])
-        last = terms.pop(k)
-        terms[i] = rounded(terms[i] + last)
-    error = abs(terms[0] - sum(exact_terms))
-    assert error <= Fraction(rounding_factor(roundings=9, unit_roundoff=UNIT)) * sum(map(abs, exact_terms))
 
 
 @pytest.mark.equation("rounding-error")
@@ -181,6 +149,4 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_the_bound_cannot_cover_is_refused(said):
-    check_refusal(said, REFUSED[said])
+test_what_the_bound_cannot_cover_is_refused = refusals(REFUSED)

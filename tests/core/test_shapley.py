@@ -60,28 +60,6 @@ def test_enumeration_is_the_average_over_all_orders(shape, seed, rate):
     assert values.sum() == pytest.approx(whole, rel=1e-7, abs=1e-8)  # nothing is left over
 
 
-@given(seed=GENERATORS)
-def test_equal_samples_share_and_idle_ones_get_nothing(seed):
-    theta, gradients = draw((2, 3), seed)
-    batch = np.stack([gradients[0], gradients[1], gradients[0], np.zeros(3)])
-    problem = Quartic(3, seed)
-    loss = problem.loss
-    values = shapley.one_step_shapley(loss, theta, batch, learning_rate=0.3)
-    assert values[0] == pytest.approx(values[2], rel=1e-9, abs=1e-10)
-    assert abs(values[3]) < 1e-10
-
-
-@given(shape=st.sampled_from(SHAPES[1:]), seed=GENERATORS)
-def test_sampling_every_order_is_exact_so_uniform_sampling_is_unbiased(shape, seed):
-    theta, gradients = draw(shape, seed)
-    loss = Quartic(shape[1], seed).loss
-    orders = list(itertools.permutations(range(shape[0])))
-    arrays = theta, gradients
-    sampled, _ = shapley.monte_carlo_shapley(loss, *arrays, orders, learning_rate=0.4)
-    exact = shapley.one_step_shapley(loss, *arrays, learning_rate=0.4)
-    np.testing.assert_allclose(sampled, exact, rtol=1e-7, atol=1e-9)
-
-
 def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean():
     """All 36 pairs of orders of three samples: mean, variance and mean squared error by enumeration."""
     theta, gradients = draw((3, 2), 5)
@@ -142,15 +120,6 @@ def test_inner_product_is_within_the_first_order_bound(shape, seed, rate):
     missed = averaged_over_orders(problem.loss, theta, gradients, rate) / rate - plain
     hunt(np.abs(missed), bound)
     assert np.all(np.abs(missed) <= bound * (1 + 1e-9) + 1e-9)
-
-
-@pytest.mark.equation("shapley-first-order")
-@given(sizes=st.lists(st.floats(0.1, 2.0), min_size=1, max_size=4), rate=rates)
-def test_first_order_bound_is_attained_by_parallel_gradients(sizes, rate):
-    gradients = np.array(sizes)[:, None]
-    values = averaged_over_orders(lambda theta: 1.5 * theta[0] ** 2, np.zeros(1), gradients, rate) / rate
-    bound = shapley.shapley_first_order_bound(gradients, learning_rate=rate, smoothness=3.0)
-    np.testing.assert_allclose(-values, bound, rtol=1e-8)  # the inner products are zero
 
 
 @pytest.mark.equation("shapley-first-order", "noise-explains-fidelity")

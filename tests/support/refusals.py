@@ -23,3 +23,13 @@ def check_refusal(said: str, calls: Call | Iterable[Call]) -> None:
         found = str(caught.value)
         assert kind in {base.__name__ for base in caught.type.__mro__}, f"{caught.type.__name__}: {found}"
         assert re.match(pattern, found, re.DOTALL), found
+
+
+def refusals(table: Table) -> Callable[[str], None]:
+    """Make the test of a table, a case for each of its rows."""
+
+    @pytest.mark.parametrize("said", table)
+    def test(said: str) -> None:
+        check_refusal(said, table[said])
+
+    return test

@@ -92,7 +92,8 @@ def gate_lai_scores(
     if not exclude_self:
         return scores
     check_same_samples(validation.trace, training.trace)
-    return scores - _diagonal(inputs)
+    dtype = inputs.work.dtype
+    return scores - _corrected(inputs, lambda *pair: dot(xp, *(cast(xp, side, dtype) for side in pair)))
 
 
 def _columns(inputs: GateInputs) -> Iterator[slice]:
@@ -111,11 +112,6 @@ def _block(inputs: GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
         return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
 
     return _corrected(inputs, products)
-
-
-def _diagonal(inputs: GateInputs) -> Float[Array, " n"]:
-    xp, dtype = inputs.work.xp, inputs.work.dtype
-    return _corrected(inputs, lambda left, right: dot(xp, cast(xp, left, dtype), cast(xp, right, dtype)))
 
 
 def _corrected(inputs: GateInputs, products: Callable[[Array, Array], Array]) -> Array:

@@ -241,7 +241,7 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
         if sizes is not None:
             msg = "sizes: expected None beside a bound, which is for parts of one size; leave one of them out"
             raise ValueError(msg)
-        return _bernstein(xp, values, _bound(xp, values, bound))
+        return _bernstein(xp, values, bound)
     weights = _sizes(xp, values, sizes)
     samples = xp.sum(weights)
     score = xp.sum(values, axis=0)
@@ -256,9 +256,15 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     return _Normal(xp, score, xp.sqrt(samples * variance), freedom)
 
 
-def _bernstein(xp: Namespace, values: Array, bound: Array | float) -> _Bernstein:
+def _bernstein(xp: Namespace, values: Array, bound: Any) -> _Bernstein:
     """Return the spread of m variables in [-bound, bound]; the sum is off by m times what the mean is."""
-    count = int(values.shape[0])
+    count, samples = map(int, values.shape)
+    if is_array(bound):
+        check_array("bound", bound, str(samples))
+        namespace_of({"parts": values, "bound": bound})
+        bound = cast(xp, bound, values.dtype)
+    else:
+        check_number("bound", bound, above=0.0)
     score = xp.sum(values, axis=0)
     deviation = values - score / count
     variance = xp.sum(deviation * deviation, axis=0) / (count - 1)
@@ -266,15 +272,6 @@ def _bernstein(xp: Namespace, values: Array, bound: Array | float) -> _Bernstein
     # sqrt(2 V / m) x + 7 r / (3 (m - 1)) x^2, and the sum by m times that.
     linear = xp.zeros_like(score) + (count * 7.0 / (3.0 * (count - 1))) * 2.0 * bound
     return _Bernstein(xp, score, xp.sqrt(2.0 * count * variance), linear)
-
-
-def _bound(xp: Namespace, values: Array, bound: Any) -> Array | float:
-    if not is_array(bound):
-        check_number("bound", bound, above=0.0)
-        return float(bound)
-    check_array("bound", bound, str(int(values.shape[1])))
-    namespace_of({"parts": values, "bound": bound})
-    return cast(xp, bound, values.dtype)
 
 
 def _sizes(xp: Namespace, values: Array, sizes: Any) -> Array:

@@ -61,8 +61,10 @@ def spread(
     """
     xp, t, size = work.xp, training.positions * training.height // outputs, -(-outputs // width)
     half = work.half()
-    if isinstance(validation, OuterGradient) and _is_summed(validation, training, work):
-        validation = validation.total(half)
+    fits = work.holds(4 * training.total_entries())
+    if fits and isinstance(validation, OuterGradient):
+        summed = validation.total_cost() + training.total_cost()
+        validation = validation.total(half) if summed <= validation.pairwise_cost(training) else validation
     # Alive for each sample: u and g as they are, permuted, laid out by groups (6 t width size), its factors
     # while u is made, and of `slab` rows of pairs two products and their factors in every group.
     few = min(t, size)
@@ -88,12 +90,6 @@ def spread(
         found = xp.sum(xp.reshape(_off_diagonal(xp, u, g, slab), (n, width)), axis=1)
         parts.append(xp.maximum(found, xp.zeros_like(found)))  # rounding may leave less than nothing
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
-
-
-def _is_summed(validation: OuterGradient, training: OuterGradient, work: Workspace) -> bool:
-    """Whether the summed validation gradient fits and is the cheaper way."""
-    fits = work.holds(4 * training.total_entries())
-    return fits and validation.total_cost() + training.total_cost() <= validation.pairwise_cost(training)
 
 
 def _pulled_by_pairs(

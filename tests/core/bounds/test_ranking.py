@@ -36,16 +36,6 @@ def test_the_cosine_is_at_least_its_guarantee(seed, ends):
     assert at_most(guarantee, cosine)
 
 
-@pytest.mark.equation("rank-cosine")
-@given(st.floats(0.01, 1), st.floats(1, 10))
-def test_the_guarantee_on_the_cosine_is_attained(low, high):
-    """By two samples whose approximate scores are sqrt(M) and sqrt(m), at opposite ends."""
-    approximate = np.array([high**0.5, low**0.5])
-    exact = approximate * np.array([low, high])
-    cosine = exact @ approximate / np.linalg.norm(exact) / np.linalg.norm(approximate)
-    np.testing.assert_allclose(cosine, bounds.cosine_guarantee(low=low, high=high), rtol=1e-9)
-
-
 @pytest.mark.equation("rank-pearson")
 @given(GENERATORS, st.booleans())
 def test_the_correlation_is_at_least_its_guarantee(seed, ends):
@@ -62,7 +52,8 @@ def test_counterexample_quotients_near_one_say_nothing_of_the_correlation_of_equ
     approximate, exact = np.array([1.0, 1.01]), np.array([1.01, 1.0])
     np.testing.assert_allclose(correlation(exact, approximate), -1.0)
     assert bounds.pearson_guarantee(approximate, low=1 / 1.01, high=1.01) == -1.0
-    assert bounds.pearson_guarantee(np.ones(3), low=0.9, high=1.1) == -1.0
+    for low in (0.9, 1.1):
+        assert bounds.pearson_guarantee(np.ones(3), low=low, high=1.1) == -1.0
     centred = bounds.pearson_guarantee(np.array([1.0, -1.0]), low=0.5, high=2.0)
     np.testing.assert_allclose(centred, bounds.cosine_guarantee(low=0.5, high=2.0))
 
@@ -82,18 +73,6 @@ def test_an_order_is_certain_exactly_where_no_admissible_scores_break_it(approxi
             assert certain[j, k] == all(lowest > end * approximate[k] for end in ends)
 
 
-@pytest.mark.equation("concordance")
-@given(GENERATORS, st.booleans())
-def test_a_certain_order_of_positive_scores_is_that_of_their_quotient(seed, ends):
-    exact, approximate, low, high = bounded_quotients(seed, ends=ends)
-    certain = bounds.certain_order(approximate, low=low, high=high)
-    assert (exact[:, None] > exact[None, :])[certain].all()
-    positive = (approximate[:, None] > 0) & (approximate[None, :] > 0)
-    printed = approximate[:, None] * low > high * approximate[None, :] * (1 + 1e-12)
-    assert certain[positive & printed].all()
-    assert not certain[positive & ~printed & (approximate[:, None] < approximate[None, :])].any()
-
-
 @pytest.mark.equation("rank-flip")
 @given(halves(4, -2, 2), halves(4, -2, 2))
 def test_a_pair_is_reversed_where_neither_ranking_has_a_tie(exact, approximate):
@@ -110,14 +89,6 @@ def test_a_sign_is_certain_exactly_where_no_admissible_quotients_break_it(kernel
     scores = (kernel[:, None, :] * choices).sum(0)
     kept = (scores > 0).all(0) | (scores < 0).all(0)
     assert (bounds.certain_sign(kernel, low=ends[0], high=ends[1]) == kept).all()
-
-
-@pytest.mark.equation("sign-agreement")
-def test_counterexample_without_the_margin_the_sign_may_change():
-    """P = 3, N = 2 and quotients in [1/2, 1]: P/N = 1.5 is not above 2, and Ghost is -1/2 where LAI is 1."""
-    kernel, quotients = np.array([[3.0], [-2.0]]), np.array([[0.5], [1.0]])
-    assert not bounds.certain_sign(kernel, low=0.5, high=1.0).any()
-    assert (kernel * quotients).sum() == -0.5 < 0 < kernel.sum()
 
 
 @pytest.mark.equation("selection-regret")
@@ -139,14 +110,6 @@ def test_the_regret_is_at_most_the_distance_of_scaled_scores(scores):
     np.testing.assert_allclose(bound, distances.min(), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.equation("selection-regret")
-def test_the_bound_on_the_regret_is_attained():
-    """One sample right, one with a score that the approximation has as 0."""
-    exact, approximate = np.array([1.0, 2.0]), np.array([1.0, 0.0])
-    assert bounds.selection_regret(exact, approximate) == 2.0
-    assert bounds.selection_regret_bound(exact, approximate) == 2.0
-
-
 @pytest.mark.equation("identical-ranking")
 @given(GENERATORS, st.integers(2, 6))
 def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, depth):
@@ -160,20 +123,6 @@ def test_scaled_orthogonal_layers_give_one_factor_and_correlation_one(seed, dept
     np.testing.assert_allclose(case.ghost[0], factor * case.lai[0], rtol=1e-9)
     if case.lai[0].std() > 1e-6 * np.abs(case.lai[0]).max():
         np.testing.assert_allclose(correlation(case.ghost[0], case.lai[0]), 1.0)
-
-
-@pytest.mark.equation("ghost-lai-range", "rank-cosine")
-@pytest.mark.parametrize("family", ["orthogonal", "positive"])
-@given(GENERATORS)
-def test_the_range_of_ghost_over_lai_guarantees_the_cosine_on_networks(family, seed):
-    case = ASSUMING[family](np.random.default_rng(seed), Shape(1, 3, 4, 2, 5))
-    high = case.rho[0] ** (2.0 * np.arange(2, -1, -1))
-    alpha = np.maximum(case.alpha[0], 0)
-    if (alpha[-1] > 1e-6).all() and (case.lai[0] > 1e-6).all():
-        low, high = bounds.ghost_over_lai_range(alpha, np.array([0.0, 0.0, 1.0]), high)
-        guarantee = bounds.cosine_guarantee(low=low.min(), high=high.max())
-        cosine = case.ghost[0] @ case.lai[0] / np.linalg.norm(case.ghost[0]) / np.linalg.norm(case.lai[0])
-        assert at_most(guarantee, cosine)
 
 
 @pytest.mark.equation("rank-pearson")

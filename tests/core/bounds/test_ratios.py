@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core import bounds
-from tests.support.draws import GENERATORS, SHAPES
+from tests.support.draws import GENERATORS
 from tests.support.entries import halves
 from tests.support.inequalities import at_most, hunt
-from tests.support.networks import ALIGNED, ASSUMING, FAMILIES
 
 POSITION = st.sampled_from(["inside", "low", "high"])
 
@@ -54,30 +53,6 @@ def test_the_gaps_lie_between_both_bounds_and_reach_them(seed, position):
         np.testing.assert_allclose(gaps["lli"], ranges["lli"][ends[1]], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.equation("lai-two-sided", "lli-two-sided", "ghost-lai-range", "relative-below-one")
-@pytest.mark.parametrize("family", ALIGNED)
-@given(GENERATORS, SHAPES)
-def test_aligned_networks_keep_to_the_bounds_of_their_rate(family, seed, shape):
-    case = ASSUMING[family](np.random.default_rng(seed), shape)
-    alpha, last, depth = np.maximum(case.alpha[0], 0), case.beta[0, -1], case.depth
-    high = case.rho[0] ** (2 * np.arange(depth - 1, -1, -1.0))
-    low = np.zeros(depth)
-    gaps = {"lai": case.lai[0] - case.ghost[0], "lli": case.ghost[0] - case.lli[0]}
-    for name, bound in (("lai", bounds.lai_gap_range), ("lli", bounds.lli_gap_range)):
-        smallest, largest = bound(alpha, last, low, high)
-        hunt(gaps[name], largest, name)
-        assert at_most(smallest, gaps[name], case.lai[0])
-        assert at_most(gaps[name], largest, case.lai[0])
-    if (case.lai[0] > 1e-6).all() and (alpha[-1] > 1e-6).all():
-        quotient = case.ghost[0] / case.lai[0]
-        smallest, largest = bounds.ghost_over_lai_range(alpha, low, high)
-        assert at_most(smallest, quotient)
-        assert at_most(quotient, largest)
-        bound = bounds.relative_error_bound(alpha)
-        assert at_most(np.abs(1 - quotient), bound)
-        assert (bound < 1).all()
-
-
 @pytest.mark.equation("lai-gap")
 @given(halves((3, 2, 2)), halves((2, 2)), halves((2, 2, 2), 0, 2))
 def test_similarities_of_any_sign_have_the_bound_without_a_rate(alpha, last, ratios):
@@ -93,28 +68,6 @@ def test_similarities_of_any_sign_have_the_bound_without_a_rate(alpha, last, rat
 
 
 @pytest.mark.equation("ghost-lai-range", "relative-below-one")
-@given(GENERATORS, POSITION)
-def test_ghost_over_lai_lies_in_its_range_and_reaches_it(seed, position):
-    alpha, beta, low, high = bounded_ratios(seed, position, unit=True)
-    ghost, layer_aware, _ = scores(alpha, beta)
-    smallest, largest = bounds.ghost_over_lai_range(alpha, low, high)
-    hunt(ghost / layer_aware, largest)
-    assert at_most(smallest, ghost / layer_aware)
-    assert at_most(ghost / layer_aware, largest)
-    one = alpha[:, :1], beta[:, :1]
-    ghost, layer_aware, _ = scores(*one)
-    if position != "inside":
-        end = bounds.ghost_over_lai_range(one[0], low, high)[position == "high"]
-        np.testing.assert_allclose(ghost / layer_aware, end, rtol=1e-9)
-    error = np.abs(ghost - layer_aware) / layer_aware
-    assert at_most(error, bounds.relative_error_bound(one[0]))
-    dead = np.zeros_like(one[1])
-    dead[-1] = one[1][-1]
-    ghost, layer_aware, _ = scores(one[0], dead)
-    np.testing.assert_allclose(1 - ghost / layer_aware, bounds.relative_error_bound(one[0]), rtol=1e-9)
-
-
-@pytest.mark.equation("ghost-lai-range", "relative-below-one")
 @given(halves((3, 3, 2), 0, 2), halves((3, 2), 0, 2), halves((2, 3, 2), 0, 2), halves((2, 2), 0, 2))
 def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends):
     """Zeros and ties: the bounds hold, and are those of the validation samples that share anything."""
@@ -127,6 +80,7 @@ def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends)
     assert at_most(ghost, largest * layer_aware)
     error = bounds.relative_error_bound(alpha)
     assert at_most(np.abs(ghost - layer_aware), error * layer_aware)
+    assert at_most(bounds.relative_error_bound(alpha[:, :1]), error)
     for j in range(2):
         means = [
             [(alpha[:, z, j] * end).sum() / alpha[:, z, j].sum() for end in (low, high, (0, 0, 1))]
@@ -138,24 +92,6 @@ def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends)
 
 
 @pytest.mark.equation("relative-limit")
-@given(GENERATORS)
-def test_lais_relative_error_goes_to_its_limit_as_the_rate_vanishes(seed):
-    """Ratios are rho^(2k) times numbers of at most 1 in absolute value: the rest is of order rho squared."""
-    alpha, beta, _, _ = bounded_ratios(seed)
-    depth, last = len(alpha), beta[-1]
-    rng = np.random.default_rng(seed)
-    signs = rng.uniform(-1, 1, beta.shape)
-    signs[-1] = 1
-    errors = []
-    for rho in (1e-2, 1e-3):
-        decayed = rho ** (2.0 * np.arange(depth - 1, -1, -1))[:, None, None] * signs * last
-        ghost, layer_aware, _ = scores(alpha, decayed)
-        errors.append(np.abs(ghost - layer_aware) / layer_aware - bounds.relative_limit(alpha, last))
-    assert at_most(np.abs(errors[0]), 1e-4 * 1.02)
-    assert at_most(np.abs(errors[1]), 1e-6 * 1.02)
-
-
-@pytest.mark.equation("relative-limit")
 @given(halves((3, 2, 1)), halves((2, 1)))
 def test_the_limit_is_the_distance_of_lli_from_lai(alpha, last):
     """Ghost is LLI where all but the last similarities vanish, whatever the signs."""
@@ -164,17 +100,6 @@ def test_the_limit_is_the_distance_of_lli_from_lai(alpha, last):
     if layer_aware[0] != 0:
         expected = abs(layer_aware[0] - ghost[0]) / abs(layer_aware[0])
         np.testing.assert_allclose(bounds.relative_limit(alpha, last)[0], expected, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.equation("lai-nearer-than-lli")
-@pytest.mark.parametrize("family", FAMILIES)
-@given(GENERATORS, SHAPES)
-def test_lai_is_nearer_than_lli_exactly_where_the_mean_ratio_exceeds_one_half(family, seed, shape):
-    case = FAMILIES[family](np.random.default_rng(seed), shape)
-    mean = bounds.mean_ratio(case.alpha[0], case.beta[0])
-    of_lai, of_lli = (np.abs(case.ghost[0] - s) for s in (case.lai[0], case.lli[0]))
-    clear = np.abs(of_lai - of_lli) > 1e-9 * (1 + np.abs(case.ghost[0]))
-    assert ((mean > 0.5) == (of_lai < of_lli))[clear].all()
 
 
 @pytest.mark.equation("lai-nearer-than-lli")
@@ -217,11 +142,3 @@ def test_counterexample_lai_reverses_a_pair_that_lli_has_right():
     assert last.tolist() == [1.0, 2.0]
     assert bounds.reversed_pairs(ghost, layer_aware).tolist() == [[False, False], [True, False]]
     assert not bounds.reversed_pairs(ghost, last).any()
-
-
-@pytest.mark.equation("rank-flip")
-@given(st.floats(0.01, 0.99))
-def test_the_pair_is_reversed_exactly_below_its_rate(rho):
-    ghost, layer_aware, _ = flipping_scores(rho)
-    if abs(10 * rho**2 - 1) > 1e-9:
-        assert bounds.reversed_pairs(ghost, layer_aware).any() == (10 * rho**2 < 1)

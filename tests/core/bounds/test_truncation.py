@@ -9,7 +9,7 @@ from lai_core import bounds
 from tests.support.draws import GENERATORS, SHAPES
 from tests.support.entries import halves
 from tests.support.inequalities import at_most, hunt
-from tests.support.networks import FAMILIES, Networks, extremal
+from tests.support.networks import FAMILIES
 
 
 def certificate(case, networks, kept):
@@ -38,20 +38,6 @@ def test_what_the_lower_layers_add_is_at_most_the_certificate(family, seed, shap
         top = products[case.depth - kept :].sum((0, 1))
         certain = np.abs(top) > bound * (1 + 1e-9) + 1e-9
         assert (np.sign(top) == np.sign(case.ghost[0]))[certain].all()
-
-
-@pytest.mark.equation("top-layer-certificate")
-@given(GENERATORS, SHAPES)
-def test_the_certificate_is_attained_by_chains_of_width_one(seed, shape):
-    rng = np.random.default_rng(seed)
-    weights = tuple(rng.uniform(0.2, 2, (1, 1, 1)) for _ in range(shape.depth))
-    networks = Networks(weights, relu=True)
-    inputs = [rng.uniform(0.5, 1, (1, n, 1)) for n in (1, 2)]
-    batches = [networks.run(x, networks.outputs(x) - 1.0) for x in inputs]
-    case = type(extremal(rng, shape))(networks, *batches)
-    for kept in range(1, case.depth):
-        missing = (case.alpha[0] * case.beta[0])[: case.depth - kept].sum((0, 1))
-        np.testing.assert_allclose(certificate(case, networks, kept), missing, rtol=1e-9)
 
 
 @pytest.mark.equation("top-layer-certificate")
@@ -124,22 +110,6 @@ def test_no_probabilities_of_the_same_cost_have_a_smaller_variance(seed, depth, 
             other[:-1] = np.minimum(1, other[:-1] * budget / (other[:-1] * costs[:-1]).sum())
         if (other * costs).sum() <= share * costs.sum() * (1 + 1e-9):
             assert at_most(least, bounds.truncation_variance(terms, other).sum() * (1 + 1e-7))
-
-
-@pytest.mark.equation("truncation-variance")
-@pytest.mark.parametrize("lower", [(1.0, 0.5), (2.0, -1.0), (-3.0, 2.0), (0.5, 3.0)])
-def test_the_best_probabilities_on_a_grid(lower):
-    """Every monotone choice of two probabilities with the same cost, to a thousandth; partial sums shrink."""
-    terms, costs = np.array([*lower, 2.0])[:, None], [1.0, 1.0, 1.0]
-    best = bounds.truncation_probabilities(terms, costs=costs, share=2 / 3)
-    least = bounds.truncation_variance(terms, best).sum()
-    grid = [
-        bounds.truncation_variance(terms, np.array([q, 1.0 - q, 1.0])).sum()
-        for q in np.linspace(0.001, 0.5, 500)
-    ]
-    assert least <= min(grid) * (1 + 1e-9)
-    assert least >= min(grid) * (1 - 1e-4)
-    np.testing.assert_allclose(best, bounds.truncation_probabilities(10 * terms, costs=costs, share=2 / 3))
 
 
 @pytest.mark.equation("truncation-variance")

@@ -19,7 +19,7 @@ from lai_core._engine.gradients import (
 )
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
-from lai_core.records import _maps, _reads, _table
+from lai_core.records import _maps, _reads
 from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
 
@@ -292,8 +292,7 @@ def test_more_room_takes_fewer_products(asked, monkeypatch):
 
     monkeypatch.setattr(_maps, "convolutions", lambda *_: None)
     monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
-    for module in (_reads, _table):
-        monkeypatch.setattr(module, "is_numpy_array", lambda _: False)
+    monkeypatch.setattr(_reads, "is_numpy_array", lambda _: False)
     calls = []
     for product in ("matmul", "take"):
         own = getattr(namespace, product)

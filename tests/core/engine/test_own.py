@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lai_core._engine.namespace import namespace_of
-from lai_core._engine.own import add_rows, convolutions, kernel_of_equal_ids, products_of_equal_ids
+from lai_core._engine.own import add_rows, convolutions, kernel_of_equal_ids
 
 XP = namespace_of({"numpy": np.ones(1)})
 
@@ -31,13 +31,6 @@ def test_runs_of_any_length_are_summed_once(most):
     for one, row in zip(ids, values, strict=True):
         expected[one] += row
     np.testing.assert_allclose(add_rows(XP, most + 1, ids, values), expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(values, kept)
-    own_ids, own = draws.integers(-1, most + 3, 50), draws.normal(size=(50, 3))
-    found = products_of_equal_ids(XP, (own_ids, own), (ids, values))
-    expected = [
-        row @ expected[one] if 0 <= one < most else 0.0 for one, row in zip(own_ids, own, strict=True)
-    ]
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(values, kept)
 
 
@@ -66,10 +59,8 @@ def test_a_kernel_is_of_equal_ids_while_its_pairs_take_no_more_than_all_products
 
 
 def test_where_no_id_is_on_both_sides_every_product_is_zero():
-    own, others = (np.array([-1, 5, 2]), np.ones((3, 2))), (np.array([3, -1]), np.ones((2, 2)))
-    assert products_of_equal_ids(XP, own, others).tolist() == [0.0, 0.0, 0.0]
-    columns = [(ids[:, None], rows) for ids, rows in (own, others)]
-    assert kernel_of_equal_ids(XP, *columns).tolist() == [[0.0, 0.0]] * 3
+    own, others = (np.array([[-1], [5], [2]]), np.ones((3, 2))), (np.array([[3], [-1]]), np.ones((2, 2)))
+    assert kernel_of_equal_ids(XP, own, others).tolist() == [[0.0, 0.0]] * 3
 
 
 def test_maps_of_more_than_three_axes_have_no_convolutions_of_their_own():

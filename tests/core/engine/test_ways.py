@@ -11,7 +11,7 @@ from lai_core._engine import pairs
 from lai_core._engine.gradients import Workspace, inner_products
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators._parameters import ghost_gradients
-from lai_core.records import _maps, _reads, _table
+from lai_core.records import _maps, _reads
 from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
 from lai_core.records.compatible import check_trace
@@ -44,7 +44,7 @@ def begins(monkeypatch):
 @pytest.mark.parametrize("rows", [7, 36, 2000])
 @pytest.mark.parametrize("width", [1, 9])
 def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
-    """By equal ids, over the rows that validation reads, or at once; for few columns and many, rows too."""
+    """Over the rows that validation reads, or at once; for few columns and many, rows too."""
     (validation, built), (training, other) = (table(n, uses, (), rows, width) for n in (3, 5))
     entries = (3 + 5) * (2 + 4)
 
@@ -52,12 +52,8 @@ def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
         np.testing.assert_allclose(training.scores(validation, room), (built @ other.T).sum(0), atol=1e-12)
 
     column = 13 * 3 * uses[-1] + 8 * rows
-    with monkeypatch.context() as alone:
-        alone.setattr(TableGradient, "_renumbered", lambda *_: None)
-        assert begins(ReadGradient, "with_sum", scores) == max(5 * entries * (width + 8), 2 * column)
     read = validation.reads[-1]
     assert begins(_reads, "add_rows", read.total) == max((4 * 3 * uses[-1] + rows) * width, column)
-    monkeypatch.setattr(_table, "is_numpy_array", lambda _: False)
     monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
     few = rows >= 2 * 3 * (2 + 4)
     assert begins(ReadGradient, "renumbered", scores) == (16 * entries * (width + 8) if few else 2**20)

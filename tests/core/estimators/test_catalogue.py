@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import lai_core as lai
-from lai_core.estimators.catalogue import CATALOGUE, PAIRWISE, find_estimator
-from lai_core.estimators.costs import summary_cost
+from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 
 NAMES = tuple(each.name for each in CATALOGUE)
 
@@ -34,16 +33,7 @@ def made() -> lai.Trace:
 
 
 def test_the_estimators_are_those_of_the_contract():
-    assert NAMES == (
-        "ghost",
-        "lai",
-        "lli",
-        "preconditioned_lai",
-        "gate_lai",
-        "calibrated_lai",
-        "exact",
-        "midpoint",
-    )
+    assert " ".join(NAMES) == "ghost lai lli preconditioned_lai gate_lai calibrated_lai exact midpoint"
 
 
 @pytest.mark.parametrize("fact", GOES_WITH)
@@ -63,17 +53,6 @@ def test_the_core_sums_up_those_that_have_a_summary_of_their_own(name):
         summary = lai.summarize(made(), name)
         assert summary.estimator == estimator.summary
         assert (summary.positions is not None) == estimator.positions
-
-
-@pytest.mark.parametrize("estimator", PAIRWISE, ids=lambda each: each.name)
-def test_an_estimator_needs_the_output_gradients_it_says(estimator):
-    first, last = made().layers
-    bare = lai.Trace([lai.LayerTrace(first.activations), last])
-    if estimator.gradients == "all":
-        with pytest.raises(ValueError, match="expected output gradients of every layer"):
-            summary_cost(bare, estimator.name)
-    else:
-        assert summary_cost(bare, estimator.name) > 0
 
 
 @pytest.mark.parametrize(
@@ -96,10 +75,3 @@ def test_a_near_miss_is_told_what_was_meant(name, meant):
 def test_what_resembles_nothing_gets_the_list_alone(name):
     with pytest.raises(ValueError, match=rf"'midpoint', got {re.escape(repr(name))}$"):
         find_estimator(name)
-
-
-def test_each_estimator_says_what_it_is_in_a_line():
-    for each in CATALOGUE:
-        for line in (each.meaning, each.cost, each.unit):
-            assert line, each.name
-            assert "\n" not in line, each.name

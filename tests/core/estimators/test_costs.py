@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.costs import cost_ratio, list_routes, pairwise_cost, summary_cost
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 
 SIZES = st.integers(1, 4)
-POSITIONS = st.one_of(st.none(), SIZES)
-WIDTHS = st.lists(st.tuples(SIZES, SIZES))
 
 
 def trace(n, t, widths, outputs):
@@ -106,6 +104,4 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_has_no_cost_is_refused(said):
-    check_refusal(said, REFUSED[said])
+test_what_has_no_cost_is_refused = refusals(REFUSED)

@@ -1,12 +1,11 @@
 """Gate-corrected LAI: unbiased over column directions, within its bound, and where it is Ghost itself."""
 
-import itertools
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
@@ -22,13 +21,8 @@ from lai_core.estimators.gates import (
 from tests.support.draws import GENERATORS
 from tests.support.entries import halves
 from tests.support.inequalities import hunt
-from tests.support.networks import Networks, Shape, unconstrained
-from tests.support.refusals import Table, check_refusal
-
-
-def paired(traces, gates, norms):
-    """Both sides, as the estimator takes them."""
-    return [GateTrace(*side, norms) for side in zip(traces, gates, strict=True)]
+from tests.support.networks import Shape, unconstrained
+from tests.support.refusals import Table, refusals
 
 
 class Gated:
@@ -107,78 +101,6 @@ def test_gates_of_relu_layers_are_read_off_the_trace_and_closed_at_zero(backend,
     np.testing.assert_array_equal(backend.numpy(gates), before > 0)
 
 
-def directions(norms, rows):
-    """List matrices whose columns lie along the axes, either way: every direction alike, on average."""
-    choices = [sign * axis for axis in np.eye(rows) for sign in (1.0, -1.0)]
-    for columns in itertools.product(choices, repeat=len(norms)):
-        yield np.stack(columns, axis=1) * np.sqrt(norms)
-
-
-@pytest.mark.equation("gate-corrected")
-@pytest.mark.parametrize("rows", [2, 3])
-@settings(max_examples=2)
-@given(seed=GENERATORS)
-def test_ghost_on_average_over_column_directions(seed, rows):
-    """Given activations, gates, column norms and last gradients: every weight matrix listed."""
-    rng = np.random.default_rng(seed)
-    norms = [rng.uniform(0.2, 2.0, 2), rng.uniform(0.2, 2.0, rows)]
-    activations = [rng.standard_normal((2, 1, width)) for width in (3, 2, rows)]
-    slopes = [rng.uniform(0.0, 1.0, (2, 1, width)) for width in (2, rows)]
-    last = rng.standard_normal((2, 1, 2))
-    listed = [np.stack(list(directions(norms[0], rows))), np.stack(list(directions(norms[1], 2)))]
-    pairs = np.indices([len(each) for each in listed]).reshape(2, -1)
-    lower, upper = (each[index] for each, index in zip(listed, pairs, strict=True))
-
-    def trace(side, gradients):
-        together = zip(activations, gradients, strict=True)
-        return lai.Trace(
-            [lai.LayerTrace(np.broadcast_to(a[side], (len(g), a.shape[-1])), g) for a, g in together]
-        )
-
-    traces = []  # one sample each for every choice of the two matrices
-    for side in (0, 1):
-        middle = (last[side] @ upper)[:, 0] * slopes[1][side]
-        bottom = (middle[:, None] @ lower)[:, 0] * slopes[0][side]
-        traces.append(trace(side, (bottom, middle, np.repeat(last[side], len(upper), 0))))
-    average = np.diag(lai.ghost_kernel(*traces)).mean()
-    gates = [[slope[side] for slope in slopes] for side in (0, 1)]
-    traces = [
-        lai.Trace(
-            [lai.LayerTrace(a[side], g) for a, g in zip(activations, (None, None, last[side]), strict=True)]
-        )
-        for side in (0, 1)
-    ]
-    found = float(gate_lai_kernel(*paired(traces, gates, norms))[0, 0])
-    assert found == pytest.approx(average, rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.equation("gate-corrected")
-def test_counterexample_columns_with_a_preferred_direction():
-    """Both columns along the first axis, gradients along the second: below, 0 for Ghost, 1 here."""
-    one, weight = np.ones((1, 1)), np.array([[1.0, 1.0], [0.0, 0.0]])
-    g = np.array([[0.0, 1.0]])
-    layers = [lai.LayerTrace(one, g @ weight), lai.LayerTrace(np.zeros((1, 2)), g)]
-    trace, slopes = lai.Trace(layers), [np.ones((1, 2))]
-    assert float(lai.ghost_kernel(trace, trace)[0, 0]) == 0.0
-    gated = GateTrace(trace, slopes, [squared_column_norms(weight)])
-    assert float(gate_lai_kernel(gated, gated)[0, 0]) == 1.0
-
-
-@pytest.mark.equation("gate-corrected")
-@given(seed=GENERATORS)
-def test_it_is_ghost_in_linear_networks_of_scaled_orthogonal_layers(backend, seed):
-    rng = np.random.default_rng(seed)
-    turns = [rng.uniform(0.2, 2.0) * np.linalg.qr(rng.standard_normal((3, 3)))[0][None] for _ in range(3)]
-    networks = Networks(tuple(turns))
-    batches = [networks.run(*rng.standard_normal((2, 1, n, 3))) for n in (2, 4)]
-    traces = [batch.trace(0, backend.array) for batch in batches]
-    gates = [[backend.array(g[0]) for g in networks.gates(batch.activations[0])] for batch in batches]
-    norms = [squared_column_norms(backend.array(turn[0])) for turn in turns[1:]]
-    ghost = backend.numpy(lai.ghost_kernel(*traces))
-    found = gate_lai_kernel(*paired(traces, gates, norms))
-    np.testing.assert_allclose(backend.numpy(found), ghost, rtol=1e-8, atol=1e-8)
-
-
 @pytest.mark.equation("gate-step-error")
 @given(seed=GENERATORS)
 def test_one_steps_error_is_within_its_bound(backend, seed):
@@ -195,20 +117,6 @@ def test_one_steps_error_is_within_its_bound(backend, seed):
         )
     hunt(errors, bounds)
     assert (errors <= bounds * (1 + 1e-9) + 1e-12).all()
-
-
-@pytest.mark.equation("gate-step-error")
-@given(seed=GENERATORS)
-def test_top_directions_attain_the_bound(seed):
-    """Both gradients along the direction that the operator stretches most."""
-    rng = np.random.default_rng(seed)
-    weight, slopes = rng.standard_normal((3, 4)), rng.uniform(0, 1, 4)
-    operator = (weight * slopes**2) @ weight.T
-    rest = operator - np.trace(operator) / 3 * np.eye(3)
-    values, vectors = np.linalg.eigh(rest)
-    top = vectors[:, np.argmax(np.abs(values))]
-    error, bound = gate_step_error(weight, slopes, slopes, top, top)
-    assert float(error) == pytest.approx(float(bound), rel=1e-9)
 
 
 ones = np.ones
@@ -282,9 +190,7 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_gates_do_not_know_or_fit_is_named(said):
-    check_refusal(said, REFUSED[said])
+test_what_gates_do_not_know_or_fit_is_named = refusals(REFUSED)
 
 
 def test_gates_of_chains_that_name_each_matrix_once_and_of_one_layer():

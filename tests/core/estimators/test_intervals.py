@@ -11,7 +11,7 @@ from lai_core._theory.student import upper_quantile, upper_tail
 from lai_core.estimators.policies import standard_errors
 from tests.support.draws import GENERATORS
 from tests.support.entries import halves
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 
 # Zeros, ties and constant columns are common: whole numbers.
 tables = st.tuples(st.sampled_from((2, 3, 5)), st.sampled_from((1, 4))).flatmap(halves)
@@ -96,32 +96,6 @@ def test_bernsteins_p_value_is_where_the_interval_ends_at_zero(parts):
             assert (high[0] >= 0) == kept
 
 
-@pytest.mark.parametrize(("bound", "least"), [(None, 0.93), (1.0, 0.95)])
-def test_intervals_hold_the_mean_as_often_as_they_say(bound, least):
-    """2,000 draws of 64 validation samples, signs and magnitudes skewed; the normal one nearly so."""
-    draws = np.random.default_rng(1).beta(1.0, 3.0, (64, 2000)) * 2 - 1
-    low, high = lai.score_intervals(draws, bound=bound)
-    covered = ((low < 64 * -0.5) & (high > 64 * -0.5)).mean()
-    assert least <= covered
-    assert bound is not None or covered <= 0.97
-
-
-@pytest.mark.equation("false-discovery-rate")
-def test_few_of_the_dropped_do_no_harm_although_half_the_errors_are_opposite():
-    """Of 40 samples 10 hurt; all share one error of the validation set, with either sign."""
-    rng = np.random.default_rng(2)
-    mean = np.where(np.arange(40) < 10, -0.6, 0.0)
-    shares, found = [], []
-    for _ in range(300):
-        shared = rng.standard_normal((24, 1)) * rng.choice((-1, 1), 40)
-        parts = mean + 0.7 * shared + 0.7 * rng.standard_normal((24, 40))
-        dropped = lai.drop_harmful(parts, rate=0.2) == 0
-        shares.append(dropped[10:].sum() / max(dropped.sum(), 1))
-        found.append(dropped[:10].mean())
-    assert np.mean(shares) <= 0.2 * 30 / 40
-    assert np.mean(found) > 0.2
-
-
 @pytest.mark.equation("false-discovery-rate")
 def test_a_sample_that_is_not_finite_is_not_kept_and_makes_no_other_one_easier_to_drop():
     """Of two samples the p-values are .2 and none; the limits are .15 and .3 at a rate of .3."""
@@ -183,6 +157,4 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_bad_arguments_are_named(said):
-    check_refusal(said, REFUSED[said])
+test_bad_arguments_are_named = refusals(REFUSED)

@@ -76,11 +76,6 @@ def test_reweight_is_proportional_to_the_positive_part(backend, scores):
     np.testing.assert_allclose(weights, expected, rtol=1e-13, atol=1e-300)
 
 
-def test_a_single_positive_score_has_all_but_the_floor():
-    probabilities = lai.sampling_probabilities(np.array([3.0, -1.0, 0.0]), floor=0.3)
-    np.testing.assert_allclose(probabilities, [0.8, 0.1, 0.1])
-
-
 @given(vectors, st.sampled_from((0.0, 0.1, 1.0)))
 def test_sampling_probabilities_mix_an_even_floor_with_the_scores(backend, scores, floor):
     probabilities = backend.numpy(lai.sampling_probabilities(backend.array(scores), floor=floor))

@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
@@ -16,10 +16,11 @@ from lai_core._engine.gradients import Workspace
 from lai_core.estimators.by_position import segment_sums
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
-from tests.support.refusals import check_refusal
+from tests.support.refusals import Table, refusals
 
 SCORES = {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}
 NUMPY = BACKENDS[0]
+FEW = settings(max_examples=15)  # of twelve extents
 
 
 def arrays(rng, samples, length):
@@ -67,6 +68,7 @@ def score_of(validation, drawn, chosen, estimator, **options):
 
 @pytest.mark.equation("position-score")
 @pytest.mark.parametrize("estimator", SCORES)
+@FEW
 @given(GENERATORS, st.integers(1, 3), st.integers(1, 4), st.booleans())
 def test_a_position_scores_as_a_sample_that_has_it_alone(
     backend, estimator, rng, samples, length, summarized
@@ -88,6 +90,7 @@ def test_a_position_scores_as_a_sample_that_has_it_alone(
 @pytest.mark.parametrize(
     ("estimator", "positions"), [("ghost", "tokens"), ("lli", "tokens"), ("lai", "tokens"), ("lai", "mean")]
 )
+@FEW
 @given(GENERATORS, st.integers(1, 3), st.integers(1, 5))
 def test_segments_score_as_the_unpacked_batch(backend, estimator, positions, rng, samples, length):
     """Some positions belong to no segment, some segments have no position, others lie in two rows."""
@@ -165,48 +168,45 @@ def test_segments_are_summed_within_the_memory_budget(positions):
 TRACE = traced(arrays(np.random.default_rng(3), 2, 3))
 HEAD = TRACE.layers[-1]
 SEGMENTS = np.zeros((2, 3), int)
-ROWS = "training.layers[0].activations: expected the last layer's 3 positions, a row for each, got shape"
+ROWS = "ValueError: training.layers[0].activations: expected the last layer's 3 positions, a row for each"
 LAST = "'lli' needs them of the last layer alone, and exact_scores(per_position=True) of an adapter of none"
-REFUSED = {
-    f"{ROWS} (2, 4); {LAST}": lambda: lai.position_scores(
+REFUSED: Table = {
+    f"{ROWS}, got shape (2, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2, "lai"
     ),
-    f"{ROWS} (2, 3); {LAST}": lambda: lai.position_scores(
+    f"{ROWS}, got shape (2, 3); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.LayerTrace(np.ones((2, 3))), HEAD])] * 2, "lai"
     ),
-    f"{ROWS} (2, 3, 4); {LAST}": lambda: lai.position_scores(
+    f"{ROWS}, got shape (2, 3, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.ExpertTrace(np.ones((2, 3, 4)), np.ones((2, 3, 1))), HEAD])] * 2, "ghost"
     ),
-    "training.layers[0]: expected output gradients of shape (n, t, d), a row for each position, got (2, 1)": (
+    "ValueError: training.layers[0]: expected output gradients of shape (n, t, d), a row for …got (2, 1)": (
         lambda: lai.position_scores(
             *[lai.Trace([lai.LayerTrace(np.ones((2, 4)), np.ones((2, 1)))])] * 2, "lai"
         )
     ),
-    "positions: expected 'mean', with which the summary was made, got 'tokens'": lambda: lai.position_scores(
-        lai.summarize(TRACE, "lai", positions="mean"), TRACE, "lai"
+    "ValueError: positions: expected 'mean', with which the summary was made, got 'tokens'": lambda: (
+        lai.position_scores(lai.summarize(TRACE, "lai", positions="mean"), TRACE, "lai")
     ),
-    "positions: expected one of 'tokens', 'mean', got 'flatten'": lambda: lai.segment_scores(
+    "ValueError: positions: expected one of 'tokens', 'mean', got 'flatten'": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS, 1, "lai", positions="flatten"
     ),
-    "segments: expected shape (n, t) = (2, 3), got (2,)": lambda: lai.segment_scores(
+    "ValueError: segments: expected shape (n, t) = (2, 3), got (2,)": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS[:, 0], 1, "lai"
     ),
-    "segments: expected integers, got float64": lambda: lai.segment_scores(
+    "TypeError: segments: expected integers, got float64": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS * 1.0, 1, "lai"
     ),
-    "count: expected a whole number >= 1, got 0": lambda: lai.segment_scores(
+    "ValueError: count: expected a whole number >= 1, got 0": lambda: lai.segment_scores(
         TRACE, TRACE, SEGMENTS, 0, "lai"
     ),
-    "estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": lambda: lai.position_scores(
+    "ValueError: estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": lambda: lai.position_scores(
         TRACE, TRACE, "exact"
     ),
 }
 
 
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_has_no_positions_is_refused_by_name(message):
-    kind = "TypeError" if "integers" in message else "ValueError"
-    check_refusal(f"{kind}: {message}", REFUSED[message])
+test_what_has_no_positions_is_refused_by_name = refusals(REFUSED)
 
 
 @given(GENERATORS, st.integers(1, 3), st.integers(1, 4), st.sampled_from((0.07, 0.5, 1.0)))

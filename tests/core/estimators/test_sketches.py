@@ -5,6 +5,7 @@ in numpy, and lists the scores of gradients built entry by entry.
 """
 
 import itertools
+import math
 from dataclasses import replace
 
 import jax
@@ -15,12 +16,12 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs, sketch_variance
+from lai_core.estimators.sketches._variance import chance_of_a_shared_group
 from tests.core.estimators.test_contraction import multiply_adds, peak, products
 from tests.support import explicit
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
-from tests.support.inequalities import hunt
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 from tests.support.traces import Layer, Layout, trace
 
 FEW = settings(max_examples=3)  # one shape a case: the numbers are generic
@@ -125,71 +126,16 @@ def test_the_variance_over_signs_and_permutations_is_that_of_all_of_them(backend
         np.testing.assert_allclose(found, scores.var(0), rtol=1e-8, atol=1e-8)
 
 
-def single(g, h, backend=NUMPY):
-    """Return traces of one sample each whose score is the product of two vectors."""
-    one = np.ones((1, 1))
-    return [lai.Trace([lai.LayerTrace(*(backend.array(x) for x in (one, side[None])))]) for side in (g, h)]
-
-
 @pytest.mark.equation("sketch-permutation")
-@pytest.mark.parametrize("d", range(1, 6))
-@settings(max_examples=3)
-@given(seed=GENERATORS)
-def test_the_chance_to_share_a_group_counts_the_padding(d, seed):
-    g, h = np.random.default_rng(seed).normal(size=(2, d))
-    for width in range(1, d + 1):
-        sketches = np.array(
-            [
-                matrix(signs, permutation, width)
-                for signs in all_signs(d)
-                for permutation in itertools.permutations(range(d))
-            ]
-        )
-        variance = np.sum((sketches @ g) * (sketches @ h), axis=1).var()
-        found = sketch_variance(*single(g, h), width=width)[0]
-        assert found == pytest.approx(variance, rel=1e-9, abs=1e-9)
-
-
-def bound(sides, width):
-    """Return (|M|^2 + tr M^2) / width of each training sample, M built entry by entry."""
-    validation = sum(np.outer(g, a) for g, a in positions_of(sides[0]))
-    training = [positions_of([replace(layer, **rows(layer, j)) for layer in sides[1]]) for j in range(2)]
-    products = [validation @ sum(np.outer(a, g) for g, a in sample) for sample in training]
-    return np.array([(np.sum(M * M) + np.trace(M @ M)) / width for M in products])
-
-
-def rows(layer, j):
-    return {name: getattr(layer, name)[j : j + 1] for name in ("activations", "output_gradients")}
-
-
-def positions_of(side):
-    """Yield the last layer's output gradient and all layers' activations, at each position."""
-    d = side[-1].output_gradients.shape[-1]
-    inputs = np.concatenate([layer.activations for layer in side], axis=-1)
-    return list(
-        zip(side[-1].output_gradients.reshape(-1, d), inputs.reshape(-1, inputs.shape[-1]), strict=True)
-    )
-
-
-@pytest.mark.equation("sketch-permutation")
-@given(seed=GENERATORS, d=st.integers(1, 7), positions=st.integers(1, 3), share=st.floats(0, 1))
-def test_the_variance_over_permutations_is_at_most_its_bound(seed, d, positions, share):
-    sides = drawn(Layout(((2, 2), (3, d)), positions=positions), seed)
-    width = 1 + int(share * (d - 1))
-    variance = sketch_variance(*(trace(side, NUMPY) for side in sides), width=width)
-    most = bound(sides, width)
-    hunt(variance, most)
-    assert np.all(variance >= 0)
-    assert np.all(variance <= most * (1 + 1e-9))
-
-
-@pytest.mark.equation("sketch-permutation")
-def test_the_bound_is_attained_where_one_output_a_group_is_left_over_and_no_output_meets_itself():
-    g, h = np.array([1.0, 2.0, 0.0, 0.0]), np.array([0.0, 0.0, 3.0, -1.0])
-    for width in (1, 3):  # (ceil(4 / width) - 1) width = 4 - 1
-        found = sketch_variance(*single(g, h), width=width)[0]
-        assert found == pytest.approx((g @ g) * (h @ h) / width, rel=1e-12)
-    assert sketch_variance(*single(g, h), width=2)[0] < (g @ g) * (h @ h) / 2
+@pytest.mark.parametrize(("outputs", "width"), [(3, 2), (5, 2), (7, 3)])
+def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_counterexample(outputs, width):
+    run = math.ceil(outputs / width)
+    assert (run - 1) * width == outputs - 1
+    assert outputs % run
+    groups = np.arange(outputs) // run
+    shared = np.mean([groups[i] == groups[k] for i, k in itertools.permutations(range(outputs), 2)])
+    assert shared == pytest.approx(chance_of_a_shared_group(outputs, width))
+    assert shared < 1 / width
 
 
 @pytest.mark.parametrize(("n_val", "n_train"), [(1, 1), (60, 60)])
@@ -292,6 +238,4 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_bad_arguments_are_named(said):
-    check_refusal(said, REFUSED[said])
+test_bad_arguments_are_named = refusals(REFUSED)

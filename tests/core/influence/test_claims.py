@@ -4,14 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core import influence
 from lai_core.estimators import costs
 from tests.support.draws import GENERATORS
-from tests.support.networks import Networks, Shape, unconstrained
 
 
 @pytest.mark.equation("cost-ratio", "order-of-magnitude")
@@ -43,39 +42,6 @@ def test_counterexample_two_short_vectors_do_not_determine_lai():
     assert lai.lli_kernel(*sides)[:, 0].tolist() == [1.0, 1.0]  # two short vectors are what LLI needs
 
 
-@pytest.mark.equation("validation-cache", "aggregation")
-@given(depth=st.integers(1, 3), seed=GENERATORS)
-def test_a_summary_of_fixed_size_does_determine_lai(depth, seed):
-    case = unconstrained(np.random.default_rng(seed), Shape(depth=depth, n_val=5))
-    validation, training = (batch.trace() for batch in (case.validation, case.training))
-    summary = lai.summarize(validation, "lai")
-    entries = sum(int(np.prod(block.shape)) for blocks in summary.totals for block in blocks)
-    inputs = [a.shape[-1] for a in case.validation.activations]
-    assert entries == sum(inputs) * case.validation.gradients[-1].shape[-1]  # whatever n_val is
-    expected = lai.lai_kernel(validation, training).sum(0)
-    np.testing.assert_allclose(lai.lai_scores(summary, training), expected, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.equation("lightweight-calibration")
-@given(widths=st.lists(st.integers(1, 4), min_size=2, max_size=4), seed=GENERATORS)
-def test_layer_weights_remove_the_scale_of_linear_layers_with_one_output(widths, seed):
-    """There beta_l is one number times beta_L, and with those numbers for weights LAI is Ghost."""
-    generator = np.random.default_rng(seed)
-    sizes = [*widths, 1]
-    chain = Networks(tuple(generator.normal(size=(1, d, below)) for below, d in itertools.pairwise(sizes)))
-    batches = [
-        chain.run(generator.normal(size=(1, n, sizes[0])), generator.normal(size=(1, n, 1))) for n in (2, 3)
-    ]
-    pairs = [[batch.gradients[index][0] for batch in batches] for index in range(len(widths))]
-    beta = [validation @ training.T for validation, training in pairs]
-    assume(beta[-1].any())
-    weights = [float((b * beta[-1]).sum() / (beta[-1] ** 2).sum()) for b in beta]
-    validation, training = (batch.trace() for batch in batches)
-    calibrated = lai.lai_scores(validation, training, layer_weights=weights)
-    ghost = lai.ghost_scores(validation, training)
-    np.testing.assert_allclose(calibrated, ghost, rtol=1e-7, atol=1e-9 * (1 + np.abs(ghost).max()))
-
-
 @pytest.mark.equation("self-exclusion")
 @given(n=st.integers(1, 6), p=st.integers(1, 4), seed=GENERATORS)
 def test_own_and_other_votes_add_up_and_decide(n, p, seed):
@@ -91,17 +57,6 @@ def test_own_and_other_votes_add_up_and_decide(n, p, seed):
     scores = gradients @ gradients.sum(0)
     decided = np.abs(scores) > 1e-9
     assert np.array_equal((scores < 0)[decided], (others < -own)[decided])
-
-
-@pytest.mark.equation("self-exclusion", "self-influence")
-@given(n=st.integers(2, 5), seed=GENERATORS)
-def test_leaving_the_own_vote_out_is_what_exclude_self_does(n, seed):
-    generator = np.random.default_rng(seed)
-    arrays = generator.normal(size=(n, 3)), generator.normal(size=(n, 2))
-    trace = lai.Trace([lai.LayerTrace(*arrays)])
-    _, others = influence.self_votes(lai.ghost_kernel(trace, trace))
-    scores = lai.ghost_scores(trace, trace, exclude_self=True)
-    np.testing.assert_allclose(scores, others, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.equation("self-influence")
@@ -131,13 +86,3 @@ def test_counterexample_a_step_on_the_weights_goes_against_lai():
     moved = first - rate * second * inputs[1][0], second - rate * (inputs[1][0] @ first)
     decrease = second * (inputs[0][0] @ first) - moved[1] * (inputs[0][0] @ moved[0])
     assert decrease / rate == pytest.approx(-0.25, abs=1e-5)
-
-
-@pytest.mark.equation("sgd-match", "lli")
-@given(seed=GENERATORS)
-def test_with_one_layer_lai_and_lli_and_ghost_are_the_sgd_score(seed):
-    case = unconstrained(np.random.default_rng(seed), Shape(depth=1))
-    traces = [batch.trace() for batch in (case.validation, case.training)]
-    found = [score(*traces) for score in (lai.ghost_scores, lai.lai_scores, lai.lli_scores)]
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found[0], found[2], rtol=1e-9, atol=1e-12)

@@ -3,18 +3,17 @@
 The oracle is the Jacobian of all losses with respect to all rows, which the function never sees.
 """
 
-import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lai_core.influence import ownership_residuals
 from tests.support.draws import GENERATORS
-from tests.support.inequalities import SEEDS
+from tests.support.refusals import Table, refusals
 
 SAMPLES, WIDTH = 5, 3
 
@@ -52,77 +51,16 @@ def test_what_is_left_is_zero_exactly_where_no_other_loss_reaches_the_row(seed):
     assert [size > 1e-10 for size in found] == [np.any(np.abs(of) > 0) for of in foreign]
 
 
-@pytest.mark.equation("sample-ownership")
-@given(seed=SEEDS, others=st.integers(1, 4))
-def test_distinct_weights_suffice_where_the_other_losses_gradients_are_independent(seed, others):
-    generator = np.random.default_rng(seed)
-    weights = generator.permutation(SAMPLES) + 1.0  # distinct, and as special as any
-    foreign = np.zeros((SAMPLES, SAMPLES))
-    foreign[1 : 1 + others] = generator.normal(size=(others, SAMPLES))  # row 0 of a tensor of 5 columns
-    assert np.linalg.matrix_rank(foreign) == others
-    assert residual_of_row_0(foreign, weights) > 1e-9
-
-
-@pytest.mark.equation("sample-ownership")
-def test_distinct_weights_alone_do_not_suffice_a_counterexample():
-    """Two losses hide each other at one ratio of their gradients; another weight of either shows both."""
-    weights = np.array([1.0, 2.0, 3.0])
-    hidden = np.array([[7.0, 7.0], [2.0, -4.0], [-1.0, 2.0]])
-    assert residual_of_row_0(hidden, weights) == 0.0
-    for other in (1, 2):
-        moved = weights + 0.25 * np.eye(3)[other]
-        assert residual_of_row_0(hidden, moved) == 0.25 * np.abs(hidden[other]).max()
-
-
-@pytest.mark.equation("sample-ownership")
-def test_equal_weights_hide_the_losses_that_have_them_a_counterexample():
-    weights = np.array([1.0, 1.0, 2.0])
-    assert residual_of_row_0(np.array([[1.0], [5.0], [0.0]]), weights) == 0.0
-    assert residual_of_row_0(np.array([[1.0], [0.0], [5.0]]), weights) == 5.0
-
-
-@pytest.mark.equation("sample-ownership")
-@settings(max_examples=20)
-@given(seed=SEEDS, dependent=st.integers(1, 3))
-def test_the_weights_that_hide_are_a_subspace_of_the_rank_less(seed, dependent):
-    """Its basis is found by singular values; weights in it hide, weights off it do not."""
-    generator = np.random.default_rng(seed)
-    foreign = np.zeros((SAMPLES, WIDTH))
-    foreign[1:] = generator.normal(size=(SAMPLES - 1, dependent)) @ generator.normal(size=(dependent, WIDTH))
-    as_map = foreign.T - np.outer(foreign.sum(0), np.eye(SAMPLES)[0])  # w -> sum_k (w_k - w_0) D_k
-    _, sizes, basis = np.linalg.svd(as_map)
-    rank = int(np.sum(sizes > 1e-10))
-    assert rank == dependent
-    hiding = generator.normal(size=SAMPLES - rank) @ basis[rank:]
-    assert residual_of_row_0(foreign, hiding) < 1e-12
-    assert residual_of_row_0(foreign, hiding + basis[0]) > 1e-10
-
-
-def residual_of_row_0(at_row_0, weights):
-    """Give the function two backward passes whose first row has these gradients, one of each loss."""
-    own = np.diag(np.arange(len(weights)) > 0)[..., None] * np.ones(at_row_0.shape[1])  # other rows: own
-    whole = own + np.eye(1, len(weights))[0][None, :, None] * at_row_0[:, None, :]
-    first, second = whole.sum(0), np.einsum("k,kid->id", weights, whole)
-    found = ownership_residuals(first, second, weights)
-    np.testing.assert_allclose(found[1:], 0.0, atol=1e-12)
-    return found[0]
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (
-            {"weighted": np.ones((3, 1))},
-            ValueError,
-            "weighted: expected the shape of gradient, (n, ...) = (3,",
-        ),
-        ({"weights": np.ones(2)}, ValueError, "weights: expected shape (n=3,), got (2,)"),
-        ({"gradient": np.ones((3, 2), int)}, TypeError, "gradient: expected a real floating dtype"),
-        ({"weights": [1.0, 2.0, 3.0]}, TypeError, "weights: expected an array"),
-        ({"gradient": np.ones((0, 2))}, ValueError, "gradient: expected every axis to have at least one"),
-    ],
-)
-def test_bad_arguments_are_named(change, error, message):
+def refused(**change):
     good = {"gradient": np.ones((3, 2)), "weighted": np.ones((3, 2)), "weights": np.arange(3.0)}
-    with pytest.raises(error, match=re.escape(message)):
-        ownership_residuals(*(good | change).values())
+    return partial(ownership_residuals, *(good | change).values())
+
+
+REFUSED: Table = {
+    "ValueError: weighted: expected the shape of gradient, (n, ...) = (3,": refused(weighted=np.ones((3, 1))),
+    "ValueError: weights: expected shape (n=3,), got (2,)": refused(weights=np.ones(2)),
+    "TypeError: gradient: expected a real floating dtype": refused(gradient=np.ones((3, 2), int)),
+    "TypeError: weights: expected an array": refused(weights=[1.0, 2.0, 3.0]),
+    "ValueError: gradient: expected every axis to have at least one": refused(gradient=np.ones((0, 2))),
+}
+test_bad_arguments_are_named = refusals(REFUSED)

@@ -48,31 +48,6 @@ def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, coun
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.equation("share-derivative")
-@given(GENERATORS, st.integers(1, 4), st.integers(1, 3))
-def test_a_mean_score_is_the_derivative_in_the_share_by_differences(seed, count, dimension):
-    """For a validation loss that is a polynomial of degree three, through the step that is taken."""
-    rng = np.random.default_rng(seed)
-    cubic, linear, theta = rng.normal(size=(3, dimension))
-    gradients = rng.normal(size=(count, 5, dimension))
-    half = rng.normal(size=(dimension, dimension))
-    scaling, rate, weights = half + half.T, 0.1, rng.dirichlet(np.ones(count))
-
-    def step(shares):
-        return theta - rate * scaling @ (shares @ gradients.mean(1))
-
-    def loss(shares):
-        moved = step(shares)
-        return cubic @ moved**3 + linear @ moved
-
-    direction = scaling @ (3 * cubic * step(weights) ** 2 + linear)
-    scores, groups = (gradients @ direction).reshape(-1), np.repeat(np.arange(count), 5)
-    means, _ = mixtures.group_scores(scores, groups, count)
-    for k, unit in enumerate(np.eye(count)):
-        quotient = (loss(weights + 1e-5 * unit) - loss(weights - 1e-5 * unit)) / 2e-5
-        assert quotient == pytest.approx(-rate * means[k], rel=1e-5, abs=1e-6)
-
-
 @pytest.mark.equation("contrast-variance")
 @given(st.lists(POSITIVE, min_size=1, max_size=6))
 def test_contrast_variances_are_those_of_fair_signs(deviations):
@@ -113,13 +88,6 @@ def test_cochran_q_is_one_less_than_the_sources_on_average(deviations, mean):
     errors = np.broadcast_to(deviations, signs.shape)
     values = mixtures.cochran_q(mean + signs * errors, errors)
     assert float(np.mean(values)) == pytest.approx(len(deviations) - 1, abs=1e-9 * (1 + mean**2) * 400)
-
-
-def test_cochran_qs_mean_is_the_one_that_is_proved():
-    assert [prove_mixtures.COCHRAN.relations(count)[0].rhs for count in prove_mixtures.COCHRAN.depths] == [
-        1,
-        2,
-    ]
 
 
 @pytest.mark.equation("cochran-q")
@@ -174,12 +142,3 @@ def test_multiplicative_weights_keep_hedges_bound(seed, count, rounds, step):
     assert bound == pytest.approx(math.log(count) / step + step * (weights * gains**2).sum())
     hunt(regret, bound)
     assert at_most(regret, bound, np.abs(gains).sum())
-
-
-@pytest.mark.equation("hedge-regret")
-def test_gains_must_not_exceed_one_over_the_step_a_counterexample():
-    """One update of twelve sources, the fewest for which one large gain misses the bound."""
-    gains, weights = np.zeros((1, 12)), np.full((1, 12), 1 / 12)
-    gains[0, 0] = 5.5
-    regret = gains.sum(0).max() - (weights * gains).sum()
-    assert regret > mixtures.hedge_regret_bound(gains, weights, step_size=1.0)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lai_core import propagation
 from tests.support.draws import GENERATORS
-from tests.support.networks import Shape, unconstrained
 
 close = {"rtol": 1e-9, "atol": 1e-11}
 
@@ -72,27 +71,3 @@ def test_operators_are_transposed_jacobians_and_carry_gradients(widths, seed, sk
         found = propagation.vjp_recursion(chain, gradients[-1])
         for wanted, gradient in zip(gradients, found, strict=True):
             np.testing.assert_allclose(gradient, wanted, **close)
-
-
-@pytest.mark.equation("app-A-prod", "vjp-recursion")
-@given(seed=GENERATORS)
-def test_operator_carries_the_gradients_of_linear_and_relu_networks(seed):
-    case = unconstrained(np.random.default_rng(seed), Shape(nets=2, depth=4))
-    gates, gradients = case.networks.gates(case.training.activations[0]), case.training.gradients
-    jacobians = [
-        propagation.layer_jacobian(weight[0], gate[0])
-        for weight, gate in zip(case.networks.weights[1:], gates, strict=True)
-    ]
-    for layer in range(3):
-        operator = propagation.backward_operator(jacobians[layer:])
-        carried = (operator @ gradients[-1][0][:, :, None])[:, :, 0]
-        np.testing.assert_allclose(carried, gradients[layer][0], **close)
-
-
-@pytest.mark.equation("app-A-prod", "separating-operator")
-def test_counterexample_a_skip_around_a_layer():
-    """s3 = w3 s2 + s1 and s2 = w2 s1 with w2 = w3 = 2: the operator is 5, the product 4."""
-    two, one = np.array([[2.0]]), np.array([[1.0]])
-    edges = {(1, 2): two, (2, 3): two, (1, 3): one}
-    assert propagation.separating_operator(edges, layer=1, last=3) == 5.0
-    assert propagation.backward_operator([two, two]) == 4.0

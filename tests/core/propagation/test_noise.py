@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core import propagation
-from lai_core.variance import noise_variance
 from tests.support.draws import GENERATORS
 from tests.support.inequalities import hunt
 from tests.support.networks import Shape, unconstrained
@@ -92,14 +91,6 @@ def test_variance_is_that_of_all_outcomes_and_within_the_bound(case):
 
 
 @pytest.mark.equation("jacobian-noise-bound")
-@given(seed=GENERATORS, layers=st.integers(1, 3))
-def test_bound_is_the_variance_where_layers_have_one_unit(seed, layers):
-    laws, _, g, h = drawn((1,) * (layers + 1), seed)
-    bound = propagation.jacobian_noise_bound(*propagation.measured_gains(laws), np.abs(g[0]), np.abs(h[0]))
-    assert bound == pytest.approx(enumerated(laws, laws, g, h)[1], rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.equation("jacobian-noise-bound")
 def test_the_noise_gain_of_a_tall_jacobian_is_that_of_its_rows():
     """The rests have two rows and one column: the energy is a sum over rows, here two of 1."""
     outcomes = np.array([[[1.0], [1.0]], [[-1.0], [-1.0]]])
@@ -148,43 +139,3 @@ def test_counterexample_two_layers_of_signs_vary_and_the_printed_bound_is_zero()
     assert computed(signs, signs, one, one) == 1.0
     arguments = (np.array(1e9), np.zeros(2), np.ones(2), ZERO, UNIT, UNIT)
     assert propagation.similarity_variance_as_printed(ZERO, ZERO, *arguments) == 0.0
-
-
-@pytest.mark.equation("variance-depth-growth")
-@pytest.mark.parametrize("layers", [2, 5, 20, 80])
-def test_counterexample_uncorrelated_noise_that_decays_is_bounded_at_every_depth(layers):
-    """Var epsilon_l = rho^(4 (L - l)) for l < L with rho^4 = 1/2: below 1, where linear growth would be L."""
-    energies = np.append(0.5 ** np.arange(layers - 1, 0, -1), 0.0)
-    noise = noise_variance(np.ones(layers), np.diag(energies))
-    assert noise == pytest.approx(1 - 0.5 ** (layers - 1))
-    assert noise <= 0.5 / (1 - 0.5)
-
-
-@pytest.mark.equation("jacobian-noise-bound")
-@given(seed=GENERATORS)
-def test_layers_covary_without_opposition_where_mean_parts_are_isotropic(seed):
-    """Scaled rotations plus noise: Cov(beta_1, beta_2) = gain ratio times Var(beta_2), never negative."""
-    rng = np.random.default_rng(seed)
-    turn = np.linalg.qr(rng.standard_normal((2, 2)))[0] * rng.uniform(0.3, 1.5)
-    (noise, weights), upper = (random_law(rng, 2, (2, 2)) for _ in range(2))
-    lower = turn + noise - np.average(noise, axis=0, weights=weights), weights
-    tops = [carried([upper], vector) for vector in rng.standard_normal((2, 2))]
-    outcomes = [
-        ((a @ u) @ (b @ w), u @ w, p * q * r * s)
-        for (u, p), (w, q) in itertools.product(*tops)
-        for (a, r), (b, s) in itertools.product(zip(*lower, strict=True), repeat=2)
-    ]
-    below, above, weight = (np.array(side) for side in zip(*outcomes, strict=True))
-    covariance = ((below - below @ weight) * (above - above @ weight)) @ weight
-    expected = propagation.trace_gain([turn]) * moments(above, weight)[1]
-    assert covariance == pytest.approx(expected, rel=1e-8, abs=1e-9)
-
-
-@pytest.mark.equation("jacobian-noise-bound")
-def test_counterexample_layers_may_covary_negatively_where_a_mean_part_is_anisotropic():
-    """P = diag(1, 0), h_z = +-(1, -2), h_j = (1, 1): beta_1 = +-1 and beta_2 = -+1, covariance -1."""
-    P, h_z, h_j = np.diag([1.0, 0.0]), np.array([1.0, -2.0]), np.ones(2)
-    below = [(P @ (sign * h_z)) @ (P @ h_j) for sign in (1, -1)]
-    above = [(sign * h_z) @ h_j for sign in (1, -1)]
-    assert np.mean(np.array(below) * np.array(above)) == -1.0
-    assert propagation.trace_gain([P]) == 0.5  # a positive gain does not help

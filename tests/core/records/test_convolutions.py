@@ -189,15 +189,6 @@ def test_lai_refuses_a_map_of_output_gradients_whatever_its_shape(positions):
     assert lai.lli_scores(trace, trace).shape == (2,)
 
 
-def test_sides_of_different_geometry_are_refused():
-    sides = [
-        lai.Trace([lai.ConvolutionTrace(np.ones((2, 2, 6)), np.ones((2, 3, 7 - k)), kernel=(k,))])
-        for k in (3, 4)
-    ]
-    with pytest.raises(ValueError, match=r"expected kernel \(3,\) as in validation, got \(4,\)"):
-        lai.ghost_kernel(*sides)
-
-
 @pytest.mark.parametrize("call", [lai.ghost_kernel, lai.ghost_scores])
 def test_numpys_own_convolutions_keep_to_the_budget(call):
     """From what offsets need to what all samples' gradients do, with outputs that are few or many."""

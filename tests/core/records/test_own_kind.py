@@ -14,7 +14,7 @@ import pytest
 import lai_core as lai
 from lai_core.records import Axes, OuterGradient, Record, with_positions
 from tests.support.backends import BACKENDS
-from tests.support.refusals import Table, check_refusal
+from tests.support.refusals import Table, refusals
 
 DRAWS = np.random.default_rng(0)
 
@@ -103,9 +103,7 @@ REFUSED: Table = {
 }
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_fit_the_declaration_or_the_other_side_is_named(said):
-    check_refusal(said, REFUSED[said])
+test_what_does_not_fit_the_declaration_or_the_other_side_is_named = refusals(REFUSED)
 
 
 def test_traces_and_summaries_have_short_names():
