@@ -10,7 +10,7 @@ import lai_core as lai
 from lai_core._adapters import SelfCheck as SelfCheck
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_jax._curation.options import EstimatorName
-from lai_jax._exact.directional import method_for
+from lai_jax._exact.methods import method_for
 from lai_jax._exact.sample_gradients import sample_gradients
 from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import losses_of_leaves

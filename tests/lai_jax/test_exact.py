@@ -57,10 +57,13 @@ def test_outside_of_jit_so_are_those_of_a_rule_that_clips():
     np.testing.assert_allclose(found, inner_products(clipping), rtol=1e-12)
 
 
-def test_a_rule_that_looks_at_other_samples_is_refused():
-    normed = ruled(lambda out, g: (g * (1 - out**2) / jnp.linalg.norm(g),))
-    with pytest.raises(ValueError, match="a derivative rule depends on other samples of the batch"):
-        lai_jax.exact_scores(normed, PARAMS, squares, *SIDES)
+def test_single_samples_that_are_run_as_another_program_than_the_batch_are_refused():
+    def divided(outputs, targets):
+        return squares(outputs, targets) / len(targets)
+
+    for call in (exact_scores, lai_jax.exact_scores):
+        with pytest.raises(ValueError, match="a function is not the same for one sample as for many"):
+            call(clipping, PARAMS, divided, *SIDES)
 
 
 def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
@@ -70,7 +73,7 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
         values, slopes = jax.jvp(lambda leaves: losses(leaves, batch), (at,), (direction,))
         return values, slopes.at[0].multiply(0.9)
 
-    monkeypatch.setattr("lai_jax._exact.directional.forward_mode", cut)
+    monkeypatch.setattr("lai_jax._exact.methods.forward_mode", cut)
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact > 1e-4
     found = lai_jax.exact_scores(dense, PARAMS, squares, *SIDES)  # by another method
     np.testing.assert_allclose(found, inner_products(dense), rtol=1e-12)

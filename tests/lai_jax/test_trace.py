@@ -90,13 +90,16 @@ def test_stop_gradient_freezes():
 
 
 def test_inputs_may_be_a_tuple_or_a_mapping_with_settings():
-    def apply(params, first, second, *, scale=1.0):
-        return (first * scale + second) @ params
+    def apply(params, first, second, *, joined="added"):
+        return {"added": first + second}[joined] @ params
 
     (first, targets), second = BATCH, drawn(6, 4, seed=1)
-    for given in ((first, second), {"first": first, "second": second, "scale": 1.0}):
-        trace = computed(lai_jax.trace, apply, drawn(4, 2), squares, given, targets)
+    for given in ((first, second), {"first": first, "second": second, "joined": "added"}):
+        model, batch = (apply, drawn(4, 2), squares), (given, targets)
+        trace = computed(lai_jax.trace, *model, *batch, gradients="all")
         np.testing.assert_allclose(trace.layers[0].activations, first + second)
+        scores = lai_jax.exact_scores(*model, batch, batch)
+        np.testing.assert_allclose(scores, lai.ghost_scores(trace, trace), rtol=1e-9)
 
 
 def test_traces_and_summaries_are_pytrees():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import lai_jax
 import numpy as np
 import pytest
-from lai_jax._exact import directional
+from lai_jax._exact import methods
 
 from tests.lai_jax.support import cross_entropy as loss
 
@@ -68,7 +68,7 @@ def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
     params = trained(apply, 300, learnable=True)
     training, validation = batch(SAMPLES, 1, learnable=True), batch(200, 3, learnable=True)
     right = lai_jax.exact_scores(apply, params, loss, validation, training)
-    forward = directional.forward_mode
+    forward = methods.forward_mode
 
     def wrong(*given):
         losses, scores = forward(*given)
@@ -76,7 +76,7 @@ def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
         typical = jnp.abs(size - jnp.sqrt((size**2).mean())).argmin()
         return losses, change(scores, typical, size.argmin())
 
-    monkeypatch.setattr(directional, "forward_mode", wrong)
+    monkeypatch.setattr(methods, "forward_mode", wrong)
     found = lai_jax.exact_scores(apply, params, loss, validation, training)
     np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-3 * float(jnp.abs(right).max()))
 
