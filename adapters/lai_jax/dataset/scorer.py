@@ -152,7 +152,7 @@ class Scorer(BatchScorer):
         @jax.jit
         def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
             problem = Problem(apply, params, loss, last, valid)
-            recorded = chosen.choose_pass(problem, None, recompute=False).forward(batch)
+            recorded, _ = chosen.forward(problem, batch, None, recompute=True)
             scored = scored_in_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
             found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}
