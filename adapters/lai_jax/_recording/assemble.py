@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core import Record
-from lai_jax._program.evaluate import Records, run, zero_perturbations
+from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
@@ -37,7 +37,7 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
         biases = {own.bias for own in plan.records}
         perturbed = [use for use in uses if use not in biases]
         recorded = [use for use in uses if use.kind != "copy"]
-    wanted = frozenset(use.number for use in recorded)
+    wanted = Wanted(frozenset(use.number for use in recorded))
 
     # The gradient with respect to a perturbation of zero, added to an output, is the output's gradient.
     def losses(perturbations: Records) -> tuple[jax.Array, Records]:

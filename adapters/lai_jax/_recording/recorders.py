@@ -8,7 +8,7 @@ import jax
 
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace, squared_column_norms
-from lai_jax._program.evaluate import run
+from lai_jax._program.evaluate import Wanted, run
 from lai_jax._program.model import Model
 from lai_jax._program.tail import tail_of
 from lai_jax._recording.assemble import Measured, measure, records_of
@@ -47,7 +47,7 @@ class GateRecorder:
         """Run the chain forward, and back to its last layer's output."""
         links_of(model, plan)  # raises unless it is a chain
         values: dict[int, Any] = {}
-        wanted = frozenset(use.number for use in model.program.uses() if use.is_layer)
+        wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
         (losses,), records = run(model.program, model.arguments, {}, wanted, values)
         tail = tail_of(model.program, plan.records[-1].use)  # of a chain's last layer there is one
         cotangents = {} if tail is None else {plan.records[-1].use.number: tail.pulled_back(values)}
