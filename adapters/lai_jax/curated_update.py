@@ -31,7 +31,7 @@ from lai_jax._curation.options import (
 )
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.recorders import Valid
 
 
 @functools.partial(

@@ -9,7 +9,7 @@ import lai_jax
 import numpy as np
 import pytest
 from jax import lax
-from lai_jax._recording import gates as _gates
+from lai_jax._recording import chain as _gates
 
 from tests.lai_jax.support import computed, drawn, squares, stepped, weights
 from tests.lai_jax.support import vectors as data

@@ -20,7 +20,7 @@ from lai_jax._curation.options import EstimatorName, check_counts, estimator_of,
 from lai_jax._curation.problem import Problem
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import check_targets, is_array, take
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.recorders import Valid
 from lai_jax.summarize import summarize
 from lai_jax.validation import Validation
 
