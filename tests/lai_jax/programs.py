@@ -82,6 +82,12 @@ def rearranged(params, inputs):
     return hidden @ params["last"].astype(jnp.complex128).real
 
 
+@ruled(layers=WO, w=(4, 4), o=(4, 2), b=(5,))
+def overlapping(params, inputs):
+    """Add biases that have one number in common."""
+    return jnp.tanh(inputs @ params["w"] + params["b"][:4]) @ params["o"] + params["b"][3:]
+
+
 @ruled((3,), v=(3, 4), g=(4,), b=(4,), token=(2,), small=(3, 2), slope=())
 def composed(params, inputs):
     """Use parameters that are computed from others, repeated, scaled, stacked and merged."""
@@ -124,7 +130,8 @@ def ending_in_a_parameter(flag):
 
     def apply(params, inputs):
         default = jnp.broadcast_to(params["row"], inputs.shape)
-        hidden = lax.cond(params["flag"] > 0, lambda h: h @ params["w"], lambda _: default, inputs)
+        looped = lambda h: lax.fori_loop(0, 2, lambda _, c: c @ params["w"], h)  # noqa: E731
+        hidden = lax.cond(params["flag"] > 0, looped, lambda _: default, inputs)
 
         def step(carry, _):
             state, previous = carry

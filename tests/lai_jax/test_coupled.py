@@ -55,6 +55,11 @@ COUPLED = {
     ),
     "sorted": (between(lambda h: jnp.sort(h, axis=0)), cross_entropy, r"sort .*runs along the samples"),
     "shifted": (between(lambda h: jnp.roll(h, 1, axis=0)), cross_entropy, "takes some samples of the batch"),
+    "moved by padding": (
+        between(lambda h: lax.pad(h, 0.0, ((1, -1, 0), (0, 0, 0)))),
+        cross_entropy,
+        "takes some samples of the batch",
+    ),
     "shuffled": (
         lambda p, x: between(lambda h: h[jnp.argsort(x[:, 0])])(p, x),
         cross_entropy,
@@ -150,10 +155,10 @@ def beside_its_neighbour(params, inputs):
 
 
 def crowded(params, inputs):
-    """Let two of three samples, and no more, into one of two places."""
+    """Let two of three samples, but always one, into one of five places."""
     hidden = jnp.tanh(inputs @ params["w"])
-    places = jax.nn.one_hot(jnp.argmax(hidden[:, :2], -1), 2)
-    taken = (jnp.cumsum(places, 0) * places).sum(-1) > 2 * len(inputs) / 3
+    places = jax.nn.one_hot(jnp.argmax(hidden, -1), 5)
+    taken = (jnp.cumsum(places, 0) * places).sum(-1) > max(1, 2 * len(inputs) / 3)
     return jnp.where(taken[:, None], 0, hidden) @ params["o"]
 
 
@@ -173,6 +178,18 @@ def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(appl
     for found in (scores, traced):
         with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
             jax.eval_shape(found, PARAMS, BATCH[0][:4], BATCH[1][:4])
+
+
+def test_traced_samples_are_not_tried_where_no_loss_is_a_number():
+    def far(params, inputs):
+        order = jnp.argsort(inputs[:, 0])
+        return jnp.sqrt(dense(params, inputs[order])[jnp.argsort(order)] - 1e6)
+
+    scores = lambda params: lai_jax.exact_scores(far, params, cross_entropy, BATCH, BATCH)  # noqa: E731
+    trace = lambda params: lai_jax.trace(far, params, cross_entropy, *BATCH)  # noqa: E731
+    for call, message in ((scores, "no loss is a number; score outside of"), (trace, "on other samples")):
+        with pytest.raises(ValueError, match=message):
+            jax.eval_shape(call, PARAMS)
 
 
 @pytest.mark.parametrize("estimator", ["exact", "ghost", "lai"])

@@ -1,7 +1,5 @@
 """Exact scores by forward mode: at the start, at the midpoint, through any optimizer."""
 
-import itertools
-import math
 from functools import partial
 
 import jax
@@ -12,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from lai_core.shapley import one_step_shapley
 from tests.lai_jax.support import by_numpy, computed, dense, drawn, gradients, squares, vectors, weights
 from workloads.jax_by_numpy import traced
 
@@ -79,34 +78,13 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
     np.testing.assert_allclose(found, inner_products(dense), rtol=1e-12)
 
 
-def shapley(params, rate):
-    """One-step Shapley values by enumeration: how much each sample's gradient lowers the validation loss."""
-    parts = gradients(dense, params, squares, TRAINING)[:4]
-    count = parts.shape[0]
-    flat, restored = jax.flatten_util.ravel_pytree(params)
-    utility = traced(
-        lambda step: -squares(dense(restored(flat - step), VALIDATION[0]), VALIDATION[1]).sum(), flat
-    )
-    value = {
-        members: float(utility(rate * sum((parts[j] for j in members), np.zeros(flat.shape))))
-        for size in range(count + 1)
-        for members in itertools.combinations(range(count), size)
-    }
-    found = np.zeros(count)
-    for j in range(count):
-        for members in value:
-            if j not in members:
-                weight = math.factorial(len(members)) * math.factorial(count - len(members) - 1)
-                joined = tuple(sorted((*members, j)))
-                found[j] += weight / math.factorial(count) * (value[joined] - value[members])
-    return found / rate
-
-
 def test_the_midpoint_is_the_one_step_shapley_value_to_second_order():
     batch = tuple(side[:4] for side in TRAINING)
-    errors = []
+    flat, restored = jax.flatten_util.ravel_pytree(PARAMS)
+    loss = traced(lambda at: squares(dense(restored(at), VALIDATION[0]), VALIDATION[1]).sum(), flat)
+    parts, errors = gradients(dense, PARAMS, squares, batch), []
     for rate in (2e-3, 1e-3):
-        exact = shapley(PARAMS, rate)
+        exact = one_step_shapley(loss, np.asarray(flat), parts, learning_rate=rate) / rate
         options = {"at": "midpoint", "learning_rate": rate, "reduction": "sum"}
         middle = exact_scores(dense, PARAMS, squares, VALIDATION, batch, **options)
         start = exact_scores(dense, PARAMS, squares, VALIDATION, batch)
