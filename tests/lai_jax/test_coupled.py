@@ -177,7 +177,7 @@ def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(appl
 
     for found in (scores, traced):
         with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
-            jax.eval_shape(found, PARAMS, BATCH[0][:4], BATCH[1][:4])
+            jax.eval_shape(found, PARAMS, *BATCH)
 
 
 def test_traced_samples_are_not_tried_where_no_loss_is_a_number():
