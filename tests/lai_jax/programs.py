@@ -202,6 +202,11 @@ def tied(params, ids):
     return jnp.tanh(params["table"][ids].mean(1)) @ params["table"].T
 
 
+@ruled(IDS, ["table"], table=(6, 4))
+def half_tied(params, ids):
+    return jnp.tanh(params["table"][:4][ids].sum(1)) @ params["table"][4:].T
+
+
 @ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
 def read_inside(params, ids):
     """Read outside of a table in a branch, recomputed in a loop."""

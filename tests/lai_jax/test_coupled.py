@@ -26,6 +26,14 @@ centred_gradient.defvjp(lambda h: (h, None), lambda _, g: (g - g.mean(0),))
 
 
 @jax.custom_vjp
+def turned_gradient(square):
+    return square
+
+
+turned_gradient.defvjp(lambda square: (square, None), lambda _, g: (g.T,))
+
+
+@jax.custom_vjp
 def damped(values):
     return jnp.tanh(values)
 
@@ -55,6 +63,11 @@ COUPLED = {
     ),
     "sorted": (between(lambda h: jnp.sort(h, axis=0)), cross_entropy, r"sort .*runs along the samples"),
     "shifted": (between(lambda h: jnp.roll(h, 1, axis=0)), cross_entropy, "takes some samples of the batch"),
+    "first of merged rows": (
+        between(lambda h: jnp.stack([h, 2 * h], 1).reshape(-1, 5)[jnp.arange(N)]),
+        cross_entropy,
+        "picks samples of the batch by index",
+    ),
     "moved by padding": (
         between(lambda h: lax.pad(h, 0.0, ((1, -1, 0), (0, 0, 0)))),
         cross_entropy,
@@ -91,6 +104,11 @@ COUPLED = {
     "pairs": (dense, lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
     "a mean loss": (dense, lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
     "a centred gradient": (between(centred_gradient), cross_entropy, RULE.format("centred_gradient")),
+    "a turned gradient": (
+        between(lambda h: turned_gradient(jnp.pad(h, ((0, 0), (0, 1))))[:, :5]),
+        cross_entropy,
+        r"derivative rule \(turned_gradient\) that mixes samples",
+    ),
     "a damped gradient": (between(damped), cross_entropy, RULE.format("damped") + "reduces over the samples"),
 }
 QUICK = ["a centred loss", "a centred gradient", "a damped gradient"]

@@ -55,11 +55,10 @@ def shared_pass(
     def way_back(rows: int) -> WayBack:
         return WayBack(model, problem.read(take(batch, slice(rows))), moving, end)
 
-    whole = model.mapped or model.real != model.samples  # not the batch's own program: none for some rows
     if frugal is not None:
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in moving)
         try:
-            little = not whole and way_back(count_of(frugal, model.real)).bytes <= size
+            little = not model.mapped and way_back(count_of(frugal, model.real)).bytes <= size
         except UnexplainedError:
             little = False
         if not little:
@@ -84,7 +83,7 @@ def shared_pass(
         again = partial(weighted_gradient, problem, batch, weights)
         if model.mapped:  # not the batch's own program, which it is at these numbers alone
             return again(best)
-        if best is not None and not whole:
+        if best is not None:
             way = way_back(best.shape[0])
             chosen, own = weighted(weights, best, way.small.samples)
             return way.gradient(vjp, gradients, chosen, own, problem.spread)
