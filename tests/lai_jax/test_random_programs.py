@@ -5,12 +5,13 @@
 
 import jax
 import jax.numpy as jnp
+import lai_jax
 import numpy as np
 import pytest
 from jax import lax
 
-from tests.support import jax_programs
-from tests.support.jax_programs import BLOCKS, losses, program, verdict
+from tests.random_jax import verdict
+from tests.support.jax_programs import BLOCKS, losses, program
 from workloads import numpy_primitives
 from workloads.jax_by_numpy import by_numpy
 
@@ -32,7 +33,7 @@ def test_every_block_is_drawn_often():
 
 
 def test_a_gradient_that_is_wrong_is_seen(monkeypatch):
-    right = jax_programs.lai_jax.trace
+    right = lai_jax.trace
 
     def slightly_wrong(*given, **options):
         moved = {jnp.dtype(float): lambda leaf: leaf.at[0].multiply(1 + 1e-6)}
@@ -40,7 +41,7 @@ def test_a_gradient_that_is_wrong_is_seen(monkeypatch):
             lambda leaf: moved.get(leaf.dtype, lambda same: same)(leaf), right(*given, **options)
         )
 
-    monkeypatch.setattr(jax_programs.lai_jax, "trace", slightly_wrong)
+    monkeypatch.setattr(lai_jax, "trace", slightly_wrong)
     assert verdict(1)[0] == "wrong"
 
 
