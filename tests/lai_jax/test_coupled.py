@@ -11,6 +11,7 @@ from tests.lai_jax.support import SGD, cross_entropy, dense, drawn, squares, vec
 N = 6
 PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
 BATCH = drawn(N, 4), jnp.arange(N) % 3
+SWAPPED = jnp.array([1, 0, 2, 3, 4, 5])
 
 
 def between(function):
@@ -54,63 +55,41 @@ REDUCES, RULE = (
     r"reduce_sum .*reduces over the samples",
     "the derivative rule of {} could not be followed: .*",
 )
-COUPLED = {
-    "batch normalisation": (normalised, cross_entropy, REDUCES),
-    "against each other": (
-        between(lambda h: h @ h.T @ h),
-        cross_entropy,
-        r"dot_general .*multiplies every sample with every other",
-    ),
-    "sorted": (between(lambda h: jnp.sort(h, axis=0)), cross_entropy, r"sort .*runs along the samples"),
-    "shifted": (between(lambda h: jnp.roll(h, 1, axis=0)), cross_entropy, "takes some samples of the batch"),
+HIDDEN = {
+    "against each other": (lambda h: h @ h.T @ h, r"dot_general .*multiplies every sample with every other"),
+    "sorted": (lambda h: jnp.sort(h, axis=0), r"sort .*runs along the samples"),
+    "shifted": (lambda h: jnp.roll(h, 1, axis=0), "takes some samples of the batch"),
     "first of merged rows": (
-        between(lambda h: jnp.stack([h, 2 * h], 1).reshape(-1, 5)[jnp.arange(N)]),
-        cross_entropy,
+        lambda h: jnp.stack([h, 2 * h], 1).reshape(-1, 5)[jnp.arange(N)],
         "picks samples of the batch by index",
     ),
     "moved by padding": (
-        between(lambda h: lax.pad(h, 0.0, ((1, -1, 0), (0, 0, 0)))),
-        cross_entropy,
+        lambda h: lax.pad(h, 0.0, ((1, -1, 0), (0, 0, 0))),
         "takes some samples of the batch",
     ),
-    "shuffled": (
-        lambda p, x: between(lambda h: h[jnp.argsort(x[:, 0])])(p, x),
-        cross_entropy,
-        "runs along the samples",
-    ),
-    "picked": (
-        between(lambda h: h[jnp.array([1, 0, 2, 3, 4, 5])]),
-        cross_entropy,
-        r"gather .*picks samples of the batch by index",
-    ),
-    "written": (
-        between(lambda h: h.at[jnp.array([1, 0, 2, 3, 4, 5])].add(1.0 * h)),
-        cross_entropy,
-        "writes to samples of the batch by index",
-    ),
-    "branched": (
-        between(lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h)),
-        cross_entropy,
-        REDUCES,
-    ),
-    "a centred loss": (dense, lambda o, t: cross_entropy(o - o.mean(0), t), REDUCES),
-    "a share of the loss": (dense, lambda o, t: (each := cross_entropy(o, t)) / each.sum(), REDUCES),
-    "a softmax over the batch": (
-        dense,
-        lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0],
-        "reduces over the samples",
-    ),
-    "contrasts": (dense, contrastive, "multiplies every sample with every other"),
-    "pairs": (dense, lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
-    "a mean loss": (dense, lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
-    "a centred gradient": (between(centred_gradient), cross_entropy, RULE.format("centred_gradient")),
+    "shuffled": (lambda h: h[jnp.argsort(h[:, 0])], "runs along the samples"),
+    "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
+    "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
+    "branched": (lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h), REDUCES),
+    "a centred gradient": (centred_gradient, RULE.format("centred_gradient")),
     "a turned gradient": (
-        between(lambda h: turned_gradient(jnp.pad(h, ((0, 0), (0, 1))))[:, :5]),
-        cross_entropy,
+        lambda h: turned_gradient(jnp.pad(h, ((0, 0), (0, 1))))[:, :5],
         r"derivative rule \(turned_gradient\) that mixes samples",
     ),
-    "a damped gradient": (between(damped), cross_entropy, RULE.format("damped") + "reduces over the samples"),
+    "a damped gradient": (damped, RULE.format("damped") + "reduces over the samples"),
 }
+"""What couples samples between two layers."""
+LOSSES = {
+    "a centred loss": (lambda o, t: cross_entropy(o - o.mean(0), t), REDUCES),
+    "a share of the loss": (lambda o, t: (each := cross_entropy(o, t)) / each.sum(), REDUCES),
+    "a softmax over the batch": (lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0], "reduces over the samples"),
+    "contrasts": (contrastive, "multiplies every sample with every other"),
+    "pairs": (lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
+    "a mean loss": (lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
+}
+COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}
+COUPLED |= {name: (between(function), cross_entropy, said) for name, (function, said) in HIDDEN.items()}
+COUPLED |= {name: (dense, loss, said) for name, (loss, said) in LOSSES.items()}
 QUICK = ["a centred loss", "a centred gradient", "a damped gradient"]
 REFUSAL = r"samples are coupled|derivative rule depends on other samples"
 

@@ -13,40 +13,26 @@ import pytest
 from lai_storage.tables import read_scores
 
 import lai_core as lai
-from tests.lai_jax.support import computed, stepped
+from tests.lai_jax.support import computed, dense, drawn, squares, stepped, vectors
 
 
-def apply(params, inputs):
-    return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
+def weights(scale=1.0):
+    return {"w": scale * drawn(4, 7), "o": drawn(7, 3)}
 
 
-def loss(outputs, targets):
-    return ((outputs - targets) ** 2).sum(-1)
-
-
-def drawn(samples, seed):
-    draws = np.random.default_rng(seed)
-    return draws.normal(size=(samples, 5)), draws.normal(size=(samples, 3))
-
-
-def weights(seed=0):
-    draws = np.random.default_rng(seed)
-    return {"hidden": jnp.asarray(draws.normal(size=(5, 7))), "out": jnp.asarray(draws.normal(size=(7, 3)))}
-
-
-DATA, VALIDATION = drawn(11, 1), drawn(6, 2)
+DATA, VALIDATION = (tuple(map(np.asarray, vectors(samples, seed=samples))) for samples in (11, 6))
 
 
 def scored(folder, params=None, **options):
     params = weights() if params is None else params
     options = {"progress": False, "batch_size": 4, "rows_per_file": 6} | options
-    table = lai_jax.score_dataset(apply, params, loss, DATA, VALIDATION, folder, **options)
+    table = lai_jax.score_dataset(dense, params, squares, DATA, VALIDATION, folder, **options)
     return (read_scores(folder) if table is None else table).to_pydict()
 
 
 def kernel_of(estimator):
     """Return an estimator's kernel, and the traces of both sides."""
-    model = apply, weights(), loss
+    model = dense, weights(), squares
     traces = [computed(lai_jax.trace, *model, *side, gradients="all") for side in (VALIDATION, DATA)]
     return getattr(lai, f"{estimator}_kernel"), *traces
 
@@ -59,19 +45,19 @@ def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path,
     np.testing.assert_allclose(table["score"], pairs.sum(0), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(table["standard_error"], np.sqrt(6 * pairs.var(0, ddof=1)))
     np.testing.assert_allclose(table["gradient_norm"], np.sqrt(np.diag(kernel(traced[1], traced[1]))))
-    np.testing.assert_allclose(table["loss"], loss(apply(weights(), DATA[0]), DATA[1]))
+    np.testing.assert_allclose(table["loss"], squares(dense(weights(), DATA[0]), DATA[1]))
 
 
 @pytest.mark.parametrize("estimator", ["exact", "gate_lai", "calibrated_lai"])
 def test_other_estimators_score_as_a_step_does(tmp_path, estimator):
-    report = stepped((apply, weights(), loss), VALIDATION, DATA, estimator=estimator)[2]
+    report = stepped((dense, weights(), squares), VALIDATION, DATA, estimator=estimator)[2]
     table = scored(tmp_path, estimator=estimator, parts=None)
     np.testing.assert_allclose(table["score"], report.scores, rtol=1e-9)
     assert np.isnan(table["standard_error"]).all()
 
 
 def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
-    checkpoints = {"a": weights(3), "b": weights(4)}
+    checkpoints = {"a": weights(0.5), "b": weights(0.9)}
     whole = scored(tmp_path / "whole", checkpoints=checkpoints)
     folder = tmp_path / "shared"
     for index in (0, 1):
@@ -84,7 +70,7 @@ def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
     averaged = read_scores(folder, average=True).to_pydict()
     np.testing.assert_allclose(averaged["score"], np.reshape(whole["score"], (2, 11)).mean(0))
     with pytest.raises(ValueError, match=r"^model: expected .*pass another folder"):
-        scored(folder, checkpoints={"a": weights(5)})
+        scored(folder, checkpoints={"a": weights(1.1)})
 
 
 def test_what_depends_on_a_training_run_is_refused(tmp_path):
@@ -98,7 +84,7 @@ def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
     kernel, *sides = kernel_of(estimator)
     lengths = np.sqrt(np.diag(kernel(sides[1], sides[1]))) if relative else 1.0
     options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 4, "progress": False}
-    found = lai_jax.top_samples(apply, weights(), loss, DATA, VALIDATION, **options).to_pylist()
+    found = lai_jax.top_samples(dense, weights(), squares, DATA, VALIDATION, **options).to_pylist()
     for row, scores in enumerate(kernel(*sides) / lengths):
         order = np.argsort(scores)
         expected = [each for each in order[:-3:-1] if scores[each] > 0]
@@ -119,7 +105,7 @@ NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
 
 
 def scorer(validation=VALIDATION, params=weights, **options):
-    return lai_jax.Scorer(apply, params, loss, validation, **(OPTIONS | options))
+    return lai_jax.Scorer(dense, params, squares, validation, **(OPTIONS | options))
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +142,12 @@ def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
 
 def test_what_was_summarized_has_its_own_parts_and_sketch(tmp_path, table):
     validation = tuple(map(jnp.asarray, VALIDATION))
-    side = lai_jax.summarize(apply, weights(), loss, *validation, parts=6)
+    side = lai_jax.summarize(dense, weights(), squares, *validation, parts=6)
     for given in (side, tmp_path / "side"):
         lai_storage.save(tmp_path / "side", side)
         np.testing.assert_array_equal(scorer(given)(COLUMNS)["standard_error"], table["standard_error"])
     sketch = lai_jax.draw_sketch(jax.random.key(0), 3, 2)
-    side = lai_jax.summarize(apply, weights(), loss, *validation, sketch=sketch)
+    side = lai_jax.summarize(dense, weights(), squares, *validation, sketch=sketch)
     found = scorer(side)(COLUMNS)
     assert np.isfinite(found["score"]).all()
     assert np.isnan(found["gradient_norm"]).all()  # of a sketch, no norm is stated
@@ -172,9 +158,9 @@ def test_one_program_scores_batches_of_every_size_and_frames_may_be_empty(table)
 
     def counting(outputs, targets):
         traced.append(outputs.shape)
-        return loss(outputs, targets)
+        return squares(outputs, targets)
 
-    one = lai_jax.Scorer(apply, weights, counting, VALIDATION, **OPTIONS)
+    one = lai_jax.Scorer(dense, weights, counting, VALIDATION, **OPTIONS)
     frame = pd.DataFrame(COLUMNS)
     found = [one(frame[:4])]
     before = len(traced)
@@ -201,7 +187,7 @@ def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_ch
 
     def run(stream, folder, **options):
         found = lai_jax.score_dataset(
-            apply, weights(), loss, stream, VALIDATION, tmp_path / folder, **options
+            dense, weights(), squares, stream, VALIDATION, tmp_path / folder, **options
         )
         return {name: values for name, values in found.to_pydict().items() if name != "rank"}
 

@@ -19,9 +19,17 @@ def apply(params, inputs):
     return (hidden + jnp.tanh(hidden @ params["block"])) @ params["head"]
 
 
-def halved(params, inputs):
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
-    return apply(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
+def lowered(model):
+    """Return a model that computes in bfloat16."""
+
+    def halved(params, inputs):
+        low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+        return model(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
+
+    return halved
+
+
+HALVED = lowered(apply)
 
 
 def batch(samples, seed, *, learnable):
@@ -46,7 +54,7 @@ def trained(model, steps, *, learnable):
     return jax.jit(lambda params: jax.lax.scan(step, params, None, steps)[0])(start)
 
 
-@pytest.mark.parametrize("model", [apply, halved])
+@pytest.mark.parametrize("model", [apply, HALVED])
 @pytest.mark.parametrize("learnable", [False, True])
 def test_a_trained_model_is_not_refused(model, learnable):
     params = trained(model, 1000, learnable=learnable)
@@ -88,11 +96,6 @@ def ragged(params, inputs):
     return (hidden + jnp.tanh(mixed)) @ params["head"]
 
 
-def halved_ragged(params, inputs):
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
-    return ragged(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
-
-
 @jax.custom_vjp
 def meeting(values):
     return values
@@ -107,7 +110,7 @@ meeting.defvjp(lambda values: (values, None), added)
 TYPICAL = 17
 
 
-@pytest.mark.parametrize("model", [ragged, halved_ragged])
+@pytest.mark.parametrize("model", [ragged, lowered(ragged)])
 def test_a_trained_model_that_no_rule_follows_is_not_refused(model):
     params = trained(apply, 1000, learnable=True)
     traced = lai_jax.trace(model, params, loss, *batch(SAMPLES, 1, learnable=True))
