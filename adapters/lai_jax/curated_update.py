@@ -31,7 +31,7 @@ from lai_jax._curation.options import (
 )
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import stepped, weigh
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.recorders import Valid
 
 
 @functools.partial(
@@ -244,13 +244,12 @@ def curated_update(
         second_moment: Any,
     ) -> tuple[Any, Any, Report]:
         problem = Problem(apply, params, loss, last, valid, spread)
-        chosen = scorer.choose_pass(problem, rows, recompute=recompute)
-        recorded = chosen.forward((inputs, targets))
+        recorded, back = scorer.forward(problem, (inputs, targets), rows, recompute=recompute)
         moment = Moment(second_moment, decay, exponent, scale_inputs)
         scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moment)
         scores = sound_scores(scored)
         weights, best = weigh(policy, scores, rows, scored)
-        gradients = chosen.backward(weights, best)
+        gradients = back(weights, best)
         kept = jnp.sum(weights > 0)
         params, opt_state, skipped = stepped(tx, params, opt_state, gradients, kept)
         scored = replace(scored, second_moment=unless(skipped, second_moment, scored.second_moment))
@@ -315,7 +314,7 @@ def score(
 
     def run(spread: Spread, params: Any, summary: Any, inputs: Any, targets: Any, moment: Any) -> Report:
         problem = Problem(apply, params, loss, last, valid, spread)
-        recorded = scorer.choose_pass(problem, None, recompute=True).forward((inputs, targets))
+        recorded, _ = scorer.forward(problem, (inputs, targets), None, recompute=True)
         moments = Moment(moment, decay, exponent, scale_inputs)
         scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moments)
         scores = sound_scores(scored)

@@ -8,7 +8,7 @@ import jax
 
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace
-from lai_jax._recording.records import TransposedTrace
+from lai_jax._recording.assemble import TransposedTrace
 
 Kind = TypeVar("Kind", bound=type[lai.Record])
 

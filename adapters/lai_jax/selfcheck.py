@@ -10,10 +10,9 @@ import lai_core as lai
 from lai_core._adapters import SelfCheck as SelfCheck
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_jax._curation.options import EstimatorName
-from lai_jax._exact.directional import method_for
-from lai_jax._exact.sample_gradients import sample_gradients
-from lai_jax._program.leaves import moving_leaves
-from lai_jax._program.losses import losses_of_leaves
+from lai_jax._exact.methods import method_for
+from lai_jax._program.leaves import floating, leaf_names, moving_leaves, real_leaves
+from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
@@ -67,7 +66,7 @@ def selfcheck(
     model = read(apply, params, loss, inputs, targets)
     plan = make_plan(model, last, everything=True)
     records = records_of(model, plan, measure(model, plan, everything=True), everything=True)
-    gradients = sample_gradients(apply, params, loss, inputs, targets)
+    gradients = _sample_gradients(apply, params, loss, inputs, targets)
     traced = lai.Trace(records)
     expected: Any = sum(part @ part.T for part in gradients.values())
     rounding = float(jnp.finfo(expected.dtype).eps * jnp.max(jnp.abs(expected)))
@@ -132,6 +131,18 @@ def check_per_sample_gradients(
     return found
 
 
+def _sample_gradients(
+    apply: Callable[..., Any], params: Any, loss: Callable[..., Any], inputs: Any, targets: Any
+) -> dict[str, jax.Array]:
+    """Return each sample's gradient of each parameter, `(n, size)`, one sample at a time."""
+    check_targets(inputs, targets)
+    names, moving = leaf_names(params), floating(real_leaves(params)[0])
+    values, losses = losses_of_leaves(apply, loss, params)
+    gradient = jax.grad(lambda values, single: losses(values, single)[0])
+    rows = [gradient(values, take((inputs, targets), slice(j, j + 1))) for j in range(batch_size(inputs))]
+    return {names[i]: jnp.stack([row[k].reshape(-1) for row in rows]) for k, i in enumerate(moving)}
+
+
 def _agreements(
     apply: Callable[..., Any],
     params: Any,
@@ -146,7 +157,7 @@ def _agreements(
     for own, given in ((params, batch), jax.tree.map(_raised, (params, batch))):
         summary = summarize(apply, own, loss, *given, **options)
         scores = score(apply, own, loss, summary, *given, **options)[1].scores
-        gradients = [one.astype(jnp.float32) for one in sample_gradients(apply, own, loss, *given).values()]
+        gradients = [one.astype(jnp.float32) for one in _sample_gradients(apply, own, loss, *given).values()]
         found.append((scores, sum(part @ part.sum(0) for part in gradients)))
     return agreements(*found)
 

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 import lai_core as lai
-from lai_core._adapters import are_cheaper, width_of
+from lai_core._adapters import are_cheaper, computed_weight, fitted_weights, layer_parts, width_of
 from lai_core.estimators.catalogue import find_estimator
-from lai_jax._curation.calibrated import fitted_weights
 from lai_jax._curation.estimators import SideOptions
 from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
 from lai_jax._curation.options import (
@@ -25,7 +24,9 @@ from lai_jax._curation.options import (
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.assemble import measure, records_of
+from lai_jax._recording.plan import make_plan
+from lai_jax._recording.recorders import Valid
 from lai_jax.validation import Sketch, Validation
 
 
@@ -123,7 +124,7 @@ def summarize(
             side = _in_chunks(side_of, batch, chunk)
         weights, read = None, side.positions if isinstance(side, lai.ValidationSummary) else positions
         if find_estimator(estimator).fits_weights:
-            weights = fitted_weights(problem, batch, positions=str(read), size=calibration)
+            weights = _fitted_weights(problem, batch, positions=str(read), size=calibration)
         return Validation(side, sketch, weights, read if isinstance(side, lai.Trace) else None, parts)
 
     given = params, inputs, targets
@@ -185,3 +186,31 @@ def _side_by_side(parts: lai.ValidationSummary) -> lai.ValidationSummary:
     whole = tuple(part.reshape((-1, *part.shape[2:])) for part in factors)
     summed = (tuple(block.sum(0) for block in blocks) for blocks in rest)
     return replace(parts, totals=(whole, *summed), samples=parts.samples.sum())
+
+
+def _fitted_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, size: int) -> jax.Array:
+    """Return each layer's slope of Ghost's part on LAI's, over pairs of different samples, `(L,)`."""
+    # Fitted on at most `size` rows of the batch, at equal distances; those whose loss is not finite count
+    # for nothing. A layer's part of Ghost is that of its matrix and bias from this use alone; it is
+    # nothing for a frozen layer, whose weight is then 0.
+    samples = batch_size(batch[0])
+    used = min(samples, max(size, 2))
+    if used < 2:
+        msg = "inputs: estimator 'calibrated_lai' is calibrated on at least two samples, got 1"
+        raise ValueError(msg)
+    chosen = take(batch, jnp.arange(used) * samples // used)
+    model = problem.read(chosen)
+    plan = replace(make_plan(model, problem.last, partial=True), materialised={})
+    measured = measure(model, plan, everything=True)
+    trace = problem.masked(lai.Trace(records_of(model, plan, measured, everything=True)), chosen)
+    pairs = zip(plan.records, trace.layers, strict=True)
+    layers = [(planned, record) for planned, record in pairs if planned.use.is_layer]
+    finite = jnp.isfinite(measured.losses)
+    counted = finite[:, None] & finite[None, :] & ~jnp.eye(used, dtype=bool)
+    parts = []
+    for planned, record in layers:
+        if planned.materialised:
+            raise computed_weight(planned.name)
+        trains = not planned.use.frozen
+        parts.append(layer_parts(record, layers[-1][1], positions, trains=trains))
+    return fitted_weights(parts, counted)

@@ -10,9 +10,8 @@ import lai_core as lai
 from lai_core._adapters import check_batch
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
-from lai_jax._recording.masks import Valid, masked
 from lai_jax._recording.plan import make_plan
-from lai_jax._recording.recorders import GateRecorder, TraceRecorder
+from lai_jax._recording.recorders import GateRecorder, TraceRecorder, Valid, masked
 
 
 def trace(

@@ -1,4 +1,4 @@
-"""Models written in every way: those that rules follow, and those read off the program of one sample.
+"""Models written in every way that rules follow.
 
 Each is a function, its parameters, inputs of `N` samples, and the names of the layers that LAI reads; or why
 it reads none; or None, where that is not judged.
@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import PartitionSpec
 
 from tests.lai_jax.support import drawn, weights
 
@@ -82,6 +81,12 @@ def rearranged(params, inputs):
     return hidden @ params["last"].astype(jnp.complex128).real
 
 
+@ruled(layers=WO, w=(4, 4), o=(4, 2), b=(5,))
+def overlapping(params, inputs):
+    """Add biases that have one number in common."""
+    return jnp.tanh(inputs @ params["w"] + params["b"][:4]) @ params["o"] + params["b"][3:]
+
+
 @ruled((3,), v=(3, 4), g=(4,), b=(4,), token=(2,), small=(3, 2), slope=())
 def composed(params, inputs):
     """Use parameters that are computed from others, repeated, scaled, stacked and merged."""
@@ -124,7 +129,8 @@ def ending_in_a_parameter(flag):
 
     def apply(params, inputs):
         default = jnp.broadcast_to(params["row"], inputs.shape)
-        hidden = lax.cond(params["flag"] > 0, lambda h: h @ params["w"], lambda _: default, inputs)
+        looped = lambda h: lax.fori_loop(0, 2, lambda _, c: c @ params["w"], h)  # noqa: E731
+        hidden = lax.cond(params["flag"] > 0, looped, lambda _: default, inputs)
 
         def step(carry, _):
             state, previous = carry
@@ -195,6 +201,11 @@ def tied(params, ids):
     return jnp.tanh(params["table"][ids].mean(1)) @ params["table"].T
 
 
+@ruled(IDS, ["table"], table=(6, 4))
+def half_tied(params, ids):
+    return jnp.tanh(params["table"][:4][ids].sum(1)) @ params["table"][4:].T
+
+
 @ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
 def read_inside(params, ids):
     """Read outside of a table in a branch, recomputed in a loop."""
@@ -250,104 +261,3 @@ def beside_debugging(params, inputs):
     hidden = inputs @ params["w"]
     jax.debug.print("mean {}", hidden.mean())
     return {"logits": jnp.tanh(hidden) @ params["o"], "statistics": hidden.mean(0)}
-
-
-@jax.custom_jvp
-def forwards(weight, values):
-    return jnp.tanh(values @ weight)
-
-
-forwards.defjvp(lambda p, t: (forwards(*p), (1 - forwards(*p) ** 2) * (t[1] @ p[0] + p[1] @ t[0])))
-
-
-def with_rule(function, backward):
-    """Return a function of a weight and values with this rule of weight, values, outputs and cotangents."""
-    own = jax.custom_vjp(function)
-    own.defvjp(lambda w, v: (function(w, v), (w, v, function(w, v))), lambda kept, g: backward(*kept, g))
-    return own
-
-
-def back(weight, values, g):
-    return values.T @ g, g @ weight.T
-
-
-backwards = with_rule(lambda w, v: jnp.tanh(v @ w), lambda w, v, out, g: back(w, v, g * (1 - out**2)))
-rounded = with_rule(lambda w, v: jnp.round(v @ w), lambda w, v, _, g: back(w, v, g))
-clipped = with_rule(lambda w, v: v @ w, lambda w, v, _, g: back(w, v, jnp.clip(g, -1e4, 1e4)))
-sloped = with_rule(lambda w, v: v @ w, lambda w, v, _, g: (2 * v.T @ g, 2 * g @ w.T))
-padded = with_rule(
-    lambda t, ids: t[ids],
-    lambda t, ids, _, g: (jnp.zeros_like(t).at[ids].add(jnp.where((ids == 5)[:, None], 0.0, g)), None),
-)
-looped = with_rule(  # with a rule for reverse mode, which takes no loop
-    lambda w, v: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] @ w), (0, v))[1],
-    lambda w, v, _, g: (v.T @ (g @ w.T) + (v @ w).T @ g, g @ w.T @ w.T),
-)
-passed_through = with_rule(lambda w, v: jnp.round(v), lambda w, v, _, g: (jnp.zeros_like(w), g))
-
-
-@jax.custom_jvp
-def rectified(weight, values):
-    return jnp.maximum(values @ weight, 0)
-
-
-@rectified.defjvp
-def _other_slope_at_zero(given, moved):
-    slope = moved[1] @ given[0] + given[1] @ moved[0]
-    return rectified(*given), jnp.where(given[1] @ given[0] > 0, slope, 0)
-
-
-def through(function, layers, before=lambda x: x, **shapes):
-    """Return a program that goes through a function of the first matrix."""
-    params = weights(**shapes) if shapes else TWO
-    return lambda params, inputs: function(params["w"], before(inputs)) @ params["o"], params, VECTORS, layers
-
-
-RULED |= {
-    "forwards": through(forwards, WO),
-    "backwards": through(backwards, WO),
-    "passed through": through(lambda w, x: passed_through(0.0, 3 * x @ w), WO),
-}
-"""Programs that rules follow."""
-
-
-def sharded(weight, inputs):
-    mesh, spec = jax.make_mesh((1,), ("data",)), PartitionSpec()
-    return jnp.tanh(jax.shard_map(jnp.dot, mesh=mesh, in_specs=(spec, spec), out_specs=spec)(inputs, weight))
-
-
-def ragged(weight, inputs):
-    return lax.ragged_dot(inputs, weight[None], jnp.array([len(inputs)]))
-
-
-def routed(weight, inputs):
-    """Sort samples by expert, multiply each run of them with its expert's matrix, and sort them back."""
-    experts = (inputs[:, 0] > 0).astype(int)
-    order, sizes = jnp.argsort(experts), jnp.bincount(experts, length=2)
-    return lax.ragged_dot(inputs[order], jnp.stack([weight, weight.T]), sizes)[jnp.argsort(order)]
-
-
-def called_twice(params, inputs):
-    """Call one function on two parameters: what is kept of one call is not of the other."""
-    return jnp.tanh(sloped(params["o"], jnp.tanh(sloped(params["w"], inputs)))) @ params["z"]
-
-
-ONE_SAMPLE = {
-    "a rule with a loop": through(looped, ["o"]),
-    "rounded": through(rounded, ["o"], lambda x: 3 * x),
-    "without one row": through(padded, ["o"], lambda x: jnp.argmax(x, 1) + 2, w=(6, 4), o=(4, 2)),
-    "clipping what is large": through(clipped, ["o"]),
-    "another slope at zero": through(rectified, ["o"]),
-    "ragged": through(ragged, ["o"]),
-    "routed": through(routed, ["o"]),
-    "called twice": (called_twice, TWO | weights(z=(2, 3)), VECTORS, ["z"]),
-    "an unread head": (
-        lambda p, x: rounded(p["o"], jnp.tanh(x @ p["w"])),
-        TWO,
-        VECTORS,
-        "without another layer behind it",
-    ),
-    "without a layer": (lambda p, x: x * p["w"][0, 0], TWO, VECTORS, r"\(a layer\), got none"),
-    "towers": (lambda p, x: x @ p["o"] + jnp.tanh(x @ p["w"])[:, :2], TWO, VECTORS, "several"),
-}
-"""Programs that none follows, or whose last layer LAI does not read."""

@@ -27,24 +27,11 @@ PARAMS = weights(a=(4, 8), p=(8,), b=(8, 6), c=(6, 3), q=(3,))
 VALIDATION, BATCH = data(10, seed=1), data(5)
 
 
-def inputs_of_layers(params, inputs):
-    first = np.asarray(inputs)
-    second = np.tanh(first @ np.asarray(params["a"]) + np.asarray(params["p"]))
-    second = second - second.mean(-1, keepdims=True)
-    return [first, second, np.tanh(second @ np.asarray(params["b"]))]
-
-
-def last_gradients(params, inputs, targets):
-    logits = np.asarray(apply(params, inputs))
-    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    return shares - np.eye(3)[np.asarray(targets)]
-
-
-def lai_parts(params, validation, batch):
-    """Each layer's part of LAI's kernel; the middle one has no bias."""
-    beta = last_gradients(params, *validation) @ last_gradients(params, *batch).T
-    sides = [inputs_of_layers(params, side[0]) for side in (validation, batch)]
-    return [(z @ j.T + bias) * beta for z, j, bias in zip(*sides, (1, 0, 1), strict=True)]
+def lai_parts(model, validation, batch, **options):
+    """Return each layer's part of LAI's kernel."""
+    traces = [computed(lai_jax.trace, *model, *side) for side in (validation, batch)]
+    each = np.eye(len(traces[0].layers))
+    return [lai.lai_kernel(*traces, layer_weights=list(row), **options) for row in each]
 
 
 def ghost_part(function, params, loss, batch, names):
@@ -66,7 +53,7 @@ def slopes(lai_part, ghost):
 
 def fitted(params, batch):
     ghost = [ghost_part(apply, params, loss, batch, names) for names in LAYERS]
-    return slopes(lai_parts(params, batch, batch), ghost)
+    return slopes(lai_parts((apply, params, loss), batch, batch), ghost)
 
 
 def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set():
@@ -77,7 +64,7 @@ def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set(
         np.testing.assert_allclose(given.layer_weights, own, rtol=1e-9)
         assert own[-1] == pytest.approx(1.0)
         assert (np.abs(own[:-1] - 1.0) > 0.05).all()
-        parts = lai_parts(params, VALIDATION, BATCH)
+        parts = lai_parts((apply, params, loss), VALIDATION, BATCH)
         expected = sum(w * part.sum(0) for w, part in zip(own, parts, strict=True))
         params, _, report = stepped((apply, params, loss), given, BATCH, estimator="calibrated_lai")
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9, atol=1e-12)
@@ -86,7 +73,7 @@ def test_a_step_weighs_layers_as_they_were_fitted_on_some_of_the_validation_set(
 def test_layer_weights_of_ones_own_make_the_step_use_them():
     summary = lai.summarize(computed(lai_jax.trace, apply, PARAMS, loss, *VALIDATION), "lai")
     given = lai_jax.Validation(summary, layer_weights=jnp.array([0.25, 0.5, 1.0]))
-    parts = [part.sum(0) for part in lai_parts(PARAMS, VALIDATION, BATCH)]
+    parts = [part.sum(0) for part in lai_parts((apply, PARAMS, loss), VALIDATION, BATCH)]
     report = stepped((apply, PARAMS, loss), given, BATCH)[2]
     np.testing.assert_allclose(report.scores, 0.25 * parts[0] + 0.5 * parts[1] + parts[2], rtol=1e-9)
 
@@ -112,12 +99,7 @@ def test_convolutions_and_frozen_layers_and_other_parameters_have_their_own_part
     params = {"k": kernel, "b": drawn(3), "gain": drawn(5), "o": drawn(5, 3)}
     inputs, targets = data(6)
     batch = inputs[..., None], targets
-    hidden = np.asarray(model(params | {"o": jnp.eye(5)}, batch[0]))
-    logits = hidden @ np.asarray(params["o"])
-    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    g = shares - np.eye(3)[np.asarray(targets)]
-    beta, means = g @ g.T, np.asarray(inputs).mean(1, keepdims=True)
-    parts = [(means @ means.T + 1) * beta, (hidden @ hidden.T) * beta]
+    parts = lai_parts((model, params, loss), batch, batch, positions="mean")[::2]
     ghost = [ghost_part(model, params, loss, batch, names) for names in ("kb", "o")]
     found = summarize(model, params, loss, *batch, estimator="calibrated_lai")
     first, frozen, final = found.layer_weights

@@ -11,6 +11,7 @@ from tests.lai_jax.support import SGD, cross_entropy, dense, drawn, squares, vec
 N = 6
 PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
 BATCH = drawn(N, 4), jnp.arange(N) % 3
+SWAPPED = jnp.array([1, 0, 2, 3, 4, 5])
 
 
 def between(function):
@@ -23,6 +24,14 @@ def centred_gradient(hidden):
 
 
 centred_gradient.defvjp(lambda h: (h, None), lambda _, g: (g - g.mean(0),))
+
+
+@jax.custom_vjp
+def turned_gradient(square):
+    return square
+
+
+turned_gradient.defvjp(lambda square: (square, None), lambda _, g: (g.T,))
 
 
 @jax.custom_vjp
@@ -46,49 +55,43 @@ REDUCES, RULE = (
     r"reduce_sum .*reduces over the samples",
     "the derivative rule of {} could not be followed: .*",
 )
-COUPLED = {
-    "batch normalisation": (normalised, cross_entropy, REDUCES),
-    "against each other": (
-        between(lambda h: h @ h.T @ h),
-        cross_entropy,
-        r"dot_general .*multiplies every sample with every other",
+HIDDEN = {
+    "against each other": (lambda h: h @ h.T @ h, r"dot_general .*multiplies every sample with every other"),
+    "sorted": (lambda h: jnp.sort(h, axis=0), r"sort .*runs along the samples"),
+    "shifted": (lambda h: jnp.roll(h, 1, axis=0), "takes some samples of the batch"),
+    "first of merged rows": (
+        lambda h: jnp.stack([h, 2 * h], 1).reshape(-1, 5)[jnp.arange(N)],
+        "picks samples of the batch by index",
     ),
-    "sorted": (between(lambda h: jnp.sort(h, axis=0)), cross_entropy, r"sort .*runs along the samples"),
-    "shifted": (between(lambda h: jnp.roll(h, 1, axis=0)), cross_entropy, "takes some samples of the batch"),
-    "shuffled": (
-        lambda p, x: between(lambda h: h[jnp.argsort(x[:, 0])])(p, x),
-        cross_entropy,
-        "runs along the samples",
+    "moved by padding": (
+        lambda h: lax.pad(h, 0.0, ((1, -1, 0), (0, 0, 0))),
+        "takes some samples of the batch",
     ),
-    "picked": (
-        between(lambda h: h[jnp.array([1, 0, 2, 3, 4, 5])]),
-        cross_entropy,
-        r"gather .*picks samples of the batch by index",
+    "shuffled": (lambda h: h[jnp.argsort(h[:, 0])], "runs along the samples"),
+    "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
+    "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
+    "branched": (lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h), REDUCES),
+    "a centred gradient": (centred_gradient, RULE.format("centred_gradient")),
+    "a turned gradient": (
+        lambda h: turned_gradient(jnp.pad(h, ((0, 0), (0, 1))))[:, :5],
+        r"derivative rule \(turned_gradient\) that mixes samples",
     ),
-    "written": (
-        between(lambda h: h.at[jnp.array([1, 0, 2, 3, 4, 5])].add(1.0 * h)),
-        cross_entropy,
-        "writes to samples of the batch by index",
-    ),
-    "branched": (
-        between(lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h)),
-        cross_entropy,
-        REDUCES,
-    ),
-    "a centred loss": (dense, lambda o, t: cross_entropy(o - o.mean(0), t), REDUCES),
-    "a share of the loss": (dense, lambda o, t: (each := cross_entropy(o, t)) / each.sum(), REDUCES),
-    "a softmax over the batch": (
-        dense,
-        lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0],
-        "reduces over the samples",
-    ),
-    "contrasts": (dense, contrastive, "multiplies every sample with every other"),
-    "pairs": (dense, lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
-    "a mean loss": (dense, lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
-    "a centred gradient": (between(centred_gradient), cross_entropy, RULE.format("centred_gradient")),
-    "a damped gradient": (between(damped), cross_entropy, RULE.format("damped") + "reduces over the samples"),
+    "a damped gradient": (damped, RULE.format("damped") + "reduces over the samples"),
 }
-QUICK = ["a centred loss", "a centred gradient"]
+"""What couples samples between two layers."""
+LOSSES = {
+    "a centred loss": (lambda o, t: cross_entropy(o - o.mean(0), t), REDUCES),
+    "a share of the loss": (lambda o, t: (each := cross_entropy(o, t)) / each.sum(), REDUCES),
+    "a softmax over the batch": (lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0], "reduces over the samples"),
+    "contrasts": (contrastive, "multiplies every sample with every other"),
+    "pairs": (lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
+    "a mean loss": (lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
+}
+COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}
+COUPLED |= {name: (between(function), cross_entropy, said) for name, (function, said) in HIDDEN.items()}
+COUPLED |= {name: (dense, loss, said) for name, (loss, said) in LOSSES.items()}
+QUICK = ["a centred loss", "a centred gradient", "a damped gradient"]
+REFUSAL = r"samples are coupled|derivative rule depends on other samples"
 
 
 @pytest.mark.parametrize("gradients", ["output", "all"])
@@ -111,11 +114,11 @@ def test_coupled_samples_have_no_trace(name, gradients):
 )
 def test_coupled_samples_have_no_exact_scores(name):
     apply, loss, _ = COUPLED[name]
-    with pytest.raises(ValueError, match=r"samples are coupled|contradict each other"):
+    with pytest.raises(ValueError, match=REFUSAL):
         lai_jax.exact_scores(apply, PARAMS, loss, BATCH, BATCH)
 
 
-@pytest.mark.parametrize("name", [name for name in COUPLED if name != "a damped gradient"])  # linear rules
+@pytest.mark.parametrize("name", COUPLED)
 def test_nor_have_they_in_a_jitted_step_nor_a_validation_set_of_such_samples_a_gradient(name):
     apply, loss, _ = COUPLED[name]
 
@@ -127,7 +130,7 @@ def test_nor_have_they_in_a_jitted_step_nor_a_validation_set_of_such_samples_a_g
         return update(params, SGD.init(params), summarized(params), *BATCH)
 
     for call in (stepped, *([lambda params: summarized(params, apply, loss)] if name in QUICK else [])):
-        with pytest.raises(ValueError, match="samples are coupled"):
+        with pytest.raises(ValueError, match=REFUSAL):
             jax.eval_shape(call, PARAMS)
 
 
@@ -149,10 +152,10 @@ def beside_its_neighbour(params, inputs):
 
 
 def crowded(params, inputs):
-    """Let two of three samples, and no more, into one of two places."""
+    """Let two of three samples, but always one, into one of five places."""
     hidden = jnp.tanh(inputs @ params["w"])
-    places = jax.nn.one_hot(jnp.argmax(hidden[:, :2], -1), 2)
-    taken = (jnp.cumsum(places, 0) * places).sum(-1) > 2 * len(inputs) / 3
+    places = jax.nn.one_hot(jnp.argmax(hidden, -1), 5)
+    taken = (jnp.cumsum(places, 0) * places).sum(-1) > max(1, 2 * len(inputs) / 3)
     return jnp.where(taken[:, None], 0, hidden) @ params["o"]
 
 
@@ -171,7 +174,19 @@ def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(appl
 
     for found in (scores, traced):
         with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
-            jax.eval_shape(found, PARAMS, BATCH[0][:4], BATCH[1][:4])
+            jax.eval_shape(found, PARAMS, *BATCH)
+
+
+def test_traced_samples_are_not_tried_where_no_loss_is_a_number():
+    def far(params, inputs):
+        order = jnp.argsort(inputs[:, 0])
+        return jnp.sqrt(dense(params, inputs[order])[jnp.argsort(order)] - 1e6)
+
+    scores = lambda params: lai_jax.exact_scores(far, params, cross_entropy, BATCH, BATCH)  # noqa: E731
+    trace = lambda params: lai_jax.trace(far, params, cross_entropy, *BATCH)  # noqa: E731
+    for call, message in ((scores, "no loss is a number; score outside of"), (trace, "on other samples")):
+        with pytest.raises(ValueError, match=message):
+            jax.eval_shape(call, PARAMS)
 
 
 @pytest.mark.parametrize("estimator", ["exact", "ghost", "lai"])

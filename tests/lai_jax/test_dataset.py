@@ -1,46 +1,38 @@
-"""A table of a data set's scores: those of the core, with honest errors, taken up where it stopped."""
+"""A table of a data set's scores, taken up where it stopped, and a scorer that gives its numbers anywhere."""
 
+import pickle
+
+import jax
 import jax.numpy as jnp
 import lai_jax
+import lai_storage
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from lai_storage.tables import read_scores
 
 import lai_core as lai
-from tests.lai_jax.support import computed, stepped
+from tests.lai_jax.support import computed, dense, drawn, squares, stepped, vectors
 
 
-def apply(params, inputs):
-    return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
+def weights(scale=1.0):
+    return {"w": scale * drawn(4, 7), "o": drawn(7, 3)}
 
 
-def loss(outputs, targets):
-    return ((outputs - targets) ** 2).sum(-1)
-
-
-def drawn(samples, seed):
-    draws = np.random.default_rng(seed)
-    return draws.normal(size=(samples, 5)), draws.normal(size=(samples, 3))
-
-
-def weights(seed=0):
-    draws = np.random.default_rng(seed)
-    return {"hidden": jnp.asarray(draws.normal(size=(5, 7))), "out": jnp.asarray(draws.normal(size=(7, 3)))}
-
-
-DATA, VALIDATION = drawn(11, 1), drawn(6, 2)
+DATA, VALIDATION = (tuple(map(np.asarray, vectors(samples, seed=samples))) for samples in (11, 6))
 
 
 def scored(folder, params=None, **options):
     params = weights() if params is None else params
     options = {"progress": False, "batch_size": 4, "rows_per_file": 6} | options
-    table = lai_jax.score_dataset(apply, params, loss, DATA, VALIDATION, folder, **options)
+    table = lai_jax.score_dataset(dense, params, squares, DATA, VALIDATION, folder, **options)
     return (read_scores(folder) if table is None else table).to_pydict()
 
 
 def kernel_of(estimator):
     """Return an estimator's kernel, and the traces of both sides."""
-    model = apply, weights(), loss
+    model = dense, weights(), squares
     traces = [computed(lai_jax.trace, *model, *side, gradients="all") for side in (VALIDATION, DATA)]
     return getattr(lai, f"{estimator}_kernel"), *traces
 
@@ -53,19 +45,19 @@ def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path,
     np.testing.assert_allclose(table["score"], pairs.sum(0), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(table["standard_error"], np.sqrt(6 * pairs.var(0, ddof=1)))
     np.testing.assert_allclose(table["gradient_norm"], np.sqrt(np.diag(kernel(traced[1], traced[1]))))
-    np.testing.assert_allclose(table["loss"], loss(apply(weights(), DATA[0]), DATA[1]))
+    np.testing.assert_allclose(table["loss"], squares(dense(weights(), DATA[0]), DATA[1]))
 
 
 @pytest.mark.parametrize("estimator", ["exact", "gate_lai", "calibrated_lai"])
 def test_other_estimators_score_as_a_step_does(tmp_path, estimator):
-    report = stepped((apply, weights(), loss), VALIDATION, DATA, estimator=estimator)[2]
+    report = stepped((dense, weights(), squares), VALIDATION, DATA, estimator=estimator)[2]
     table = scored(tmp_path, estimator=estimator, parts=None)
     np.testing.assert_allclose(table["score"], report.scores, rtol=1e-9)
     assert np.isnan(table["standard_error"]).all()
 
 
 def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
-    checkpoints = {"a": weights(3), "b": weights(4)}
+    checkpoints = {"a": weights(0.5), "b": weights(0.9)}
     whole = scored(tmp_path / "whole", checkpoints=checkpoints)
     folder = tmp_path / "shared"
     for index in (0, 1):
@@ -78,7 +70,7 @@ def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
     averaged = read_scores(folder, average=True).to_pydict()
     np.testing.assert_allclose(averaged["score"], np.reshape(whole["score"], (2, 11)).mean(0))
     with pytest.raises(ValueError, match=r"^model: expected .*pass another folder"):
-        scored(folder, checkpoints={"a": weights(5)})
+        scored(folder, checkpoints={"a": weights(1.1)})
 
 
 def test_what_depends_on_a_training_run_is_refused(tmp_path):
@@ -92,7 +84,7 @@ def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
     kernel, *sides = kernel_of(estimator)
     lengths = np.sqrt(np.diag(kernel(sides[1], sides[1]))) if relative else 1.0
     options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 4, "progress": False}
-    found = lai_jax.top_samples(apply, weights(), loss, DATA, VALIDATION, **options).to_pylist()
+    found = lai_jax.top_samples(dense, weights(), squares, DATA, VALIDATION, **options).to_pylist()
     for row, scores in enumerate(kernel(*sides) / lengths):
         order = np.argsort(scores)
         expected = [each for each in order[:-3:-1] if scores[each] > 0]
@@ -100,3 +92,138 @@ def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
         of_row = [each for each in found if each["validation"] == row]
         assert [each["id"] for each in of_row] == expected
         np.testing.assert_allclose([each["score"] for each in of_row], scores[expected], rtol=1e-10)
+
+
+COLUMNS = {
+    "uid": [f"s{n}" for n in range(11)],
+    "x": DATA[0].tolist(),
+    "y": DATA[1].tolist(),
+    "kind": [*"abcdefghijk"],
+}
+OPTIONS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4}
+NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
+
+
+def scorer(validation=VALIDATION, params=weights, **options):
+    return lai_jax.Scorer(dense, params, squares, validation, **(OPTIONS | options))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    names = {"ids": COLUMNS["uid"], "groups": COLUMNS["kind"]}
+    found = scored(tmp_path_factory.mktemp("table"), rows_per_file=11, **names)
+    return {name: values for name, values in found.items() if name != "rank"}
+
+
+@pytest.mark.parametrize(
+    "make", [pa.table, pd.DataFrame, dict, lambda columns: columns | {"x": jnp.asarray(DATA[0])}]
+)
+def test_a_batch_of_any_form_has_the_tables_numbers_in_its_own_form(make, table):
+    batch = make(COLUMNS)
+    found = scorer()(batch)
+    assert isinstance(found, type(batch))
+    read = found if isinstance(found, pa.Table) else pa.table(dict(found))
+    assert read.to_pydict() == table
+    assert read.column_names == ["id", *NUMBERS, "group"]
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai", "calibrated_lai"])
+def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
+    here = scorer(estimator=estimator, parts=3, params=weights())
+    expected = here(COLUMNS)
+    here.save(tmp_path / "saved")
+    saved = scorer(tmp_path / "saved", estimator=estimator)
+    for other in (saved, *(pickle.loads(pickle.dumps(each)) for each in (here, saved))):
+        found = other(COLUMNS)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+    assert not isinstance(pickle.loads(pickle.dumps(here)).validation, tuple)
+
+
+def test_what_was_summarized_has_its_own_parts_and_sketch(tmp_path, table):
+    validation = tuple(map(jnp.asarray, VALIDATION))
+    side = lai_jax.summarize(dense, weights(), squares, *validation, parts=6)
+    for given in (side, tmp_path / "side"):
+        lai_storage.save(tmp_path / "side", side)
+        np.testing.assert_array_equal(scorer(given)(COLUMNS)["standard_error"], table["standard_error"])
+    sketch = lai_jax.draw_sketch(jax.random.key(0), 3, 2)
+    side = lai_jax.summarize(dense, weights(), squares, *validation, sketch=sketch)
+    found = scorer(side)(COLUMNS)
+    assert np.isfinite(found["score"]).all()
+    assert np.isnan(found["gradient_norm"]).all()  # of a sketch, no norm is stated
+
+
+def test_one_program_scores_batches_of_every_size_and_frames_may_be_empty(table):
+    traced = []
+
+    def counting(outputs, targets):
+        traced.append(outputs.shape)
+        return squares(outputs, targets)
+
+    one = lai_jax.Scorer(dense, weights, counting, VALIDATION, **OPTIONS)
+    frame = pd.DataFrame(COLUMNS)
+    found = [one(frame[:4])]
+    before = len(traced)
+    found += map(one, iter([frame[4:4], frame[4:7], frame[7:]]))
+    assert len(traced) == before
+    assert pd.concat(found).reset_index(drop=True).to_dict("list") == table
+
+
+class Stream:
+    """Samples one after the other."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __iter__(self):
+        return iter(self.samples)
+
+
+def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_changed(tmp_path, table):
+    items = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    pairs = Stream(list(zip(*DATA, strict=True)))
+    numbered = {**table, "id": list(range(11))}
+    named = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4, "progress": False}
+
+    def run(stream, folder, **options):
+        found = lai_jax.score_dataset(
+            dense, weights(), squares, stream, VALIDATION, tmp_path / folder, **options
+        )
+        return {name: values for name, values in found.to_pydict().items() if name != "rank"}
+
+    found = run(pairs, "pairs", batch_size=4, progress=False)
+    assert found == {name: values for name, values in numbered.items() if name != "group"}
+    options = named | {"rows_per_file": 4}
+    assert run(Stream(items), "items", **options) == table
+    (tmp_path / "items" / "part-000001.parquet").unlink()
+    with pytest.raises(ValueError, match=r"dataset: expected the stream to have the samples .* from row 1 "):
+        run(Stream(items[:1] + items[2:]), "items", **options)
+    assert run(iter(items), "items", **options) == table
+    assert read_scores(tmp_path / "items")["group"].to_pylist() == COLUMNS["kind"]
+
+
+WRONG = {
+    "no columns": ({"batch": DATA}, "ids: expected a batch with a column 'uid', got tuple"),
+    "another side": (
+        {"estimator": "exact", "validation": "lai"},
+        "expects a ValidationGradient, got Validation",
+    ),
+    "another file": (
+        {"validation": "other"},
+        "to hold what Scorer.save wrote, or a ValidationSummary, got dict",
+    ),
+    "of a run": ({"estimator": "preconditioned_lai"}, "expected one that scores a sample by itself"),
+    "no batch size": ({"batch_size": 0}, "batch_size: expected a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_named(case, tmp_path):
+    options, message = WRONG[case]
+    options = {"batch": COLUMNS, **options}
+    scorer().save(tmp_path / "lai")
+    lai_storage.save(tmp_path / "other", {"a": np.ones(1)})
+    name = options.pop("validation", None)
+    batch = options.pop("batch")
+    with pytest.raises((TypeError, ValueError), match=message):
+        scorer(VALIDATION if name is None else tmp_path / name, **options)(batch)

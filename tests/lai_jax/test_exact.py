@@ -1,7 +1,5 @@
 """Exact scores by forward mode: at the start, at the midpoint, through any optimizer."""
 
-import itertools
-import math
 from functools import partial
 
 import jax
@@ -12,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from lai_core.shapley import one_step_shapley
 from tests.lai_jax.support import by_numpy, computed, dense, drawn, gradients, squares, vectors, weights
 from workloads.jax_by_numpy import traced
 
@@ -57,10 +56,13 @@ def test_outside_of_jit_so_are_those_of_a_rule_that_clips():
     np.testing.assert_allclose(found, inner_products(clipping), rtol=1e-12)
 
 
-def test_a_rule_that_looks_at_other_samples_is_refused():
-    normed = ruled(lambda out, g: (g * (1 - out**2) / jnp.linalg.norm(g),))
-    with pytest.raises(ValueError, match="a derivative rule depends on other samples of the batch"):
-        lai_jax.exact_scores(normed, PARAMS, squares, *SIDES)
+def test_single_samples_that_are_run_as_another_program_than_the_batch_are_refused():
+    def divided(outputs, targets):
+        return squares(outputs, targets) / len(targets)
+
+    for call in (exact_scores, lai_jax.exact_scores):
+        with pytest.raises(ValueError, match="a function is not the same for one sample as for many"):
+            call(clipping, PARAMS, divided, *SIDES)
 
 
 def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
@@ -70,40 +72,19 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
         values, slopes = jax.jvp(lambda leaves: losses(leaves, batch), (at,), (direction,))
         return values, slopes.at[0].multiply(0.9)
 
-    monkeypatch.setattr("lai_jax._exact.directional.forward_mode", cut)
+    monkeypatch.setattr("lai_jax._exact.methods.forward_mode", cut)
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact > 1e-4
     found = lai_jax.exact_scores(dense, PARAMS, squares, *SIDES)  # by another method
     np.testing.assert_allclose(found, inner_products(dense), rtol=1e-12)
 
 
-def shapley(params, rate):
-    """One-step Shapley values by enumeration: how much each sample's gradient lowers the validation loss."""
-    parts = gradients(dense, params, squares, TRAINING)[:4]
-    count = parts.shape[0]
-    flat, restored = jax.flatten_util.ravel_pytree(params)
-    utility = traced(
-        lambda step: -squares(dense(restored(flat - step), VALIDATION[0]), VALIDATION[1]).sum(), flat
-    )
-    value = {
-        members: float(utility(rate * sum((parts[j] for j in members), np.zeros(flat.shape))))
-        for size in range(count + 1)
-        for members in itertools.combinations(range(count), size)
-    }
-    found = np.zeros(count)
-    for j in range(count):
-        for members in value:
-            if j not in members:
-                weight = math.factorial(len(members)) * math.factorial(count - len(members) - 1)
-                joined = tuple(sorted((*members, j)))
-                found[j] += weight / math.factorial(count) * (value[joined] - value[members])
-    return found / rate
-
-
 def test_the_midpoint_is_the_one_step_shapley_value_to_second_order():
     batch = tuple(side[:4] for side in TRAINING)
-    errors = []
+    flat, restored = jax.flatten_util.ravel_pytree(PARAMS)
+    loss = traced(lambda at: squares(dense(restored(at), VALIDATION[0]), VALIDATION[1]).sum(), flat)
+    parts, errors = gradients(dense, PARAMS, squares, batch), []
     for rate in (2e-3, 1e-3):
-        exact = shapley(PARAMS, rate)
+        exact = one_step_shapley(loss, np.asarray(flat), parts, learning_rate=rate) / rate
         options = {"at": "midpoint", "learning_rate": rate, "reduction": "sum"}
         middle = exact_scores(dense, PARAMS, squares, VALIDATION, batch, **options)
         start = exact_scores(dense, PARAMS, squares, VALIDATION, batch)

@@ -60,16 +60,6 @@ def test_samples_that_are_not_finite_count_for_nothing_on_both_sides():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
 
 
-def test_an_infinite_loss_with_a_finite_gradient_has_no_score():
-    def barred(outputs, targets):
-        return squares(outputs, targets) + jnp.where(targets > 9.0, jnp.inf, 0.0)
-
-    batch = BATCH[0], BATCH[1].at[1].set(10.0)
-    report = stepped((dense, PARAMS, barred), VALIDATION, batch, estimator="exact")[2]
-    np.testing.assert_array_equal(np.isnan(report.scores), np.arange(6) == 1)
-    assert float(report.weights[1]) == 0.0
-
-
 def solving(params, inputs):
     """Solve a system in the parameters for every sample, whose products are no layer for LAI."""
     matrix = jnp.eye(3) * 9 + params["w"][:3]

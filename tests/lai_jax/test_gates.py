@@ -1,6 +1,4 @@
-"""Gates read off a program, and gate-corrected LAI in the step, against formulas written out in numpy."""
-
-import math
+"""Gates read off a program, against derivatives, and gate-corrected LAI in the step, against the core's."""
 
 import equinox as eqx
 import jax
@@ -9,12 +7,10 @@ import lai_jax
 import numpy as np
 import pytest
 from jax import lax
-from lai_jax._recording import gates as _gates
 
+from lai_core.estimators.gates import gate_lai_kernel
 from tests.lai_jax.support import computed, drawn, squares, stepped, weights
 from tests.lai_jax.support import vectors as data
-
-BIASES = (1.0, 0.0, 1.0, 1.0)
 
 
 def apply(params, inputs):
@@ -28,37 +24,6 @@ PARAMS = weights(a=(4, 8), p=(8,), b=(8, 6), mean=(6,), gain=(6,), c=(5, 6), q=(
 PARAMS["gain"] = 0.5 + PARAMS["gain"] ** 2  # and c is stored the other way round
 
 
-def explicit(params, inputs, targets):
-    """Return the four layers' inputs, three gates and the last output gradients, in numpy."""
-    p = {name: np.asarray(value) for name, value in params.items()}
-    first = np.asarray(inputs)
-    s1 = first @ p["a"] + p["p"]
-    phi = 0.5 * (1 + np.vectorize(math.erf)(s1 / np.sqrt(2)))
-    a2, gate1 = s1 * phi, phi + s1 * np.exp(-(s1**2) / 2) / np.sqrt(2 * np.pi)
-    s2 = (a2 @ p["b"] - p["mean"]) * p["gain"]
-    a3, gate2 = np.maximum(s2, 0), (s2 > 0) * p["gain"]
-    a4 = a3 @ p["c"].T + p["q"]
-    outputs = a4 @ p["d"] + p["r"]
-    g = 2 * (outputs - np.asarray(targets)[:, None]) * np.arange(1, 4)
-    return [first, a2, a3, a4], [gate1, gate2, np.ones_like(a4)], g
-
-
-def expected_kernel(params, validation, batch, now):
-    """Write the gate-corrected kernel out, pair by pair and layer by layer; `now` is for the batch."""
-    (a_z, gates_z, g_z), params = explicit(params, *validation), now
-    a_j, gates_j, g_j = explicit(params, *batch)
-    weights = [np.asarray(params["b"]).T, np.asarray(params["c"]), np.asarray(params["d"]).T]
-    kernel = np.zeros((len(g_z), len(g_j)))
-    for z, j in np.ndindex(*kernel.shape):
-        for l in range(4):
-            term = a_z[l][z] @ a_j[l][j] + BIASES[l]
-            for t in range(l, 3):
-                norms = (weights[t] ** 2).sum(0)
-                term *= (norms * gates_z[t][z] * gates_j[t][j]).sum() / weights[t].shape[0]
-            kernel[z, j] += term * (g_z[z] @ g_j[j])
-    return kernel
-
-
 @pytest.mark.parametrize("how", [{}, {"rows": 2}, {"rows": 2, "recompute": True}], ids=str)
 def test_scores_in_the_step_are_the_kernels_sums(how):
     (inputs, targets), batch = data(7, seed=1), data(5)
@@ -66,11 +31,13 @@ def test_scores_in_the_step_are_the_kernels_sums(how):
     given = computed(lai_jax.summarize, apply, PARAMS, squares, inputs, targets, estimator="gate_lai")
     assert isinstance(given.side, lai_jax.GateTrace)  # a pytree
     assert len(jax.tree.leaves(given.side)) == 4 + 1 + 3 + 3
+    held_out = computed(lai_jax.trace_gates, apply, PARAMS, squares, inputs[kept], targets[kept])
+    assert [layer.bias for layer in held_out.trace.layers] == [True, False, True, True]
     # the validation side stays what it was; gates and column norms of the batch are as they are now
     for params in (PARAMS, jax.tree.map(lambda leaf: 1.1 * leaf, PARAMS)):
         report = stepped((apply, params, squares), given, batch, estimator="gate_lai", **how)[2]
-        expected = expected_kernel(PARAMS, (inputs[kept], targets[kept]), batch, params).sum(0)
-        np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
+        now = computed(lai_jax.trace_gates, apply, params, squares, *batch)
+        np.testing.assert_allclose(report.scores, gate_lai_kernel(held_out, now).sum(0), rtol=1e-9)
 
 
 def straight(values):
@@ -164,56 +131,46 @@ def convolved(params, x):
     return jnp.tanh(maps).reshape(x.shape[0], -1) @ params["o"]
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (residual, f"layer 'c': .* its input {ALONE}"),
-        (detached, f"layer 'c': .* its input {ALONE}"),
-        (through(normalised), "layer 'b': .* " + MIXED.format("reduce_sum")),
-        (through(jax.nn.softmax), "layer 'b': .* " + MIXED.format("reduce_sum")),
-        (through(lambda s: s[:, ::-1]), "layer 'b': .* " + MIXED.format("rev")),
-        (through(lambda s: jnp.cumsum(s, 1)), "layer 'b': .* " + MIXED.format("cumsum")),
-        (
-            through(lambda s: jnp.concatenate([s[:, :2] * s[:, 2:]] * 2, 1)),
-            "layer 'b': .* " + MIXED.format(".*"),
-        ),
-        (
-            through(lambda s: s.reshape(-1, 2, 2).swapaxes(1, 2).reshape(-1, 4)),
-            "layer 'b': .* " + MIXED.format("reshape"),
-        ),
-        (through(iterated), "layer 'b': .* " + MIXED.format("scan")),
-        (looped, "layer 'stack.0.': .* its input is inside a loop, a branch or a recomputation"),
-        (
-            lambda p, x: jnp.tanh(x[..., None] @ p["one"]).reshape(5, -1) @ p["o"],
-            r"layer 'one': .* has shape \(.*\), not \(n, d\)",
-        ),
-        (
-            lambda p, x: jnp.tanh(x.reshape(-1, 2) @ p["pairs"]).reshape(5, -1) @ p["a"],
-            r"layer 'pairs': .* its input has shape \(10, 2\), not \(n, d\)",
-        ),
-        (
-            lambda p, x: jnp.einsum("ng,go->ngo", jnp.tanh(x @ p["a"]), p["c"]),
-            "layer 'c': .* its input meets several matrices side by side",
-        ),
-        (convolved, "layer 'k': .* its input goes into a convolution"),
-        (
-            lambda p, x: jnp.einsum("ngi,gio->ngo", x.reshape(5, 2, 2), p["stack"]).reshape(5, -1) @ p["a"],
-            r"layer 'stack': .* its input has shape \(5, 2, 2\), not \(n, d\)",
-        ),
-    ],
-)
+MIXING = {
+    "reduce_sum": [normalised, jax.nn.softmax],
+    "rev": [lambda s: s[:, ::-1]],
+    "cumsum": [lambda s: jnp.cumsum(s, 1)],
+    ".*": [lambda s: jnp.concatenate([s[:, :2] * s[:, 2:]] * 2, 1)],
+    "reshape": [lambda s: s.reshape(-1, 2, 2).swapaxes(1, 2).reshape(-1, 4)],
+    "scan": [iterated],
+}
+"""Functions between two layers that are no functions entry by entry, by the operation that says so."""
+NO_CHAINS = [
+    (residual, f"layer 'c': .* its input {ALONE}"),
+    (detached, f"layer 'c': .* its input {ALONE}"),
+    (looped, "layer 'stack.0.': .* its input is inside a loop, a branch or a recomputation"),
+    (
+        lambda p, x: jnp.tanh(x[..., None] @ p["one"]).reshape(5, -1) @ p["o"],
+        r"layer 'one': .* has shape \(.*\), not \(n, d\)",
+    ),
+    (
+        lambda p, x: jnp.tanh(x.reshape(-1, 2) @ p["pairs"]).reshape(5, -1) @ p["a"],
+        r"layer 'pairs': .* its input has shape \(10, 2\), not \(n, d\)",
+    ),
+    (
+        lambda p, x: jnp.einsum("ng,go->ngo", jnp.tanh(x @ p["a"]), p["c"]),
+        "layer 'c': .* its input meets several matrices side by side",
+    ),
+    (convolved, "layer 'k': .* its input goes into a convolution"),
+    (
+        lambda p, x: jnp.einsum("ngi,gio->ngo", x.reshape(5, 2, 2), p["stack"]).reshape(5, -1) @ p["a"],
+        r"layer 'stack': .* its input has shape \(5, 2, 2\), not \(n, d\)",
+    ),
+    *((through(one), "layer 'b': .* " + MIXED.format(name)) for name, each in MIXING.items() for one in each),
+]
+
+
+@pytest.mark.parametrize(("model", "message"), NO_CHAINS)
 def test_what_is_no_chain_is_refused_by_name(model, message):
     params = weights(a=(4, 4), b=(4, 4), c=(4, 3), o=(8, 3), pairs=(2, 2), one=(1, 2), k=(1, 1, 2))
     params["stack"] = drawn(2, 4, 4) if model is looped else drawn(2, 2, 2)
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):
         lai_jax.trace_gates(model, params, squares, *data(5))
-
-
-def test_entries_that_meet_others_by_turning_are_not_taken_for_elementwise():
-    """Reading a model already refuses this where samples turn into features, and is not leant on."""
-    turned = jax.make_jaxpr(lambda cotangent: cotangent + cotangent.T)(jnp.ones((3, 3))).jaxpr
-    with pytest.raises(_gates._MixesError, match="add"):
-        _gates._through(turned, [("samples", "features")])
 
 
 def test_a_shared_matrix_is_refused():

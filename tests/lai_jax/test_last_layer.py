@@ -37,40 +37,30 @@ READ = {
 """Heads that are layers: `w` is the last one."""
 
 REFUSED = {
-    "summed product": (lambda p, h, x: classes((h * p["w"]).sum(-1)), (WIDTH,)),
-    "mean": (lambda p, h, x: classes((h * p["w"]).mean(-1)), (WIDTH,)),
-    "under vmap": (lambda p, h, x: classes(jax.vmap(lambda one: (one * p["w"]).sum())(h)), (WIDTH,)),
+    "summed product": lambda p, h, x: classes((h * p["w"]).sum(-1)),
+    "mean": lambda p, h, x: classes((h * p["w"]).mean(-1)),
+    "under vmap": lambda p, h, x: classes(jax.vmap(lambda one: (one * p["w"]).sum())(h)),
+    "cumsum": lambda p, h, x: classes((h * p["w"]).cumsum(-1)[:, -1]),
+    "reshaped": lambda p, h, x: classes((h * p["w"]).reshape(-1, 2, 3).transpose(0, 2, 1).sum((1, 2))),
+    "a loop": lambda p, h, x: classes(sum(h[:, i] * p["w"][i] for i in range(WIDTH))),
+    "a loop over products": lambda p, h, x: classes(sum((h * p["w"])[:, i] for i in range(WIDTH))),
+    "scan": lambda p, h, x: classes(
+        lax.scan(lambda c, a: (c + a[0] * a[1], None), jnp.zeros(len(h)), (h.T, p["w"]))[0]
+    ),
+    "fori": lambda p, h, x: classes(
+        lax.fori_loop(0, WIDTH, lambda i, c: c + h[:, i] * p["w"][i], jnp.zeros(len(h)))
+    ),
+    "divided": lambda p, h, x: classes((h / p["w"]).sum(-1)),
+    "computed": lambda p, h, x: classes((h * jnp.exp(p["w"])).sum(-1)),
+    "repeated": lambda p, h, x: classes((h * jnp.broadcast_to(p["w"], h.shape)).sum(-1)),
+    "jitted": lambda p, h, x: classes(jax.jit(lambda a, b: (a * b).sum(-1))(h, p["w"])),
+    "recomputed": lambda p, h, x: classes(jax.checkpoint(lambda a, b: (a * b).sum(-1))(h, p["w"])),
+    "normalised and gained": lambda p, h, x: classes(
+        ((h - h.mean(-1, keepdims=True)) * p["w"]).sum(-1) + h[:, 0]
+    ),
+}
+REFUSED = {name: (head, (WIDTH,)) for name, head in REFUSED.items()} | {
     "rows": (lambda p, h, x: (h[:, None] * p["w"]).sum(-1), (3, WIDTH)),
-    "cumsum": (lambda p, h, x: classes((h * p["w"]).cumsum(-1)[:, -1]), (WIDTH,)),
-    "reshaped": (
-        lambda p, h, x: classes((h * p["w"]).reshape(-1, 2, 3).transpose(0, 2, 1).sum((1, 2))),
-        (WIDTH,),
-    ),
-    "a loop": (lambda p, h, x: classes(sum(h[:, i] * p["w"][i] for i in range(WIDTH))), (WIDTH,)),
-    "a loop over products": (
-        lambda p, h, x: classes(sum((h * p["w"])[:, i] for i in range(WIDTH))),
-        (WIDTH,),
-    ),
-    "scan": (
-        lambda p, h, x: classes(
-            lax.scan(lambda c, a: (c + a[0] * a[1], None), jnp.zeros(len(h)), (h.T, p["w"]))[0]
-        ),
-        (WIDTH,),
-    ),
-    "fori": (
-        lambda p, h, x: classes(
-            lax.fori_loop(0, WIDTH, lambda i, c: c + h[:, i] * p["w"][i], jnp.zeros(len(h)))
-        ),
-        (WIDTH,),
-    ),
-    "divided": (lambda p, h, x: classes((h / p["w"]).sum(-1)), (WIDTH,)),
-    "computed": (lambda p, h, x: classes((h * jnp.exp(p["w"])).sum(-1)), (WIDTH,)),
-    "repeated": (lambda p, h, x: classes((h * jnp.broadcast_to(p["w"], h.shape)).sum(-1)), (WIDTH,)),
-    "jitted": (lambda p, h, x: classes(jax.jit(lambda a, b: (a * b).sum(-1))(h, p["w"])), (WIDTH,)),
-    "recomputed": (
-        lambda p, h, x: classes(jax.checkpoint(lambda a, b: (a * b).sum(-1))(h, p["w"])),
-        (WIDTH,),
-    ),
     "prototypes": (lambda p, h, x: -((h[:, None] - p["w"]) ** 2).sum(-1), (3, WIDTH)),
     "prototypes one by one": (
         lambda p, h, x: -jnp.stack([((h - p["w"][k]) ** 2).sum(-1) for k in range(3)], 1),
@@ -80,10 +70,6 @@ REFUSED = {
     "rows of a table, einsum": (
         lambda p, h, x: classes(jnp.einsum("nd,nd->n", h, p["w"][chosen(x)])),
         (5, WIDTH),
-    ),
-    "normalised and gained": (
-        lambda p, h, x: classes(((h - h.mean(-1, keepdims=True)) * p["w"]).sum(-1) + h[:, 0]),
-        (WIDTH,),
     ),
 }
 """Heads that are layers, and that LAI does not read."""

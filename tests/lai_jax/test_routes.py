@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import lai_jax
 import pytest
 from jax import lax
-from lai_jax._program.cost import forward_cost
+from lai_jax.routes import forward_cost
 
 from tests.lai_jax.support import drawn, weights
 

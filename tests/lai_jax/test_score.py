@@ -50,6 +50,11 @@ def test_a_step_of_ones_own_is_the_curated_step(estimator):
         np.testing.assert_allclose(getattr(report, field), getattr(told, field), rtol=1e-12)
     if moment is not None:
         np.testing.assert_allclose(report.second_moment, told.second_moment, rtol=1e-12)
+        nothing, options = jnp.full_like(BATCH[0], jnp.nan), {"estimator": estimator}
+        options["second_moment"] = moment + 1
+        score = lambda side: lai_jax.score(*MODEL, side, nothing, BATCH[1], **options)  # noqa: E731
+        seen = by_numpy(score, summary)[1]
+        np.testing.assert_array_equal(seen.second_moment, jnp.ones(3))
 
 
 def test_a_policy_that_names_losses_sees_them():

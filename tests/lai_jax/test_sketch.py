@@ -1,4 +1,4 @@
-"""Sketched steps, and what sums a validation set up, against products written out in numpy."""
+"""Sketched steps, and what sums a validation set up, against the core on traces."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import lai_core as lai
+from lai_core.estimators.sketches import sketch_outputs
 from tests.lai_jax.support import by_numpy, computed, drawn, gradients, stepped, weights
 
 OUTPUTS, PLACES = 6, 4
@@ -22,6 +23,7 @@ def loss(outputs, targets):
 
 
 PARAMS = weights(w=(3, 5), b=(5,), o=(5, OUTPUTS), c=(OUTPUTS,))
+MODEL = apply, PARAMS, loss
 
 
 def data(n, seed=0):
@@ -29,38 +31,13 @@ def data(n, seed=0):
     return drawn(n, PLACES, 3, seed=seed), jnp.asarray(targets)
 
 
-def explicit(params, inputs, targets):
-    """Layer inputs `(n, t, d)` and the last layer's output gradients, in numpy."""
-    p = {name: np.asarray(value) for name, value in params.items()}
-    hidden = np.tanh(np.asarray(inputs) @ p["w"] + p["b"])
-    logits = hidden @ p["o"] + p["c"]
-    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    return [np.asarray(inputs), hidden], shares - np.eye(OUTPUTS)[np.asarray(targets)]
-
-
-def expected_scores(params, validation, batch, positions="tokens", sketch=None):
-    """LAI with biases, the output gradients multiplied by a matrix of the sketch."""
-    (a_z, g_z), (a_j, g_j) = explicit(params, *validation), explicit(params, *batch)
-    matrix = np.eye(OUTPUTS) if sketch is None else matrix_of(sketch)
-    g_z, g_j = g_z @ matrix.T, g_j @ matrix.T
-    if positions == "mean":
-        alpha = sum(z.mean(1) @ j.mean(1).T + 1 for z, j in zip(a_z, a_j, strict=True))
-        return (alpha * (g_z.mean(1) @ g_j.mean(1).T)).sum(0)
-    if positions == "flatten":
-        flat = [[side.reshape(len(side), -1) for side in (*a, g)] for a, g in ((a_z, g_z), (a_j, g_j))]
-        alpha = sum(flat[0][l] @ flat[1][l].T + PLACES for l in (0, 1))
-        return (alpha * (flat[0][2] @ flat[1][2].T)).sum(0)
-    beta = np.einsum("zti,jsi->ztjs", g_z, g_j)
-    alpha = sum(np.einsum("zti,jsi->ztjs", z, j) + 1 for z, j in zip(a_z, a_j, strict=True))
-    return (alpha * beta).sum((0, 1, 3))
-
-
-def matrix_of(sketch):
-    """Return a sketch as a matrix, `(width, OUTPUTS)`: runs of the permuted outputs, each with its sign."""
-    matrix, size = np.zeros((sketch.width, OUTPUTS)), -(-OUTPUTS // sketch.width)
-    for place, output in enumerate(np.asarray(sketch.permutation)):
-        matrix[place // size, output] = float(sketch.signs[output])
-    return matrix
+def expected_scores(validation, batch, sketch, positions):
+    """Return the core's scores of both traces, sketched by the core."""
+    traces = [computed(lai_jax.trace, *MODEL, *side) for side in (validation, batch)]
+    drawn = np.asarray(sketch.signs), np.asarray(sketch.permutation)
+    return lai.lai_scores(
+        *(sketch_outputs(trace, *drawn, width=sketch.width) for trace in traces), positions=positions
+    )
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
@@ -71,8 +48,8 @@ def test_a_step_scores_both_sides_by_the_sketch_of_its_summary(positions):
     )
     for key in (0, 1):
         sketch = lai_jax.draw_sketch(jax.random.key(key), OUTPUTS, 2)
-        report = stepped((apply, PARAMS, loss), summarize(sketch), batch, policy=lai.reweight)[2]
-        expected = expected_scores(PARAMS, validation, batch, positions, sketch)
+        report = stepped(MODEL, summarize(sketch), batch, policy=lai.reweight)[2]
+        expected = expected_scores(validation, batch, sketch, positions)
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(report.weights, np.maximum(expected, 0) / np.maximum(expected, 0).sum())
         seen.append(report.scores)
@@ -89,8 +66,8 @@ def test_a_summary_put_together_by_hand_does_the_same(how):
         trace = lai_jax.trace(apply, params, loss, *validation)
         return lai_jax.Validation(lai.summarize(sketch(trace), "lai"), sketch)
 
-    report = stepped((apply, PARAMS, loss), by_numpy(by_hand, PARAMS), batch, **how)[2]
-    expected = expected_scores(PARAMS, validation, batch, sketch=sketch)
+    report = stepped(MODEL, by_numpy(by_hand, PARAMS), batch, **how)[2]
+    expected = expected_scores(validation, batch, sketch, "tokens")
     np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
 
 
@@ -106,13 +83,15 @@ def test_a_sketch_is_what_its_key_says():
 
 def test_a_summary_holds_the_summed_gradients_whatever_the_chunks():
     inputs, targets = data(7)
-    inputs, finite, model = inputs.at[2, 1, 0].set(jnp.nan), np.arange(7) != 2, (apply, PARAMS, loss)
-    (first, hidden), g = explicit(PARAMS, inputs[finite], targets[finite])
+    inputs, finite, model = inputs.at[2, 1, 0].set(jnp.nan), np.arange(7) != 2, MODEL
+    layers = computed(lai_jax.trace, *model, inputs[finite], targets[finite]).layers
+    g = layers[-1].output_gradients
     for chunk in (None, 1, 3, 7, 20):
         found = computed(lai_jax.summarize, *model, inputs, targets, positions="mean", chunk=chunk)
         (blocks,) = found.side.totals
-        for block, a in zip(blocks, (first, hidden), strict=False):
-            np.testing.assert_allclose(block, g.mean(1).T @ a.mean(1), rtol=1e-9, atol=1e-12)
+        for block, layer in zip(blocks, layers, strict=False):
+            expected = g.mean(1).T @ layer.activations.mean(1)
+            np.testing.assert_allclose(block, expected, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(blocks[-1], g.mean(1).sum(0), rtol=1e-9, atol=1e-12)
         assert int(found.side.samples) == 6
     summed = gradients(*model, (inputs[finite], targets[finite])).sum(0)

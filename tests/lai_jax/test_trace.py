@@ -1,13 +1,25 @@
-"""What a JAX trace holds, leaves out and refuses."""
+"""What a JAX trace holds, leaves out and refuses, and per-sample gradients under the field's names."""
+
+import sys
 
 import jax
 import jax.numpy as jnp
 import lai_jax
 import numpy as np
+import pytest
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.support import computed, drawn, squares, vectors, weights
+from tests.lai_jax.support import (
+    classified,
+    computed,
+    cross_entropy,
+    drawn,
+    gradients,
+    squares,
+    vectors,
+    weights,
+)
 
 DENSE = [weights(w=shape, b=shape[1:]) for shape in ((4, 5), (5, 5), (5, 3))]
 BATCH = vectors(6)
@@ -90,13 +102,16 @@ def test_stop_gradient_freezes():
 
 
 def test_inputs_may_be_a_tuple_or_a_mapping_with_settings():
-    def apply(params, first, second, *, scale=1.0):
-        return (first * scale + second) @ params
+    def apply(params, first, second, *, joined="added"):
+        return {"added": first + second}[joined] @ params
 
     (first, targets), second = BATCH, drawn(6, 4, seed=1)
-    for given in ((first, second), {"first": first, "second": second, "scale": 1.0}):
-        trace = computed(lai_jax.trace, apply, drawn(4, 2), squares, given, targets)
+    for given in ((first, second), {"first": first, "second": second, "joined": "added"}):
+        model, batch = (apply, drawn(4, 2), squares), (given, targets)
+        trace = computed(lai_jax.trace, *model, *batch, gradients="all")
         np.testing.assert_allclose(trace.layers[0].activations, first + second)
+        scores = lai_jax.exact_scores(*model, batch, batch)
+        np.testing.assert_allclose(scores, lai.ghost_scores(trace, trace), rtol=1e-9)
 
 
 def test_traces_and_summaries_are_pytrees():
@@ -141,3 +156,51 @@ def test_a_trace_may_be_mapped_over_models():
     for index, row in enumerate(jax.vmap(scores)(models)):
         single = scores(jax.tree.map(lambda leaf, k=index: leaf[k], models))
         np.testing.assert_allclose(row, single, rtol=1e-9)
+
+
+N = 6
+
+
+PARAMS = {"tied": drawn(4, 4, seed=1), "head": drawn(4, 3, seed=2)}
+
+
+def apply(params, inputs):
+    """Use one matrix twice, once turned round."""
+    return jnp.tanh(inputs @ params["tied"]) @ params["tied"].T @ params["head"]
+
+
+def test_products_and_norms_are_those_of_plain_autograd():
+    first, second, given = classified(4), classified(N, seed=1), (apply, PARAMS, cross_entropy)
+    left, right = (gradients(*given, batch) for batch in (first, second))
+    found = computed(lai_jax.per_sample_inner_products, *given, first, second)
+    np.testing.assert_allclose(found, left @ right.T, rtol=1e-12)
+    norms = computed(lai_jax.per_sample_norms, *given, second)
+    np.testing.assert_allclose(norms, np.linalg.norm(right, axis=1), rtol=1e-12)
+    assert lai_jax.check_per_sample_gradients(*given, second).relative_error < 1e-12
+
+
+def test_what_couples_samples_is_named():
+    def centred(params, inputs):
+        return apply(params, inputs - (inputs @ params["tied"]).mean(0))
+
+    with pytest.raises(ValueError, match=r"reduce_sum \(test_trace\.py:\d+\) reduces over the samples"):
+        lai_jax.check_per_sample_gradients(centred, PARAMS, cross_entropy, classified(N))
+
+
+def test_numbers_that_disagree_are_named(monkeypatch):
+    found = lai_jax.selfcheck(apply, PARAMS, cross_entropy, *classified(N))
+    wrong = type(found)(found.relative_error, {"tied": 1e-6}, found.exact)
+    monkeypatch.setattr(sys.modules["lai_jax.selfcheck"], "selfcheck", lambda *given: wrong)
+    with pytest.raises(ValueError, match=r"relative errors of 1\.0e-06 for tied; please report"):
+        lai_jax.check_per_sample_gradients(apply, PARAMS, cross_entropy, classified(N))
+
+
+def test_selfcheck_says_how_scores_and_gradients_in_bfloat16_agree_with_float32():
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
+    inputs, targets = classified(N)
+
+    def loss(outputs, targets):
+        return cross_entropy(outputs.astype(jnp.float32), targets)
+
+    found = lai_jax.selfcheck(apply, low, loss, inputs.astype(jnp.bfloat16), targets, float32="lai").float32
+    assert all(0.999 < found[name] < 1.0 - 1e-7 for name in ("scores", "gradients"))

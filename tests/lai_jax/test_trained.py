@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import lai_jax
 import numpy as np
 import pytest
-from lai_jax._exact import directional
+from lai_jax._exact import methods
 
 from tests.lai_jax.support import cross_entropy as loss
 
@@ -19,9 +19,17 @@ def apply(params, inputs):
     return (hidden + jnp.tanh(hidden @ params["block"])) @ params["head"]
 
 
-def halved(params, inputs):
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
-    return apply(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
+def lowered(model):
+    """Return a model that computes in bfloat16."""
+
+    def halved(params, inputs):
+        low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+        return model(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
+
+    return halved
+
+
+HALVED = lowered(apply)
 
 
 def batch(samples, seed, *, learnable):
@@ -46,7 +54,7 @@ def trained(model, steps, *, learnable):
     return jax.jit(lambda params: jax.lax.scan(step, params, None, steps)[0])(start)
 
 
-@pytest.mark.parametrize("model", [apply, halved])
+@pytest.mark.parametrize("model", [apply, HALVED])
 @pytest.mark.parametrize("learnable", [False, True])
 def test_a_trained_model_is_not_refused(model, learnable):
     params = trained(model, 1000, learnable=learnable)
@@ -68,7 +76,7 @@ def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
     params = trained(apply, 300, learnable=True)
     training, validation = batch(SAMPLES, 1, learnable=True), batch(200, 3, learnable=True)
     right = lai_jax.exact_scores(apply, params, loss, validation, training)
-    forward = directional.forward_mode
+    forward = methods.forward_mode
 
     def wrong(*given):
         losses, scores = forward(*given)
@@ -76,7 +84,7 @@ def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
         typical = jnp.abs(size - jnp.sqrt((size**2).mean())).argmin()
         return losses, change(scores, typical, size.argmin())
 
-    monkeypatch.setattr(directional, "forward_mode", wrong)
+    monkeypatch.setattr(methods, "forward_mode", wrong)
     found = lai_jax.exact_scores(apply, params, loss, validation, training)
     np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-3 * float(jnp.abs(right).max()))
 
@@ -86,11 +94,6 @@ def ragged(params, inputs):
     hidden = jax.nn.relu(inputs @ params["first"] + params["offset"])
     mixed = jax.lax.ragged_dot(hidden, params["block"][None], jnp.array([len(inputs)]))
     return (hidden + jnp.tanh(mixed)) @ params["head"]
-
-
-def halved_ragged(params, inputs):
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
-    return ragged(low, inputs.astype(jnp.bfloat16)).astype(jnp.float32)
 
 
 @jax.custom_vjp
@@ -107,7 +110,7 @@ meeting.defvjp(lambda values: (values, None), added)
 TYPICAL = 17
 
 
-@pytest.mark.parametrize("model", [ragged, halved_ragged])
+@pytest.mark.parametrize("model", [ragged, lowered(ragged)])
 def test_a_trained_model_that_no_rule_follows_is_not_refused(model):
     params = trained(apply, 1000, learnable=True)
     traced = lai_jax.trace(model, params, loss, *batch(SAMPLES, 1, learnable=True))

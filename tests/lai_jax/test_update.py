@@ -184,13 +184,16 @@ def test_a_finite_loss_with_an_infinite_gradient_skips_the_step(how):
         check_unmoved((params, ADAM.init(params)), after)
 
 
-def test_a_policy_that_keeps_everything_keeps_no_sample_that_is_not_finite():
+@pytest.mark.parametrize("estimator", ["lai", "exact"])
+def test_a_policy_that_keeps_everything_keeps_no_sample_that_is_not_finite(estimator):
     def barred(outputs, targets):  # an infinite loss with a finite gradient
         return squares(outputs, targets) + jnp.where(targets > 9.0, jnp.inf, 0.0)
 
     inputs, targets = vectors(4)
     batch, policy = (inputs, targets.at[1].set(10.0)), lambda scores: jnp.full_like(scores, 0.25)
-    report = stepped((dense, PARAMS, barred), VALIDATION, batch, policy=policy)[2]
+    how = {"policy": policy, "estimator": estimator}
+    report = stepped((dense, PARAMS, barred), VALIDATION, batch, **how)[2]
+    np.testing.assert_array_equal(np.isnan(report.scores), np.arange(4) == 1)
     np.testing.assert_array_equal(report.weights, [0.25, 0.0, 0.25, 0.25])
     assert np.isfinite(report.loss)
     assert not report.skipped

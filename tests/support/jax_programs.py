@@ -3,8 +3,7 @@
 `program(seed)` returns a model that nobody wrote by hand. Its values are vectors `(n, d)` or tokens
 `(n, t, d)`; each block takes them to others, and asks `Store` for weights, which may be leaves of their own,
 parts of others, shared, or computed. Sizes are small and often equal to the number of samples, so that no
-axis can be told by its size. `verdict(seed)` says whether lai_jax is right about it, by `jax.grad` of one
-sample.
+axis can be told by its size.
 """
 
 from collections.abc import Callable
@@ -13,14 +12,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import lai_jax
 import numpy as np
-import optax
 from jax import lax
-from lai_jax._program.errors import UnexplainedError
-
-import lai_core as lai
-from workloads.jax_by_numpy import by_numpy
 
 Shape = tuple[int, ...]
 Weight = Callable[[Any], Any]
@@ -362,81 +355,3 @@ def program(seed: int) -> Program:
 
     inputs = draw.standard_normal((samples, *shape))
     return Program(apply, drawing.store.params, inputs, draw.standard_normal(samples), names, last)
-
-
-def verdict(seed: int, *, steps: bool = False) -> tuple[str, str]:
-    """Return `exact`, `wrong`, `refused` or `crash`, and what was found.
-
-    Ghost's kernel is judged on every program; with `steps` so are exact scores, and where a step of LAI on
-    half of the rows leads. LAI has to name the last layer, or to refuse where it reads none.
-    """
-    drawn = program(seed)
-    try:
-        found = _last(drawn)
-        if found != drawn.last:
-            return "wrong", f"last layer {found!r}, not {drawn.last!r}"
-        error = max([_kernel_error(drawn), *(_step_errors(drawn) if steps and drawn.last else ())])
-    except UnexplainedError as refusal:
-        return "refused", str(refusal)
-    except Exception as raised:  # whatever it is, it is no refusal
-        return "crash", f"{type(raised).__name__}: {raised}"
-    return "exact" if error < 1e-10 else "wrong", f"{error:.1e}"
-
-
-def _gradients(drawn: Program, params: Any, inputs: Any, targets: Any) -> Any:
-    """Return each sample's gradient of all parameters, `(n, size)`: `jax.grad` of a batch of one, mapped."""
-
-    def single(params: Any, sample: Any, target: Any) -> Any:
-        return losses(drawn.apply(params, sample[None]), target[None])[0]
-
-    leaves = jax.tree.leaves(jax.vmap(jax.grad(single), (None, 0, 0))(params, inputs, targets))
-    return jnp.concatenate([leaf.reshape(targets.shape[0], -1) for leaf in leaves], 1)
-
-
-def _last(drawn: Program) -> str | None:
-    """Return the last layer that LAI names; None where it says that it can read none."""
-
-    def trace(params: Any, inputs: Any, targets: Any) -> lai.Trace:
-        return lai_jax.trace(drawn.apply, params, losses, inputs, targets)
-
-    try:
-        return jax.eval_shape(trace, drawn.params, drawn.inputs, drawn.targets).layers[-1].name
-    except UnexplainedError as refusal:
-        if not any(why in str(refusal) for why in ("without another layer behind it", "(a layer), got none")):
-            raise
-        return None
-
-
-def _kernel_error(drawn: Program) -> float:
-    def both(params: Any, inputs: Any, targets: Any) -> Any:
-        trace = lai_jax.trace(drawn.apply, params, losses, inputs, targets, gradients="all")
-        return trace, _gradients(drawn, params, inputs, targets)
-
-    trace, gradients = by_numpy(both, drawn.params, drawn.inputs, drawn.targets)
-    trace, gradients = jax.tree.map(np.asarray, (trace, gradients))
-    return relative(lai.ghost_kernel(trace, trace), gradients @ gradients.T)
-
-
-def _step_errors(drawn: Program) -> tuple[float, float]:
-    tx, batch = optax.sgd(1.0), (drawn.inputs, drawn.targets)
-    update = lai_jax.curated_update(
-        drawn.apply, losses, tx, policy=lambda scores: jnp.where(jnp.isnan(scores), 0.0, 0.7), rows=0.5
-    )
-
-    def run(params: Any, inputs: Any, targets: Any) -> Any:
-        batch = inputs, targets
-        scores = lai_jax.exact_scores(drawn.apply, params, losses, batch, batch)
-        side = lai_jax.summarize(drawn.apply, params, losses, *batch)
-        after, _, report = update(params, tx.init(params), side, *batch)
-        moved = jax.tree.map(jnp.subtract, params, after)
-        flat = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(moved)])
-        return scores, flat, report.weights, _gradients(drawn, params, inputs, targets)
-
-    scores, moved, weights, gradients = jax.tree.map(np.asarray, by_numpy(run, drawn.params, *batch))
-    exact = gradients @ gradients.sum(0)
-    return relative(scores, exact), relative(moved, weights @ gradients)
-
-
-def relative(found: Any, expected: Any) -> float:
-    """Return the largest difference over the largest entry."""
-    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-300))

@@ -10,14 +10,7 @@ import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
 from lai_jax._curation.moments import Moment, moved_moment, moved_moments
-from lai_jax._curation.passes import (
-    DirectionalPass,
-    Pass,
-    Recorded,
-    SeparatePass,
-    SharedPass,
-    ThriftyPass,
-)
+from lai_jax._curation.passes import Back, Recorded, directional_pass, separate_pass, shared_pass
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zeroed
 from lai_jax._curation.warned import warn_of_frozen, warn_of_unread
@@ -53,7 +46,7 @@ class _Traced:
     """Scores by a trace of the batch.
 
     Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out;
-    `sides` are its types; and `choose_pass` says which passes a step makes that runs back on so many rows.
+    `sides` are its types; and `forward` runs a batch forward, for a step that runs back on so many rows.
     """
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
@@ -71,13 +64,13 @@ class _Traced:
     def check(self, model: Model, plan: Plan) -> None:
         """Warn of what the scores leave out or hold too much of, raise where nothing is left."""
 
-    def choose_pass(self, problem: Problem, rows: int | float | None, *, recompute: bool) -> Pass:
+    def forward(
+        self, problem: Problem, batch: Batch, rows: int | float | None, *, recompute: bool
+    ) -> tuple[Recorded, Back]:
         """Share one forward pass, unless the rows to train on are to be run again and that saves memory."""
-        if not recompute:
-            return SharedPass(problem, self.recorder)
-        if rows is None:
-            return SeparatePass(problem, self.recorder)
-        return ThriftyPass(problem, self.recorder, rows)
+        if recompute and rows is None:
+            return separate_pass(problem, self.recorder, batch)
+        return shared_pass(problem, self.recorder, batch, frugal=rows if recompute else None)
 
 
 class _Gradients(_Traced):
@@ -208,9 +201,11 @@ class Exact:
         """Return the summed validation gradient."""
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
-    def choose_pass(self, problem: Problem, rows: int | float | None, *, recompute: bool) -> Pass:
+    def forward(
+        self, problem: Problem, batch: Batch, rows: int | float | None, *, recompute: bool
+    ) -> tuple[Any, Back]:
         """Run forward for scoring, and again for training."""
-        return DirectionalPass(problem)
+        return directional_pass(problem, batch)
 
     def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
         """Score by the derivative of every sample's loss."""

@@ -7,8 +7,8 @@ from typing import Any
 import lai_core as lai
 from lai_jax._curation.meshes import Spread
 from lai_jax._program.model import Model, read
-from lai_jax._recording.masks import Valid, masked
 from lai_jax._recording.plan import Plan, make_plan
+from lai_jax._recording.recorders import Valid, masked
 
 Batch = tuple[Any, Any]
 

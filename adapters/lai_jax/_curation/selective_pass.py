@@ -14,7 +14,7 @@ import numpy as np
 
 from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
-from lai_jax._program.evaluate import run
+from lai_jax._program.evaluate import Wanted, run
 from lai_jax._program.leaves import replaced
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Value
@@ -37,7 +37,7 @@ def value_of_leaves(
     """
     values = replaced(model.parameters, model.trainable, moving)
     slots: dict[int, Any] = {}
-    (losses,), records = run(model.program, [*values, *data], {}, wanted, slots)
+    (losses,), records = run(model.program, [*values, *data], {}, Wanted(wanted), slots)
     return slots[end], (losses, records, {slot: slots[slot] for slot in keep})
 
 

@@ -1,4 +1,4 @@
-"""Three ways to the derivative of every sample's loss along one direction of the parameters."""
+"""Three ways to the derivative of every sample's loss along one direction, and which of them fits a model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +8,15 @@ import jax.numpy as jnp
 
 from lai_jax._exact.gathers import dropping_outside
 from lai_jax._program.losses import batch_size, take
+from lai_jax._program.program import programs_of
+from lai_jax._program.rules.primitives import names
 
 Batch = tuple[Any, Any]
 Leaves = list[jax.Array]
 Losses = Callable[[Leaves, Batch], jax.Array]
 Method = Callable[[Losses, Leaves, Batch, Leaves], tuple[jax.Array, jax.Array]]
+
+_OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_call linear_call custom_lin")
 
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
@@ -45,3 +49,31 @@ def sample_by_sample(
 
 def _inner(left: Leaves, right: Leaves) -> jax.Array:
     return jnp.stack([jnp.vdot(one, other) for one, other in zip(left, right, strict=True)]).sum()
+
+
+def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
+    """Choose by the operations alone: nothing is run.
+
+    Forward mode; the transpose of reverse mode where a function brings a reverse rule of its own; one
+    gradient a sample where such a rule is not linear, as one that clips is not, and has no transpose.
+    """
+    if not _has_reverse_rule(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr):
+        return forward_mode
+    return transposed_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
+
+
+def _has_reverse_rule(jaxpr: Any) -> bool:
+    """Whether a function inside brings a reverse rule of its own."""
+    return any(
+        eqn.primitive.name in _OWN_REVERSE or any(map(_has_reverse_rule, programs_of(eqn)))
+        for eqn in jaxpr.eqns
+    )
+
+
+def _is_linear(losses: Losses, at: Leaves, batch: Batch) -> bool:
+    """Whether reverse mode is linear in the weights of the losses, by its operations; nothing is run."""
+    try:
+        jax.eval_shape(lambda point: transposed_reverse_mode(losses, point, batch, point)[1], at)
+    except (NotImplementedError, RuntimeError, TypeError, AssertionError):  # as jax says it of an operation
+        return False
+    return True

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from lai_storage import storable
 
-from lai_jax._exact.coupling import check_uncoupled
-from lai_jax._exact.directional import method_for
+from lai_jax._exact.directional import check_uncoupled
+from lai_jax._exact.methods import method_for
 from lai_jax._program.losses import losses_of_leaves, take
 
 

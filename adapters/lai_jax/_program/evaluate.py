@@ -5,7 +5,7 @@ loops, branches and `jax.vjp` carry as it is.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,15 @@ from lai_jax._program.rules.primitives import RECOMPUTED
 
 Perturbations = Mapping[int, jax.Array]
 Records = dict[int, jax.Array]
-Numbers = frozenset[int]
+
+
+class Wanted(NamedTuple):
+    """Which uses are recorded, by number."""
+
+    uses: frozenset[int] = frozenset()
+    # record the values of the parameters at these uses in the place of their batched inputs; nothing that
+    # depends on samples then has a derivative
+    operands: bool = False
 
 
 def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
@@ -34,13 +42,13 @@ def run(
     program: Program,
     arguments: Sequence[Any],
     perturbations: Perturbations,
-    wanted: Numbers,
+    wanted: Wanted,
     slots: dict[int, Any] | None = None,
 ) -> tuple[list[Any], Records]:
-    """Run a program on its inputs; return the outputs, and the batched inputs of `wanted` uses.
+    """Run a program on its inputs; return the outputs, and what is `wanted` of uses.
 
     Perturbations are added to the outputs of uses: zeros, whose gradients are the uses' output gradients.
-    Inputs of uses inside loops are stacked along new first axes. `slots` is filled with every value.
+    What is of uses inside loops is stacked along new first axes. `slots` is filled with every value.
     """
     slots = {} if slots is None else slots
     slots.update(program.constants)
@@ -50,28 +58,33 @@ def run(
         records |= perform(operation, slots, perturbations, wanted)
     outputs = [slots[slot] for slot in program.outputs]
     for place, copy in program.output_copies.items():
+        records |= _shared_parts(outputs[place], copy, wanted)
         outputs[place] = per_sample_copies(outputs[place], copy, perturbations)
     return outputs, records
 
 
 def perform(
-    operation: Operation, slots: dict[int, Any], perturbations: Perturbations, wanted: Numbers
+    operation: Operation, slots: dict[int, Any], perturbations: Perturbations, wanted: Wanted
 ) -> Records:
     """Run one operation on the values in `slots`, and put its results there; return what it recorded."""
     given = [slots[slot] for slot in operation.inputs]
     records: Records = {}
     for position, copy in operation.copies.items():
+        records |= _shared_parts(given[position], copy, wanted)
         given[position] = per_sample_copies(given[position], copy, perturbations)
+    use = operation.use
+    if use is not None and use.number in wanted.uses:
+        records[use.number] = given[use.parameter if wanted.operands else use.data]
     if any(body.uses() for body in operation.bodies):
         structured = _STRUCTURED[operation.eqn.primitive.name]
-        results, records = structured(operation, given, perturbations, wanted)
+        results, inside = structured(operation, given, perturbations, wanted)
+        records |= inside
     elif operation.row_column is not None:
         results = [aligned_gather(operation.eqn, given[0], given[1], *operation.row_column)]
     else:
+        if wanted.operands and operation.batched:
+            given = [lax.stop_gradient(value) for value in given]
         results = apply_equation(operation.eqn, given)
-    use = operation.use
-    if use is not None and use.number in wanted:
-        records[use.number] = given[use.data]
     # s + e at e = 0 is s, and d loss / d e = d loss / d s: one vjp over all e gives every output gradient.
     if use is not None and use.number in perturbations:
         results = [results[0] + perturbations[use.number]]
@@ -83,6 +96,11 @@ def shared_part(value: jax.Array, copy: Use) -> jax.Array:
     """Return the part of a value of the parameters that every sample gets, without the samples' axis."""
     value = value.reshape(_padded(value.shape, len(copy.output.shape)))
     return lax.index_in_dim(value, 0, copy.samples_in.axis, keepdims=False)
+
+
+def _shared_parts(value: jax.Array, copy: Use, wanted: Wanted) -> Records:
+    """Return what is recorded where a value of the parameters is copied for each sample."""
+    return {copy.number: shared_part(value, copy)} if copy.number in wanted.uses else {}
 
 
 def _padded(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -122,7 +140,7 @@ def _strong(values: Any) -> Any:
 
 
 def _run_scan(
-    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
+    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Wanted
 ) -> tuple[list[Any], Records]:
     # A use in the body is one use an iteration: `lax.scan` cuts its perturbations like the loop's own slices,
     # and stacks what is recorded like the loop's own results, so that the first axis counts iterations.
@@ -145,12 +163,13 @@ def _run_scan(
 
 
 def _run_cond(
-    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
+    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Wanted
 ) -> tuple[list[Any], Records]:
     # Branches must return alike. One that is not taken records zeros, and no gradient reaches its
     # perturbation: the product of both, its part of every score, is zero.
-    inside = [use for body in operation.bodies for use in body.uses() if use.number in wanted]
-    blank = {use.number: _blank(operation, use) for use in inside}  # of the branches that are not taken
+    inside = [use for body in operation.bodies for use in body.uses() if use.number in wanted.uses]
+    # of the branches that are not taken
+    blank = {use.number: _blank(operation, use, wanted) for use in inside}
 
     def taken(body: Program) -> Any:
         def call(arguments: list[Any], own: Records) -> tuple[list[Any], Records]:
@@ -163,15 +182,18 @@ def _run_cond(
     return lax.switch(given[0], branches, list(given[1:]), _inside(operation, perturbations))
 
 
-def _blank(operation: Operation, use: Use) -> jax.Array:
+def _blank(operation: Operation, use: Use, wanted: Wanted) -> jax.Array:
     """Return what a use of a branch that is not taken records."""
-    data = use.eqn.invars[use.data].aval
+    recorded: Any = use.operand if wanted.operands else use.eqn.invars[use.data].aval
+    recorded = jax.ShapeDtypeStruct(recorded.shape, recorded.dtype)
+    if use.kind == "copy":
+        recorded = jax.eval_shape(lambda value: shared_part(value, use), recorded)
     lengths = tuple(length for length, _ in use.loops[len(operation.loops) :])
-    return jnp.zeros((*lengths, *data.shape), data.dtype)
+    return jnp.zeros((*lengths, *recorded.shape), recorded.dtype)
 
 
 def _run_remat(
-    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Numbers
+    operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Wanted
 ) -> tuple[list[Any], Records]:
     (body,), params = operation.bodies, operation.eqn.params
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._program.evaluate import perform
+from lai_jax._program.evaluate import Wanted, perform
 from lai_jax._program.program import Operation, Program, Use
 
 
@@ -31,7 +31,7 @@ class Tail:
         def end(start: jax.Array) -> jax.Array:
             own = {slot: values[slot] for slot in self.needed} | {self.start: start}
             for operation in self.operations:
-                perform(operation, own, {}, frozenset())
+                perform(operation, own, {}, Wanted())
             return own[self.end]
 
         return jax.vjp(end, values[self.start])

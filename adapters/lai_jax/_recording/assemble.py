@@ -1,6 +1,6 @@
 """From a program, its plan and one run of it to the records of a trace."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,14 +9,37 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core import Record
-from lai_jax._program.evaluate import Records, run, zero_perturbations
+from lai_core.records import LayerTrace, OuterGradient, ParameterGradient, Workspace, with_positions
+from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
 from lai_jax._recording.parameters import materialised_gradients
 from lai_jax._recording.plan import Plan, is_plain
 from lai_jax._recording.planned import PlannedRecord
-from lai_jax._recording.records import TransposedTrace
+
+
+# The kind of record that only arises from programs, written by public names alone as one's own would be.
+@dataclass(frozen=True, eq=False, repr=False)
+class TransposedTrace(LayerTrace):
+    """A use of a shared matrix the other way round: `s = W^T a` where other records have `s = W a`.
+
+    Parameters and errors are those of `LayerTrace`.
+    """
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...] | None:
+        """Shape of W: groups, and the outputs and inputs of the records that use it straight."""
+        shape = super().matrix_shape
+        return None if shape is None else (shape[0], shape[2], shape[1])
+
+    def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
+        """Return the per-sample gradients of W: activations as rows, output gradients as columns."""
+        rows, columns = (
+            with_positions(work.xp, array) for array in (self.activations, self.output_gradients)
+        )
+        turned = OuterGradient(rows, (columns,), groups=self.groups)
+        return {**super().parameter_gradients(work), "weight": turned}
 
 
 @dataclass(frozen=True)
@@ -37,7 +60,7 @@ def measure(model: Model, plan: Plan, everything: bool) -> Measured:
         biases = {own.bias for own in plan.records}
         perturbed = [use for use in uses if use not in biases]
         recorded = [use for use in uses if use.kind != "copy"]
-    wanted = frozenset(use.number for use in recorded)
+    wanted = Wanted(frozenset(use.number for use in recorded))
 
     # The gradient with respect to a perturbation of zero, added to an output, is the output's gradient.
     def losses(perturbations: Records) -> tuple[jax.Array, Records]:

@@ -217,8 +217,6 @@ def _factorable(uses: Sequence[Use], final: Use | None) -> bool:
         for iteration in product(*loops):
             own = view.at(iteration)
             seen[_place(use, own)] = own
-    if "gather" in kinds and len(seen) > 1:
-        return False
     views = list(seen.values())  # one for each set of entries: no two may have one in common
     return not any(left.overlaps(right) for i, left in enumerate(views) for right in views[:i])
 

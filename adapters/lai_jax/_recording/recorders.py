@@ -1,6 +1,6 @@
 """From a model and its plan to what estimators score: a trace, or the trace of a chain with its gates."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +8,16 @@ import jax
 
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace, squared_column_norms
-from lai_jax._program.evaluate import run
+from lai_jax._program.evaluate import Wanted, run
+from lai_jax._program.losses import batch_size
 from lai_jax._program.model import Model
 from lai_jax._program.tail import tail_of
 from lai_jax._recording.assemble import Measured, measure, records_of
-from lai_jax._recording.chain import links_of
-from lai_jax._recording.gates import gates_of, matrix_above
+from lai_jax._recording.chain import gates_of, links_of, matrix_above
 from lai_jax._recording.plan import Plan
+
+Valid = Callable[[Any], jax.Array | None]
+"""From a batch's inputs to its mask `(n, t)`, not zero where a position counts; None: all count."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class GateRecorder:
         """Run the chain forward, and back to its last layer's output."""
         links_of(model, plan)  # raises unless it is a chain
         values: dict[int, Any] = {}
-        wanted = frozenset(use.number for use in model.program.uses() if use.is_layer)
+        wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
         (losses,), records = run(model.program, model.arguments, {}, wanted, values)
         tail = tail_of(model.program, plan.records[-1].use)  # of a chain's last layer there is one
         cotangents = {} if tail is None else {plan.records[-1].use.number: tail.pulled_back(values)}
@@ -70,3 +73,16 @@ class GateRecorder:
 
 Recorder = TraceRecorder | GateRecorder
 """Records one batch, by a run of its own or from a run that somebody else makes."""
+
+
+def masked(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -> lai.Trace:
+    """Return a trace with the positions that count, those of a mask or of a function of the inputs."""
+    mask: Any = valid(inputs) if callable(valid) else valid
+    if mask is None:
+        return trace
+    samples = batch_size(inputs)
+    if not hasattr(mask, "shape") or len(mask.shape) != 2 or mask.shape[0] != samples:
+        got = tuple(mask.shape) if hasattr(mask, "shape") else type(mask).__name__
+        msg = f"valid: expected an array of shape ({samples}, t), one row a sample, got {got}"
+        raise ValueError(msg)
+    return lai.mask_positions(trace, mask != 0)

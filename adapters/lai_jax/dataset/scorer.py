@@ -20,7 +20,7 @@ from lai_jax._curation.options import EstimatorName, check_counts, estimator_of,
 from lai_jax._curation.problem import Problem
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import check_targets, is_array, take
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.recorders import Valid
 from lai_jax.summarize import summarize
 from lai_jax.validation import Validation
 
@@ -152,7 +152,7 @@ class Scorer(BatchScorer):
         @jax.jit
         def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
             problem = Problem(apply, params, loss, last, valid)
-            recorded = chosen.choose_pass(problem, None, recompute=False).forward(batch)
+            recorded, _ = chosen.forward(problem, batch, None, recompute=True)
             scored = scored_in_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
             found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}

@@ -12,7 +12,7 @@ from lai_storage.scoring import Contents, batches_of, collated, digest, score_so
 from lai_jax._curation.options import EstimatorName, check_counts
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import is_array, take
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.recorders import Valid
 from lai_jax.dataset.scorer import Scorer, checked_pair
 
 

@@ -12,7 +12,7 @@ from lai_core._adapters import kernel_of
 from lai_jax._curation.options import check_counts
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import take
-from lai_jax._recording.masks import Valid
+from lai_jax._recording.recorders import Valid
 from lai_jax.dataset.scorer import checked_pair
 from lai_jax.trace import trace
 

@@ -56,8 +56,7 @@ def _check_rule_keeps_samples_apart(
         return
 
     def gradients(arguments: list[Any], cotangents: list[Any]) -> list[Any]:
-        called = _moved(lambda full: apply_equation(eqn, full), arguments, moving)
-        return list(jax.vjp(called, *_of(arguments, moving))[1](cotangents))
+        return list(_vjp(lambda full: apply_equation(eqn, full), arguments, moving)[1](cotangents))
 
     shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
     inner = [jax.ShapeDtypeStruct(outputs[i].shape, outputs[i].dtype) for i in floating]
@@ -104,8 +103,7 @@ def _named(eqn: Any, avals: Sequence[Any], moving: Sequence[int]) -> np.ndarray[
     """Return the numbers that a function and its rule hold, and 0."""
 
     def ruled(given: list[Any], cotangents: list[Any]) -> Any:
-        call = _moved(lambda full: apply_equation(eqn, full), given, moving)
-        return jax.vjp(call, *_of(given, moving))[1](cotangents)
+        return _vjp(lambda full: apply_equation(eqn, full), given, moving)[1](cotangents)
 
     outputs = [atom.aval for atom in eqn.outvars if jnp.issubdtype(atom.aval.dtype, jnp.inexact)]
     whole = jax.make_jaxpr(ruled)(list(avals), outputs)
@@ -139,29 +137,22 @@ def _drawn(
     return jnp.asarray(np.clip(draw.choice(whole, aval.shape), bounds.min, bounds.max), aval.dtype)
 
 
-def _moved(call: Any, given: Sequence[Any], moving: Sequence[int]) -> Any:
-    """Return a call's floating-point results as a function of the arguments that move."""
+def _vjp(call: Any, given: Sequence[Any], moving: Sequence[int]) -> tuple[list[Any], Any]:
+    """Return a call's floating-point results, and the way back from them to the arguments that move."""
 
     def function(*moved: Any) -> list[Any]:
         results = call(replaced(given, moving, moved))
         return [out for out in results if jnp.issubdtype(out.dtype, jnp.inexact)]
 
-    return function
-
-
-def _of(given: Sequence[Any], moving: Sequence[int]) -> list[Any]:
-    return [given[i] for i in moving]
+    outputs, back = jax.vjp(function, *(given[i] for i in moving))
+    return outputs, back
 
 
 def _agree(
     eqn: Any, closed: Any, point: list[Any], moving: list[int], draw: np.random.Generator, scale: float
 ) -> bool:
-    def through(call: Any) -> Any:
-        outputs, vjp = jax.vjp(_moved(call, point, moving), *_of(point, moving))
-        return vjp, outputs
-
-    rule, outputs = through(lambda given: apply_equation(eqn, given))
-    body, _ = through(lambda given: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given))
+    outputs, rule = _vjp(lambda given: apply_equation(eqn, given), point, moving)
+    _, body = _vjp(lambda given: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given), point, moving)
     cotangents = [jnp.asarray(scale * draw.standard_normal(out.shape), out.dtype) for out in outputs]
     for left, right in zip(rule(cotangents), body(cotangents), strict=True):
         left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)

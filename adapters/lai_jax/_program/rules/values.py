@@ -115,7 +115,7 @@ def _carried(eqn: Any, values: Sequence[Value], side: int) -> Iterator[int]:
             made = RULES[name](eqn, [*values[:side], marked, *values[side + 1 :]])
         except UnexplainedError:
             continue
-        if made.inner == 1 and eqn.outvars[0].aval.shape[made.axis] == own.samples:
+        if eqn.outvars[0].aval.shape[made.axis] == own.samples:
             yield made.axis
 
 

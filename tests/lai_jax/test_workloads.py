@@ -1,4 +1,4 @@
-"""Data-parallel over eight devices: the same scores and decisions, and no sample leaves its device."""
+"""What workloads measure: exactness on models of every kind, and steps over devices and processes."""
 
 import json
 import os
@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from workloads import jax_exactness
 from workloads.jax_meshes import CASES
+from workloads.jax_models import MODELS
+from workloads.launches import launch_jax
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ghost_is_exact_and_covers_everything(name):
+    found = jax_exactness.measure(MODELS[name])
+    assert found["relative_error"] <= 1e-10
+    assert found["coverage"] == 1.0
+
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,3 +76,13 @@ def test_the_summary_is_reduced_once_and_nothing_is_gathered(found, case):
 
 def test_a_device_runs_its_part_of_the_chosen_rows(found):
     assert found["operations"]["with a sharding"] <= 0.75 < 1.0 < found["operations"]["without"]
+
+
+@pytest.mark.slow
+def test_two_processes_find_what_one_device_finds_and_orbax_keeps_it(tmp_path):
+    for found in launch_jax(2, tmp_path):
+        assert found.pop("orbax") is True
+        assert len(found) == 6
+        for case, errors in found.items():
+            assert max(errors[name] for name in ("parameters", "scores", "weights")) <= 1e-12, (case, errors)
+            assert errors["devices"] == 4
