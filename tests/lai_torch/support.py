@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tests.support.fixtures import HALF
+from workloads.torch_oracle import per_sample_gradients
 
 __all__ = [
     "HALF",
@@ -12,6 +13,7 @@ __all__ = [
     "Centred",
     "Recurrent",
     "batch",
+    "by_autograd",
     "curated",
     "data",
     "labels",
@@ -62,6 +64,13 @@ def sgd(model, lr=0.1):
 
 def curated(model, validation, loss=LOSS, lr=0.1, **options):
     return lai_torch.Curator(model, loss, sgd(model, lr), validation, **options)
+
+
+def by_autograd(model, validation, training, loss=LOSS):
+    """Return exact scores by one reverse pass a sample."""
+    sides = (per_sample_gradients(model, loss, *side, len(side[1])) for side in (validation, training))
+    of_validation, of_training = sides
+    return of_training @ of_validation.sum(0)
 
 
 class Centred(nn.Module):

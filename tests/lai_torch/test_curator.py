@@ -133,7 +133,8 @@ def test_samples_that_are_not_finite_are_left_out_on_both_sides(estimator, bad, 
     for inputs, _ in sides:
         inputs[0] = bad
     for validation, batch in (clean, sides):
-        curator = curated(copy.deepcopy(model), validation, "adam", estimator=estimator, warmup=warmup)
+        options = {"estimator": estimator, "warmup": warmup, "policy": torch.ones_like}  # NaN, too
+        curator = curated(copy.deepcopy(model), validation, "adam", **options)
         report = curator.step(*batch)
         assert not report.skipped
         found += [report, list(curator.model.parameters())]

@@ -11,8 +11,7 @@ from lai_torch._exact import directional
 from torch import nn
 
 from tests.lai_torch import support
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_modules import held, holding
 from workloads import torch_models
 from workloads.torch_oracle import per_sample_gradients

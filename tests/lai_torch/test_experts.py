@@ -9,8 +9,7 @@ from torch.nn import functional
 from transformers import MixtralConfig, MixtralForCausalLM
 
 import lai_core as lai
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
 from tests.support.torch_modules import held, holding
 
 

@@ -12,8 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.lai_torch import support
 from tests.lai_torch.coupling import EACH
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_functions import Accumulating, Reversible
 from tests.support.torch_modules import held, holding
 

@@ -188,6 +188,17 @@ def test_sparse_buffers_stay_as_they_are(kept, estimator):
     assert torch.equal(writing.neighbours.to_dense(), before)
 
 
+def test_a_mode_that_a_forward_pass_changes_is_put_back():
+    @holding(lambda: held(body=nn.Linear(4, 5).eval(), head=nn.Linear(5, 3)))
+    def unsettled(own, inputs):
+        own.body.train()
+        return own.head(torch.tanh(own.body(inputs)))
+
+    model = unsettled().double()
+    curated(model, data(5)).score(*data(N))
+    assert [module.training for module in model.modules()] == [True, False, True]
+
+
 class Scaling(nn.Module):
     """Scales its inputs in place where told to, as does the loss its targets."""
 

@@ -38,14 +38,14 @@ def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
 def test_a_share_of_the_validation_set_is_drawn_from_the_generator():
     model, validation, batch = network(), data(20), data(7)
     draws = [
-        curated(model, validation, share=0.25, generator=torch.Generator().manual_seed(seed))
+        curated(model, validation, share=0.23, generator=torch.Generator().manual_seed(seed))
         .score(*batch)[1]
         .scores
         for seed in (1, 1, 2)
     ]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]  # 4.6 of them, and more
     expected = curated(model, (validation[0][order], validation[1][order])).score(*batch)[1].scores
     torch.testing.assert_close(draws[0], expected)
 

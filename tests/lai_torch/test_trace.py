@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
-from tests.lai_torch.support import Recurrent
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS, Recurrent, randn
 from tests.support.torch_modules import held, holding
 from workloads import torch_exactness, torch_models
 from workloads.torch_oracle import exact_kernel
@@ -18,6 +18,21 @@ from workloads.torch_oracle import exact_kernel
 # the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
 BOTH = pytest.mark.parametrize("gradients", ["output", "all"])
+N = 4
+
+
+def labels(n=N):
+    return support.labels(n)
+
+
+def check_exact(model, inputs):
+    """Compare Ghost with per-sample autograd, and return the trace."""
+    trace = lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    expected = exact_kernel(model, LOSS, inputs, labels(), N)
+    error = float((lai.ghost_kernel(trace, trace) - expected).abs().max() / expected.abs().max())
+    assert error <= 1e-10
+    assert lai_torch.coverage(model, LOSS, inputs, labels()).share == 1.0
+    return trace
 
 
 def chain(*between):
