@@ -52,19 +52,6 @@ def test_a_batch_scores_itself_with_and_without_each_sample(estimator):
     torch.testing.assert_close(whole, lai_torch.exact_scores(model, LOSS, batch, batch))
 
 
-@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "exact"])
-def test_scores_do_not_depend_on_how_the_batch_is_cut(estimator):
-    model, validation, batch = network(), data(11), data(12)
-    whole = curated(model, validation, estimator=estimator).score(*batch)[1].scores
-    for size in (1, 5):
-        curator = curated(model, validation, estimator=estimator, accumulate=3)
-        parts = [
-            curator.score(batch[0][start : start + size], batch[1][start : start + size])[1].scores
-            for start in range(0, 12, size)
-        ]
-        torch.testing.assert_close(torch.cat(parts), whole)
-
-
 def test_a_grad_scaler_changes_no_score_and_no_step():
     validation, batch = data(11), data(7)
     found = []
