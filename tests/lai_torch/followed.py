@@ -10,7 +10,7 @@ from torch.utils import checkpoint
 
 from tests.lai_torch.support import LOSS, randn
 from tests.support.torch_modules import Part
-from tests.support.torch_programs import program
+from tests.support.torch_programs import TIMES, WIDTH, program
 from workloads.torch_parts import Case
 
 N, T = 6, 4
@@ -232,7 +232,7 @@ def drawn(build, *shapes, loss=LOSS, form=None):
 
 
 FOLLOWED = {
-    **{f"parts: {PARTS[head]}": drawn(functools.partial(parts, head), (T, 4)) for head in PARTS},
+    **{f"parts: {PARTS[head]}": drawn(functools.partial(parts, head), (TIMES, WIDTH)) for head in PARTS},
     "constant": drawn(constant, (4,)),
     "one_gradient": drawn(
         lambda: body(one_gradient, one=nn.Parameter(torch.zeros(5)), two=nn.Parameter(torch.zeros(5))), (4,)

@@ -1,6 +1,8 @@
-"""An interrupted run goes on bit for bit: every estimator, every way, every kind of summary."""
+"""An interrupted run goes on bit for bit, a killed one loses nothing, and a long one holds on to nothing."""
 
 import io
+import subprocess
+import sys
 
 import lai_torch
 import pytest
@@ -11,6 +13,7 @@ from torch.nn import functional
 import lai_core as lai
 from tests.lai_torch.support import LOSS, plain
 from tests.support.torch_modules import Part
+from workloads.killed import JOBS
 
 STEPS, SAVED = 8, 4
 
@@ -134,3 +137,37 @@ def test_a_gradient_is_not_taken_for_a_summary_by_its_parameters_names(names):
     report = other.score(*batch)[1]
     assert torch.equal(report.scores, expected)
     assert report.age == 1
+
+
+def run(pytestconfig, *command):
+    """Run a module in a process of its own, which may fork; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=pytestconfig.rootpath,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["score_dataset", "stream", "curated run"])
+def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig, job):
+    assert run(pytestconfig, "workloads.killed", job, "20").startswith("20 kills")
+
+
+@pytest.mark.slow
+def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestconfig):
+    assert run(pytestconfig, "workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
+
+
+def test_every_job_is_killed():
+    assert set(JOBS) == {"score_dataset", "stream", "curated run", "CuratedTrainer"}
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):
+    before, after = map(int, run(pytestconfig, "workloads.steady", "1000").split())
+    assert after < 1.01 * before

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import operator
 import sys
 from contextlib import nullcontext
 
@@ -17,10 +16,11 @@ from torch import nn
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, network
 from tests.support.torch_modules import held, holding
+from tests.support.torch_programs import program
 from workloads import transformer_models
 from workloads.torch_oracle import per_sample_gradients
 from workloads.torch_parts import doubled
-from workloads.torch_training import bert, encoder, prepared
+from workloads.torch_training import encoder
 
 N = 6
 
@@ -57,11 +57,10 @@ CASES = {
     "noisy": lambda: (Noisy().double(), LOSS, *data()),
     "attends": lambda: (make_attends().double(), LOSS, *data()),
     "encoder": lambda: (encoder(N).model.double(), LOSS, *encoder_batch()),
-    "bert": lambda: operator.attrgetter("model", "loss", "inputs", "targets")(prepared(bert)),
 }
 
 
-@pytest.mark.parametrize("name", [*list(CASES)[:3], pytest.param("bert", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("backward", ["selective", "whole"])
 def test_both_ways_leave_the_masked_gradient(backward, name):
     model, loss, *batch = CASES[name]()
@@ -181,23 +180,9 @@ def test_every_parameters_gradient_and_exact_scores_are_compared(monkeypatch):
     assert lai_torch.selfcheck(model, LOSS, *support.data(5)).exact == pytest.approx(0.1)
 
 
-class Tied(nn.Module):
-    """Words under a head of the same matrix, and a parameter that no layer holds."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.twist = nn.Embedding(7, 4), nn.Parameter(torch.randn(4, 4, 4))
-        self.head = nn.Linear(4, 7, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, ids):
-        words = self.words(ids).mean(1)
-        return self.head(torch.tanh(torch.einsum("ni,ijk,nj->nk", words, self.twist, words)))
-
-
 def test_products_and_norms_are_those_of_plain_autograd():
-    model = Tied().double()
-    first, second = ((torch.randint(7, (n, 5)), torch.arange(n) % 7) for n in (4, N))
+    one = program(1, made_of=("padded_and_tied", "quadratic", "cross_entropy", "mean", ""))
+    model, first, second = one.model, one.validation, one.training
     left, right = (per_sample_gradients(model, LOSS, *side, len(side[1])) for side in (first, second))
     found = lai_torch.per_sample_inner_products(model, LOSS, first, second)
     assert torch.allclose(found, left @ right.T, rtol=0, atol=1e-14 * float((left @ right.T).abs().max()))
