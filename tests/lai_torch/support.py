@@ -5,21 +5,22 @@ import torch
 from torch import nn
 
 from tests.support.fixtures import HALF
+from tests.support.torch_modules import held, holding
 from workloads.torch_oracle import per_sample_gradients
 
 __all__ = [
     "HALF",
     "LOSS",
-    "Centred",
-    "Recurrent",
     "batch",
     "by_autograd",
+    "centred",
     "curated",
     "data",
     "labels",
     "network",
     "plain",
     "randn",
+    "recurrent",
     "sgd",
 ]
 
@@ -73,24 +74,14 @@ def by_autograd(model, validation, training, loss=LOSS):
     return of_training @ of_validation.sum(0)
 
 
-class Centred(nn.Module):
-    """Every sample goes into every other one's output, where they can be several."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-
-    def forward(self, inputs):
-        hidden = self.body(inputs)
-        return self.head(torch.tanh(hidden - hidden.mean(0)))
+@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3)))
+def centred(own, inputs):
+    """Let every sample go into every other one's output, where they can be several."""
+    hidden = own.body(inputs)
+    return own.head(torch.tanh(hidden - hidden.mean(0)))
 
 
-class Recurrent(nn.Module):
-    """Classifies a sequence by a recurrent layer, which no trace follows."""
-
-    def __init__(self):
-        super().__init__()
-        self.memory, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
-
-    def forward(self, inputs):
-        return self.head(self.memory(inputs)[0][:, -1])
+@holding(lambda: held(memory=nn.GRU(4, 5, batch_first=True), head=nn.Linear(5, 3)))
+def recurrent(own, inputs):
+    """Classify a sequence by a recurrent layer, which no trace follows."""
+    return own.head(own.memory(inputs)[0][:, -1])

@@ -25,21 +25,22 @@ from workloads.torch_training import encoder
 N = 6
 
 
-class Noisy(nn.Module):
-    """Dropout, a buffer that counts, a frozen layer, and as many positions as samples."""
-
-    def __init__(self, fails_at=None):
-        super().__init__()
-        self.body, self.frozen, self.drop = nn.Linear(4, 8), nn.Linear(8, 8), nn.Dropout(0.4)
-        self.frozen.requires_grad_(False)
-        self.head, self.fails_at = nn.Linear(8, 3), fails_at
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, inputs):
-        self.calls += 1
-        if self.fails_at == len(inputs):
-            raise KeyError("the model's own")
-        return self.head(self.drop(torch.tanh(self.frozen(torch.tanh(self.body(inputs)))))).mean(1)
+@holding(
+    lambda fails_at=None: held(
+        body=nn.Linear(4, 8),
+        frozen=nn.Linear(8, 8).requires_grad_(False),
+        drop=nn.Dropout(0.4),
+        head=nn.Linear(8, 3),
+        calls=torch.zeros(()),
+        fails_at=fails_at,
+    )
+)
+def noisy(own, inputs):
+    """Apply dropout and a frozen layer, count in a buffer, on as many positions as samples."""
+    own.calls += 1
+    if own.fails_at == len(inputs):
+        raise KeyError("the model's own")
+    return own.head(own.drop(torch.tanh(own.frozen(torch.tanh(own.body(inputs)))))).mean(1)
 
 
 def data(n=N):
@@ -54,7 +55,7 @@ def make_attends(own, inputs):
 
 
 CASES = {
-    "noisy": lambda: (Noisy().double(), LOSS, *data()),
+    "noisy": lambda: (noisy().double(), LOSS, *data()),
     "attends": lambda: (make_attends().double(), LOSS, *data()),
     "encoder": lambda: (encoder(N).model.double(), LOSS, *encoder_batch()),
 }
@@ -133,7 +134,7 @@ def test_a_wrong_way_shows(name, monkeypatch):
 @pytest.mark.parametrize("fails_at", [None, N, 1])
 @pytest.mark.parametrize("backward", ["selective", "whole"])
 def test_nothing_is_left_behind(backward, fails_at):
-    model, batch = Noisy(fails_at).double(), data()
+    model, batch = noisy(fails_at).double(), data()
     model.drop.eval()
     for p in model.body.parameters():
         p.grad = torch.ones_like(p)
@@ -152,7 +153,7 @@ def test_nothing_is_left_behind(backward, fails_at):
 
 
 def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
-    model, batch = Noisy().double(), data()
+    model, batch = noisy().double(), data()
     model.body.weight.grad = held = torch.ones_like(model.body.weight)
     state, calls = torch.get_rng_state(), float(model.calls)
 
@@ -195,7 +196,7 @@ def test_what_couples_samples_is_named():
     with pytest.raises(
         ValueError, match=r"layer 'body'.* operation that mixes samples is torch\.Tensor\.mean"
     ):
-        lai_torch.check_per_sample_gradients(support.Centred().double(), LOSS, support.batch(N, 4))
+        lai_torch.check_per_sample_gradients(support.centred().double(), LOSS, support.batch(N, 4))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS, Recurrent, randn
+from tests.lai_torch.support import LOSS, randn, recurrent
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
 from workloads import torch_exactness, torch_models
@@ -150,7 +150,7 @@ def make_frames(own, inputs):
             (3, 1, 4, 4),
             r"'filter.weight' \(used by torch.nn.functional.conv2d\), and leaves",
         ),
-        (Recurrent(), (7, 4), r"'memory.weight_ih_l0' \(used by torch.gru\); 'memory.weight_hh_l0'"),
+        (recurrent(), (7, 4), r"'memory.weight_ih_l0' \(used by torch.gru\); 'memory.weight_hh_l0'"),
     ],
 )
 def test_a_matrix_that_lai_has_no_readout_to_is_named(model, shape, named):

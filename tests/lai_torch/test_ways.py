@@ -227,13 +227,3 @@ def test_batchnorm_in_training_mode_is_refused_by_the_whole_way_and_auto_never_t
     assert [curator.step(*given).backward for _ in range(2)] == ["kept", "kept"]
     model.eval()
     assert curator.step(*given).backward == "whole"
-
-
-def test_a_batch_with_a_sample_that_is_not_finite_is_trained_on_its_kept_rows():
-    model, (inputs, targets) = chain(), batch(9, 2, 6)
-    curator = keeping(model, batch(20, 2, 6), 0.5, "whole")
-    inputs[1] = torch.nan
-    report = curator.step(inputs, targets)
-    assert (report.backward, report.dropped, report.skipped) == ("kept", 1, False)
-    assert bool(report.scores[1].isnan())
-    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())

@@ -1,4 +1,4 @@
-"""Mistakes with trainers, and with samplers and streams over sources: options, sets, losses that do not fit."""
+"""Mistakes with trainers, samplers and streams over sources: options, sets and losses that do not fit."""
 
 import lai_torch
 import torch
