@@ -102,21 +102,6 @@ def test_metrics_leave_out_what_has_no_finite_value():
     assert not [name for name in unscored if "score" in name]
 
 
-def test_warmup_trains_on_everything_unscored():
-    curator = curated(warmup=1)
-    batch, twin = data(7), network()
-    twin.load_state_dict(curator.model.state_dict())
-    step = OPTIMIZERS["sgd"](twin.parameters())
-    LOSS(twin(batch[0]), batch[1]).mean().backward()
-    step.step()
-    report = curator.step(*batch)
-    assert report.scores is None
-    assert report.kept == 7
-    assert torch.isfinite(report.losses).all()
-    torch.testing.assert_close(list(curator.model.parameters()), list(twin.parameters()))
-    assert curator.step(*batch).scores is not None
-
-
 def test_a_summary_serves_as_the_validation_set():
     model, validation, batch = network(), data(20), data(7)
     summary = lai.summarize(lai_torch.trace(model, LOSS, *validation), "lai")
