@@ -27,7 +27,7 @@ def bert():
     config = BertConfig(
         vocab_size=WORDS,
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=24,
         max_position_embeddings=FURTHER,
@@ -40,7 +40,7 @@ def bert():
 def gpt2():
     """Return a language model and its loss: the mean over a sample's own tokens."""
     config = GPT2Config(
-        vocab_size=WORDS, n_positions=FURTHER, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+        vocab_size=WORDS, n_positions=FURTHER, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
     )
 
     def loss(outputs, targets):
@@ -171,7 +171,7 @@ def test_what_is_no_mask_of_these_positions_is_not_taken_for_one(cause):
 def t5():
     """Return an encoder with a decoder, and its loss: the mean over a sample's own words."""
     config = T5Config(
-        vocab_size=WORDS, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0
+        vocab_size=WORDS, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0
     )
 
     def loss(outputs, targets):
