@@ -40,8 +40,8 @@ def make_latents(own, inputs):
 
 
 def routed():
-    """Send rows to experts: to one each, to two each, or sorted by them; and samples to one of two."""
-    parts = "routed_rows", "top_two", "grouped", "routed"
+    """Send rows to two experts each, and samples to one of two."""
+    parts = "top_two", "routed"
     behind = program(1, made_of=(*parts, "cross_entropy", "mean", "")).model
     return nn.Sequential(nn.Linear(4, TIMES * WIDTH), nn.Unflatten(1, (TIMES, WIDTH)), behind)
 
