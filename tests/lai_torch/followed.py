@@ -1,5 +1,6 @@
-"""Models that a captured graph has to follow: uses of parameters, layouts, gradients switched off."""
+"""Models that a captured graph has to follow: programs' parts, layouts, gradients switched off."""
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch.utils import checkpoint
 
 from tests.lai_torch.support import LOSS, randn
 from tests.support.torch_modules import Part
-from workloads import torch_models
+from tests.support.torch_programs import TIMES, WIDTH, program
 from workloads.torch_parts import Case
 
 N, T = 6, 4
@@ -34,35 +35,6 @@ def behind(function):
     return body(lambda own, x: function(layered(own, x), own.gain), gain=torch.ones(3))
 
 
-def tokens(own, ids):
-    """Apply an embedding, attention with samples on axis 0, a table of positions, a head on one token."""
-    hidden = own.words(ids) + own.places
-    q, k, v = own.mix(own.norm(hidden)).chunk(3, -1)
-    mixed = torch.softmax(q @ k.transpose(1, 2), -1) @ v
-    return own.head(torch.tanh(hidden + own.out(mixed))[:, 0])
-
-
-def made_tokens():
-    layers = {"norm": nn.LayerNorm(8), "mix": nn.Linear(8, 24), "out": nn.Linear(8, 8, bias=False)}
-    places = nn.Parameter(torch.randn(5, 8))
-    return Part(tokens, words=nn.Embedding(11, 8), places=places, head=nn.Linear(8, 3), **layers)
-
-
-def pixels():
-    inside = nn.Conv2d(1, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3, 2, groups=2)
-    return nn.Sequential(*inside, nn.GELU(), nn.Flatten(), nn.Linear(16, 3))
-
-
-def warm(own, inputs):
-    """Apply convolution, a parameter of its own, a gain between and a temperature behind the last layer."""
-    return own.heat * own.head(torch.relu(own.norm(own.scale * own.body(inputs))).flatten(1))
-
-
-def made_warm():
-    own = {"scale": nn.Parameter(torch.rand(4, 1) + 0.5), "heat": nn.Parameter(torch.tensor(1.5))}
-    return Part(warm, body=nn.Conv1d(2, 4, 3), norm=nn.GroupNorm(2, 4), head=nn.Linear(16, 3), **own)
-
-
 def constant():
     """Put the same rows into a layer for every sample, and cut a part off the gradient."""
 
@@ -71,17 +43,6 @@ def constant():
         return own.head(hidden) * own.side(hidden).detach()
 
     return body(computes, rows=torch.randn(2, 4), side=nn.Linear(5, 3))
-
-
-def normed(last):
-    layers = [nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)]
-    layers[2 * last] = nn.utils.parametrizations.weight_norm(layers[2 * last])
-    return nn.Sequential(*layers)
-
-
-def sliced(own, inputs):
-    """Add a part of a parameter."""
-    return own.head(torch.tanh(functional.linear(inputs, own.body.weight, own.offsets[:5])))
 
 
 def one_gradient(own, inputs):
@@ -244,6 +205,21 @@ CUT = {
 """Where gradients are off behind the last layer."""
 
 
+PARTS = {
+    "last": "positions table layernorm attention",
+    "tempered": "convolution groupnorm gain scalar depthwise",
+    "half_of_an_offset": "left functional merged time_first",
+    "normed": "normed_weight heads scaled",
+    "offset_maps": "sliced transposed shared",
+    "flat": "detached checkpointed written residual_in_place",
+}
+"""Of random programs: a head, and parts one after another before it."""
+
+
+def parts(head):
+    return program(1, made_of=(*PARTS[head].split(), "cross_entropy", head, "")).model
+
+
 def drawn(build, *shapes, loss=LOSS, form=None):
     """Return a function that makes a case of a model, and of as many random inputs as shapes."""
 
@@ -256,18 +232,8 @@ def drawn(build, *shapes, loss=LOSS, form=None):
 
 
 FOLLOWED = {
-    "tokens": lambda: Case(made_tokens(), LOSS, torch.randint(11, (N, 5)), torch.arange(N) % 3),
-    "pixels": drawn(pixels, (1, 5, 5)),
-    "warm": drawn(made_warm, (2, 6)),
-    "sliced": drawn(lambda: body(sliced, offsets=nn.Parameter(torch.randn(8))), (4,)),
-    "projected": drawn(lambda: body(lambda own, x: layered(own, x) @ own.w, w=torch.randn(3, 3)), (4,)),
+    **{f"parts: {PARTS[head]}": drawn(functools.partial(parts, head), (TIMES, WIDTH)) for head in PARTS},
     "constant": drawn(constant, (4,)),
-    **{f"normed, {last}": drawn(lambda last=last: normed(last), (4,)) for last in (False, True)},
-    "left": drawn(lambda: body(lambda own, x: own.head(torch.tanh((own.body.weight @ x.T).T))), (4,)),
-    "attention": drawn(lambda: torch_models.CrossAttention(None), (3, 8), (5, 8)),
-    "attention_widths": drawn(lambda: torch_models.CrossAttention(6), (3, 8), (5, 6)),
-    "parametrized": drawn(torch_models.Parametrized, (6,)),
-    "softmax": drawn(lambda: ended(lambda outputs: outputs.log_softmax(-1)), (4,)),
     "one_gradient": drawn(
         lambda: body(one_gradient, one=nn.Parameter(torch.zeros(5)), two=nn.Parameter(torch.zeros(5))), (4,)
     ),
@@ -294,7 +260,7 @@ FOLLOWED = {
         lambda: pooled(nn.Conv3d(1, 2, 2), nn.Conv3d(2, 3, 2, padding=1, padding_mode="circular")),
         (1, 4, 4, 3),
     ),
-    "last: 1d": drawn(lambda: pooled(nn.Conv1d(1, 4, 3), nn.Conv1d(4, 3, 2)), (1, 8)),
+    "last: 1d": drawn(lambda: pooled(nn.Conv1d(1, 4, 3), nn.Conv1d(4, 3, 2, padding="same")), (1, 8)),
     "last: as many channels as positions": drawn(lambda: pooled(nn.Identity(), nn.Conv1d(3, 3, 2)), (3, 4)),
     "last: shared pixels": drawn(lambda: shared(1), (3, 4, 4)),
     "last: shared patches": drawn(lambda: shared(3), (3, 6, 6)),

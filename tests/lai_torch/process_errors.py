@@ -9,6 +9,7 @@ from torch.distributed.fsdp import fully_shard
 
 import lai_core as lai
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, silent, stepped
+from tests.support.torch_modules import Part
 from workloads.torch_features import Counting, parallel
 from workloads.torch_processes import LOSS, batch, network, wrapped
 
@@ -58,20 +59,11 @@ def some_parameters_are_whole(rank):
 
 
 def balance_has_other_shapes(rank):
+    """Give a network, which reads the first eight numbers of each sample, more of them on process 1."""
+    model = Part(lambda own, inputs: own.network(inputs[:, :8]), network=network())
     options = {"validation": batch(6, 3), "backward": lai_torch.Kept(balance=True)}
-    curator, (inputs, targets) = curated(rank, model=Padded(), **options)
+    curator, (inputs, targets) = curated(rank, model=model, **options)
     return curator.step(nn.functional.pad(inputs, (0, rank)), targets)
-
-
-class Padded(nn.Module):
-    """A network that takes inputs of any width, of which it reads the first eight."""
-
-    def __init__(self):
-        super().__init__()
-        self.network = network()
-
-    def forward(self, inputs):
-        return self.network(inputs[:, :8])
 
 
 def with_rate(lr=0.1):

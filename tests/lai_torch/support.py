@@ -5,19 +5,22 @@ import torch
 from torch import nn
 
 from tests.support.fixtures import HALF
+from tests.support.torch_modules import held, holding
+from workloads.torch_oracle import per_sample_gradients
 
 __all__ = [
     "HALF",
     "LOSS",
-    "Centred",
-    "Recurrent",
     "batch",
+    "by_autograd",
+    "centred",
     "curated",
     "data",
     "labels",
     "network",
     "plain",
     "randn",
+    "recurrent",
     "sgd",
 ]
 
@@ -64,24 +67,21 @@ def curated(model, validation, loss=LOSS, lr=0.1, **options):
     return lai_torch.Curator(model, loss, sgd(model, lr), validation, **options)
 
 
-class Centred(nn.Module):
-    """Every sample goes into every other one's output, where they can be several."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
-
-    def forward(self, inputs):
-        hidden = self.body(inputs)
-        return self.head(torch.tanh(hidden - hidden.mean(0)))
+def by_autograd(model, validation, training, loss=LOSS):
+    """Return exact scores by one reverse pass a sample."""
+    sides = (per_sample_gradients(model, loss, *side, len(side[1])) for side in (validation, training))
+    of_validation, of_training = sides
+    return of_training @ of_validation.sum(0)
 
 
-class Recurrent(nn.Module):
-    """Classifies a sequence by a recurrent layer, which no trace follows."""
+@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3)))
+def centred(own, inputs):
+    """Let every sample go into every other one's output, where they can be several."""
+    hidden = own.body(inputs)
+    return own.head(torch.tanh(hidden - hidden.mean(0)))
 
-    def __init__(self):
-        super().__init__()
-        self.memory, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
 
-    def forward(self, inputs):
-        return self.head(self.memory(inputs)[0][:, -1])
+@holding(lambda: held(memory=nn.GRU(4, 5, batch_first=True), head=nn.Linear(5, 3)))
+def recurrent(own, inputs):
+    """Classify a sequence by a recurrent layer, which no trace follows."""
+    return own.head(own.memory(inputs)[0][:, -1])

@@ -1,6 +1,7 @@
 """Language models' losses by means over positions: no gradient is formed at every position and class."""
 
 import copy
+import functools
 
 import lai_torch
 import pytest
@@ -15,62 +16,15 @@ from tests.support.torch_modules import held, holding
 
 LENGTH, CLASSES = 5, 7
 WEIGHT = torch.rand(CLASSES, dtype=torch.float64)
-IGNORED = -100
 
 
 def per_sample(losses, targets):
     return losses.view(len(targets), -1).mean(1)
 
 
-def flat(outputs, targets):
-    return functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
-
-
-def following(outputs, targets):
-    moved = functional.pad(targets[:, 1:], (0, 1), value=IGNORED)
-    return flat(outputs, moved)
-
-
-def sliced(outputs, targets):
-    return flat(outputs[:, :-1].contiguous(), targets[:, 1:])
-
-
-def transposed(outputs, targets):
-    return functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none")
-
-
-def weighted(outputs, targets):
-    return functional.cross_entropy(
-        outputs.flatten(0, 1), targets.flatten(), weight=WEIGHT, ignore_index=2, reduction="none"
-    )
-
-
-def gathered(outputs, targets):
-    return -(outputs.log_softmax(-1).gather(2, targets.unsqueeze(-1)).squeeze(-1) ** 3)
-
-
-def smoothed(outputs, targets):
-    return functional.cross_entropy(
-        outputs.flatten(0, 1), targets.flatten(), label_smoothing=0.1, reduction="none"
-    )
-
-
-def with_normaliser(outputs, targets):
-    return flat(outputs, targets) + 0.1 * outputs.logsumexp(-1).flatten() ** 2
-
-
-def scaled(outputs, targets):
-    return flat(outputs / 2.0, targets)
-
-
-def by_position(outputs, targets):
-    """Positions lie before samples."""
-    rows = outputs.transpose(0, 1).flatten(0, 1)
-    return functional.cross_entropy(rows, targets.t().flatten(), reduction="none").view(LENGTH, -1).t()
-
-
-def twice(outputs, targets):
-    return flat(outputs, targets) + flat(outputs, targets.flip(1))
+def flat(outputs, targets, **options):
+    losses = functools.partial(functional.cross_entropy, reduction="none", **options)
+    return losses(outputs.flatten(0, 1), targets.flatten())
 
 
 def hooked(outputs, targets):
@@ -80,10 +34,20 @@ def hooked(outputs, targets):
     return -logarithms.gather(2, targets.unsqueeze(-1)).squeeze(-1)
 
 
-FORMS = [
-    *(flat, following, sliced, transposed, weighted, gathered, smoothed, with_normaliser, scaled),
-    *(by_position, twice, hooked),
-]
+FORMS = {
+    "flat": flat,
+    "following": lambda o, t: flat(o, functional.pad(t[:, 1:], (0, 1), value=-100)),  # which is ignored
+    "sliced": lambda o, t: flat(o[:, :-1].contiguous(), t[:, 1:]),
+    "transposed": lambda o, t: functional.cross_entropy(o.transpose(1, 2), t, reduction="none"),
+    "weighted": lambda o, t: flat(o, t, weight=WEIGHT, ignore_index=2),
+    "gathered": lambda o, t: -(o.log_softmax(-1).gather(2, t.unsqueeze(-1)).squeeze(-1) ** 3),
+    "smoothed": lambda o, t: flat(o, t, label_smoothing=0.1),
+    "with a normaliser": lambda o, t: flat(o, t) + 0.1 * o.logsumexp(-1).flatten() ** 2,
+    "scaled": lambda o, t: flat(o / 2.0, t),
+    "positions before samples": lambda o, t: flat(o.transpose(0, 1), t.t()).view(LENGTH, -1).t(),
+    "twice": lambda o, t: flat(o, t) + flat(o, t.flip(1)),
+    "hooked": hooked,
+}
 
 
 @holding(lambda: held(table=nn.Embedding(CLASSES, 6), body=nn.Linear(6, 8), head=nn.Linear(8, CLASSES)))
@@ -98,7 +62,9 @@ def batch(n, *, padded=False):
     ids = torch.randint(CLASSES, (n, LENGTH))
     inputs = {"input_ids": ids}
     if padded:
-        inputs["attention_mask"] = (torch.arange(LENGTH) < torch.randint(2, LENGTH, (n, 1))).long()
+        inputs["attention_mask"] = (
+            torch.arange(LENGTH) < torch.randint(LENGTH, (n, 1))
+        ).long()  # some have none
     return inputs, ids
 
 
@@ -114,7 +80,7 @@ def scores_of(model, loss, validation, training):
 
 
 def mean_of(form):
-    return lambda outputs, targets: per_sample(form(outputs, targets), targets)
+    return lambda outputs, targets: per_sample(FORMS[form](outputs, targets), targets)
 
 
 def check_scores(loss, validation, batches, *, model=None, close=torch.testing.assert_close, **options):
@@ -134,15 +100,10 @@ def test_scores_by_means_are_those_of_every_position(form, padded):
     check_scores(mean_of(form), validation, batches)
 
 
-@pytest.mark.parametrize(
-    ("form", "padded"),
-    [
-        (flat, False),
-        (flat, True),
-        (transposed, False),
-        *((form, False) for form in (sliced, by_position, twice, hooked)),
-    ],
-)
+SELECTIVE = ("flat", "transposed", "sliced", "positions before samples", "twice", "hooked")
+
+
+@pytest.mark.parametrize(("form", "padded"), [("flat", True), *((form, False) for form in SELECTIVE)])
 def test_selective_steps_are_those_of_kept_rows(form, padded):
     loss = mean_of(form)
     validation, models = batch(4, padded=padded), [make_model().double()]
@@ -175,8 +136,9 @@ def alike():
 
 @pytest.mark.parametrize("backward", ["kept", "selective"])
 def test_batches_that_tell_little_do_not_mislead(backward):
-    check_scores(mean_of(flat), first(4), [first(6) for _ in range(3)], backward=backward)
-    check_scores(mean_of(by_position), batch(4), [alike(), alike(), batch(6), batch(6)], backward=backward)
+    check_scores(mean_of("flat"), first(4), [first(6) for _ in range(3)], backward=backward)
+    batches = [alike(), alike(), batch(6), batch(6)]
+    check_scores(mean_of("positions before samples"), batch(4), batches, backward=backward)
 
 
 def test_what_the_loss_reads_with_a_weight_of_zero_so_far():
@@ -199,5 +161,8 @@ def test_logits_that_are_widened_in_the_loss(dtype):
         assert float((found - exact).abs().max() / exact.abs().max()) < 16 * torch.finfo(dtype).eps
 
     options = {"model": make_model().double().to(dtype), "close": close, "refresh": 1}
-    loss = mean_of(lambda outputs, targets: flat(outputs.float(), targets))
+
+    def loss(outputs, targets):
+        return per_sample(flat(outputs.float(), targets), targets)
+
     check_scores(loss, batch(4), [batch(6) for _ in range(3)], **options)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.lai_torch.support import LOSS, Recurrent, curated, data, labels, network
+from tests.lai_torch.support import LOSS, curated, data, labels, network, recurrent
 from tests.support.torch_modules import held, holding
 
 PACKAGE = Path(lai_torch.__file__).parent
@@ -52,7 +52,7 @@ def checked(model, loss, draw):
 MODELS = {
     "layers": (network, LOSS, data),
     "tokens": (make_tokens, token_loss, tokens),
-    "recurrent": (Recurrent, LOSS, series),
+    "recurrent": (recurrent, LOSS, series),
 }
 READ = [
     *({"estimator": name} for name in ("lai", "lli", "preconditioned_lai", "calibrated_lai")),

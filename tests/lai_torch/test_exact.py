@@ -11,8 +11,8 @@ from lai_torch._exact import directional
 from torch import nn
 
 from tests.lai_torch import support
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, by_autograd, data
+from tests.support.torch_functions import Custom
 from tests.support.torch_modules import held, holding
 from workloads import torch_models
 from workloads.torch_oracle import per_sample_gradients
@@ -39,21 +39,6 @@ def test_scores_are_inner_products_with_the_summed_validation_gradient(name):
     assert found.residual < tolerance
 
 
-class Doubled(torch.autograd.Function):
-    """Twice its input, without a forward mode; without a differentiable backward on request."""
-
-    @staticmethod
-    def forward(ctx, inputs, twice):
-        ctx.twice = twice
-        return inputs * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        if ctx.twice or not torch.is_grad_enabled():
-            return gradient * 2, None
-        raise RuntimeError("not differentiable twice")
-
-
 class Choosy(nn.Module):
     """Fails by itself on the training batch; a custom function without forward mode stands before."""
 
@@ -62,7 +47,7 @@ class Choosy(nn.Module):
         self.body, self.error, self.late = nn.Linear(4, 3), error, late
 
     def forward(self, inputs):
-        hidden = Doubled.apply(self.body(inputs), True) if self.late else self.body(inputs)
+        hidden = Custom.apply(self.body(inputs), 2.0) if self.late else self.body(inputs)
         if len(inputs) == N:
             self.fail(hidden)
         return hidden

@@ -9,25 +9,9 @@ from torch.nn import functional
 from transformers import MixtralConfig, MixtralForCausalLM
 
 import lai_core as lai
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
 from tests.support.torch_modules import held, holding
-
-
-@holding(
-    lambda: held(
-        gate=nn.Linear(4, 3), head=nn.Linear(4, 3), experts=nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-    )
-)
-def routed(own, inputs):
-    """Send each sample to one of three layers, in a loop over those that any is sent to."""
-    shares = own.gate(inputs).softmax(1)
-    chosen, found = shares.argmax(1), torch.zeros_like(inputs)
-    for expert, layer in enumerate(own.experts):
-        rows = (chosen == expert).nonzero().squeeze(1)
-        if len(rows):
-            found = found.index_add(0, rows, layer(inputs[rows]) * shares[rows, expert, None])
-    return own.head(torch.tanh(found))
+from tests.support.torch_programs import TIMES, WIDTH, program
 
 
 @holding(lambda: held(body=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
@@ -53,6 +37,13 @@ def make_latents(own, inputs):
     """Let queries of its own, which one sample needs no copies of, look at each sample."""
     seen = torch.stack([inputs, inputs.flip(1)], 1)
     return own.head(own.attention(own.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
+
+
+def routed():
+    """Send rows to two experts each, and samples to one of two."""
+    parts = "top_two", "routed"
+    behind = program(1, made_of=(*parts, "cross_entropy", "mean", "")).model
+    return nn.Sequential(nn.Linear(4, TIMES * WIDTH), nn.Unflatten(1, (TIMES, WIDTH)), behind)
 
 
 def drawn(seed, n):

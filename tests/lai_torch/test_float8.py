@@ -72,10 +72,6 @@ def curator(name, model, estimator="lai", **options):
     return lai_torch.Curator(model, loss, optimizer, batch(name, 12, 1), estimator=estimator, **options)
 
 
-def correlation(left, right):
-    return float(torch.corrcoef(torch.stack([left.double(), right.double()]))[0, 1])
-
-
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_scores_are_those_of_the_layers_in_float32(name, recipe):
@@ -144,30 +140,12 @@ def test_a_layer_with_a_forward_function_of_its_own_is_refused():
         curator("mlp", model).score(*batch("mlp", 16, 2))
 
 
-def in_bfloat16(name):
-    """Return a model in bfloat16, and what makes its inputs fit."""
-    return model_of(name).bfloat16(), lambda inputs: inputs.bfloat16() if name == "mlp" else inputs
-
-
-@pytest.mark.parametrize("name", ["mlp", "transformer"])
-def test_scores_in_bfloat16_agree_with_those_in_float32(name):
-    training, validation = batch(name, 16, 2), batch(name, 12, 1)
-    model, cast = in_bfloat16(name)
-    for kind in (lai_torch.LAI, lai_torch.LLI, lai_torch.Ghost):
-        expected = curator(name, model_of(name), kind()).score(*training)[1].scores
-        autocast = curator(name, model_of(name), kind(autocast=torch.bfloat16)).score(*training)[1].scores
-        own = lai_torch.Curator(model, loss, None, (cast(validation[0]), validation[1]), estimator=kind())
-        plain = own.score(cast(training[0]), training[1])[1].scores
-        assert all(0.999 < correlation(scores, expected) < 1.0 - 1e-9 for scores in (autocast, plain))
-
-
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
 @pytest.mark.parametrize("kind", ["bfloat16", "autocast", "float8"])
 def test_selfcheck_says_how_scores_and_gradients_agree_with_float32(name, kind):
     model, (inputs, targets) = model_of(name, "tensorwise" if kind == "float8" else None), batch(name, 10, 2)
     if kind == "bfloat16":
-        model, cast = in_bfloat16(name)
-        inputs = cast(inputs)
+        model, inputs = model.bfloat16(), inputs.bfloat16() if name == "mlp" else inputs
     estimator = lai_torch.LAI(autocast=torch.bfloat16 if kind == "autocast" else None)
     found = lai_torch.selfcheck(model, loss, inputs, targets, float32=estimator).float32
     assert 0.999 < found["scores"] <= 1.0 + 1e-12

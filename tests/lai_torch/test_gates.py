@@ -1,9 +1,8 @@
-"""Gates read off a model, and gate-corrected LAI in the loop, against formulas written out in numpy."""
+"""Gates read off a model, and gate-corrected LAI in the loop."""
 
 from functools import partial
 
 import lai_torch
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -33,54 +32,29 @@ def network():
     return model.eval()
 
 
-def alone(function, outputs):
-    return function(outputs.clone()[None])[0]
-
-
-def explicit(model, inputs, targets):
-    """Return the four layers' inputs, gates by one Jacobian a sample, and last output gradients, in numpy."""
+def test_what_is_read_off_a_model_are_inputs_gates_and_the_norms_of_columns():
+    model, (inputs, targets) = network(), data(3)
+    found = lai_torch.trace_gates(model, LOSS, inputs, targets)
     spans = [(0, 2), (2, 6), (6, 7)]  # a linear layer, then what follows it
-    values, activations, gates = inputs, [], []
-    for start, stop in spans:
-        activations.append(values.detach().numpy())
-        outputs = model[start](values).detach()
-        after = model[start + 1 : stop] if stop > start + 1 else nn.Identity()
-        jacobians = [torch.autograd.functional.jacobian(partial(alone, after), one) for one in outputs]
-        gates.append(np.stack([one.diagonal().numpy() for one in jacobians]))
-        values = after(outputs.clone())
-    activations.append(values.detach().numpy())
-    logits = model[7](values).detach().requires_grad_()
-    (gradients,) = torch.autograd.grad(LOSS(logits, targets).sum(), logits)
-    return activations, gates, gradients.numpy()
+    values = inputs
+    for layer, gates, (start, stop) in zip(found.trace.layers, found.gates, spans, strict=False):
+        torch.testing.assert_close(layer.activations, values)
+        outputs = model[start](values).detach().requires_grad_()
+        values = model[start + 1 : stop](outputs * 1.0)
+        (expected,) = torch.autograd.grad(values.sum(), outputs)
+        torch.testing.assert_close(gates, expected)
+        values = values.detach()
+    for norms, index in zip(found.column_norms, (2, 6, 7), strict=True):
+        torch.testing.assert_close(norms, model[index].weight.detach().square().sum(0))
+    plain = lai_torch.trace(model, LOSS, inputs, targets)
+    assert [layer.name for layer in found.trace.layers] == [layer.name for layer in plain.layers]
+    last = found.trace.layers[-1].output_gradients
+    torch.testing.assert_close(last, plain.layers[-1].output_gradients)
+    assert all(layer.output_gradients is None for layer in found.trace.layers[:-1])
 
 
-def expected_kernel(model, validation, batch):
-    """Write the gate-corrected kernel out, pair by pair and layer by layer."""
-    (a_z, gates_z, g_z), (a_j, gates_j, g_j) = explicit(model, *validation), explicit(model, *batch)
-    weights = [model[index].weight.detach().numpy() for index in (2, 6, 7)]
-    biases = [1.0, 0.0, 1.0, 1.0]
-    kernel = np.zeros((len(g_z), len(g_j)))
-    for z, j in np.ndindex(*kernel.shape):
-        for l in range(4):
-            term = a_z[l][z] @ a_j[l][j] + biases[l]
-            for t in range(l, 3):
-                norms = (weights[t] ** 2).sum(0)
-                term *= (norms * gates_z[t][z] * gates_j[t][j]).sum() / weights[t].shape[0]
-            kernel[z, j] += term * (g_z[z] @ g_j[j])
-    return kernel
-
-
-def test_what_is_read_off_a_model_makes_the_kernel():
-    model, validation, batch = network(), data(5), data(3)
-    sides = [lai_torch.trace_gates(model, LOSS, *side) for side in (validation, batch)]
-    _, gates, _ = explicit(model, *batch)
-    for found, each in zip(sides[1].gates, gates, strict=True):
-        np.testing.assert_allclose(found.numpy(), each, rtol=1e-12, atol=1e-14)
-    kernel = gate_lai_kernel(*sides)
-    np.testing.assert_allclose(kernel.numpy(), expected_kernel(model, validation, batch), rtol=1e-11)
-    plain = lai_torch.trace(model, LOSS, *batch)
-    assert [layer.name for layer in sides[1].trace.layers] == [layer.name for layer in plain.layers]
-    assert all(layer.output_gradients is None for layer in sides[1].trace.layers[:-1])
+def kernel(model, *sides):
+    return gate_lai_kernel(*(lai_torch.trace_gates(model, LOSS, *side) for side in sides))
 
 
 def test_a_matrix_that_is_stored_the_other_way_round_has_its_own_columns():
@@ -90,26 +64,24 @@ def test_a_matrix_that_is_stored_the_other_way_round_has_its_own_columns():
 
     model = stored().double()
     (norms,) = lai_torch.trace_gates(model, LOSS, *data(2)).column_norms
-    np.testing.assert_allclose(norms.numpy(), (model.second.detach().numpy() ** 2).sum(1))
+    torch.testing.assert_close(norms, model.second.detach().square().sum(1))
 
 
 def test_scores_in_the_loop_are_the_kernels_sums_whatever_the_chunks():
     model, validation = network(), data(11)
     for batch in (data(4), data(7), data(20)):
-        expected = expected_kernel(model, validation, batch).sum(0)
+        expected = kernel(model, validation, batch).sum(0)
         report = curated(model, validation).step(*batch)
-        np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
+        torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
         assert report.positions is None
 
 
 def test_a_batch_against_itself_leaves_each_sample_out_or_not():
     model, batch = network(), data(6)
-    kernel = expected_kernel(model, batch, batch)
-    scores = {name: curated(model, name).score(*batch)[1].scores for name in ("batch", "batch+self")}
-    np.testing.assert_allclose(scores["batch+self"].numpy(), kernel.sum(0), rtol=1e-10)
-    np.testing.assert_allclose(
-        scores["batch"].numpy(), kernel.sum(0) - np.diag(kernel), rtol=1e-9, atol=1e-12
-    )
+    whole = kernel(model, batch, batch)
+    for name, expected in {"batch+self": whole.sum(0), "batch": whole.sum(0) - whole.diagonal()}.items():
+        scores = curated(model, name).score(*batch)[1].scores
+        torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_column_norms_are_those_of_the_step_and_not_of_the_last_refresh():

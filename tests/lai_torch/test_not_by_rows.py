@@ -9,8 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.lai_torch.coupling import EACH, centred, check_refused
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
 from tests.support.torch_modules import held, holding
 
 

@@ -12,8 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.lai_torch import support
 from tests.lai_torch.coupling import EACH
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_functions import Accumulating, Reversible
 from tests.support.torch_modules import held, holding
 
@@ -62,9 +61,7 @@ REVERSIBLE = {
     "in a checkpoint": lambda m, h: checkpoint(
         lambda x: Reversible.apply(x, m.block), h, use_reentrant=False
     ),
-    "twice": lambda m, h: Reversible.apply(Reversible.apply(h, m.block), m.block),
     "of a part": lambda m, h: torch.cat([h[:, :3], Reversible.apply(h, m.block)[:, 3:]], 1),
-    "of a layer": lambda m, h: Reversible.apply(h, m.block[0]),
     "of a lambda": lambda m, h: Reversible.apply(h, lambda x: m.block(x) * 2),
     "nested": lambda m, h: Reversible.apply(h, lambda x: Reversible.apply(x, m.block)),
 }
@@ -72,9 +69,7 @@ REVERSIBLE = {
 
 PLAIN = {
     "in a loop": lambda m, h: m.block(h),
-    "twice": lambda m, h: m.block(m.block(h)),
     "of a part": lambda m, h: torch.cat([h[:, :3], m.block(h)[:, 3:]], 1),
-    "of a layer": lambda m, h: m.block[0](h),
     "of a lambda": lambda m, h: m.block(h) * 2,
     "of a leaf": lambda m, h: m.block(h.detach()),
 }
@@ -196,15 +191,8 @@ def penalised(penalty):
 
 PENALTIES = {
     "a square": penalised(lambda m: m.head.weight.square().sum()),
-    "all": penalised(lambda m: sum(one.square().sum() for one in m.parameters())),
     "a bias": penalised(lambda m: m.head.bias.abs().sum()),
-    "one entry": penalised(lambda m: m.head.weight[0, 0].exp()),
-    "a norm": penalised(lambda m: torch.linalg.matrix_norm(m.head.weight)),
-    "with another": penalised(lambda m: (m.head.weight @ m.block[0].weight).square().mean()),
     "a module": make_penalised,
-    "a partial": lambda m: functools.partial(
-        lambda weight, outputs, targets: LOSS(outputs, targets) + weight.square().mean(), m.head.weight
-    ),
     "of a sample": lambda m: lambda o, t: LOSS(o, t) + (t + 1.0) * m.head.weight.square().mean(),
     "the layer again": lambda m: lambda o, t: LOSS(o + m.head(m.head.weight.mean(0)), t),
 }
@@ -237,14 +225,9 @@ OTHERS = {
     "a closure": lambda head: lambda o, t: LOSS(head(o), t),
     "a partial": lambda head: functools.partial(headed, head),
     "a callable": Called,
-    "a method": lambda head: Called(head).__call__,
-    "a default": lambda head: lambda o, t, head=head: LOSS(head(o), t),
-    "a list": lambda head: lambda o, t, heads=[head]: LOSS(heads[0](o), t),
     "a matrix": lambda head: lambda o, t: LOSS(o @ head.weight.T, t),
-    "a scripted sum": lambda head: lambda o, t: LOSS(functional.linear(o, head.weight * 2), t),
     "beside": lambda head: lambda o, t: LOSS(o, t) + functional.cross_entropy(head(o), t, reduction="none"),
     "a bias": lambda head: lambda o, t: LOSS(o + head.bias, t),
-    "a penalty": lambda head: lambda o, t: LOSS(o, t) + head.weight.square().sum(),
 }
 
 

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from tests.lai_torch.support import LOSS
+from tests.support.torch_modules import held, holding
 
 WORDS, LENGTH, FURTHER = 31, 12, 48
 
@@ -26,7 +27,7 @@ def bert():
     config = BertConfig(
         vocab_size=WORDS,
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=24,
         max_position_embeddings=FURTHER,
@@ -39,7 +40,7 @@ def bert():
 def gpt2():
     """Return a language model and its loss: the mean over a sample's own tokens."""
     config = GPT2Config(
-        vocab_size=WORDS, n_positions=FURTHER, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+        vocab_size=WORDS, n_positions=FURTHER, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
     )
 
     def loss(outputs, targets):
@@ -101,20 +102,28 @@ def test_scores_do_not_depend_on_padding(name, kind, backward):
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12 * float(found[0].abs().max()))
 
 
-class Pooled(nn.Module):
-    """A classifier of tokens that takes its mask by another name."""
+@holding(lambda: held(words=nn.Embedding(WORDS, 8), inner=nn.Linear(8, 8), head=nn.Linear(8, 3)))
+def pooled(own, words, kept, **_):
+    """Classify tokens, by a mask of another name, and use nothing else that is given."""
+    hidden = own.inner(own.words(words)).relu() * kept.unsqueeze(-1)
+    return own.head(hidden.sum(1) / kept.sum(1, keepdim=True))
+
+
+class Prompted(nn.Module):
+    """Puts trained positions in front of the tokens, and takes its mask by the usual name."""
 
     def __init__(self):
         super().__init__()
-        self.words, self.inner, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+        self.prompt, self.pooled = nn.Parameter(torch.randn(1, 3, 8)), pooled()
 
-    def forward(self, words, kept):
-        hidden = self.inner(self.words(words)).relu() * kept.unsqueeze(-1)
-        return self.head(hidden.sum(1) / kept.sum(1, keepdim=True))
+    def forward(self, words, attention_mask):
+        words = torch.cat([self.prompt.expand(len(words), -1, -1), self.pooled.words(words)], 1)
+        kept = functional.pad(attention_mask, (3, 0), value=1)
+        return self.pooled.head((self.pooled.inner(words).relu() * kept.unsqueeze(-1)).sum(1))
 
 
 def test_a_mask_may_be_passed_and_must_fit():
-    model = Pooled().double()
+    model = pooled().double()
 
     def batch(n, seed, length):
         inputs, targets = padded(n, seed, length)
@@ -136,33 +145,12 @@ def test_a_mask_may_be_passed_and_must_fit():
         lai_torch.trace(model, LOSS, inputs, targets, valid=inputs[1][:, :5])
 
 
-class Lenient(Pooled):
-    """One that is also given what it does not use."""
-
-    def forward(self, words, kept, **_):
-        return super().forward(words, kept)
-
-
-class Prompted(nn.Module):
-    """A classifier that puts trained positions in front of its tokens."""
-
-    def __init__(self):
-        super().__init__()
-        self.prompt, self.pooled = nn.Parameter(torch.randn(1, 3, 8, dtype=torch.float64)), Pooled().double()
-
-    def forward(self, words, attention_mask):
-        words = torch.cat([self.prompt.expand(len(words), -1, -1), self.pooled.words(words)], 1)
-        kept = functional.pad(attention_mask, (3, 0), value=1)
-        hidden = self.pooled.inner(words).relu() * kept.unsqueeze(-1)
-        return self.pooled.head(hidden.sum(1))
-
-
 def test_a_mask_that_is_found_and_fits_no_layer_is_said():
     inputs, targets = padded(4, 1, LENGTH)
     with pytest.warns(
         UserWarning, match=re.escape("attention_mask: expected the positions of a layer, 15, got")
     ):
-        lai_torch.trace(Prompted(), LOSS, tuple(inputs.values()), targets[:, 0] % 3)
+        lai_torch.trace(Prompted().double(), LOSS, tuple(inputs.values()), targets[:, 0] % 3)
 
 
 @pytest.mark.parametrize("cause", ["additive", "no axis", "none padded"])
@@ -176,14 +164,14 @@ def test_what_is_no_mask_of_these_positions_is_not_taken_for_one(cause):
         given["attention_mask"] = mask[:, None, None]
     else:
         given["attention_mask"] = torch.ones_like(mask)
-    traced = lai_torch.trace(Lenient().double(), LOSS, given, targets[:, 0] % 3)
+    traced = lai_torch.trace(pooled().double(), LOSS, given, targets[:, 0] % 3)
     assert all(layer.valid is None for layer in traced.layers)
 
 
 def t5():
     """Return an encoder with a decoder, and its loss: the mean over a sample's own words."""
     config = T5Config(
-        vocab_size=WORDS, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0
+        vocab_size=WORDS, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0
     )
 
     def loss(outputs, targets):

@@ -14,8 +14,7 @@ from lai_torch import LAI, LLI, CalibratedLAI, Ghost, PreconditionedLAI
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.exact_support import by_autograd
-from tests.lai_torch.support import LOSS
+from tests.lai_torch.support import LOSS, by_autograd
 from tests.support.torch_modules import held, holding
 
 LOW = torch.bfloat16

@@ -188,19 +188,21 @@ def test_sparse_buffers_stay_as_they_are(kept, estimator):
     assert torch.equal(writing.neighbours.to_dense(), before)
 
 
-class Scaling(nn.Module):
-    """Scales its inputs in place where told to, as does the loss its targets."""
+def test_a_mode_that_a_forward_pass_changes_is_put_back():
+    @holding(lambda: held(body=nn.Linear(4, 5).eval(), head=nn.Linear(5, 3)))
+    def unsettled(own, inputs):
+        own.body.train()
+        return own.head(torch.tanh(own.body(inputs)))
 
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
-        self.inputs = self.targets = False
+    model = unsettled().double()
+    curated(model, data(5)).score(*data(N))
+    assert [module.training for module in model.modules()] == [True, False, True]
 
-    def forward(self, inputs):
-        return self.head(torch.tanh(self.body(inputs.mul_(0.5) if self.inputs else inputs)))
 
-    def loss(self, outputs, targets):
-        return LOSS(outputs, targets.add_(1).remainder_(3) if self.targets else targets)
+@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), inputs=False, targets=False))
+def scaling(own, inputs):
+    """Scale inputs in place where told to, as the loss does targets."""
+    return own.head(torch.tanh(own.body(inputs.mul_(0.5) if own.inputs else inputs)))
 
 
 @pytest.mark.parametrize("side", ["inputs", "targets"])
@@ -211,8 +213,12 @@ class Scaling(nn.Module):
     + [{"backward": "whole"}, {"backward": "selective"}],
 )
 def test_a_model_or_a_loss_that_writes_to_a_batch_is_refused(options, late, side):
-    model = Scaling()
-    curator = curated(model, data(5), model.loss, **options)
+    model = scaling().double()
+
+    def loss(outputs, targets):
+        return LOSS(outputs, targets.add_(1).remainder_(3) if model.targets else targets)
+
+    curator = curated(model, data(5), loss, **options)
     if late:
         curator.step(*data(N))
     setattr(model, side, True)

@@ -9,12 +9,15 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.lai_torch.process_errors import ERRORS, hooked
-from tests.lai_torch.process_shards import (
+from tests.lai_torch.process_support import (
+    PROCESSES,
     a_block_raises_when_scored,
     a_shard_goes_on_after_an_error,
     an_interruption_comes_in_a_round,
+    curated,
+    stepped,
+    summing,
 )
-from tests.lai_torch.process_support import PROCESSES, curated, stepped, summing
 from workloads.launches import launch
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (

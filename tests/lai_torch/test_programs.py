@@ -2,6 +2,7 @@
 
 import random
 import re
+import warnings
 
 import lai_torch
 import pytest
@@ -18,6 +19,7 @@ DOUBLE_BACKWARD = {"cut", "hooked", "padded_and_tied", "reversed", "straight"}
 NO_MATTER_TO_LAI = {"by_frequency", "clipped_gradient"}
 """Couplings of gradients that neither the last layer's nor a layer's input has."""
 REVERSE = {"forgetful", "once", "prototypes"}
+SIZES = ({0: torch.export.Dim("samples", max=20)},)
 
 
 @pytest.mark.quick
@@ -128,3 +130,29 @@ def test_losses_that_leave_samples_no_score_are_refused(loss, method):
     outcome, word = judge(method, 2, ("linear", "tanh", loss, "flat", ""))
     assert outcome == "refused"
     assert re.search("coupled|losses of others|to be its own|belongs to neither|not registered", word)
+
+
+@pytest.mark.parametrize("form", [torch.export.ExportedProgram.module, torch.export.unflatten])
+@pytest.mark.parametrize(
+    "parts", [("table", "layernorm", "gain", "residual"), ("convolution", "groupnorm", "tanh")]
+)
+def test_an_exported_program_whose_calls_are_operators_has_the_scores_of_its_module(parts, form):
+    one = program(1, made_of=(*parts, "cross_entropy", "product", ""))
+    exported = form(torch.export.export(one.model, one.training[:1], dynamic_shapes=SIZES))
+    for estimator in ("lai", "lli", "ghost", "exact"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # LAI leaves nothing out of either
+            expected, found = (
+                lai_torch.Curator(model, one.loss, None, one.validation, estimator=estimator)
+                .score(*one.training)[1]
+                .scores
+                for model in (one.model, exported)
+            )
+        torch.testing.assert_close(found, expected)
+
+
+def test_an_exported_program_whose_last_product_is_none_of_a_layer_is_refused():
+    one = program(1, made_of=("linear", "cross_entropy", "prototypes", ""))
+    exported = torch.export.export(one.model, one.training[:1], dynamic_shapes=SIZES).module()
+    with pytest.raises(ValueError, match=r"the loss depends on 'head\.w'"):
+        lai_torch.trace(exported, one.loss, *one.training)

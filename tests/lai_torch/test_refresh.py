@@ -1,4 +1,4 @@
-"""The summary that scores come from: when it is made again, of what, and what a bad draw leaves."""
+"""The summary that scores come from: when it is made again, of what, and as factors of many outputs."""
 
 import functools
 import math
@@ -7,11 +7,14 @@ import warnings
 import lai_torch
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.support import HALF, curated, data
+from tests.lai_torch.support import HALF, LOSS, curated, data
+from workloads.launches import launch
 
 network = functools.partial(support.network, outputs=6)
 
@@ -38,14 +41,14 @@ def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
 def test_a_share_of_the_validation_set_is_drawn_from_the_generator():
     model, validation, batch = network(), data(20), data(7)
     draws = [
-        curated(model, validation, share=0.25, generator=torch.Generator().manual_seed(seed))
+        curated(model, validation, share=0.23, generator=torch.Generator().manual_seed(seed))
         .score(*batch)[1]
         .scores
         for seed in (1, 1, 2)
     ]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]  # 4.6 of them, and more
     expected = curated(model, (validation[0][order], validation[1][order])).score(*batch)[1].scores
     torch.testing.assert_close(draws[0], expected)
 
@@ -139,3 +142,86 @@ def test_a_shuffling_loader_goes_by_torchs_seed_and_shuffles_anew():
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert not torch.allclose(one[0], one[2])  # another epoch of the loader, in another order
+
+
+OUTPUTS = 1300
+
+
+def wide():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(9, 100), nn.ReLU(), nn.Linear(100, OUTPUTS)).double()
+
+
+def rows(samples, seed):
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, 9, generator=generator, dtype=torch.float64)
+    return inputs, torch.randint(OUTPUTS, (samples,), generator=generator)
+
+
+def scoring(validation, group=False, **options):
+    model = wide()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return lai_torch.Curator(model, LOSS, optimizer, validation, policy=HALF, group=group, **options)
+
+
+def held(curator):
+    (summary,) = curator._scoring.summaries._summary.parts
+    return summary
+
+
+@pytest.mark.parametrize("estimator", ["lai", "preconditioned_lai", "lli"])
+def test_a_curator_scores_from_factors_as_from_all_pairs(estimator):
+    curator, batch = scoring(rows(6, 1), estimator=estimator, refresh=10**9), rows(8, 2)
+    _, report = curator.score(*batch)
+    assert held(curator).factored
+    if estimator != "preconditioned_lai":
+        traces = [lai_torch.trace(curator.model, LOSS, *side) for side in (rows(6, 1), batch)]
+        expected = getattr(lai, f"{estimator}_scores")(*traces)
+        torch.testing.assert_close(report.scores, expected, rtol=1e-11, atol=1e-13)
+    other = scoring(rows(6, 3), estimator=estimator, refresh=10**9)
+    other.load_state_dict(curator.state_dict())
+    torch.testing.assert_close(other.score(*batch)[1].scores, report.scores, rtol=0, atol=0)
+
+
+def test_a_summary_of_many_chunks_folds_within_its_budget():
+    matrix = OUTPUTS * (9 + 100 + 1) * 8
+    for budget in (matrix, matrix - 8):
+        estimator = lai_torch.LAI(memory_budget=budget, chunk=40)
+        curator = scoring(rows(120, 1), estimator=estimator)
+        if budget < matrix:
+            with pytest.raises(ValueError, match=f"expected at least {matrix} bytes for the summary"):
+                curator.score(*rows(8, 2))
+        else:
+            curator.score(*rows(8, 2))
+            assert not held(curator).factored
+
+
+SOURCES = {
+    "a set": lambda: rows(6, 1),
+    "one sample": lambda: rows(1, 1),
+    "a large set": lambda: rows(120, 1),
+}
+
+
+def scored(rank, processes):
+    """Return this process's scores, against each source."""
+    inputs, targets = rows(8, 2)
+    part = inputs[rank::processes], targets[rank::processes]
+    group = dist.group.WORLD if processes > 1 else False
+    found = {}
+    for name, source in SOURCES.items():
+        curator = scoring(source(), group)
+        scores = curator.score(*part)[1].scores
+        found[name] = scores, held(curator).factored
+    return found | {"batch": (scoring("batch", group).score(*part)[1].scores, True)}
+
+
+@pytest.mark.slow
+def test_processes_join_factors():
+    whole, parts = scored(0, 1), launch(scored, 2, 2)
+    for name, (expected, factored) in whole.items():
+        assert factored == (name != "a large set")
+        for rank, part in enumerate(parts):
+            found, kept = part[name]
+            assert kept == factored
+            torch.testing.assert_close(found, expected[rank::2], rtol=1e-9, atol=1e-12)

@@ -1,110 +1,91 @@
-"""An interrupted run goes on bit for bit: every estimator, every way, every kind of summary."""
+"""An interrupted run goes on bit for bit, a killed one loses nothing, and a long one holds on to nothing."""
 
 import io
+import subprocess
+import sys
 
 import lai_torch
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, plain
 from tests.support.torch_modules import Part
+from workloads.killed import JOBS
 
 STEPS, SAVED = 8, 4
 
 
-class Tokens(nn.Module):
-    """Classifies every token; single precision, so that another order of operations shows."""
+def tokens(own, ids):
+    """Classify every token; single precision, so that another order of operations shows."""
+    hidden = own.table(ids)
+    return own.head(hidden + functional.dropout(torch.relu(own.inner(hidden)), 0.2, own.training))
 
-    outputs = 11
 
-    def __init__(self):
-        super().__init__()
-        self.table, self.inner, self.head = (
-            nn.Embedding(9, 16),
-            nn.Linear(16, 16),
-            nn.Linear(16, self.outputs),
-        )
+def of_tokens(outputs, targets):
+    return LOSS(outputs.movedim(2, 1), targets).mean(1)
 
-    def forward(self, ids):
-        hidden = self.table(ids)
-        hidden = hidden + nn.functional.dropout(torch.relu(self.inner(hidden)), 0.2, self.training)
-        return self.head(hidden)
 
-    @staticmethod
-    def loss(outputs, targets):
-        return LOSS(outputs.movedim(2, 1), targets).mean(1)
-
-    @staticmethod
-    def data(n):
+def drawn(kind, n):
+    if kind == "tokens":
         ids = torch.randint(9, (n, 7))
         return ids, (3 * ids + 1) % 11
+    inputs = torch.randn(n, 5)
+    return inputs[:, None] if kind == "signals" else inputs, inputs[:, :3].argmax(1)
 
 
-class Vectors(nn.Sequential):
-    """Classifies vectors by a chain of linear layers."""
-
-    def __init__(self):
-        super().__init__(nn.Linear(5, 12), nn.GELU(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3))
-
-    loss = staticmethod(LOSS)
-
-    @staticmethod
-    def data(n):
-        inputs = torch.randn(n, 5)
-        return inputs, inputs[:, :3].argmax(1)
-
-
-class Signals(nn.Sequential):
-    """Classifies signals by a convolution, with a norm behind the last layer."""
-
-    def __init__(self):
-        super().__init__(nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3), nn.LayerNorm(3))
-
-    loss = staticmethod(LOSS)
-
-    @staticmethod
-    def data(n):
-        inputs, targets = Vectors.data(n)
-        return inputs[:, None], targets
-
-
+MODELS = {
+    "tokens": lambda: Part(
+        tokens, table=nn.Embedding(9, 16), inner=nn.Linear(16, 16), head=nn.Linear(16, 11)
+    ),
+    "vectors": lambda: nn.Sequential(
+        nn.Linear(5, 12), nn.GELU(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3)
+    ),
+    "signals": lambda: nn.Sequential(
+        nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3), nn.LayerNorm(3)
+    ),
+}
 CASES = [
-    *((Signals, {"estimator": name}) for name in ("ghost", "lai", "lli", "exact", "midpoint")),
-    (Signals, {"estimator": lai_torch.PreconditionedLAI(decay=0.9, exponent=0.5)}),
-    (Signals, {"estimator": "calibrated_lai", "warmup": 1}),
-    (Vectors, {"estimator": "gate_lai"}),
-    (Vectors, {"estimator": lai_torch.LAI(parts=3), "policy": lai.drop_harmful}),
-    (Vectors, {"estimator": lai_torch.GateLAI(chunk=4)}),
-    (Tokens, {"estimator": lai_torch.Ghost(chunk=3)}),
-    *((Tokens, {"estimator": kind(positions="mean")}) for kind in (lai_torch.LAI, lai_torch.CalibratedLAI)),
-    (Tokens, {"estimator": lai_torch.PreconditionedLAI(positions="mean"), "policy": lai.reweight}),
-    (Tokens, {"estimator": lai_torch.LAI(positions="mean"), "validation": "batch"}),
-    (Tokens, {"estimator": lai_torch.LAI(positions="mean", chunk=2)}),
-    (Tokens, {"estimator": "lli"}),
-    (Tokens, {"estimator": lai_torch.CalibratedLAI(positions="flatten")}),
-    (Tokens, {"estimator": lai_torch.LAI(positions="flatten", sketch=2)}),
-    (Tokens, {"estimator": lai_torch.CalibratedLAI(sketch=2)}),
-    (Tokens, {"estimator": lai_torch.LAI(sketch=2), "validation": "batch+self"}),
-    (Tokens, {"estimator": lai_torch.LAI(sketch=3), "accumulate": 2, "generator": torch.Generator}),
-    *((Tokens, {"estimator": lai_torch.LAI(positions="mean"), "backward": way}) for way in ("whole", "auto")),
-    (Tokens, {"estimator": lai_torch.LAI(sketch=2), "backward": "selective"}),
+    *(("signals", {"estimator": name}) for name in ("ghost", "lai", "lli", "exact", "midpoint")),
+    ("signals", {"estimator": lai_torch.PreconditionedLAI(decay=0.9, exponent=0.5)}),
+    ("signals", {"estimator": "calibrated_lai", "warmup": 1}),
+    ("vectors", {"estimator": "gate_lai"}),
+    ("vectors", {"estimator": lai_torch.LAI(parts=3), "policy": lai.drop_harmful}),
+    ("vectors", {"estimator": lai_torch.GateLAI(chunk=4)}),
+    ("tokens", {"estimator": lai_torch.Ghost(chunk=3)}),
+    *(("tokens", {"estimator": kind(positions="mean")}) for kind in (lai_torch.LAI, lai_torch.CalibratedLAI)),
+    ("tokens", {"estimator": lai_torch.PreconditionedLAI(positions="mean"), "policy": lai.reweight}),
+    ("tokens", {"estimator": lai_torch.LAI(positions="mean"), "validation": "batch"}),
+    ("tokens", {"estimator": lai_torch.LAI(positions="mean", chunk=2)}),
+    ("tokens", {"estimator": "lli"}),
+    ("tokens", {"estimator": lai_torch.CalibratedLAI(positions="flatten")}),
+    ("tokens", {"estimator": lai_torch.LAI(positions="flatten", sketch=2)}),
+    ("tokens", {"estimator": lai_torch.CalibratedLAI(sketch=2)}),
+    ("tokens", {"estimator": lai_torch.LAI(sketch=2), "validation": "batch+self"}),
+    ("tokens", {"estimator": lai_torch.LAI(sketch=3), "accumulate": 2, "generator": torch.Generator}),
+    *(
+        ("tokens", {"estimator": lai_torch.LAI(positions="mean"), "backward": way})
+        for way in ("whole", "auto")
+    ),
+    ("tokens", {"estimator": lai_torch.LAI(sketch=2), "backward": "selective"}),
 ]
 
 
 def parts(kind, given):
     """Return model, optimizer and curator as they start, and the batches."""
     torch.manual_seed(7)
-    model, drawn = kind(), {"refresh": 3, "share": 0.5}
+    model, each = MODELS[kind](), {"refresh": 3, "share": 0.5}
     options = dict(given)
     if "generator" in options:
         options["generator"] = options["generator"]().manual_seed(5)
-    validation, batches = model.data(10), [model.data(6) for _ in range(STEPS)]
+    validation, batches = drawn(kind, 10), [drawn(kind, 6) for _ in range(STEPS)]
     if "validation" in options:
-        validation, drawn = options.pop("validation"), {}
+        validation, each = options.pop("validation"), {}
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    curator = lai_torch.Curator(model, model.loss, optimizer, validation, **drawn, **options)
+    loss = of_tokens if kind == "tokens" else LOSS
+    curator = lai_torch.Curator(model, loss, optimizer, validation, **each, **options)
     return [model, optimizer, curator], batches
 
 
@@ -148,10 +129,45 @@ def test_a_gradient_is_not_taken_for_a_summary_by_its_parameters_names(names):
 
     model = Part(computes, **{name: nn.Parameter(torch.ones(5)) for name in names})
     torch.manual_seed(0)
-    batch, validation, options = Vectors.data(4), Vectors.data(6), {"estimator": "exact", "refresh": 10}
+    batch, validation = drawn("vectors", 4), drawn("vectors", 6)
+    options = {"estimator": "exact", "refresh": 10}
     one, other = (lai_torch.Curator(model, LOSS, None, validation, **options) for _ in range(2))
     expected = one.score(*batch)[1].scores
     other.load_state_dict(one.state_dict())
     report = other.score(*batch)[1]
     assert torch.equal(report.scores, expected)
     assert report.age == 1
+
+
+def run(pytestconfig, *command):
+    """Run a module in a process of its own, which may fork; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=pytestconfig.rootpath,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["score_dataset", "stream", "curated run"])
+def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig, job):
+    assert run(pytestconfig, "workloads.killed", job, "20").startswith("20 kills")
+
+
+@pytest.mark.slow
+def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestconfig):
+    assert run(pytestconfig, "workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
+
+
+def test_every_job_is_killed():
+    assert set(JOBS) == {"score_dataset", "stream", "curated run", "CuratedTrainer"}
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):
+    before, after = map(int, run(pytestconfig, "workloads.steady", "1000").split())
+    assert after < 1.01 * before

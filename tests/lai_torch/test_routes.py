@@ -1,11 +1,10 @@
 """Routes for models with positions: sketches, what pairs of tokens cost, position by position."""
 
 import functools
-import itertools
 import warnings
+from dataclasses import replace
 
 import lai_torch
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -42,42 +41,46 @@ def _dear():
         yield
 
 
-def explicit(model, inputs, targets):
-    """Layer inputs `(n, t, d)` and the last layer's output gradients, in numpy."""
+def scores_of(model, validation, batch, sketch=None, positions="tokens"):
+    """Return LAI, with output gradients multiplied by a sketch."""
     model.eval()
-    hidden = model[2](model[1](model[0](inputs))).detach()
-    logits = model[3](hidden).detach().requires_grad_()
-    (gradients,) = torch.autograd.grad(loss(logits, targets).sum(), logits)
+    sides = [lai_torch.trace(model, loss, *side) for side in (validation, batch)]
     model.train()
-    return [inputs.numpy(), hidden.numpy()], gradients.numpy()
+    if sketch is not None:
+        sides = [sketched(side, sketch) for side in sides]
+    return lai.lai_scores(*sides, positions=positions)
 
 
-def token_scores(model, validation, batch, sketch=None):
-    """Return LAI over all pairs of positions, with biases, output gradients multiplied by `sketch`."""
-    sketch = np.eye(OUTPUTS) if sketch is None else sketch
-    (a_z, g_z), (a_j, g_j) = explicit(model, *validation), explicit(model, *batch)
-    beta = np.einsum("zti,jsi->ztjs", g_z @ sketch.T, g_j @ sketch.T)
-    alpha = sum(np.einsum("zti,jsi->ztjs", a_z[l], a_j[l]) + 1.0 for l in (0, 1))
-    return (alpha * beta).sum((0, 1, 3))
+def sketched(trace, sketch):
+    *others, last = trace.layers
+    return lai.Trace([*others, replace(last, output_gradients=last.output_gradients @ sketch.T)])
 
 
 def matrix(state, width):
     """Return the sketch that a curator's state names as a matrix, `(width, OUTPUTS)`."""
-    signs, permutation = (part.numpy() for part in state["scorer"]["sketch"])
-    length = -(-OUTPUTS // width)
-    found = np.zeros((width, OUTPUTS))
-    for place, output in enumerate(permutation):
-        found[place // length, output] = signs[output]
-    return found
+    signs, permutation = state["scorer"]["sketch"]
+    found = torch.zeros(width, OUTPUTS, dtype=torch.float64)
+    places = torch.arange(OUTPUTS) // -(-OUTPUTS // width)
+    return found.index_put_((places, permutation), signs[permutation].double())
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, OUTPUTS])
-def test_sketched_scores_are_those_of_the_drawn_matrix(width):
+CASES = [(width, "tokens", "a set") for width in (1, 2, 4, OUTPUTS)]
+CASES += [(2, "flatten", "a set"), (None, "flatten", "a set"), (2, "tokens", "batch+self")]
+
+
+@pytest.mark.parametrize(("width", "positions", "source"), CASES)
+def test_sketched_scores_are_those_of_the_drawn_matrix(width, positions, source):
+    """On both sides, where the batch scores itself; with `flatten` of the set's kept traces."""
     model, validation, batch = network(), data(9), data(5)
-    curator = curated(model, validation, estimator=lai_torch.LAI(sketch=width))
+    estimator = lai_torch.LAI(positions=positions, sketch=width)
+    curator = curated(model, validation if source == "a set" else source, estimator=estimator)
     report = curator.score(*batch)[1]
-    expected = token_scores(model, validation, batch, matrix(curator.state_dict(), width))
-    np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
+    drawn = None if width is None else matrix(curator.state_dict(), width)
+    side = validation if source == "a set" else batch
+    expected = scores_of(model, side, batch, drawn, positions)
+    torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
+    assert report.positions == positions
+    assert (report.cost is None) == (positions == "flatten")
 
 
 def test_signs_are_signs_and_every_output_has_its_place():
@@ -92,37 +95,9 @@ def test_signs_are_signs_and_every_output_has_its_place():
     assert abs(float(signs.float().mean())) < 4 / 240**0.5  # four standard errors
 
 
-def test_the_batch_itself_is_sketched_on_both_sides():
-    model, batch = network(), data(5)
-    curator = curated(model, "batch+self", estimator=lai_torch.LAI(sketch=2))
-    report = curator.score(*batch)[1]
-    expected = token_scores(model, batch, batch, matrix(curator.state_dict(), 2))
-    np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
-    again = curator.score(*batch)[1]
-    assert not torch.allclose(again.scores, report.scores)
-
-
-def test_over_all_signs_the_mean_is_the_exact_score():
-    model, validation, batch = network(), data(4), data(3)
-    curator = curated(model, validation, estimator=lai_torch.LAI(sketch=2), refresh=10**6)
-    curator.score(*batch)
-    state = curator.state_dict()
-    total = np.zeros(3)
-    for signs in itertools.product([1, -1], repeat=OUTPUTS):
-        chosen = state | {"scorer": state["scorer"] | {"sketch": [torch.tensor(signs), torch.arange(6)]}}
-        total += token_scores(model, validation, batch, matrix(chosen, 2))
-    np.testing.assert_allclose(total / 2**OUTPUTS, token_scores(model, validation, batch), rtol=1e-10)
-
-
 def test_each_refresh_draws_anew_and_only_that():
-    model, validation, batch = network(), data(6), data(4)
-    curator = curated(
-        model,
-        validation,
-        estimator=lai_torch.LAI(sketch=2),
-        refresh=2,
-        policy=lambda scores: torch.zeros_like(scores),
-    )
+    batch, options = data(4), {"estimator": lai_torch.LAI(sketch=2), "policy": torch.zeros_like}
+    curator = curated(network(), data(6), refresh=2, **options)
     first, second, third = (curator.step(*batch).scores for _ in range(3))
     assert torch.equal(first, second)
     assert not torch.allclose(second, third)
@@ -149,22 +124,6 @@ def test_draws_leave_training_as_if_nothing_were_drawn(options):
     assert torch.equal(after, also)
     for one, other in zip(plain, drawn, strict=True):
         assert torch.equal(one, other)
-
-
-def test_flatten_keeps_the_sets_traces():
-    model, validation, batch = network(), data(9), data(4)
-    (a_z, g_z), (a_j, g_j) = explicit(model, *validation), explicit(model, *batch)
-    alpha = sum(np.einsum("zti,jti->zj", z, j) + PLACES for z, j in zip(a_z, a_j, strict=True))
-    expected = (alpha * np.einsum("zti,jti->zj", g_z, g_j)).sum(0)
-    report = curated(model, validation, estimator=lai_torch.LAI(positions="flatten")).score(*batch)[1]
-    np.testing.assert_allclose(report.scores.numpy(), expected, rtol=1e-10)
-    assert report.positions == "flatten"
-    assert report.cost is None
-    curator = curated(model, validation, estimator=lai_torch.LAI(positions="flatten", sketch=2))
-    report = curator.score(*batch)[1]
-    sketch = matrix(curator.state_dict(), 2)
-    beta = np.einsum("zti,jti->zj", g_z @ sketch.T, g_j @ sketch.T)
-    np.testing.assert_allclose(report.scores.numpy(), (alpha * beta).sum(0), rtol=1e-10)
 
 
 def passes(outputs):

@@ -1,14 +1,17 @@
-"""Scores of packed documents, against the batch in which each is a row of its own."""
+"""Exact scores of positions, and scores of packed documents as of rows of their own."""
+
+from unittest import mock
 
 import lai_torch
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from lai_torch._exact import directional, prover
 from torch import nn
 from torch.nn import functional
 
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part, held, holding
 
 ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 
@@ -62,6 +65,7 @@ def model_of(seed, **options):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@settings(max_examples=12)
 @given(
     st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=2), st.integers(0, 99)
 )
@@ -177,7 +181,7 @@ def shifted(own, x):
 @pytest.mark.parametrize("distance", range(1, 8))
 def test_a_leak_from_any_number_of_segments_before_is_seen(distance):
     model, segments = shifted(2 * distance).double(), torch.arange(16)[None] // 2
-    batch = torch.randn(1, 16, 3).double(), torch.randint(4, (1, 16))
+    batch = (torch.randn(1, 16, 3).double(),), torch.randint(4, (1, 16))
     with pytest.raises(ValueError, match="segments: expected ones that do not see one another"):
         lai_torch.segments.check_segments(model, loss, batch, segments)
 
@@ -189,3 +193,85 @@ def test_a_head_that_is_zero_so_far_hides_no_leak():
     with pytest.raises(ValueError, match="segments: expected ones that do not see one another"):
         lai_torch.segment_scores(model, loss, batch, batch, segments, 4)
     assert not model.head.weight.any()
+
+
+def setting(seed, samples=3, length=4):
+    """Return a model, a validation batch and a training batch, of one document a row."""
+    sides = (drawn([[length]] * samples, seed + more)[0] for more in (1, 2))
+    return model_of(seed), *sides
+
+
+def one_pass_each(model, validation, training, loss=loss):
+    parameters = [*model.parameters(), *(loss.parameters() if isinstance(loss, nn.Module) else ())]
+    direction = torch.autograd.grad(loss(model(**validation[0]), validation[1]).sum(), parameters)
+    losses, rows = loss(model(**training[0]), training[1]), []
+    for one in losses.flatten():
+        own = torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True)
+        pairs = zip(own, direction, strict=True)
+        rows.append(sum((g * d).sum() for g, d in pairs if g is not None))
+    return torch.stack(rows).view(losses.shape)
+
+
+def positions_of(model, loss, *sides, **options):
+    return lai_torch.exact_scores(model, loss, *sides, per_position=True, explain=True, **options)
+
+
+@pytest.mark.equation("position-score")
+@given(st.integers(0, 2**16), st.integers(1, 3), st.integers(1, 4))
+def test_each_position_scores_by_its_own_loss(seed, samples, length):
+    model, *sides = setting(seed, samples, length)
+    found = positions_of(model, loss, *sides).scores
+    torch.testing.assert_close(found, one_pass_each(model, *sides), rtol=1e-10, atol=1e-10)
+    summed = lai_torch.exact_scores(model, lambda o, t: loss(o, t).sum(1), *sides)
+    torch.testing.assert_close(found.sum(1), summed, rtol=1e-10, atol=1e-10)
+
+
+def hooked(model):
+    """Change a gradient by what forward mode does not see."""
+    model.head.register_full_backward_hook(lambda module, inputs, outputs: (3 * inputs[0],))
+
+
+def rolled(function, direction, batch):
+    """Mix up scores of positions, and leave those of samples alone."""
+    scores, losses = directional.forward(function, direction, batch)
+    return (scores.roll(1) if len(scores) > 3 else scores), losses
+
+
+@pytest.mark.parametrize("change", ["double backward", "reverse", "a hook", "a way that is wrong"])
+def test_every_method_gives_the_same_positions(change):
+    model, *sides = setting(0)
+    forward = rolled if "wrong" in change else directional.forward
+    if change == "a hook":
+        hooked(model)
+    with mock.patch.dict(prover.METHODS, forward=forward):
+        found = positions_of(model, loss, *sides, method=change if change in prover.METHODS else None)
+    assert found.method == ("double backward" if change != "reverse" else "reverse")
+    torch.testing.assert_close(found.scores, one_pass_each(model, *sides), rtol=1e-10, atol=1e-14)
+
+
+def test_parameters_of_a_loss_score_too():
+    model, *sides = setting(2)
+    scale = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+    scaled = Part(lambda own, outputs, targets: own.scale * loss(outputs, targets), scale=scale)
+    found = positions_of(model, scaled, *sides).scores
+    torch.testing.assert_close(found, one_pass_each(model, *sides, scaled), rtol=1e-10, atol=1e-12)
+
+
+def test_a_sample_without_a_finite_loss_leaves_the_others_alone():
+    def broken(outputs, targets):
+        found = loss(outputs, targets.clamp(max=4))
+        return torch.where((targets == 9).any(1, keepdim=True), torch.inf, found)
+
+    model, validation, (inputs, targets) = setting(3)
+    validation, targets = (validation[0], validation[1].clamp(max=4)), targets.clamp(max=4)
+    spoilt = torch.where(torch.arange(12).view(3, 4) == 4, 9, targets)
+    found = positions_of(model, broken, validation, (inputs, spoilt)).scores
+    assert torch.isnan(found[1]).all()
+    expected = one_pass_each(model, validation, (inputs, targets))
+    torch.testing.assert_close(found[[0, 2]], expected[[0, 2]], rtol=1e-10, atol=1e-14)
+
+
+def test_positions_may_see_one_another_and_samples_may_not():
+    model, *sides = setting(4)
+    with pytest.raises(ValueError, match="its own, got ones that move with the other samples"):
+        positions_of(model, lambda o, t: loss(o - o.mean(0), t), *sides)

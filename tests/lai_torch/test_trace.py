@@ -9,15 +9,31 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.exact_support import LOSS, N, check_exact, labels, randn
-from tests.lai_torch.support import Recurrent
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS, randn, recurrent
 from tests.support.torch_modules import held, holding
+from tests.support.torch_programs import program
 from workloads import torch_exactness, torch_models
 from workloads.torch_oracle import exact_kernel
 
 # the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
 BOTH = pytest.mark.parametrize("gradients", ["output", "all"])
+N = 4
+
+
+def labels(n=N):
+    return support.labels(n)
+
+
+def check_exact(model, inputs):
+    """Compare Ghost with per-sample autograd, and return the trace."""
+    trace = lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
+    expected = exact_kernel(model, LOSS, inputs, labels(), N)
+    error = float((lai.ghost_kernel(trace, trace) - expected).abs().max() / expected.abs().max())
+    assert error <= 1e-10
+    assert lai_torch.coverage(model, LOSS, inputs, labels()).share == 1.0
+    return trace
 
 
 def chain(*between):
@@ -104,35 +120,20 @@ def test_gradients_are_recorded_inside_no_grad_and_inference_mode():
             torch.testing.assert_close(found.layers[-1].output_gradients, expected)
 
 
-class Hidden(torch.autograd.Function):
-    """A gain in a function that no mode sees into."""
-
-    @staticmethod
-    def forward(ctx, inputs, weight):
-        ctx.save_for_backward(inputs, weight)
-        return inputs * weight
-
-    @staticmethod
-    def backward(ctx, gradient):
-        inputs, weight = ctx.saved_tensors
-        return gradient * weight, (gradient * inputs).sum(0)
-
-
-@holding(lambda: held(body=nn.Linear(4, 5), scale=nn.Parameter(torch.ones(5)), head=nn.Linear(5, 3)))
-def scaled(own, inputs):
-    return own.head(Hidden.apply(own.body(inputs), own.scale))
-
-
 def test_what_takes_too_many_bytes_is_refused_by_name_or_left_out(monkeypatch):
     monkeypatch.setattr("lai_torch._recording.per_sample.GRADIENT_BUDGET", 100)
-    model, (inputs, targets) = scaled().double(), batch()
-    with pytest.raises(ValueError, match=r"cannot explain 'scale' .* cannot be watched; .* take 160 bytes"):
-        lai_torch.trace(model, LOSS, inputs, targets, gradients="all")
+    one = program(1, made_of=("hidden", "linear", "cross_entropy", "mean", ""))
+    given, words = (
+        (one.model, one.loss, *one.training),
+        r"explain 'parts\.0\.w' .* cannot be watched; .* 1440 bytes",
+    )
+    with pytest.raises(ValueError, match=words):
+        lai_torch.trace(*given, gradients="all")
     made = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))).double()
     with pytest.raises(ValueError, match=r"gradients of .*original1.* that fit 100 bytes, they take"):
-        lai_torch.trace(made, LOSS, inputs, targets, gradients="all")
-    partial = lai_torch.trace(model, LOSS, inputs, targets, gradients="all", partial=True)
-    assert [layer.name for layer in partial.layers] == ["body", "head"]
+        lai_torch.trace(made, LOSS, *batch(), gradients="all")
+    partial = lai_torch.trace(*given, gradients="all", partial=True)
+    assert [layer.name for layer in partial.layers if layer.weight] == ["parts.1", "head.layer"]
 
 
 @holding(lambda: held(filter=nn.Conv2d(1, 2, 3), head=nn.Linear(24, 3)))
@@ -149,7 +150,7 @@ def make_frames(own, inputs):
             (3, 1, 4, 4),
             r"'filter.weight' \(used by torch.nn.functional.conv2d\), and leaves",
         ),
-        (Recurrent(), (7, 4), r"'memory.weight_ih_l0' \(used by torch.gru\); 'memory.weight_hh_l0'"),
+        (recurrent(), (7, 4), r"'memory.weight_ih_l0' \(used by torch.gru\); 'memory.weight_hh_l0'"),
     ],
 )
 def test_a_matrix_that_lai_has_no_readout_to_is_named(model, shape, named):
@@ -177,36 +178,6 @@ def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
         torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected)
         compiled(inputs)
         assert len(calls) == before
-
-
-def test_a_later_batch_whose_shapes_are_ambiguous_is_scored_as_the_first():
-    @holding(lambda: held(body=nn.Linear(3, 5), merged=nn.Linear(5, 5), head=nn.Linear(5, 3)))
-    def backwards(own, inputs):
-        hidden = torch.tanh(own.body(inputs.transpose(0, 1)))
-        merged = torch.tanh(own.merged(hidden.reshape(-1, 5))).reshape(hidden.shape)
-        return own.head(merged.mean(0))
-
-    model, big, small = backwards().double(), randn(7, N, 3), randn(N, N, 3)
-    for estimator, function in (("lai", lai.lai_scores), ("ghost", lai.ghost_scores)):
-        curator = lai_torch.Curator(model, LOSS, None, (big, labels(7)), estimator=estimator)
-        _, report = curator.score(small, labels())
-        sides = [
-            lai_torch.trace(model, LOSS, *side, gradients="all")
-            for side in ((big, labels(7)), (small, labels()))
-        ]
-        options = {"positions": "mean"} if estimator == "lai" else {}
-        torch.testing.assert_close(report.scores, function(*sides, **options))
-
-
-def test_gradients_that_are_rounding_alone_refuse_nothing():
-    # of two channels, normalisation leaves all but constants
-    layers = nn.LayerNorm(2), nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 3)
-
-    @holding(lambda: held(attend=nn.MultiheadAttention(2, 1, batch_first=True), rest=nn.Sequential(*layers)))
-    def pairs(own, inputs):
-        return own.rest(inputs + own.attend(inputs, inputs, inputs)[0]).mean(1)
-
-    check_exact(pairs().double(), randn(N, N, 2))
 
 
 def test_frozen_layers_and_biases_are_out_of_ghost_and_in_lai():

@@ -22,6 +22,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tests.support.torch_functions import ruled
 from tests.support.torch_modules import held, holding
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
@@ -237,19 +238,14 @@ def test_an_error_in_one_samples_exact_score_is_seen(kind, steps, learnable, cha
     torch.testing.assert_close(found.scores, right, rtol=1e-3, atol=1e-3 * float(right.abs().max()))
 
 
-class Meeting(torch.autograd.Function):
-    """Adds 1% to the gradient of one sample where another one is beside it."""
+def more_of_the_first(ctx, gradients):
+    """Add 1% to the gradient of one sample where another one is beside it."""
+    found = gradients.clone()
+    found[0] *= 1.01 if ctx.others[0] else 1.0
+    return found, None
 
-    @staticmethod
-    def forward(ctx, values, beside):
-        ctx.beside = beside
-        return values.clone()
 
-    @staticmethod
-    def backward(ctx, gradients):
-        found = gradients.clone()
-        found[0] *= 1.01 if ctx.beside else 1.0
-        return found, None
+Meeting = ruled(lambda values, beside: values.clone(), more_of_the_first)
 
 
 @holding(lambda model, other: held(model=model, other=other))

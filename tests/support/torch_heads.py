@@ -86,6 +86,9 @@ READ: dict[str, Head] = {
     "sum_of_products": of_mean(lambda p, h: (h[:, None] * p.w).sum(2), 3, 0),
     "sum_of_columns": of_mean(lambda p, h: (h[:, :, None] * p.w).sum(1), 0, 3),
     "sum_over_positions": head(lambda p, h: (h[..., None] * p.w).sum((1, 2)), 0, 3),
+    "sum_over_positions_and_kept": head(
+        lambda p, h: (h[..., None] * p.w).sum((1, 2), keepdim=True)[:, 0, 0], 0, 3
+    ),
     "view": of_mean(lambda p, h: functional.linear(h, p.w.view(CLASSES, -1)), 3, 0, 1),
 }
 UNREAD: dict[str, tuple[Head, str]] = {

@@ -127,6 +127,7 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "residual": layers(lambda p, h: h + p.a(functional.gelu(p.b(h))), "a", "b"),
     "layernorm": lambda t, d: nn.LayerNorm(d).double(),
     "rmsnorm": lambda t, d: nn.RMSNorm(d).double(),
+    "prelu": lambda t, d: transposed(nn.PReLU(d)),
     "groupnorm": lambda t, d: transposed(nn.GroupNorm(1, d)),
     "batchnorm": lambda t, d: transposed(nn.BatchNorm1d(d).eval()),
     "gain": lambda t, d: Part(lambda p, h: h * p.v + p.b, v=weights(d), b=weights(d)),

@@ -12,7 +12,7 @@ from tests.support.torch_heads import CLASSES, HEADS, READOUTS
 from tests.support.torch_modules import Part
 from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, masked, weights
 
-TIMES, WIDTH = 4, 4
+TIMES, WIDTH = 4, 6
 N_TRAIN, N_VAL = 5, 3
 
 

@@ -99,6 +99,9 @@ MADE = {
         lambda: made(estimator=CUT),
         lambda: made(estimator=CUT, policy=lai_torch.Scheduled(lai.keep_positive, bool)),
     ],
+    "TypeError: policy: one that asks for 'measured' expects a method measure(inputs, targets)": (
+        lambda: made(policy=lambda scores, measured: scores)
+    ),
     "ValueError: …the policy asks for the losses of a validation set": [
         lambda: made("batch", policy=lai_torch.KeepBelowLoss(0.9)),
         lambda: made(summarized(), policy=lai_torch.KeepBelowLoss(0.9)),
@@ -216,6 +219,9 @@ GIVEN = {
         lambda: made(model=normed(), estimator="calibrated_lai").score(*data(4))
     ),
     "ValueError: batches: expected at least one": lambda: made().weigh([]),
+    "ValueError: groups: expected those of each batch (2), got 1": (
+        lambda: made().weigh([data(4), data(4)], groups=[torch.arange(4)])
+    ),
     "ValueError: …reads an optimizer step in one part, got 2 micro-batches": [
         lambda: made(estimator="preconditioned_lai").weigh([data(4), data(4)]),
         lambda: made("batch").weigh([data(4), data(4)]),

@@ -1,13 +1,17 @@
-"""Mistakes with data sets: what cannot be scored, summaries and columns that do not fit."""
+"""Mistakes with data: sets that cannot be scored, columns that do not fit, other numbers of samples."""
 
+import copy
 from pathlib import Path
 
 import lai_storage
 import lai_torch
+import torch
 from lai_storage.tables import read_scores
+from torch import nn
 from torch.utils.data import DataLoader
 
 import lai_core as lai
+from tests.lai_torch.support import data, labels, sgd
 from tests.lai_torch.tables import LOSS, Stream, drawn, network
 
 DATA, VALIDATION = drawn(10), drawn(8, 2)
@@ -53,7 +57,7 @@ def scorer(validation=VALIDATION, model=network, batch=COLUMNS, **options):
     return call
 
 
-MESSAGES = {
+SETS = {
     "TypeError: dataset: expected one with a length": table(3),
     "TypeError: dataset: expected a pair": table((1, 2, 3)),
     "TypeError: dataset: expected a stream that can begin again for each of 2 checkpoints, got zip": (
@@ -99,3 +103,59 @@ MESSAGES = {
     "TypeError: collate: expected the names …, got ('x', 1)": scorer(collate=("x", 1)),
     "TypeError: …did you mean 'batch_size'": scorer(batchsize=3),
 }
+
+
+def shorter(outputs, targets):
+    """Compute a loss of as many samples as both have, as `zip` would."""
+    shared = min(len(outputs), len(targets))
+    return LOSS(outputs[:shared], targets[:shared])
+
+
+def curator_of(model, loss, validation=None, **options):
+    return lai_torch.Curator(model, loss, sgd(model), validation or data(7), **options)
+
+
+ENTRIES = {
+    "trace": lai_torch.trace,
+    "gates": lai_torch.trace_gates,
+    "coverage": lai_torch.coverage,
+    "selfcheck": lai_torch.selfcheck,
+    "routes": lai_torch.routes,
+    "step": lambda model, loss, *batch: curator_of(model, loss).step(*batch),
+    "warm-up": lambda model, loss, *batch: curator_of(model, loss, warmup=9).step(*batch),
+    "score": lambda model, loss, *batch: curator_of(model, loss).score(*batch),
+    "weigh": lambda model, loss, *batch: curator_of(model, loss).weigh([batch]),
+    "validation": lambda model, loss, *batch: curator_of(model, loss, batch).step(*data(7)),
+    "loader": lambda model, loss, *batch: curator_of(model, loss, [batch]).step(*data(7)),
+    "exact": lambda model, loss, *batch: lai_torch.exact_scores(model, loss, data(7), batch),
+    "exact validation": lambda model, loss, *batch: lai_torch.exact_scores(model, loss, batch, data(7)),
+    "data set": lambda model, loss, *batch: lai_torch.score_dataset(model, loss, batch, data(7), "unwritten"),
+    "data set's validation": lambda model, loss, *batch: lai_torch.score_dataset(
+        model, loss, data(7), batch, "unwritten"
+    ),
+}
+
+
+def called(entry, inputs, targets, form=lambda inputs: inputs):
+    """Return a call of one function on a batch, which is to leave the model as it was."""
+
+    def call():
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+        before = copy.deepcopy(model.state_dict())
+        try:
+            ENTRIES[entry](model, shorter, form(data(inputs)[0]), labels(targets))
+        finally:
+            torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+    return call
+
+
+FORMS = [lambda inputs: (inputs,), lambda inputs: {"input": inputs}]
+COUNTS = {
+    f"ValueError: …got {inputs} in inputs and {targets} in targets": [
+        *(called(entry, inputs, targets) for entry in ENTRIES),
+        *(called("step", inputs, targets, form) for form in FORMS),
+    ]
+    for inputs, targets in ((6, 5), (5, 6))
+}
+MESSAGES = SETS | COUNTS

@@ -11,6 +11,7 @@ from torch.utils import checkpoint
 import lai_core as lai
 from tests.lai_torch.followed import N, behind, body, ended, layered
 from tests.lai_torch.support import HALF, LOSS, batch, curated
+from tests.support.torch_functions import ruled
 from tests.support.torch_modules import Part
 
 
@@ -117,28 +118,8 @@ def written_through_a_view(outputs):
     return outputs.exp()
 
 
-class Rounded(torch.autograd.Function):
-    """Rounds, and lets gradients through."""
-
-    @staticmethod
-    def forward(ctx, values):
-        return values.round()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
-
-class Identical(Rounded):
-    """Changes nothing but gradients."""
-
-    @staticmethod
-    def forward(ctx, values):
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 0.2
+Rounded = ruled(torch.round, lambda ctx, gradient: gradient)  # which lets gradients through
+Identical = ruled(lambda values: values.view_as(values), lambda ctx, gradient: gradient * 0.2)
 
 
 def hooked(outputs, gain):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, Centred, data, network, randn
+from tests.lai_torch.support import LOSS, centred, data, network, randn
 from tests.support.torch_modules import Part
 from tests.support.torch_parts import backward_hook, linear, weights
 
@@ -287,8 +287,8 @@ MESSAGES = {
         lambda way=way: lai_torch.selfcheck(network(nn.BatchNorm1d(8)), LOSS, X, Y, backward=way)
         for way in ("whole", "selective")
     ],
-    "ValueError: …goes into the losses of others": selective(Centred().double())[0],
-    "ValueError: …samples are coupled (before 'head')": selective(Centred().double())[1],
+    "ValueError: …goes into the losses of others": selective(centred().double())[0],
+    "ValueError: …samples are coupled (before 'head')": selective(centred().double())[1],
     "ValueError: …'table.weight' is read with scale_grad_by_freq=True": [
         lambda kind=kind: frequent(kind) for kind in (nn.Embedding, nn.EmbeddingBag)
     ],
