@@ -243,6 +243,26 @@ def test_samples_without_a_finite_loss_or_gradient_get_no_score_and_spoil_no_oth
     torch.testing.assert_close(found.scores, expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("row", range(6))
+def test_a_hook_that_clips_one_sample_a_little_is_refused_wherever_it_is(row):
+    def loss(outputs, targets):
+        return LOSS(outputs, targets[0]) * targets[1]
+
+    model, (inputs, labels) = support.network(), data(6)
+    targets = labels, torch.where(torch.arange(6) == row, 4.0, 0.1)  # one sample's gradient is the largest
+    hidden = model[0](inputs).detach().requires_grad_()
+    slopes = torch.autograd.grad(loss(model[1:](hidden), targets).sum(), hidden)[0]
+    bound = 0.999 * float(slopes.abs().max())
+
+    def clip(module, given, output):
+        if output.requires_grad:
+            output.register_hook(lambda gradient: gradient.clamp(-bound, bound))
+
+    model[0].register_forward_hook(clip)
+    with pytest.raises(ValueError, match="is not linear"):
+        lai_torch.exact_scores(model, loss, (inputs, targets), (inputs, targets))
+
+
 @pytest.mark.parametrize("wrong", ["scale", "one sample", "order", "nothing"])
 def test_a_way_that_is_wrong_is_not_taken(wrong, monkeypatch):
     def broken(function, direction, batch):

@@ -46,6 +46,21 @@ def routed():
     return nn.Sequential(nn.Linear(4, TIMES * WIDTH), nn.Unflatten(1, (TIMES, WIDTH)), behind)
 
 
+@holding(
+    lambda: held(
+        body=nn.Linear(4, 4), sides=nn.ModuleList(nn.Linear(4, 4) for _ in range(2)), head=nn.Linear(4, 3)
+    )
+)
+def branching(own, inputs):
+    """Send each sample, all its positions, to one of two layers, and read its last position."""
+    hidden = torch.tanh(own.body(inputs))
+    right, found = inputs.sum((1, 2)) > 0, torch.zeros_like(hidden)
+    for rows, layer in zip((right, ~right), own.sides, strict=True):
+        if rows.any():
+            found[rows] = layer(hidden[rows])
+    return own.head(torch.tanh(found)[:, -1])
+
+
 def drawn(seed, n):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
@@ -130,3 +145,17 @@ def test_lai_sees_of_experts_what_it_saw_before():
     every = lai_torch.trace(model, loss, *data, gradients="all")
     assert sum(isinstance(layer, lai.ExpertTrace) for layer in every.layers) == 4 * EXPERTS
     torch.testing.assert_close(lai.lai_scores(every, every), lai.lai_scores(output, output))
+
+
+def test_lai_leaves_out_a_layer_whose_rows_no_gradient_assigns_to_samples():
+    # 4 rows of sample 1 alone look like 2 of each sample: nothing but the last has a gradient
+    inputs = randn(2, 4, 4).double() + torch.tensor([-3.0, 3.0]).view(2, 1, 1)
+    with pytest.warns(UserWarning, match=r"'sides\.0\.weight'.*'sides\.1\.weight'.*leaves it out"):
+        trace = lai_torch.trace(branching().double(), LOSS, inputs, labels(2))
+    assert [layer.weight for layer in trace.layers] == ["body.weight", "head.weight"]
+
+
+def test_lai_names_an_expert_that_a_part_of_the_validation_set_leaves_idle():
+    model, validation = routed().double(), drawn(99, 7)
+    with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
+        curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(1, 2))

@@ -93,8 +93,11 @@ FAULTS = {"wrong", "crash", "needlessly refused"}
 
 
 def judge(method: str, seed: int, made_of: MadeOf = None) -> tuple[str, str]:
-    """Judge a method on one program: `exact`, `refused` or one of the faults, and a word on it."""
-    expected = truth(seed, made_of, KERNELS[method]) if method in KERNELS else None
+    """Judge a method on one program: `exact`, `refused`, `untrainable` or one of the faults, and a word."""
+    try:
+        expected = truth(seed, made_of, KERNELS[method]) if method in KERNELS else None
+    except RuntimeError as raised:  # such as a gain written twice in a pass: torch has no gradient either
+        return "untrainable", str(raised)
     drawn = program(seed, made_of=made_of)
     before, answer = state(drawn), None
     try:

@@ -119,8 +119,8 @@ class Pair:
 
 
 def coarsest(pair: Pair) -> float:
-    """Return the machine epsilon of the coarsest type that the model computes in."""
-    values = (node.meta.get("val") for node in pair.forward.graph.nodes)
+    """Return the machine epsilon of the coarsest type that the model computes in, not of its inputs."""
+    values = (node.meta.get("val") for node in pair.forward.graph.nodes if node.op == "call_function")
     kinds = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.is_floating_point}
     return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
 

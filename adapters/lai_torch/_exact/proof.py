@@ -68,6 +68,8 @@ class Proof:
         self.plain, self.finite = plain, finite
         coarse = plain.losses.is_cuda and plain.precision < TENSOR_FLOAT
         self.eps = TENSOR_FLOAT if coarse else plain.precision
+        half = torch.finfo(torch.float16).eps  # a type that would overflow
+        self.enlarged = 1.0 if plain.precision == half else 1024.0
         self._roundings: Tensor | None = None
 
     def first(self, methods: Mapping[str, Method]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
@@ -153,7 +155,7 @@ class Proof:
     def _check_size(self, longer: _Side) -> None:
         """Raise if the batch's gradient is another one in a batch with a sample more."""
         own = self._side(self.finite)
-        within = tolerance(self.eps, own.size, float(own.weights.double().square().sum()))
+        within = tolerance(self.eps, own.size, float(own.weights.count_nonzero()))
         if not abs(own.value - longer.value) <= within:
             raise sized()
 
@@ -174,12 +176,13 @@ class Proof:
         """Compute the VJP of random weights of a part, on a batch of copies of that part.
 
         With `beside`, on the batch itself, where the other losses have weight zero. With powers of two as
-        weights, a pass takes the same roundings as that of one sample with weight 1.
+        weights, a pass takes the same roundings as that of one sample with weight 1. No weight is below 1,
+        and all are far above where the types allow it: a hook that clips, here or in a later batch, shows.
         """
         pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
         pair = pair.to(self.plain.losses)
-        scale = 2.0 ** (4 * pair[0] - 2).floor() if powers else 0.5 + pair[0]
-        weights = torch.where(part, scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
+        scale = 2.0 ** (4 * pair[0]).floor() if powers else 1.0 + pair[0]
+        weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
             losses = self.function(self.batch) if beside else self._resampled_losses(part, more)
@@ -226,8 +229,8 @@ class Proof:
         """
         terms = torch.where(side.weights != 0, side.weights * scores, 0.0).double()
         apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
-        squares = float(side.weights.double().square().sum())
-        room = tolerance(self.eps, float(terms.norm()), squares, magnitude=side.size)
+        count = float(side.weights.count_nonzero())
+        room = tolerance(self.eps, float(terms.norm()), count, magnitude=side.size)
         return _Error(apart <= room, apart / (scale or side.size or 1.0))
 
     def _compare(self, losses: Tensor, part: Tensor) -> None:

@@ -124,7 +124,8 @@ def _attempted(
         final = check_read_once(final, recorder, behind)
         sample_axes, certain = places.chosen(), places.certain()
         if not task.every_layer and recorder.samples > 1 and (other is None or not other.moved):
-            sample_axes, certain = _by_every_layer(task, recorder, skipped)
+            rerouted = other is not None and other.rerouted
+            sample_axes, certain = _by_every_layer(task, recorder, skipped, rerouted=rerouted)
         check_untouched(recorder)
         if not task.every_layer:
             warn_of_unread(recorder, _hidden(task, recorder))
@@ -180,19 +181,21 @@ def _narrow(places: SampleAxes, values: Tensor, other: PermutedBatch | None) -> 
 
 
 def _by_every_layer(
-    task: Task, recorder: Recorder, skipped: frozenset[str]
+    task: Task, recorder: Recorder, skipped: frozenset[str], *, rerouted: bool
 ) -> tuple[dict[Use, SampleAxis], tuple[SampleAxis | None, ...]]:
     """Return each layer's sample axis by its gradients, which LAI itself does not compute.
 
     Raises
     ------
     AxisUnknown
-        If a layer has no sample axis.
+        If a layer has no sample axis, or, in a `rerouted` model, one that gradients do not determine.
     ValueError
         If the second pass has other layers.
     """
     every = replace(task, every_layer=True, ghost_alone=True, gates=False)
     proof, _ = _attempted(every, skipped)
+    if rerouted:
+        _check_determined(proof)
     layers = [
         (use.signature, proof.sample_axes[use], certain)
         for use, certain in zip(proof.uses, proof.known.sample_axes, strict=True)
@@ -208,6 +211,33 @@ def _by_every_layer(
     return {use: sample_axis for use, (_, sample_axis, _) in pairs}, tuple(
         certain for _, _, certain in layers
     )
+
+
+def _check_determined(proof: Recording) -> None:
+    """Raise `AxisUnknown` for layers that may hold rows of some samples alone.
+
+    Rows whose gradient is zero tell nothing. So an axis is determined where it alone is left, and where each
+    sample that reaches its loss through any layer does so through this one.
+    """
+    layers = [
+        (use, proof.sample_axes[use], certain)
+        for use, certain in zip(proof.uses, proof.known.sample_axes, strict=True)
+        if use.kind in READ_BY_LAI and use.place is None
+    ]
+    reached = {
+        use: sample_axis.in_front(use.flat(use.probe.gradient)).flatten(1).ne(0).any(1)
+        for use, sample_axis, _ in layers
+        if use.probe.gradient is not None
+    }
+    alive = torch.stack(list(reached.values())).any(0) if reached else None
+    unknown = {
+        name
+        for use, _, certain in layers
+        if certain is None or use not in reached or not torch.equal(reached[use], alive)
+        for name in use.weight.names
+    }
+    if unknown:
+        raise AxisUnknown(frozenset(unknown))
 
 
 def _hidden(task: Task, recorder: Recorder) -> list[str]:

@@ -161,6 +161,8 @@ class TraceScorer(Scorer):
                 self._alike.check(trace)
             self._forwards(trace, positions, part)
             one = self._summary(trace, positions)
+            if total is not None:
+                _check_same_layers(total, one)
             total = one if total is None else joined_summaries([total, one], self.memory_budget)
         return ValidationSide(tuple(traces) if total is None else (total,), positions)
 
@@ -277,3 +279,16 @@ class TraceScorer(Scorer):
         """Say what scoring by pairs of tokens costs, before it runs; None where it costs next to nothing."""
         width = None if self.sketch is None else self.sketch.width
         return self._cost(trace, batch, width) if positions == "tokens" else None
+
+
+def _check_same_layers(first: lai.ValidationSummary, other: lai.ValidationSummary) -> None:
+    """Raise if two parts of the validation set are recorded in other layers."""
+    keys, others = ([dict(layout)["weight key"] for layout in one.layouts] for one in (first, other))
+    if keys != others:
+        msg = (
+            f"chunk: expected the same layers in every part of the validation set, got {len(keys)} and "
+            f"{len(others)}, apart in {sorted({*keys} ^ {*others})}: experts that no row of a part reaches "
+            "have no record there; trace more rows at once (chunk=, or a larger batch), or use estimator "
+            "'ghost' or 'exact'"
+        )
+        raise ValueError(msg)

@@ -40,7 +40,8 @@ class PermutedBatch:
 
     `moved` has the samples in the rows of each half's run, and its uses: both halves, for rows that an expert
     takes of one half alone may look like one a sample. It is empty where uses are not those of the batch
-    itself, or where samples have to keep their rows.
+    itself (then the model is `rerouted`: values decide which layers a sample takes), or where samples have to
+    keep their rows.
     `shorter` are the losses of the batch without its last sample, or None. `precision` is the model's,
     `streams` the state of the random streams before the run, `problem` what was run.
     """
@@ -51,6 +52,7 @@ class PermutedBatch:
     precision: float
     streams: Streams
     problem: Problem
+    rerouted: bool = False
 
 
 def run_permuted(problem: Problem, recorder: Recorder) -> PermutedBatch | None:
@@ -86,7 +88,7 @@ def compared(other: PermutedBatch, problem: Problem, recorder: Recorder, values:
         found = found if drawn_alike(problem, found) else []
     own = [use.signature for use in recorder.uses]
     same = all([use.signature for use in uses] == own for _, uses in other.moved)
-    return replace(other, exchanges=found, moved=other.moved if same else [])
+    return replace(other, exchanges=found, moved=other.moved if same else [], rerouted=not same)
 
 
 def check_same(problem: Problem, values: Tensor, again: Tensor, precision: float) -> None:
