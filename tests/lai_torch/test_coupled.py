@@ -98,17 +98,9 @@ def test_samples_that_begin_to_meet_are_seen_where_a_model_draws():
         curator.step(20 * vectors(6)[0], labels(6))
 
 
-def samples_own(seed):
-    """Whether the order of three that is drawn with a seed is that in which they are."""
-    torch.manual_seed(seed)
-    return torch.randperm(3).tolist() == [0, 1, 2]
-
-
 def test_an_operation_that_mixes_is_found_whatever_is_drawn():
     """An order may be the samples' own, this once, and one sample alone has the largest value."""
-    places = [
-        (lambda net, h, x: h + h[torch.randperm(3)], 3, seed) for seed in range(40) if samples_own(seed)
-    ]
+    places = [(lambda net, h, x: h + h[torch.randperm(len(h))], 2 + seed % 2, seed) for seed in range(24)]
     places += [(lambda net, h, x: h / h.amax(), n, 0) for n in range(2, 8)]
     for place, n, seed in places:
         net, given = Net(place), batch(seed, n)

@@ -196,7 +196,10 @@ class Mixing(TorchFunctionMode):
         if values.dtype == torch.bool:
             return drawn < 0.5
         order = torch.randperm(values.numel(), generator=self._generator, device="cpu").to(values.device)
-        mixed = values.flatten()[order].reshape(values.shape)
+        mixed = values.flatten()[order]
+        if bool((mixed[1:] >= mixed[:-1]).all()):  # row indices in order would exchange no rows
+            mixed = mixed.flip(0)
+        mixed = mixed.reshape(values.shape)
         return mixed if bool((mixed != values).any()) else (drawn < 0.5).to(values.dtype)
 
 
