@@ -1,5 +1,6 @@
 """Record a batch and verify the record; parameters that fail get one backward pass per sample."""
 
+import functools
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -229,7 +230,8 @@ def _check_determined(proof: Recording) -> None:
         for use, sample_axis, _ in layers
         if use.probe.gradient is not None
     }
-    alive = torch.stack(list(reached.values())).any(0) if reached else None
+    nobody = torch.zeros((), dtype=torch.bool, device="cpu")
+    alive = functools.reduce(torch.logical_or, reached.values(), nobody)
     unknown = {
         name
         for use, _, certain in layers
