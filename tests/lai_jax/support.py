@@ -128,7 +128,7 @@ def relative(found: Any, expected: Any) -> float:
 
 def kernel_error(trace: lai.Trace, rows: np.ndarray) -> float:
     """Return the largest error of Ghost's kernel of a trace with itself, over the largest exact entry."""
-    return relative(lai.ghost_kernel(trace, trace), rows @ rows.T)
+    return relative(np.asarray(lai.ghost_kernel(trace, trace)), rows @ rows.T)
 
 
 def ghost_error(apply: Any, params: Any, loss: Any, batch: Batch) -> float:
