@@ -13,8 +13,7 @@ except ModuleNotFoundError as _error:
 from lai_torch.curator import Curator
 from lai_torch.dataset import Scorer, score_dataset, top_samples
 from lai_torch.exact import ExactScores, exact_scores
-from lai_torch.integrations.sampling import MixtureSampler
-from lai_torch.integrations.stream import MixtureStream
+from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
 from lai_torch.options import (
     LAI,
     LLI,

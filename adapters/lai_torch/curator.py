@@ -18,27 +18,25 @@ from lai_torch._curation.checks import (
     checked_settings,
     checked_updater,
     counted,
+    naming_devices,
 )
-from lai_torch._curation.deferred import deferrable
-from lai_torch._curation.devices import naming_devices
-from lai_torch._curation.groups import Groups, gathered_groups, joined_groups
-from lai_torch._curation.outcome import reported
-from lai_torch._curation.passes.kept import Losses
+from lai_torch._curation.outcome import Groups, gathered_groups, joined_groups, reported
+from lai_torch._curation.passes.base import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scoring import Scoring
-from lai_torch._curation.state import check_state
-from lai_torch._curation.undo import Undo
+from lai_torch._curation.summary_cache import check_state
+from lai_torch._curation.undo import Undo, deferrable
 from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import own_stream, paired
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, EstimatorName, Kept, Policy
-from lai_torch.options.asking import applies, wants
 from lai_torch.options.keywords import answering
 from lai_torch.options.passes import PassName
+from lai_torch.options.protocols import applies, wants
 from lai_torch.report import Report, ScoredReport
 
 EMPTY = 50

@@ -7,7 +7,7 @@ from torch import nn
 
 from lai_core.estimators.costs import Route as Route
 from lai_core.estimators.costs import list_routes
-from lai_torch._curation.scorers.cost import forward_cost
+from lai_torch._curation.scorers.tracer import forward_cost
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone
 from lai_torch.trace import trace

@@ -20,9 +20,9 @@ from lai_core._adapters import (
 )
 from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._model.batch import Loss
+from lai_torch._model.function import losses_of
 from lai_torch._model.precision import zeros_filled
 from lai_torch._model.preserve import alone, evaluating, preserved
-from lai_torch._model.untouched import losses_of
 from lai_torch.exact import exact_scores
 from lai_torch.trace import trace
 

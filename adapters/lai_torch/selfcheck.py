@@ -12,15 +12,14 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core import _adapters
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
-from lai_torch._curation.passes.choice import made_pass
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.base import ValidationSide
+from lai_torch._curation.scoring import made_pass
 from lai_torch._model.batch import Loss, count, mapped, rows
-from lai_torch._model.function import Function
+from lai_torch._model.function import Function, losses_of
 from lai_torch._model.mixing import mixing
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import alone, preserved, undone
-from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
 from lai_torch._recording.proving.independence import CoupledError, run

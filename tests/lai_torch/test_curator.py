@@ -7,7 +7,7 @@ import math
 import lai_torch
 import pytest
 import torch
-from lai_torch.integrations._log import Log
+from lai_torch.integrations._options import Log
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, data, network

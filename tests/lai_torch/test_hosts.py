@@ -16,7 +16,7 @@ from lai_torch.integrations._options import (
 from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 from lai_torch.options.estimators import ESTIMATORS
-from lai_torch.options.hosts import HEADS, REFUSED
+from lai_torch.options.keywords import HEADS, REFUSED
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import TrainingArguments

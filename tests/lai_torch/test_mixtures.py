@@ -259,6 +259,6 @@ def test_a_batch_says_where_its_items_are_from():
 
 
 def test_a_worker_is_refused(monkeypatch):
-    monkeypatch.setattr("lai_torch.integrations.stream.get_worker_info", object)
+    monkeypatch.setattr("lai_torch.integrations.sampling.get_worker_info", object)
     with pytest.raises(RuntimeError, match="MixtureStream: expected num_workers=0, got a worker"):
         next(iter(MixtureStream([[1]], [1], 4)))

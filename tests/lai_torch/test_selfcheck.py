@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.passes.whole import WholePass
+from lai_torch._curation.passes.base import WholePass
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._recording.assemble import assemble
 from torch import nn

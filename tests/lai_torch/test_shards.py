@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from lai_torch._curation.processes.blocks import gathered
-from lai_torch._curation.processes.gathered import Gathered
+from lai_torch._curation.processes.blocks import Gathered, gathered
 from lai_torch._curation.processes.group import Alone
 from lai_torch._model.preserve import evaluating
 from torch import nn

@@ -7,7 +7,7 @@ import math
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.deferred import CheckFailed, DeferredChecks
+from lai_torch._curation.undo import CheckFailed, DeferredChecks
 from torch import nn
 
 import lai_core as lai

@@ -7,7 +7,7 @@ import lai_torch
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
-from lai_torch.integrations._mixing import names_of
+from lai_torch.integrations._trainer import names_of
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.sources import Sources
 from lai_torch.integrations.transformers import CuratedTrainer

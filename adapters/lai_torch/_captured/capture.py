@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._captured.graphs import is_random, results
-from lai_torch._captured.no_grad import detach_without_gradients
-from lai_torch._captured.pair import Pair
+from lai_torch._captured.pair import Pair, detach_without_gradients
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, mapped, tensors
 from lai_torch._model.precision import raised

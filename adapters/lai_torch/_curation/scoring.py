@@ -1,27 +1,160 @@
 """From batches to weights: a pass runs them forward, a scorer scores what it read, the policy weighs."""
 
+import functools
 import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import lai_core as lai
+from lai_core._adapters import DEFAULT_MEMORY_BUDGET
 from lai_torch._curation.outcome import weigh
-from lai_torch._curation.passes.base import Forward, Pass
-from lai_torch._curation.passes.choice import Passes
+from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, coupling, rounding
+from lai_torch._curation.passes.selective import SelectivePass
+from lai_torch._curation.passes.synchronised import LocalPass, SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.scorers.base import Batch, Scored
-from lai_torch._curation.scorers.choice import scorer
-from lai_torch._curation.scorers.records import UnlikeError
+from lai_torch._curation.scorers.base import Batch, Scored, Scorer
+from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
+from lai_torch._curation.scorers.summaries import Sketch
+from lai_torch._curation.scorers.tracer import GateTracer, Tracer, UnlikeError
+from lai_torch._curation.scorers.traces import TraceScorer
+from lai_torch._curation.scorers.variants import (
+    CalibratedScorer,
+    GateScorer,
+    PreconditionedScorer,
+    gate_product,
+)
 from lai_torch._curation.summary_cache import SummaryCache
-from lai_torch._curation.validation import Validation
+from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import Loss, mapped
+from lai_torch._model.precision import Lowered
 from lai_torch._model.preserve import evaluating
-from lai_torch.options import Estimator, Kept
-from lai_torch.options.asking import wants
-from lai_torch.options.protocols import AnyPolicy
+from lai_torch.options import LAI, LLI, CalibratedLAI, Estimator, GateLAI, Ghost, Kept, PreconditionedLAI
+from lai_torch.options.protocols import AnyPolicy, wants
+
+
+def scorer(
+    model: nn.Module,
+    loss: Loss,
+    optimizer: Any,
+    estimator: Estimator,
+    generator: torch.Generator,
+) -> Scorer:
+    """Return the scorer of an estimator."""
+    facts = estimator.facts
+    if facts.learning_rate:
+        return MidpointScorer(model, loss, optimizer, getattr(estimator, "of", "sgd"))
+    if facts.gradients is None:
+        return ExactScorer(model, loss, getattr(estimator, "method", None))
+    options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last", "valid")}
+    sketch = None if options["sketch"] is None else Sketch(options["sketch"], generator)
+    tracer = (GateTracer if facts.gates else Tracer)(
+        model,
+        loss,
+        every_layer=facts.gradients == "all",
+        head_alone=facts.parameters == "last",
+        last=options["last"],
+        valid=options["valid"],
+        lowered=Lowered(model, getattr(estimator, "autocast", None)),
+    )
+    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
+    made["cut"] = getattr(estimator, "parts", None)
+    made["memory_budget"] = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
+    match estimator:
+        case Ghost():
+            return TraceScorer(model, loss, tracer, lai.ghost_scores, **made)
+        case LLI():
+            return TraceScorer(model, loss, tracer, lai.lli_scores, **made)
+        case GateLAI():
+            return GateScorer(model, loss, tracer, gate_product, **made)
+        case CalibratedLAI():
+            return CalibratedScorer(model, loss, tracer, lai.lai_scores, **made)
+        case PreconditionedLAI():
+            product = functools.partial(lai.preconditioned_lai_scores, exponent=estimator.exponent)
+            return PreconditionedScorer(
+                model,
+                loss,
+                tracer,
+                product,
+                **made,
+                decay=estimator.decay,
+                scale_inputs=estimator.scale_inputs,
+            )
+        case _:
+            return TraceScorer(model, loss, tracer, lai.lai_scores, **made)
+
+
+BREAK_EVEN = 2 / 3
+"""The share kept at which 1 + 3 k forwards, to score and then train on the kept rows, are 3."""
+
+
+class Passes:
+    """The passes that a curator may take, and the choice between them.
+
+    Attributes
+    ----------
+    kept
+        The pass that scores without a step, and trains where nothing is scored.
+    shared
+        The pass that scores and trains on one forward pass; `kept` where none was asked for.
+    share
+        The running mean of the share kept; None before the first step.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,  # model, loss: what is trained
+        loss: Loss,
+        scorer: Scorer,  # what reads a batch
+        # `kept`, `selective`, `whole`, or `auto`, which chooses between `kept` and `whole` by the
+        # running mean of the share kept
+        backward: str,
+        chunk: int | None,  # how many samples to read at once for scoring alone; None: the whole batch
+        training: Kept,  # how the pass `kept` trains
+        engine: Engine | None = None,  # how several processes train; None: there is one
+    ) -> None:
+        self.model = model
+        self.share: float | None = None
+        self.kept: Pass
+        if engine is None or not engine.spread:
+            self.kept = KeptPass(model, loss, scorer, chunk, training)
+        elif backward == "kept":
+            self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
+        else:
+            self.kept = LocalPass(model, loss, scorer, chunk, training)
+        self.shared: Pass = self.kept
+        self.by_share = backward == "auto"
+        if isinstance(scorer, TraceScorer) and backward == "selective":
+            last, masks = scorer.tracer.last, scorer.tracer.masks
+            kind = scorer.tracer.lowered.kind
+            self.shared = SelectivePass(
+                model, loss, self.kept, last, masks, deferred=scorer.deferred, autocast=kind
+            )
+        elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
+            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.deferred)
+
+    def choose(self, *, scored: bool) -> Pass:
+        """Return the pass of the next step, whose batch is scored or not."""
+        if not scored:
+            return self.kept
+        if self.by_share:
+            worth = self.share is not None and self.share > BREAK_EVEN
+            unfit = coupling(self.model) or rounding(self.model)
+            return self.shared if worth and unfit is None else self.kept
+        return self.shared
+
+    def observe(self, share: float) -> None:
+        """Take the share of a batch that was kept into the running mean."""
+        self.share = share if self.share is None else 0.9 * self.share + 0.1 * share
+
+
+def made_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
+    """Return a pass by itself, as a curator with LAI makes it."""
+    reader = scorer(model, loss, None, LAI(last=last), own_stream())
+    return Passes(model, loss, reader, name, None, Kept()).shared
 
 
 class Scoring:

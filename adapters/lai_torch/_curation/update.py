@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.passes.base import Backward, Gradient
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.finite import witness
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.undo import Undo, clear
+from lai_torch._curation.undo import DeferredChecks, Undo, clear
 from lai_torch.report import weighted_loss
 
 

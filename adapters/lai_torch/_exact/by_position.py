@@ -12,14 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import tolerance
-from lai_torch._exact.directional import why
-from lai_torch._exact.graph import precision
+from lai_torch._exact.directional import precision, why
 from lai_torch._exact.proof import Method, resampled
 from lai_torch._exact.prover import Derivative
-from lai_torch._model.batch import Loss, count, usable
-from lai_torch._model.function import Function, Point, along, vjp
-from lai_torch._model.resampling import drawn
-from lai_torch._model.untouched import losses_of
+from lai_torch._model.batch import Loss, count, drawn, usable
+from lai_torch._model.function import Function, Point, along, losses_of, vjp
 
 Batch = tuple[Any, Any]
 

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lai_torch._exact.directional import METHODS
-from lai_torch._exact.graph import check_owned, precision
+from lai_torch._exact.directional import METHODS, check_owned, precision
 from lai_torch._exact.proof import Batch, Plain, Proof, resampled
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.mixing import Mixing
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.signatures import Signatures
-from lai_torch._model.snapshot.streams import Streams
+from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of, named_buffers
 
 

@@ -1,4 +1,4 @@
-"""The losses of a batch as a function of everything that trains, on the user's own parameters."""
+"""The losses of a batch, and their function of everything that trains, on the user's own parameters."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,12 +9,47 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from lai_torch._model.batch import Loss, check_losses, count, rows, usable
+from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
+from lai_torch._model.modes import renew
 from lai_torch._model.preserve import preserved
-from lai_torch._model.snapshot.modes import renew
-from lai_torch._model.snapshot.owned import check_returned
-from lai_torch._model.untouched import losses_of
+from lai_torch._model.snapshot import check_returned
 from lai_torch._model.walk import named_parameters
+
+
+def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
+    """Return what a loss makes of a batch; lists and dictionaries of it may be taken apart.
+
+    Raises
+    ------
+    ValueError
+        If the model or the loss writes to a tensor of the batch, as autograd counts writes.
+    """
+    before = _versions(batch)
+    inputs, targets = _contained(batch)
+    losses = loss(call(model, inputs), targets)
+    if before != _versions(batch):
+        msg = (
+            "inputs, targets: expected a model and a loss that leave the batch as it is, got ones that write "
+            "to it in place; write to a copy (x = x.clone())"
+        )
+        raise ValueError(msg)
+    return losses
+
+
+def _contained(tree: Any) -> Any:
+    """Copy the lists and dictionaries of a batch, not the tensors, so that a model may pop entries."""
+    if type(tree) is dict:
+        return {key: _contained(part) for key, part in tree.items()}
+    if type(tree) in {list, tuple}:
+        return type(tree)(_contained(part) for part in tree)
+    return tree
+
+
+def _versions(batch: Any) -> list[int]:
+    """Count the writes to each tensor of a batch; those made in inference mode are not counted."""
+    with torch._C.DisableTorchFunction():  # a recorder would look at each of these questions
+        return [0 if one.is_inference() else one._version for one in tensors(batch)]
+
 
 Mode = TypeVar("Mode", bound=TorchFunctionMode)
 Point = dict[str, Tensor]

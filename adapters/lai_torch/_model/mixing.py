@@ -23,9 +23,9 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lai_torch._model.batch import Loss, holds_rows, mapped, tensors
+from lai_torch._model.function import losses_of
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch._model.sample_axis import SampleAxis, candidates
-from lai_torch._model.untouched import losses_of
 from lai_torch._model.walk import named_buffers, named_parameters
 
 READS = {"item", "tolist", "numpy", "__array__", "__int__", "__float__", "__index__", "__complex__"}

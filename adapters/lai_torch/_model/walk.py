@@ -1,10 +1,11 @@
 """A model's modules, parameters and buffers, found in one walk: torch's generators take many times as long.
 
 What they find is looked up anew for each step, for a model may change between any two; within one, once.
+Models of engines that nothing here can score are refused by name.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, repeat
 from operator import attrgetter, is_, methodcaller
 from typing import Any, ClassVar, TypeVar
@@ -12,15 +13,50 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.foreign import check_kinds_served, check_whole
+_BEFOREHAND = (
+    "shard the model by fully_shard, or score a copy in plain torch beforehand by lai_torch.score_dataset "
+    "and write its weights (lai_storage.weights)"
+)
+_PIPELINE = f"which runs a part of the model on each process; {_BEFOREHAND}"
+REFUSED = {
+    "deepspeed.runtime.pipe": _PIPELINE,
+    "deepspeed.runtime.engine": (
+        "which runs backward passes by itself; under ZeRO stages 1 and 2 score its module, by Curator("
+        "engine.module, loss, None, validation, group=False).score(inputs, targets), and hand the weighted "
+        "loss to engine.backward"
+    ),
+    "megatron": f"whose layers communicate in backward passes of their own; {_BEFOREHAND}",
+    "torch.distributed.pipelining": _PIPELINE,
+}
+"""Where classes are defined that are refused, and what to do instead."""
+
+
+def check_kinds_served(kinds: Iterable[type]) -> None:
+    """Raise if one of the classes of a model and its modules belongs to an engine that is refused."""
+    for refusal in filter(None, map(_refusal, set(kinds))):
+        raise ValueError(refusal)
+
+
+def check_whole(parameters: Iterable[Tensor]) -> None:
+    """Raise if parameters are empty, as ZeRO stage 3 leaves them between passes."""
+    if any(hasattr(parameter, "ds_id") for parameter in parameters):
+        msg = f"model: expected whole parameters, got those of DeepSpeed's ZeRO stage 3; {_BEFOREHAND}"
+        raise ValueError(msg)
+
+
+@lru_cache(maxsize=4096)
+def _refusal(kind: type) -> str | None:
+    for base in kind.__mro__:
+        for package, way_out in REFUSED.items():
+            if f"{base.__module__}.".startswith(f"{package}."):
+                name = f"{base.__module__}.{base.__name__}"
+                return f"model: expected a torch.nn.Module that runs whole, got {name}, {way_out}"
+    return None
+
 
 Made = TypeVar("Made")
-
-
 _TABLES = tuple(map(attrgetter, ("_modules", "_parameters", "_buffers")))
 _ITEMS = methodcaller("items")  # a scripted module's table can only be walked by these
-
-
 _WALKS = ("named_modules", "named_parameters", "named_buffers")
 
 

@@ -11,7 +11,7 @@ from lai_core import Record
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_torch._model.valid import fitting
 from lai_torch._recording.per_sample import built
-from lai_torch._recording.routed_records import matrix_name, routed_parameters, routed_records
+from lai_torch._recording.rules.experts import matrix_name, routed_parameters, routed_records
 from lai_torch._recording.watching.recording import Recording, SharedLayout
 from lai_torch._recording.watching.uses import READ_BY_LAI, Use
 

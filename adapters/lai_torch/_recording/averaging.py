@@ -16,8 +16,7 @@ from torch.autograd.graph import GradientEdge
 
 from lai_torch._model.sample_axis import SampleAxis, differ, rounding
 from lai_torch._model.valid import Positions, fitting, masked_mean
-from lai_torch._recording.watching.probes import Probe
-from lai_torch._recording.watching.uses import Use
+from lai_torch._recording.watching.uses import Probe, Use
 
 AT_ONCE = 2**18
 """How many probabilities are formed at a time."""

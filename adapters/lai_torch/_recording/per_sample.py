@@ -9,11 +9,9 @@ from torch.overrides import resolve_name
 
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._recording.rules.unread import HIDDEN
-from lai_torch._recording.watching.probes import leaves
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import Recording
-from lai_torch._recording.watching.uses import Source, Use
+from lai_torch._recording.watching.uses import HIDDEN, Source, Use, leaves
 
 _CONVOLUTIONS = {3: grad.conv1d_weight, 4: grad.conv2d_weight, 5: grad.conv3d_weight}
 

@@ -12,24 +12,32 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils.checkpoint import CheckpointError
 
 from lai_torch._model.batch import check_losses
-from lai_torch._model.checkpoints import once
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.preserve import preserved, unhooked
+from lai_torch._model.preserve import once, preserved, unhooked
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._model.snapshot.tensors import written
+from lai_torch._model.snapshot import written
 from lai_torch._model.walk import Step, forget, named_parameters
 from lai_torch._recording.proving.backward import check_gradients_apart, check_owned_leaves, check_unhooked
-from lai_torch._recording.proving.downstream import parameters_downstream, unrecognised_products
-from lai_torch._recording.proving.last_layer import check_read_once, last_layer
-from lai_torch._recording.proving.permuted import PermutedBatch, check_behind_zeros, compared, run_permuted
-from lai_torch._recording.proving.sample_axes import AxisUnknown, SampleAxes
+from lai_torch._recording.proving.last_layer import (
+    check_read_once,
+    last_layer,
+    parameters_downstream,
+    unrecognised_products,
+    warn_of_unread,
+)
+from lai_torch._recording.proving.sample_axes import (
+    AxisUnknown,
+    PermutedBatch,
+    SampleAxes,
+    check_behind_zeros,
+    compared,
+    run_permuted,
+)
 from lai_torch._recording.proving.weighted_sums import wrongly_recorded
-from lai_torch._recording.rules.unread import warn_of_unread
 from lai_torch._recording.task import Task, check_untouched, received, recorded
-from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Recorder
 from lai_torch._recording.watching.recording import CachedProof, Recording
-from lai_torch._recording.watching.uses import READ_BY_LAI, Use
+from lai_torch._recording.watching.uses import READ_BY_LAI, Ends, Use
 
 
 def proved(task: Task, before: CachedProof | None) -> Recording:

@@ -11,23 +11,26 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, check_losses, count, unaligned, usable
-from lai_torch._model.checkpoints import once
-from lai_torch._model.preserve import eager, evaluating, gradient_hooks, preserved
+from lai_torch._model.preserve import eager, evaluating, gradient_hooks, once, preserved
 from lai_torch._model.sample_axis import SampleAxis
 from lai_torch._model.valid import Masks, Valid
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch._recording.averaging import averaged, averages
 from lai_torch._recording.proved import proved
-from lai_torch._recording.proving.downstream import has_others, parameters_downstream
 from lai_torch._recording.proving.independence import CoupledError, check_apart
-from lai_torch._recording.proving.last_layer import check_read_once, is_last, last_layer
+from lai_torch._recording.proving.last_layer import (
+    check_read_once,
+    has_others,
+    is_last,
+    last_layer,
+    parameters_downstream,
+)
 from lai_torch._recording.proving.sample_axes import AxisUnknown, cached_axes
-from lai_torch._recording.rules.unread import HIDDEN
 from lai_torch._recording.task import Task, check_untouched, received, recorded
 from lai_torch._recording.watching.plan import Calls, Plans
-from lai_torch._recording.watching.probes import Ends
 from lai_torch._recording.watching.recorder import Shortcut
 from lai_torch._recording.watching.recording import CachedProof, Recording
+from lai_torch._recording.watching.uses import HIDDEN, Ends
 
 
 def record(

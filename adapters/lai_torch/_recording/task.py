@@ -6,17 +6,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from lai_torch._model.batch import Loss, call, count, tensors
+from lai_torch._model.function import losses_of
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._model.untouched import losses_of
 from lai_torch._model.valid import Positions
 from lai_torch._model.walk import held
 from lai_torch._recording.per_sample import foreign, one_by_one
 from lai_torch._recording.proving.sample_axes import AxisUnknown, receive
+from lai_torch._recording.rules.elementwise import operation
 from lai_torch._recording.rules.layers import EVERYTHING, LAYERS
-from lai_torch._recording.rules.operations import operation
 from lai_torch._recording.watching.recorder import Recorder
-from lai_torch._recording.watching.recording import CachedProof, Recording
-from lai_torch._recording.watching.routed import Routed
+from lai_torch._recording.watching.recording import CachedProof, Recording, Routed
 from lai_torch._recording.watching.uses import Use
 
 

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.scorers.base import chunks
-from lai_torch._curation.state import packed
+from lai_torch._curation.summary_cache import packed
 from lai_torch._model.batch import Loss, tensors
-from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
-from lai_torch.dataset.reading import placed_pair
+from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed, placed_pair
 from lai_torch.options import Estimator, EstimatorName, check_count, with_defaults
-from lai_torch.options.hosts import check_host
-from lai_torch.options.keywords import answering
+from lai_torch.options.keywords import answering, check_host
 
 
 class Scorer(BatchScorer):

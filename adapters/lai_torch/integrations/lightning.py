@@ -12,16 +12,14 @@ from torch import Tensor, nn
 
 from lai_core._adapters import numbered
 from lai_core.mixtures import Mixture
-from lai_torch._curation.groups import joined_groups
+from lai_torch._curation.outcome import joined_groups
 from lai_torch._curation.validation import paired
 from lai_torch._model.batch import call
 from lai_torch.curator import Curator
-from lai_torch.integrations._log import Log
-from lai_torch.integrations._options import curator_options, warn_of_metrics
+from lai_torch.integrations._options import Log, curator_options, warn_of_metrics
 from lai_torch.integrations.rows import kept_rows
-from lai_torch.integrations.sampling import MixtureSampler
+from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
 from lai_torch.integrations.sources import USUAL, Sources
-from lai_torch.integrations.stream import MixtureStream
 
 
 class Curation(Callback):

@@ -14,11 +14,19 @@ from lai_core.mixtures import Mixture
 from lai_torch._model.precision import zeros_filled
 from lai_torch._model.preserve import evaluating, preserved
 from lai_torch.curator import Curator
-from lai_torch.integrations._checkpoint import FILE, Keeping, last_whole
-from lai_torch.integrations._given import check_losses, check_one_part, usual_loss, validation_set
-from lai_torch.integrations._log import Log
-from lai_torch.integrations._mixing import Mixing, WithGroups, names_of
-from lai_torch.integrations._options import check_own_keywords, curator_options
+from lai_torch.integrations._options import Log, check_own_keywords, curator_options
+from lai_torch.integrations._trainer import (
+    FILE,
+    Keeping,
+    Mixing,
+    WithGroups,
+    check_losses,
+    check_one_part,
+    last_whole,
+    names_of,
+    usual_loss,
+    validation_set,
+)
 from lai_torch.integrations.losses import documents_of
 from lai_torch.integrations.rows import as_samples, check_documents, kept_documents, kept_rows
 from lai_torch.integrations.sources import USUAL

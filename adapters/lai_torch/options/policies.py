@@ -11,8 +11,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_torch._model.batch import call, check_losses, count
 from lai_torch._model.preserve import evaluating
-from lai_torch.options.asking import applies, ask, wants
-from lai_torch.options.protocols import Policy
+from lai_torch.options.protocols import Policy, applies, ask, wants
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.pair import coarsest
 from lai_torch._captured.run import Rows, Run
-from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.passes.base import (
     Forward,
     Gradient,
@@ -30,7 +29,8 @@ from lai_torch._curation.passes.base import (
     check_unmixed,
 )
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
-from lai_torch._exact.graph import check_reads_outputs
+from lai_torch._curation.undo import DeferredChecks
+from lai_torch._exact.directional import check_reads_outputs
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating

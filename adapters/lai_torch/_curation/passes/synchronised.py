@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import rounding_bound
-from lai_torch._curation.passes.base import Gradient, coupling, nothing
-from lai_torch._curation.passes.kept import KeptPass, Losses
+from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling, nothing
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scorer

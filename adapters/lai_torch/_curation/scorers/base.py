@@ -11,12 +11,11 @@ from lai_storage import storable
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._curation.deferred import DeferredChecks
 from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.undo import DeferredChecks
 from lai_torch._model.batch import Loss, check_losses, count, rows
-from lai_torch._model.function import UnusableError
+from lai_torch._model.function import UnusableError, losses_of
 from lai_torch._model.preserve import preserved
-from lai_torch._model.untouched import losses_of
 
 Batch = tuple[Any, Any]
 

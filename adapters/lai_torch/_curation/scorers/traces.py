@@ -22,11 +22,8 @@ from lai_torch._curation.scorers.base import (
     nothing_finite,
     share_of,
 )
-from lai_torch._curation.scorers.cost import TokenCost
-from lai_torch._curation.scorers.joined import joined, others
-from lai_torch._curation.scorers.records import SharedLayout, UnlikeError
-from lai_torch._curation.scorers.sketch import Sketch
-from lai_torch._curation.scorers.tracer import Tracer
+from lai_torch._curation.scorers.summaries import Sketch, joined, others
+from lai_torch._curation.scorers.tracer import SharedLayout, TokenCost, Tracer, UnlikeError
 from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
 

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import rounding_bound
-from lai_torch._model.batch import check_losses, count, rows, tensors
+from lai_torch._model.batch import bisections, check_losses, count, row_sources, rows, tensors
+from lai_torch._model.function import losses_of
 from lai_torch._model.preserve import preserved, unhooked
-from lai_torch._model.resampling import bisections, row_sources
 from lai_torch._model.sample_axis import differ, magnitude, norm
-from lai_torch._model.snapshot.owned import check_owned, other_leaves
-from lai_torch._model.untouched import losses_of
+from lai_torch._model.snapshot import check_owned, other_leaves
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.proving.independence import CoupledError, Problem, roundings
 from lai_torch._recording.watching.recording import Recording

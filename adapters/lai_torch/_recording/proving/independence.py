@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lai_torch._model.batch import Loss, check_losses, count, rows, unaligned
+from lai_torch._model.batch import Loss, bisections, check_losses, count, row_sources, rows, unaligned
+from lai_torch._model.function import losses_of
 from lai_torch._model.precision import measured_roundings
 from lai_torch._model.preserve import preserved
-from lai_torch._model.resampling import bisections, row_sources
 from lai_torch._model.sample_axis import differ, magnitude
-from lai_torch._model.snapshot.streams import Streams
-from lai_torch._model.untouched import losses_of
+from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of, named_parameters
 
 Problem = tuple[nn.Module, Loss, tuple[Any, Any]]

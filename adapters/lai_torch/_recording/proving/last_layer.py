@@ -1,13 +1,142 @@
-"""Which layer is the last: the one whose output the losses reach without passing another layer."""
+"""Which layer is the last, what is used after it, and which products LAI does not read.
 
-from collections.abc import Container, Mapping
+Of what is used after the last layer, an offset is added, and a normalisation's gain multiplies entry by
+entry: neither is a layer. Any other use of several entries may be one more layer, whose products are added up
+later on (`y = sum_i w_i h_i`), by functions that nobody lists. So it is refused, unless one of the rules for
+layers reads it.
+"""
 
-from torch import Tensor
+import warnings
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
-from lai_torch._recording.rules.unread import check_last
-from lai_torch._recording.watching.probes import Ends
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import resolve_name
+
+from lai_torch._recording.rules.elementwise import ADDING, BROADCASTING, NORMS, SCALING
 from lai_torch._recording.watching.recorder import Recorder, Shortcut
-from lai_torch._recording.watching.uses import READ_BY_LAI, Use
+from lai_torch._recording.watching.uses import HIDDEN, READ_BY_LAI, Ends, Use
+
+NESTED = " of a nested tensor"
+
+_PLACING = (
+    "cat concat concatenate stack hstack vstack dstack column_stack row_stack masked_fill masked_scatter "
+    "index_put index_copy index_fill index_add scatter scatter_add slice_scatter select_scatter "
+    "diagonal_scatter expand expand_as broadcast_to broadcast_tensors repeat tile view_as reshape_as to type "
+    "type_as copy __setitem__ clamp clamp_min clamp_max clip fmin fmax copysign hypot logaddexp logaddexp2 "
+    "xlogy pad mse_loss l1_loss smooth_l1_loss huber_loss nll_loss cross_entropy "
+    "binary_cross_entropy_with_logits scaled_dot_product_attention"
+)
+_LOOKUPS = "embedding __getitem__ index_select gather take take_along_dim"
+
+
+def _all_of(names: str) -> set[Any]:
+    forms = [form for name in names.split() for form in (name, name + "_")]
+    owners = (torch, Tensor, functional)
+    return {getattr(owner, form) for form in forms for owner in owners if hasattr(owner, form)}
+
+
+PLACING = _all_of(_PLACING) | set(BROADCASTING) | set(NORMS)
+"""Functions that put a parameter beside the batch, add it, or weigh entries by it: no products."""
+
+LOOKUPS = _all_of(_LOOKUPS)
+"""Functions that read rows of a table: no products, where the table's rows are vectors."""
+
+
+def products(recorder: Recorder, name: str) -> list[str]:
+    """Return by which functions the parameter `name` is multiplied with the batch, unread."""
+    of_matrices = {func for used in recorder.stuck.values() for func, (axes, _) in used.items() if axes > 1}
+    found = []
+    for func, (axes, grows) in recorder.stuck.get(name, {}).items():
+        beside = func in PLACING and not (func in SCALING and grows and axes > 1)
+        bias = axes <= 1 and func in of_matrices
+        if not beside and not bias and not (func in LOOKUPS and axes <= 2):
+            found.append((resolve_name(func) or str(func)) + NESTED * (name in recorder.nested))
+    return found
+
+
+def warn_of_unread(recorder: Recorder, hidden: Iterable[str]) -> None:
+    """Warn of matrices that multiply something of the batch from which LAI has no readout."""
+    found = {name: used[0] for name in recorder.stuck if (used := products(recorder, name))}
+    found |= dict.fromkeys(hidden, HIDDEN)
+    unread = "; ".join(f"{name!r} (used by {function})" for name, function in found.items())
+    if unread:
+        warnings.warn(
+            f"model: LAI has no readout from the input of {unread}, and leaves it out; estimators 'ghost' "
+            "and 'exact' see every parameter, or refuse",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def check_last(past: Mapping[str, str], parameters: Mapping[str, Tensor]) -> None:
+    """Raise: the loss reads a product that LAI does not see, past the last layer that it does."""
+    name, function = next(iter(past.items()))
+    if name in parameters and parameters[name].is_complex():
+        msg = (
+            f"model: expected a last layer of real numbers, got {name!r} of {parameters[name].dtype}: LAI "
+            "and LLI read no complex layer; use estimator 'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
+    way_out = "write a product as nn.Linear, and a gain into the layer before it"
+    if function == HIDDEN:
+        way_out += (
+            ", outside of torch.func.vmap: heads that are stacked, as one with all their outputs (or pass a "
+            "scripted module as it was before torch.jit)"
+        )
+    elif function.endswith(NESTED):
+        way_out = "pad its input (torch.nested.to_padded_tensor)"
+    msg = (
+        f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "
+        "and LLI read no such layer, and would take an earlier one for the last; use estimator 'ghost' or "
+        f"'exact', or {way_out}"
+    )
+    raise ValueError(msg)
+
+
+def parameters_downstream(recorder: Recorder, ends: Ends) -> list[str]:
+    """Return the parameters that the losses reach without passing a layer that LAI reads."""
+    near, own = set(ends.probes), ends.leaves
+    found = {
+        name: None
+        for use in recorder.uses
+        if use.kind not in READ_BY_LAI and (use.probe in near or id(use.activations) in own)
+        for name in use.weight.names
+    }
+    return [*found, *(name for name, one in recorder.parameters.items() if id(one) in own)]
+
+
+def has_others(recorder: Recorder, ends: Ends) -> bool:
+    """Whether the losses reach a parameter behind the last layer that neither model nor loss registers."""
+    own = set(map(id, recorder.parameters.values()))
+    return any(isinstance(leaf, nn.Parameter) and key not in own for key, leaf in ends.leaves.items())
+
+
+def unrecognised_products(recorder: Recorder, names: Iterable[str]) -> dict[str, str]:
+    """Return which of the parameters behind the last layer may be one more, and by which functions."""
+    found = {}
+    for name in names:
+        if recorder.parameters[name].numel() > 1 and (function := _multiplied(recorder, name)) is not None:
+            found[name] = function
+    return found
+
+
+def _multiplied(recorder: Recorder, name: str) -> str | None:
+    """Return the function that may multiply the batch with a parameter entry by entry, if one does."""
+    if functions := products(recorder, name):
+        return functions[0]
+    used, axes = recorder.met.get(name), recorder.parameters[name].ndim
+    if not used or name in recorder.wrapped:
+        return HIDDEN
+    for function, given, grows in used:
+        # Rows of a matrix beside each sample, all at once or one by one, are prototypes. One number that is
+        # added, computed of a parameter, is a penalty.
+        offset = function in ADDING and (axes == 1 or given == 0 or (given == axes and not grows))
+        if not offset and function not in NORMS:
+            return resolve_name(function) or str(function)
+    return None
 
 
 def last_layer(

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
 from lai_torch._model.batch import Loss, check_losses
+from lai_torch._model.function import losses_of
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import norm
-from lai_torch._model.snapshot.owned import check_returned, other_leaves
-from lai_torch._model.untouched import losses_of
+from lai_torch._model.snapshot import check_returned, other_leaves
 from lai_torch._model.walk import named_parameters
 from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.proving.permuted import check_same
+from lai_torch._recording.proving.sample_axes import check_same
 from lai_torch._recording.watching.recording import Recording
 
 _LEVELS = (0.5, 1.0, 2.0, 4.0, -0.5, -1.0, -2.0, -4.0)

@@ -1,6 +1,13 @@
-"""Parameters that are added, multiplied or normalise: a copy per sample gives each sample's own gradient."""
+"""Parameters that are added, multiplied or normalise, and any other function, by its own pullback.
 
+Whatever a function does, the gradient of one sample's loss for its parameter is the function's pullback
+of that sample's part of the output gradient. So the function runs on a copy of the parameter, its output
+gets a probe, and the pullback waits until a record asks for it.
+"""
+
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,11 +15,40 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import resolve_name
 
+from lai_torch._model.batch import mapped, tensors
 from lai_torch._model.sample_axis import SampleAxis, candidates
-from lai_torch._recording.rules.plain_values import with_plain_values
-from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recorder import Recorder, Rule
-from lai_torch._recording.watching.uses import Source, Use
+from lai_torch._recording.watching.uses import Probe, Source, Use
+
+
+def with_plain_values(rule: Rule) -> Rule:
+    """Let a rule's output have the plain function's values to the bit, and the gradients that it records.
+
+    Functions that are equal round differently. Where a ReLU's input is zero but for roundings, it opens by
+    one of them and not by the other, and the recorded gradient is not the plain one. Batches of 1,000 samples
+    have such inputs. LAI reads no gradient of a layer before the last one.
+
+    Parameters
+    ----------
+    rule
+        Returns a tensor that no other one shares numbers with, and that no function has saved for a backward
+        pass.
+
+    Returns
+    -------
+    Rule
+        Likewise.
+    """
+
+    @functools.wraps(rule)
+    def ruled(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
+        out = rule(recorder, func, *args, **kwargs)
+        if out is not NotImplemented and recorder.every_layer:
+            with torch.no_grad():
+                out.detach().copy_(func(*args, **kwargs))
+        return out
+
+    return ruled
 
 
 def broadcast(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -208,3 +244,39 @@ NORMS: dict[Any, Rule] = {
     functional.instance_norm: _norm(functional.instance_norm, axis=1),
 }
 """Rules of the normalisations with a gain and an offset."""
+
+
+def operation(recorder: Recorder, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run `func` on copies of its trainable parameters, and note a use of each one an output."""
+    given = tensors((args, kwargs))
+    sources: dict[int, Source] = {}
+    for value in given:
+        source = recorder.source(value)
+        if source is not None and recorder.trains(source):
+            sources[id(value)] = source
+    if not sources or not any(map(recorder.is_batched, given)) or _writes(func, kwargs):
+        return NotImplemented
+    copies = {key: source.tensor.detach().requires_grad_() for key, source in sources.items()}
+    out = func(*mapped(args, _replacing(copies)), **mapped(kwargs, _replacing(copies)))
+    probed: dict[int, Tensor] = {}
+    for result in tensors(out):
+        if not result.requires_grad or id(result) in probed:
+            continue
+        probed[id(result)], probe = recorder.probe(result.clone())
+        for key, source in sources.items():
+            use = Use("operation", source, probe, result, batch_axis=recorder.batch_axis)
+            use.options.update(leaf=copies[key], function=resolve_name(func) or str(func))
+            recorder.note(use)
+    return mapped(out, _replacing(probed)) if probed else out
+
+
+def _replacing(copies: dict[int, Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda tensor: copies.get(id(tensor), tensor)
+
+
+def _writes(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a function writes to what it is given: then it is left alone."""
+    name = getattr(func, "__name__", "")
+    if name.startswith("__"):
+        return name in {"__setitem__", "__set__"} or (name.startswith("__i") and name != "__invert__")
+    return name.endswith("_") or "out" in kwargs

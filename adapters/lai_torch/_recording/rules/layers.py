@@ -8,14 +8,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from lai_torch._model.signatures import written
-from lai_torch._recording.rules.contractions import CONTRACTIONS, contracted
-from lai_torch._recording.rules.dense import as_computed, dense
-from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS
+from lai_torch._recording.rules.elementwise import BROADCASTING, NORMS, with_plain_values
 from lai_torch._recording.rules.experts import GROUPED, chosen, grouped, product
-from lai_torch._recording.rules.plain_values import with_plain_values
-from lai_torch._recording.watching.chain import refused
+from lai_torch._recording.rules.products import CONTRACTIONS, as_computed, contracted, dense
 from lai_torch._recording.watching.recorder import Recorder, Rule, opened
-from lai_torch._recording.watching.uses import Source, Use
+from lai_torch._recording.watching.uses import Source, Use, refused
 
 
 def _linear(recorder: Recorder, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:

@@ -24,9 +24,8 @@ from lai_torch._model.batch import tensors
 from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
 from lai_torch._model.signatures import Call, axes_of, kinds, noted
 from lai_torch._model.valid import Positions, masked_mean
-from lai_torch._recording.watching.probes import Probe
 from lai_torch._recording.watching.recording import CachedProof, SharedLayout
-from lai_torch._recording.watching.uses import Use
+from lai_torch._recording.watching.uses import Probe, Use
 
 MOST = 64
 """Number of plans that are kept: one for each shape of a batch."""

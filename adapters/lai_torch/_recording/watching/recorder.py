@@ -22,12 +22,10 @@ from lai_torch._model.sample_axis import SampleAxis, candidates, fitting
 from lai_torch._model.signatures import written
 from lai_torch._model.valid import Positions, masked_mean
 from lai_torch._model.walk import Held
-from lai_torch._recording.watching.chain import check_rows, gates_between
 from lai_torch._recording.watching.origins import Origins, identities, is_unreadable
 from lai_torch._recording.watching.plan import Calls, Template, template
-from lai_torch._recording.watching.probes import Probe, attach
-from lai_torch._recording.watching.routed import Experts, Routed
-from lai_torch._recording.watching.uses import READ_BY_LAI, Use
+from lai_torch._recording.watching.recording import Experts, Routed
+from lai_torch._recording.watching.uses import READ_BY_LAI, Probe, Use, attach, check_rows, gates_between
 
 Rule = Callable[..., Any]
 

@@ -1,13 +1,113 @@
-"""What the recorder notes down: a parameter, and one use of it."""
+"""What the recorder notes down: a parameter, a use of it, a probe on its output, and the gates of a chain.
 
+The input of layer l + 1 is a function of the output s of layer l. Where that function works entry by
+entry, its Jacobian is the diagonal of the gates phi'(s), which one product with ones reads off. A
+second product, with powers of two, is then those powers times the gates, bit for bit in every type:
+a float times a power of two is not rounded. Two entries that mix, by however little, show wherever
+their powers differ.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._recording.watching.probes import Probe
+from lai_core._adapters import not_a_chain
+from lai_torch._model.sample_axis import SampleAxis, differ, powers_of_two
+
+HIDDEN = "a function that cannot be watched"
+
+
+class Probe:
+    """Where one output's gradients are received.
+
+    Attributes
+    ----------
+    gradient
+        The gradient of the summed losses with respect to the output; None if none arrived.
+    second
+        Likewise of the losses weighted sample by sample.
+    into
+        Which of the two the gradients that arrive are; None: neither.
+    """
+
+    def __init__(self) -> None:
+        self.gradient: Tensor | None = None
+        self.second: Tensor | None = None
+        self.into: str | None = "gradient"
+
+    def receive(self, gradient: Tensor) -> None:
+        """Keep the gradient."""
+        if self.into is not None:
+            setattr(self, self.into, gradient.detach())
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, leaf: Tensor, probe: Probe) -> Tensor:
+        ctx.probe = probe
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        ctx.probe.receive(gradients[0])
+        return gradients[0], None, None
+
+
+def attach(output: Tensor, leaf: Tensor) -> tuple[Tensor, Probe]:
+    """Attach a probe to a new `output` in place, so that a later in-place activation does not hide it.
+
+    `leaf` is a leaf that requires a gradient: differentiating with respect to it makes every
+    gradient arrive at its probe, without one for any parameter.
+    """
+    if output._is_view():
+        output = torch.ops.aten._unsafe_view.default(output, output.shape)
+    probe = Probe()
+    return _Read.apply(output, leaf, probe), probe
+
+
+class Ends:
+    """What a loss reaches without passing a probe.
+
+    Attributes
+    ----------
+    probes
+        The probes themselves: those of the final layers.
+    leaves
+        Leaves of the graph by their identity.
+    """
+
+    def __init__(self, loss: Tensor) -> None:
+        self.probes: list[Probe] = []
+        self.leaves: dict[int, Tensor] = {}
+        for node in _walk(loss.grad_fn):
+            if (probe := getattr(node, "probe", None)) is not None and probe not in self.probes:
+                self.probes.append(probe)
+            if (leaf := getattr(node, "variable", None)) is not None:
+                self.leaves[id(leaf)] = leaf
+
+
+def leaves(loss: Tensor) -> list[Tensor]:
+    """Return the leaves that `loss` is computed from."""
+    return [node.variable for node in _walk(loss.grad_fn, past_probes=True) if hasattr(node, "variable")]
+
+
+def _walk(start: Any, *, past_probes: bool = False) -> Iterator[Any]:
+    """Yield the nodes of an autograd graph, going past one that has a probe or not."""
+    pending, seen = [start], set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if past_probes or getattr(node, "probe", None) is None:
+            pending.extend(before for before, _ in node.next_functions)
+
 
 READ_BY_LAI = ("dense", "convolution")
 """Kinds of use that LAI has a virtual readout from."""
@@ -91,3 +191,47 @@ class Use:
     def name(self) -> str:
         """The layer's name: that of its weight, without the last word."""
         return self.weight.name.removesuffix(".weight")
+
+
+def gates_between(
+    before: Use, inputs: Tensor, probe_leaves: Sequence[Tensor], name: str, dtypes: set[torch.dtype]
+) -> Tensor:
+    """Return the gates between the layer `before` and the layer `name`, `(n, d)`.
+
+    `dtypes` are the types that the model computes in.
+
+    Raises
+    ------
+    ValueError
+        If `inputs` is not the output of the layer before, put through a function entry by entry.
+    """
+    if not inputs.requires_grad or Ends(inputs).probes != [before.probe]:
+        raise not_a_chain(name, f"does not come from the output of layer {before.name!r} alone")
+    powers = powers_of_two(inputs, dtypes)
+    underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)
+    ones, scaled = (
+        _vjp(before, inputs, factor, probe_leaves) for factor in (torch.ones_like(inputs), powers)
+    )
+    before.probe.gradient = None
+    if ones.shape != inputs.shape or differ(scaled, powers * ones, underflow * powers):
+        raise not_a_chain(name, f"mixes entries of the output of layer {before.name!r}")
+    return ones
+
+
+def check_rows(inputs: Tensor, samples: int, name: str) -> None:
+    """Raise unless a layer's input has one row per sample."""
+    if tuple(inputs.shape[:-1]) != (samples,):
+        raise not_a_chain(name, f"has shape {tuple(inputs.shape)}, not ({samples}, d)")
+
+
+def refused(name: str) -> ValueError:
+    """Build the error of a layer that is no matrix."""
+    return not_a_chain(name, "goes into a convolution")
+
+
+def _vjp(before: Use, inputs: Tensor, factor: Tensor, probe_leaves: Sequence[Tensor]) -> Tensor:
+    """Return the product of `factor` and the Jacobian, which arrives at the probe of the layer before."""
+    before.probe.gradient = None
+    torch.autograd.grad(inputs, list(probe_leaves), factor, retain_graph=True, allow_unused=True)
+    found = before.probe.gradient
+    return torch.zeros_like(inputs) if found is None else found

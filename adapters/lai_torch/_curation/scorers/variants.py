@@ -1,4 +1,4 @@
-"""LAI with the output gradients preconditioned by their running second moment."""
+"""Variants of LAI in the loop: gate-corrected, calibrated and preconditioned."""
 
 import functools
 from collections.abc import Iterator
@@ -9,8 +9,76 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
-from lai_torch._curation.scorers.base import Reading, Scored
+from lai_core._adapters import computed_weight, fitted_weights, layer_parts
+from lai_core.estimators.gates import gate_lai_scores
+from lai_torch._curation.scorers.base import Batch, Reading, Scored, ValidationSide
 from lai_torch._curation.scorers.traces import TraceScorer
+from lai_torch._model.batch import count, rows
+from lai_torch._model.function import UnusableError
+from lai_torch._recording.assemble import layers_of
+from lai_torch._recording.record import record
+from lai_torch._recording.watching.recording import CachedProof, Recording
+from lai_torch.trace import GateTrace
+
+
+class GateScorer(TraceScorer):
+    """LAI with every layer's product corrected by the gains of the gates above it."""
+
+    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
+        """Keep the traces of the set's parts: the gains are each pair's own, so that nothing sums up."""
+        traces = (trace for _, trace, _ in self.finite_traces(validation, size))
+        # column norms are those of the weights as they are when a batch is scored, not of now
+        return ValidationSide(tuple(replace(trace, column_norms=()) for trace in traces))
+
+
+def gate_product(validation: GateTrace, training: GateTrace, **options: Any) -> Tensor:
+    """Return the scores, with the column norms as they are now."""
+    found: Tensor = gate_lai_scores(validation, training, **options)
+    return found
+
+
+class CalibratedScorer(TraceScorer):
+    """LAI whose layer weights are fitted to Ghost on validation samples at every refresh."""
+
+    _known: CachedProof | None = None
+
+    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
+        """Sum the set up, and fit the weights on at most `size` of its samples (two at least)."""
+        side = super().summary_of(validation, size)
+        weights = self._fitted(validation, max(size, 2), str(side.positions))
+        return replace(side, layer_weights=weights)
+
+    def _fitted(self, validation: Batch, size: int, positions: str) -> Tensor:
+        """Fit on the pairs of different samples among rows at equal distances."""
+        samples = count(*validation)
+        used = min(samples, size)
+        part = self.finite(rows(validation, torch.arange(used, device="cpu") * samples // used, samples))
+        if part is None or count(*part) < 2:
+            msg = (
+                "validation: estimator 'calibrated_lai' expects at least two samples with a finite loss "
+                f"among the {used} it is calibrated on"
+            )
+            raise UnusableError(msg)
+        options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.masks}
+        with self.tracer.lowered():
+            recording = record(self.model, self.loss, *part, every_layer=True, known=self._known, **options)
+        self._known = recording.known
+        return _weights(recording, positions)
+
+
+def _weights(recording: Recording, positions: str) -> Tensor:
+    """Return each layer's slope of Ghost's part on LAI's, over pairs of different samples."""
+    layers = layers_of(recording)
+    last, parts = layers[-1].record, []
+    for layer in layers:
+        names = layer.use.weight.names
+        if not layer.own and any(name in recording.parameters for name in names):
+            raise computed_weight(layer.use.name)
+        parts.append(layer_parts(layer.record, last, positions, trains=layer.own))
+    device = recording.losses.device
+    others = ~torch.eye(recording.samples, dtype=torch.bool, device=device)
+    weights: Tensor = fitted_weights(parts, others)
+    return weights
 
 
 class PreconditionedScorer(TraceScorer):

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from lai_torch._model.batch import tensors
-from lai_torch._model.snapshot.streams import Streams
+from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import Held, forget, held, modules_of, set_training
 
 _OWN = "train", "eval"

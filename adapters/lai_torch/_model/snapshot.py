@@ -1,0 +1,276 @@
+"""What a forward pass may write, as it was before: random streams, buffers and parameters."""
+
+import functools
+import inspect
+import random
+import sys
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import chain
+from operator import attrgetter, methodcaller
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from lai_torch._model.walk import held, modules_of
+
+_VALUES = methodcaller("values")
+
+
+def _generators() -> set[type]:
+    """Return the classes of random streams: to ask `isinstance` of every attribute takes long."""
+    found: set[type] = set()
+    pending: list[type] = [torch.Generator]
+    while pending:
+        kind = pending.pop()
+        found.add(kind)
+        pending.extend(kind.__subclasses__())
+    return found
+
+
+class Streams:
+    """The random streams that scoring could move: Python's, numpy's, torch's, the model's own generators."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        modules = list(modules)
+        numpy: Any = sys.modules.get("numpy")
+        self.numpy: Any = getattr(numpy, "random", None)
+        self.cuda = []
+        if torch.cuda.is_initialized():
+            parameters = (one for module in modules for one in module._parameters.values() if one is not None)
+            self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
+        kinds = _generators()
+        attributes = list(map(vars, modules))
+        self.generators: list[torch.Generator] = []
+        if not kinds.isdisjoint(map(type, chain.from_iterable(map(_VALUES, attributes)))):
+            self.generators = [one for each in attributes for one in each.values() if type(one) in kinds]
+        self.before = self._now()
+
+    def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
+        drawn = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self.cuda)]
+        numbers = None if self.numpy is None else self.numpy.get_state(legacy=False)
+        return random.getstate(), numbers, drawn, [one.get_state() for one in self.generators]
+
+    def moved(self) -> bool:
+        """Say whether something was drawn."""
+        return not _same_state(self._now(), self.before)
+
+    def equal(self, other: "Streams") -> bool:
+        """Say whether another time they were in the same state."""
+        return _same_state(self.before, other.before)
+
+    def restore(self) -> None:
+        """Put the streams back where they were."""
+        python, numbers, drawn, own = self.before
+        random.setstate(python)
+        if numbers is not None:
+            self.numpy.set_state(numbers)
+        torch.set_rng_state(drawn[0])
+        for device, state in zip(self.cuda, drawn[1:], strict=True):
+            torch.cuda.set_rng_state(state, device)
+        for generator, state in zip(self.generators, own, strict=True):
+            generator.set_state(state)
+
+
+def _parts(state: Any) -> Any:
+    """Return what can be compared of numpy's state: the bytes of an array, and whatever else as it is."""
+    if isinstance(state, dict):
+        return tuple((name, _parts(value)) for name, value in state.items())
+    return state.tobytes() if hasattr(state, "tobytes") else state
+
+
+def _same_state(now: Any, before: Any) -> bool:
+    """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
+    pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
+    plain = now[0] == before[0] and _parts(now[1]) == _parts(before[1])
+    return plain and all(torch.equal(a, b) for a, b in pairs)
+
+
+_VERSION, _DEVICE = attrgetter("_version"), attrgetter("device")
+_WRITTEN: WeakKeyDictionary[nn.Module, dict[bool, set[int]]] = WeakKeyDictionary()
+"""Of each model that ran before, in training and in eval mode: the tensors that its forward pass writes."""
+
+
+class Tensors:
+    """A model's buffers and parameters as they were: the tensors themselves, and their values.
+
+    To copy every parameter each time would cost small models as much as they compute. So it happens
+    once: the first pass shows which ones forward writes (an embedding with `max_norm` does), later passes
+    copy these, and another one that is written to is an error. Buffers are copied each time, and written
+    back where they moved, as autograd counts or as the first pass has shown.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, modules = model, modules_of(model)
+        known, self.training = _WRITTEN.get(model, {}), model.training
+        self.first = model.training not in known  # so is a pass within the first one
+        self.written = known.get(model.training, set())
+        self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
+        self.copies: list[tuple[Tensor, Tensor, int]] = []
+        for module in modules:
+            # a scripted module's table can only be walked by its items
+            for name, tensor in module._buffers.items() if module._buffers else ():
+                self.buffers.append((module, name, tensor))
+                if tensor is not None:
+                    self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
+        self.watched = held(model).counted
+        if self.first or self.written:
+            written = [one for one in held(model).dense if self.first or id(one) in self.written]
+            self.copies += [(one, one.detach().clone(), _version(one)) for one in written]
+            self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
+        self.versions = list(map(_VERSION, self.watched))
+
+    @property
+    def devices(self) -> set[str]:
+        """Return the kinds of devices that the tensors are on."""
+        watched = [tensor for tensor, _, _ in self.copies]
+        return {device.type for device in {*map(_DEVICE, watched), *map(_DEVICE, self.watched)}}
+
+    def restore(self) -> None:
+        """Put back what was replaced, and the values of what was written.
+
+        Raises
+        ------
+        ValueError
+            If forward wrote a parameter for the first time after it ran without.
+        """
+        for module, name, buffer in self.buffers:
+            if name not in module._buffers or module._buffers[name] is not buffer:
+                module._buffers[name] = buffer
+        known = _WRITTEN.setdefault(self.model, {})
+        self.written = known.setdefault(self.training, self.written)
+        for tensor, copy, version in self.copies:
+            if self.first and (_version(tensor) != version or not _same(tensor, copy)):
+                self.written.add(id(tensor))
+            if id(tensor) in self.written or _version(tensor) != version:
+                _write(tensor, copy)
+        if list(map(_VERSION, self.watched)) != self.versions:
+            pairs = zip(self.watched, self.versions, strict=True)
+            written = [tensor for tensor, version in pairs if tensor._version != version]
+            self.written.update(map(id, written))
+            name = next(name for name, one in self.model.named_parameters() if one is written[0])
+            msg = (
+                f"model: a forward pass wrote parameter {name!r}, as none before it did, so that its "
+                "values from before are gone; keep in a buffer what forward writes"
+            )
+            raise ValueError(msg)
+
+
+def written(model: nn.Module) -> set[int] | None:
+    """Return the ids of the tensors that forward writes in the model's mode; None before it ran in it."""
+    return _WRITTEN.get(model, {}).get(model.training)
+
+
+def _same(tensor: Tensor, copy: Tensor) -> bool:
+    tensor = tensor.detach()
+    if (tensor.shape, tensor.dtype, tensor.layout) != (copy.shape, copy.dtype, copy.layout):
+        return False
+    return all(map(torch.equal, strided(tensor), strided(copy)))
+
+
+def strided(tensor: Tensor) -> list[Tensor]:
+    """Return what a tensor is kept as: entries and their places, of a sparse one."""
+    if tensor.layout == torch.strided:
+        return [tensor]
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in {torch.sparse_csr, torch.sparse_bsr}:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in {torch.sparse_csc, torch.sparse_bsc}:
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor.to_dense()]
+
+
+def _version(tensor: Tensor) -> int:
+    """Count the writes to a tensor; those made in inference mode are not counted."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _write(tensor: Tensor, values: Tensor) -> None:
+    """Give a tensor its values back, unseen by graphs that saved it: for them nothing has changed."""
+    kind = values.shape, values.dtype, torch.strided
+    if (tensor.data.shape, tensor.data.dtype, values.layout) != kind:
+        tensor.data = values
+    elif not any(size > 1 and step == 0 for size, step in zip(values.shape, tensor.stride(), strict=True)):
+        tensor.data.copy_(values)  # an expanded tensor cannot be written, neither here nor in forward
+
+
+NOT_OWNED = (
+    "wants a gradient and belongs to neither the model nor the loss, so that scores leave it out; hand over "
+    "as loss a module that holds it as a parameter, or freeze it with requires_grad_(False)"
+)
+
+
+def nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
+    """Yield the nodes of an autograd graph once each, stopping at `behind`."""
+    seen, ahead = set(), [losses.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in seen and node not in behind:
+            seen.add(node)
+            yield node
+            ahead += [following for following, _ in node.next_functions]
+
+
+def other_leaves(losses: Tensor, known: Iterable[Tensor]) -> dict[int, Tensor]:
+    """Return the leaves of the losses' graph other than the `known` ones, by identity."""
+    ids = set(map(id, known))
+    leaves = (getattr(node, "variable", None) for node in nodes(losses))  # of those that add to `.grad`
+    return {id(leaf): leaf for leaf in leaves if leaf is not None and id(leaf) not in ids}
+
+
+def check_owned(loss: Any, found: Mapping[int, Tensor], again: Callable[[], Mapping[int, Tensor]]) -> None:
+    """Raise if one of the leaves that nobody handed over is a parameter; warn of another tensor.
+
+    A tensor that is no `Parameter` may want a gradient by oversight. One that forward itself makes, as a
+    place to take a force at, is another one when the losses are computed `again`.
+    """
+    still = again() if found else {}
+    for key, leaf in found.items():
+        if key in still:
+            message = (
+                f"loss: it depends on {called(loss, leaf)} of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
+            )
+            if isinstance(leaf, nn.Parameter):
+                raise ValueError(message)
+            warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def check_returned(parameters: Mapping[str, nn.Parameter]) -> None:
+    """Raise if a backward pass for which `.grad` was empty wrote there by itself."""
+    for name, parameter in parameters.items():
+        if parameter.grad is not None:
+            msg = (
+                "model: expected a backward pass that returns every gradient, got one that writes the .grad "
+                f"of {name!r} itself, as a function does whose backward calls .backward() (a reversible "
+                "block, a reentrant checkpoint): return what torch.autograd.grad gives, or pass "
+                "use_reentrant=False to checkpoint (transformers: gradient_checkpointing_kwargs="
+                "{'use_reentrant': False})"
+            )
+            raise ValueError(msg)
+
+
+def called(loss: Any, leaf: Tensor) -> str:
+    """Return what a loss calls a tensor that it holds or closes over, if that can be seen."""
+    while isinstance(loss, functools.partial):
+        held = [*loss.args, *loss.keywords.values()]
+        if any(one is leaf for one in held):
+            return "an argument of a partial"
+        loss = loss.func
+    outside: dict[str, Any] = {}
+    function = getattr(loss, "__func__", loss)
+    if inspect.isfunction(function):
+        closed = inspect.getclosurevars(function)
+        outside = {**closed.globals, **closed.nonlocals}
+    owner = getattr(loss, "__self__", None if inspect.isfunction(loss) else loss)
+    outside |= {f"self.{name}": value for name, value in getattr(owner, "__dict__", {}).items()}
+    for name, value in outside.items():
+        if value is leaf:
+            return repr(name)
+        if isinstance(value, nn.Module):
+            for path, parameter in value.named_parameters():
+                if parameter is leaf:
+                    return repr(f"{name}.{path}")
+    return "a tensor"

@@ -1,1 +1,0 @@
-"""What a forward pass may write, as it was before."""

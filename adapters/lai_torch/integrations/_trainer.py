@@ -1,0 +1,192 @@
+"""What a curated Trainer is given, writes into its checkpoints, and samples from."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+)
+
+from lai_core._adapters import numbered, source_names
+from lai_core.mixtures import Mixture
+from lai_torch.integrations._options import warn_of_metrics
+from lai_torch.integrations.losses import classification_losses, next_token_losses
+from lai_torch.integrations.sampling import MixtureSampler
+from lai_torch.integrations.sources import Sources
+from lai_torch.options import with_defaults
+from lai_torch.report import Report
+
+LOSSES = (
+    (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, next_token_losses),
+    (MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES, classification_losses),
+)
+
+
+def check_losses(trainer: Any) -> None:
+    """Refuse losses of a whole batch: a curated step trains on the weighted losses of its samples alone."""
+    if trainer.compute_loss_func is not None:
+        msg = (
+            f"compute_loss_func: expected None, got {trainer.compute_loss_func!r}: a curated step weighs the "
+            "losses of single samples; pass a function sample_loss(outputs, batch) -> (n,)"
+        )
+        raise ValueError(msg)
+    if trainer.args.label_smoothing_factor:
+        msg = (
+            f"label_smoothing_factor: expected 0, got {trainer.args.label_smoothing_factor}: a curated step "
+            "takes the losses of sample_loss; pass one that smooths labels, as torch's "
+            "cross_entropy(label_smoothing=) does"
+        )
+        raise ValueError(msg)
+
+
+def check_one_part(curation: Mapping[str, Any], micro_batches: int) -> None:
+    """Raise if an estimator reads an optimizer step in one part, and the trainer cuts it."""
+    estimator = with_defaults(curation.get("estimator", "lai"))
+    if micro_batches > 1 and not estimator.in_parts:
+        msg = (
+            f"gradient_accumulation_steps: expected 1 with {estimator.name!r}, which reads a step in one "
+            f"part, got {micro_batches}; pass 1, or use 'lai'"
+        )
+        raise ValueError(msg)
+
+
+def usual_loss(model: Any) -> Any:
+    """Return the loss that a model of its kind is usually trained on."""
+    kind = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
+    for names, loss in LOSSES:
+        if kind in names.values() and getattr(model.config, "num_labels", 2) > 1:
+            return loss
+    msg = (
+        f"sample_loss: expected one for a {kind}, which is no language model that predicts the next token "
+        "and no classifier, got None; pass a function sample_loss(outputs, batch) -> (n,)"
+    )
+    raise ValueError(msg)
+
+
+def validation_set(evaluated: Any, chosen: Any, given: Any = None) -> Any:
+    """Return the data set that samples are to help; warn where metrics are reported on it."""
+    sets = dict(evaluated) if isinstance(evaluated, Mapping) else {"eval_dataset": evaluated}
+    if isinstance(chosen, str):
+        if not isinstance(evaluated, Mapping) or chosen not in evaluated:
+            names = sorted(evaluated) if isinstance(evaluated, Mapping) else type(evaluated).__name__
+            msg = f"validation: expected the name of one of the eval_dataset's, {names}, got {chosen!r}"
+            raise ValueError(msg)
+        chosen = evaluated[chosen]
+    if chosen is None or isinstance(chosen, Mapping) or not hasattr(chosen, "__len__"):
+        msg = (
+            "validation: expected the data set that samples are to help, with a length, or the name of one "
+            f"of the eval_dataset's, got {type(chosen).__name__}; hold one out beside the eval_dataset, for "
+            "metrics on what training is curated on are not held out"
+        )
+        raise TypeError(msg)
+    raw = given.values() if isinstance(given, Mapping) else [given]
+    warn_of_metrics(chosen, [*sets.values(), *raw])  # a trainer may have prepared what it was given
+    return chosen
+
+
+FILE = "curation.pt"
+
+
+class Keeping(TrainerCallback):
+    """Gives each run its own curator; each checkpoint gets its state last, as a mark that it is complete."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Let go of an earlier run's curator: its model, wrapped or made anew, may be another one."""
+        del args, state, control
+        self.trainer._curator = None
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write it, on one process: it is the same on all."""
+        del control
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            torch.save(self.trainer.curation_state(), folder / f"{FILE}.new")
+            os.replace(folder / f"{FILE}.new", folder / FILE)
+
+
+def last_whole(output: str) -> str | None:
+    """Find the latest checkpoint with a curator in it; what a run was killed at while it wrote has none."""
+    found = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
+    return str(max(found, key=lambda path: int(path.name.partition("-")[2]))) if found else None
+
+
+class Mixing:
+    """A mixture, the sampler that draws by it, and how far both are in a run."""
+
+    def __init__(
+        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[Any, int] | None
+    ) -> None:
+        if groups is None:
+            msg = "groups: expected the name of the entry that says a sample's source, got None"
+            raise ValueError(msg)
+        self.groups, self.fixed = groups, fixed
+        self.sources = Sources(mixture, period)
+        self.sampler: MixtureSampler | None = None
+        self.drawn = 0
+
+    def sampled(self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None) -> Any:
+        """Make the sampler of a run, new or as a checkpoint has it, for the batch of all processes."""
+        named = hasattr(data, "column_names")
+        groups = data[self.groups] if named else [row[self.groups] for row in data]
+        self.drawn = 0
+        self.sampler = MixtureSampler(
+            list(groups), self.sources.mixture, batch_size, fixed=self.fixed, seed=seed
+        )
+        if state is not None:
+            self.sources.load_state_dict(state["sources"])
+            self.sampler.load_state_dict(state["sampler"])
+        return self.sampler
+
+    def take(self, report: Report, groups: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> None:
+        """Take in a step's scores; `gather` takes one process's numbers, NaN for none, to all."""
+        self.drawn += 1
+        if report.scores is not None:
+            scores, sources = (gather(own) for own in (report.scores, torch.cat(list(groups)).double()))
+            self.sources.add(scores, torch.nan_to_num(sources, nan=-1.0))
+
+    def shares(self) -> dict[str, float]:
+        """Return the weights, as a trainer logs them."""
+        mixture = self.sources.mixture
+        names = mixture.names or range(len(mixture.weights))
+        return {f"curation/share/{name}": one for name, one in zip(names, mixture.weights, strict=True)}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds."""
+        sampler = None if self.sampler is None else self.sampler.state_dict(batches=self.drawn)
+        return {"sources": self.sources.state_dict(), "sampler": sampler}
+
+
+class WithGroups:
+    """A collator that passes the samples' groups on; TRL's drop every column that they do not know.
+
+    Groups that are text are numbered by their place among `names`.
+    """
+
+    def __init__(self, collate: Callable[[list[Any]], Any], groups: str, names: Sequence[str] = ()) -> None:
+        self.collate, self.groups, self.names = collate, groups, names
+
+    def __call__(self, examples: list[Any]) -> Any:
+        """Collate examples, with their groups where they have any."""
+        batch = self.collate(examples)
+        if self.groups not in batch and self.groups not in examples[0]:
+            return batch
+        groups = batch[self.groups] if self.groups in batch else [one[self.groups] for one in examples]
+        return {**batch, self.groups: torch.as_tensor(numbered(groups, self.names), device="cpu")}
+
+
+def names_of(data: Any, groups: str, mixture: Mixture | None, fixed: Mapping[Any, int] | None) -> list[str]:
+    """Return what a data set's groups are called, by number: the mixture's names, or its own in order."""
+    names = source_names(mixture, fixed)
+    held = hasattr(data, "__len__") and groups in (getattr(data, "column_names", None) or ())
+    if names or mixture is not None or not held:  # a stream's names nobody knows before its end
+        return names
+    return sorted({one for one in data[groups] if isinstance(one, str)})
