@@ -1,8 +1,7 @@
 """Files that appear whole or not at all, whatever other processes write there."""
 
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,17 +36,3 @@ def _link(own: Path, path: Path) -> None:
         raise
     except OSError:
         own.replace(path)
-
-
-def check_run(path: Path, run: Mapping[str, Any]) -> None:
-    """Write the settings of a run; where a run was begun before, raise unless its settings are the same."""
-    if not path.exists():
-        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)), keep=True)
-    begun = json.loads(path.read_text())
-    for name in {**begun, **run}:
-        if begun.get(name) != run.get(name):
-            msg = (
-                f"{name}: expected {begun.get(name)!r}, with which the scores in {path.parent} were begun, "
-                f"got {run.get(name)!r}; pass another folder"
-            )
-            raise ValueError(msg)

@@ -1,14 +1,17 @@
-"""Batches as engines hand them over: tables of Arrow, DataFrames of pandas, mappings of columns."""
+"""The one door for data: what users hand over becomes rows here, by position, or is refused by name.
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+Tables of Arrow, DataFrames of pandas, rows of `datasets`, mappings of columns, pairs, lists of samples.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lai_core._adapters import is_array
+from lai_core._adapters import check_batch, is_array
 
-__all__ = ["columns_of", "rows_of"]
+__all__ = ["columns_of", "labels_of", "rows_of"]
 
 NUMBERS = ("score", "standard_error", "loss", "gradient_norm")
 """What a scorer says of every sample."""
@@ -16,25 +19,32 @@ Collate = tuple[str, str] | Callable[[dict[str, Any]], Any]
 """The columns of inputs and targets; or what makes `(inputs, targets)`, or a mapping, of all columns."""
 
 
-def columns_of(batch: Any, *, without: Collection[Any] = ()) -> dict[str, Any] | None:
+class Rows(NamedTuple):
+    """A batch: what its samples are called and what they belong to, and what the model and the loss get."""
+
+    samples: int
+    labels: dict[str, Any]  # `id` and `group`, one a sample: those that were asked for
+    pair: Any  # inputs and targets; None where there is no sample
+
+
+def columns_of(batch: Any) -> dict[str, Any] | None:
     """Return the columns of a batch by name, each as it is.
 
     Parameters
     ----------
     batch
-        A table or record batch of Arrow, a DataFrame of pandas, or a mapping of columns.
-    without
-        Names of columns to leave out.
+        A table or record batch of Arrow, a DataFrame of pandas, a data set of `datasets`, or a mapping of
+        columns.
 
     Returns
     -------
     dict or None
         None where the batch has no columns with names.
     """
-    names = batch if isinstance(batch, Mapping) else getattr(batch, "column_names", None)  # of Arrow
-    if names is None and hasattr(batch, "iloc"):  # of pandas
+    names = batch if isinstance(batch, Mapping) else getattr(batch, "column_names", None)
+    if names is None and hasattr(batch, "iloc") and hasattr(batch, "columns"):  # of pandas
         names = batch.columns
-    return None if names is None else {name: batch[name] for name in names if name not in without}
+    return None if names is None else {name: batch[name] for name in names}
 
 
 def rows_of(values: Any) -> Any:
@@ -43,7 +53,8 @@ def rows_of(values: Any) -> Any:
     Parameters
     ----------
     values
-        A column of Arrow or pandas; a list or an array of rows. Arrays of torch and jax stay as they are.
+        A column of Arrow, pandas or `datasets`; a list or an array of rows. Arrays of torch and jax stay as
+        they are.
 
     Returns
     -------
@@ -91,61 +102,108 @@ def _rows_of_arrow(column: Any) -> Any:
     return found.reshape(shape) if found.dtype.kind in "biufc" else rows_of(found)
 
 
-def scored(
-    batch: Any, score: Callable[[dict[str, Any] | None], Mapping[str, Any]], **named: str | None
-) -> Any:
-    """Return the numbers of a batch, and what its columns say of `id` and `group`, in the batch's form.
+def labels_of(role: str, values: Any, samples: int) -> list[Any]:
+    """Return ids or groups as a list of whole numbers or text, one a sample, by position.
 
-    `score` gets the batch's other columns, None where it has none, and returns the `NUMBERS` of its samples;
-    `named` are the columns of `ids` and `groups`, None where there is none.
+    Parameters
+    ----------
+    role
+        The argument's name, for errors.
+    values
+        A list, an array of any namespace, a column of Arrow, a Series of pandas, whose index counts for
+        nothing.
+    samples
+        How many there are.
 
     Returns
     -------
-    table, DataFrame or dict
-        A dictionary, unless the batch is one of the others; a DataFrame with the batch's index.
+    list
+        Of `int` or of `str`.
+
+    Raises
+    ------
+    TypeError
+        If they are neither whole numbers nor text, or some of each.
+    ValueError
+        If there are others than `samples`.
     """
-    asked = {argument: name for argument, name in named.items() if name is not None}
+    listed = getattr(values, "to_pylist", None) or getattr(values, "tolist", None) or values.__iter__
+    found = [one.item() if hasattr(one, "item") else one for one in listed()]
+    if not (all(isinstance(one, int) for one in found) or all(isinstance(one, str) for one in found)):
+        got = ", ".join(sorted({type(one).__name__ for one in found}))
+        msg = f"{role}: expected whole numbers for all samples, or text for all, got {got}"
+        raise TypeError(msg)
+    if len(found) != samples:
+        msg = f"{role}: expected one per sample, {samples}, got {len(found)}"
+        raise ValueError(msg)
+    return found
+
+
+def collate_items(role: str, stack: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+    """Return samples as a batch: mappings as columns, pairs as `stack` makes arrays of them."""
+    first = _form_of(items[0])
+    for item in items:
+        if first is None or _form_of(item) != first:
+            msg = (
+                f"{role}: expected samples that are all pairs (input, target), or dictionaries of the same "
+                f"keys, got {first or type(items[0]).__name__} and {_form_of(item) or type(item).__name__}"
+            )
+            raise TypeError(msg)
+    if isinstance(items[0], Mapping):
+        return {name: [item[name] for item in items] for name in items[0]}
+    try:
+        return tuple(stack(items))
+    except (RuntimeError, TypeError, ValueError) as error:
+        msg = f"{role}: expected samples of one shape, which stack to a batch, got others: {error}"
+        raise ValueError(msg) from error
+
+
+def _form_of(item: Any) -> str | None:
+    """Say what a sample is: a pair, or a dictionary of which keys; None of anything else."""
+    if isinstance(item, Mapping):
+        return f"a dictionary of {', '.join(sorted(map(repr, item)))}"
+    return "a pair" if isinstance(item, tuple | list) and len(item) == 2 else None
+
+
+def read_rows(
+    role: str,
+    batch: Any,
+    *,
+    collate: Collate | None,
+    asarray: Callable[[Any], Any],
+    count: Callable[[Any], int],
+    labels: Mapping[str, str | None],
+) -> Rows:
+    """Return a batch as rows: `labels` are the columns of `ids` and `groups`, None where there is none."""
+    asked = {argument: name for argument, name in labels.items() if name is not None}
     columns = columns_of(batch)
     if columns is None:
         if asked:
             argument, name = next(iter(asked.items()))
             msg = f"{argument}: expected a batch with a column {name!r}, got {type(batch).__name__}"
             raise ValueError(msg)
-        return _ordered(score(None))
-    rows = len(next(iter(columns.values()), ()))
+        pair = tuple(batch) if isinstance(batch, list) else batch
+        check_batch(role, pair)
+        return Rows(count(pair), {}, pair)
     for argument, name in asked.items():
         _check_column(argument, name, columns)
-    names = {argument.removesuffix("s"): _host(columns[name]) for argument, name in asked.items()}
-    others = columns_of(batch, without=asked.values())
-    numbers = _ordered(score(others) if rows else dict.fromkeys(NUMBERS, np.zeros(0)))
-    if (samples := len(numbers["score"])) != rows:
-        msg = f"collate: expected as many samples as the batch has rows, {rows}, got {samples}"
+    samples = len(next(iter(columns.values()), ()))
+    found = {
+        argument.removesuffix("s"): labels_of(argument, columns[name], samples)
+        for argument, name in asked.items()
+    }
+    if not samples:
+        return Rows(0, found, None)
+    others = {name: values for name, values in columns.items() if name not in asked.values()}
+    pair = _paired(others, collate, asarray)
+    if (made := count(pair)) != samples:
+        msg = f"collate: expected as many samples as the batch has rows, {samples}, got {made}"
         raise ValueError(msg)
-    group = {"group": names.pop("group")} if "group" in names else {}
-    found = {**names, **numbers, **group}
-    if hasattr(batch, "column_names"):
-        return type(batch).from_pydict(found)
-    return type(batch)(found, index=batch.index) if hasattr(batch, "iloc") else found
+    return Rows(samples, found, pair)
 
 
-def _ordered(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers in the order of the table; a compiled program has its own."""
-    return {name: numbers[name] for name in NUMBERS}
-
-
-def _host(values: Any) -> Any:
-    """Return a column of a framework's array as a list; any other as it is."""
-    return values.tolist() if is_array(values) and not isinstance(values, np.ndarray) else values
-
-
-def paired(columns: Mapping[str, Any], collate: Collate | None, asarray: Callable[[Any], Any]) -> Any:
-    """Return the inputs and targets of a batch's columns; a mapping is both.
-
-    Returns
-    -------
-    tuple
-        Or whatever `collate` returned.
-    """
+def _paired(columns: Mapping[str, Any], collate: Collate | None, asarray: Callable[[Any], Any]) -> Any:
+    """Return the inputs and targets of a batch's columns; a mapping is both."""
     names = collate if isinstance(collate, tuple) else tuple(columns)
     for name in names:
         _check_column("collate", name, columns)
@@ -163,10 +221,36 @@ def paired(columns: Mapping[str, Any], collate: Collate | None, asarray: Callabl
         made = collate(made)
     elif collate is not None:
         made = tuple(made[name] for name in collate)
-    return (made, made) if isinstance(made, Mapping) else made
+    made = (made, made) if isinstance(made, Mapping) else made
+    check_batch("collate", made)
+    return made
 
 
-def joined(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def score_rows(rows: Rows, score: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the columns of a table: what the rows are called, their numbers by `score`, their groups."""
+    numbers = dict.fromkeys(NUMBERS, np.zeros(0)) if rows.pair is None else score(rows.pair)
+    found = {**rows.labels, **{name: numbers[name] for name in NUMBERS}}  # a compiled program has its order
+    if "group" in found:
+        found["group"] = found.pop("group")  # behind the numbers
+    return found
+
+
+def put_back(batch: Any, found: dict[str, Any], labels: Mapping[str, str | None]) -> Any:
+    """Return columns in the form of a batch, with its index and the types of its labels; else as a dict."""
+    columns = columns_of(batch) or {}
+    for argument, name in labels.items():
+        if name is not None:
+            found[argument.removesuffix("s")] = getattr(columns[name], "array", columns[name])
+    if hasattr(type(batch), "from_pydict"):
+        return type(batch).from_pydict(found)
+    if hasattr(batch, "iloc"):
+        return type(batch)(found, index=batch.index)
+    return {
+        name: values if isinstance(values, np.ndarray) else list(values) for name, values in found.items()
+    }
+
+
+def join_columns(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the columns of consecutive batches, of which there is one at least."""
     found = list(batches)
     return {name: list(chain.from_iterable(each[name] for each in found)) for name in found[0]}

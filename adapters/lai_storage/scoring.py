@@ -30,27 +30,34 @@ relative
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
-from itertools import islice
-from operator import itemgetter
+from itertools import chain, count, islice
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar
 
-from lai_storage import load, save
+from lai_storage import load, save, storable
 
-Contents = Iterable[tuple[str, Any]]
-"""Of arrays: type and shape, and the bytes."""
-Source = tuple[int | Iterable[Any], Callable[[Any], Iterable[Any]]]
-"""How many samples there are, or a stream of them; what makes batches of a range of numbers, or of a part."""
+
+@storable
+@dataclass(frozen=True)
+class Sealed:
+    """A validation set's summary, with the fingerprints of the model and the loss that it was made with."""
+
+    summary: Any
+    made_of: Mapping[str, str]
 
 
 class BatchScorer(ABC):
     """Scores batches against a validation set; the adapters say how inputs and targets are scored."""
 
     _summaries: ClassVar[tuple[type, ...]]
-    """What a validation set is summed up as: kinds that `save` writes."""
+    """What a validation set is summed up as."""
+    _asarray: ClassVar[Callable[..., Any]]
+    """Makes the framework's array of numpy's."""
 
     def __init__(self, validation: Any, batch_size: int, collate: Any, ids: Any, groups: Any) -> None:
         names = isinstance(collate, tuple) and len(collate) == 2
@@ -65,8 +72,8 @@ class BatchScorer(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the options, with the summary of a validation set in the place of its samples."""
-        held = self.validation if self._is_summary(self.validation) else self._summed
-        return self._options() | {"validation": held}
+        is_path = isinstance(self.validation, str | PathLike)
+        return self._options() | {"validation": self.validation if is_path else self._seal()}
 
     def _options(self) -> dict[str, Any]:
         """Return what the scorer was given, without what it was made into."""
@@ -75,12 +82,20 @@ class BatchScorer(ABC):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the validation set's summary to a file, which other scorers take as `validation`.
 
+        The file says by fingerprints which model, parameters and loss it belongs to; a scorer of others
+        refuses it.
+
         Parameters
         ----------
         path
             Of the file, in a folder that exists.
         """
-        save(path, self._summed)
+        save(path, self._seal())
+
+    def _seal(self) -> Any:
+        """Return the summary with what it was made of; as it is where the user brought it."""
+        held = self._held()
+        return held if self._is_summary(held) else Sealed(self._summed, self._made_of)
 
     def __call__(self, batch: Any) -> Any:
         """Score a batch.
@@ -100,97 +115,232 @@ class BatchScorer(ABC):
         ------
         ValueError
             If a column is missing, `collate` changes the number of rows, or the summary is for another
-            estimator.
+            estimator, model or loss.
         """
-        from lai_storage.columns import scored  # needs numpy
+        from lai_storage.columns import put_back, score_rows  # needs numpy
 
-        return scored(batch, partial(self._numbers, batch), ids=self.ids, groups=self.groups)
+        return put_back(batch, score_rows(self._read("batch", batch), self._numbers), self._labels)
 
     @classmethod
     def _is_summary(cls, validation: Any) -> bool:
         """Whether a validation side is summed up already, for the parameters that there were."""
-        return isinstance(validation, (str, PathLike, *cls._summaries))
+        return isinstance(validation, (str, PathLike, Sealed, *cls._summaries))
 
     @property
     @abstractmethod
     def _summed(self) -> Any:
         """The validation set summed up."""
 
+    @property
     @abstractmethod
-    def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> Mapping[str, Any]:
-        """Return the `NUMBERS` of a batch, which are arrays of numpy."""
+    def _made_of(self) -> dict[str, str]:
+        """Fingerprints: of the model's code, as `model`, of its `parameters`, and of the `loss`."""
 
     @abstractmethod
-    def _array(self, values: Any, model: Any) -> Any:
+    def _numbers(self, pair: Any) -> Mapping[str, Any]:
+        """Return the `NUMBERS` of inputs and targets, which are arrays of numpy."""
+
+    @abstractmethod
+    def _array(self, values: Any) -> Any:
         """Return a column of numbers as an array; numbers with a fraction in the model's type."""
 
     @abstractmethod
-    def _checked(self, role: str, batch: Any, model: Any) -> Any:
-        """Return a pair of inputs and targets where the model is."""
+    def _count(self, pair: Any) -> int:
+        """Return how many samples inputs and targets have, after checking them."""
 
-    def _pair(self, role: str, batch: Any, columns: dict[str, Any] | None, model: Any) -> Any:
-        """Return inputs and targets of a batch."""
-        if columns is not None:
-            from lai_storage.columns import paired
+    @property
+    def _labels(self) -> dict[str, str | None]:
+        return {"ids": self.ids, "groups": self.groups}
 
-            batch = paired(columns, self.collate, lambda values: self._array(values, model))
-        return self._checked(role, batch, model)
+    def _read(self, role: str, batch: Any, labels: Mapping[str, str | None] | None = None) -> Any:
+        """Return a batch as rows; without `labels`, those of `ids` and `groups` are read."""
+        from lai_storage.columns import read_rows
 
-    def _validation(self, model: Any, asarray: Callable[..., Any]) -> Any:
-        """Return inputs and targets of the validation set, or its summary, read where it is a file."""
+        how: Any = {"collate": self.collate, "asarray": self._array, "count": self._count}
+        return read_rows(role, batch, **how, labels=self._labels if labels is None else labels)
+
+    def _held(self) -> Any:
+        """Return what `validation` holds, read where it is a file."""
         held = self.validation
+        if not isinstance(held, str | PathLike):
+            return held
+        held = load(held, asarray=self._asarray)
+        if not self._is_summary(held):
+            msg = (
+                f"validation: expected {self.validation} to hold what Scorer.save wrote, or a "
+                f"ValidationSummary, got {type(held).__name__}"
+            )
+            raise TypeError(msg)
+        return held
+
+    def _validation(self) -> Any:
+        """Return inputs and targets of the validation set, or its summary, which is of this model."""
+        held = self._held()
         if not self._is_summary(held):
             from lai_storage.columns import columns_of
 
-            return self._pair("validation", held, columns_of(held, without=(self.ids, self.groups)), model)
-        if isinstance(held, str | PathLike):
-            held = load(held, asarray=asarray)
-            if not isinstance(held, self._summaries):
+            columns = columns_of(held)
+            if columns is not None:
+                held = {
+                    name: values for name, values in columns.items() if name not in {self.ids, self.groups}
+                }
+            return self._read("validation", held, {}).pair
+        if not isinstance(held, Sealed):
+            return held
+        own = self._made_of
+        for name, found in held.made_of.items():
+            if own[name] != found:
+                from lai_storage.tables import DIFFERS
+
                 msg = (
-                    f"validation: expected {self.validation} to hold what Scorer.save wrote, or a "
-                    f"ValidationSummary, got {type(held).__name__}"
+                    "validation: expected a summary made with this model and loss, got one whose "
+                    f"{name.replace('parameters', 'model')} had {DIFFERS[name]}; sum it up anew"
                 )
-                raise TypeError(msg)
-        return held
+                raise ValueError(msg)
+        return held.summary
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A data set whose samples have numbers."""
+
+    samples: int
+    size: int  # of a batch
+    load: Callable[[range, int], Iterable[Any]]  # batches of consecutive samples, so many at a time
+
+    def parts(self, rows: int, process: tuple[int, int]) -> Iterator[tuple[int, Iterable[Any]]]:
+        """Yield each part that is this process's own: its number, and its batches."""
+        for part in range(process[0], -(-self.samples // rows), process[1]):
+            yield part, self.load(range(part * rows, min((part + 1) * rows, self.samples)), self.size)
+
+
+@dataclass
+class Stream:
+    """Samples that come one after the other; `samples` is their number once they were read."""
+
+    items: Iterable[Any]
+    size: int  # of a batch
+    collate: Callable[[list[Any]], Any]
+    samples: int | None = None
+
+    def parts(self, rows: int, process: tuple[int, int]) -> Iterator[tuple[int, Iterable[Any]]]:
+        """Yield each part that is this process's own, and pass over the others."""
+        read = 0
+
+        def counted() -> Iterator[Any]:
+            nonlocal read
+            for item in self.items:
+                read += 1
+                yield item
+
+        items = counted()
+        for part in count():
+            own: Iterator[Any] = islice(items, rows)
+            if not (first := [*islice(own, 1)]):
+                break
+            own = chain(first, own)
+            if part % process[1] == process[0]:
+                yield part, map(self.collate, iter(partial(_take, own, self.size), []))
+            deque(own, maxlen=0)
+        if not read:
+            msg = "dataset: expected at least one sample, got none"
+            raise ValueError(msg)
+        self.samples = read
+
+
+def _take(items: Iterator[Any], size: int) -> list[Any]:
+    return [*islice(items, size)]
 
 
 def score_source(
     folder: str | PathLike[str],
     scorer: BatchScorer,
-    source: Source,
+    source: Indexed | Stream,
     checkpoints: Mapping[str, Any] | None,
-    at: Callable[[Any], tuple[BatchScorer, Contents]],  # a checkpoint, or None for the parameters as they are
-    settings: Mapping[str, Any],  # what the scores are of, beside the parameters
-    columns: Mapping[str, Any],  # `ids` and `groups`
-    options: Mapping[str, Any],  # `rows`, `process` and `progress` of `score_parts`
+    at: Callable[[str, Any], BatchScorer],  # a scorer at a checkpoint
+    settings: Mapping[str, Any],  # plain values that scores depend on
+    fingerprints: Mapping[str, str],  # and what else they depend on
+    labels: Mapping[str, Any],  # `ids` and `groups`
+    *,
+    rows: int,
+    process: tuple[int, int],
+    progress: bool,
 ) -> Any:
     """Score a data set with each checkpoint, into a folder of tables; return the table of all."""
-    from lai_storage.columns import joined
-    from lai_storage.tables import read_scores, score_parts, score_stream
+    from tqdm import tqdm
 
-    states: Any = {"": None} if checkpoints is None else checkpoints
-    if not isinstance(states, Mapping):
-        msg = f"checkpoints: expected a mapping of names to parameters, got {type(states).__name__}"
+    from lai_storage.columns import labels_of, score_rows
+    from lai_storage.identity import fingerprint
+    from lai_storage.tables import begin_run, end_stream, read_scores, write_parts
+
+    _check_process(process)
+    names = None if checkpoints is None else _check_checkpoints(checkpoints, scorer)
+    if isinstance(source, Stream):
+        _check_stream(source.items, labels, names or [])
+    own = {
+        role.removesuffix("s"): labels_of(role, values, source.samples or 0)
+        for role, values in labels.items()
+        if not isinstance(values, str | None)
+    }
+
+    def read(one: BatchScorer, start: int, batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            found = one._read("dataset", batch)
+            span = range(start, start + found.samples)
+            given = {name: values[span.start : span.stop] for name, values in own.items()}
+            yield found._replace(labels={"id": [*span], **found.labels, **given})
+            start = span.stop
+
+    folder = Path(folder)
+    run = {"samples": source.samples, "rows": rows, "checkpoints": names, **settings}
+    made_of = {name: one for name, one in scorer._made_of.items() if name != "parameters"}
+    made_of |= {"validation": fingerprint(scorer._validation()), **fingerprints}
+    begin_run(folder, run, made_of)
+    for name in names or [""]:
+        one = scorer if checkpoints is None else at(name, checkpoints[name])
+        parts = ((part, read(one, part * rows, batches)) for part, batches in source.parts(rows, process))
+        shown = {"unit": " samples", "disable": not progress, "total": source.samples}
+        shown |= {"desc": "stream of unknown length"} if isinstance(source, Stream) else {}
+        with tqdm(**shown) as bar:
+            write_parts(
+                folder / name,
+                parts,
+                partial(score_rows, score=one._numbers),
+                parameters=one._made_of["parameters"],
+                checkpoint=name,
+                progress=bar.update,
+            )
+        if isinstance(source, Stream):
+            end_stream(folder / name, source.samples or 0)
+    return read_scores(folder) if process[1] == 1 else None
+
+
+def _check_process(process: Any) -> None:
+    pair = isinstance(process, tuple | list) and [type(number) for number in process] == [int, int]
+    if not (pair and 0 <= process[0] < process[1]):
+        msg = f"process: expected a pair (index, count) with 0 <= index < count, got {process!r}"
+        raise ValueError(msg)
+
+
+def _check_checkpoints(checkpoints: Any, scorer: BatchScorer) -> list[str]:
+    """Return the names of checkpoints, each of which is a folder's."""
+    if not isinstance(checkpoints, Mapping):
+        msg = f"checkpoints: expected a mapping of names to parameters, got {type(checkpoints).__name__}"
         raise TypeError(msg)
-    if checkpoints is not None and scorer._is_summary(scorer.validation):
+    unfit = [
+        name for name in checkpoints if not isinstance(name, str) or Path(name).name != name or name == ".."
+    ]
+    if unfit or not checkpoints:
+        got = f"{unfit[0]!r}" if unfit else "none"
+        msg = f"checkpoints: expected names that can name a folder, at least one, got {got}"
+        raise ValueError(msg)
+    if scorer._is_summary(scorer.validation):
         msg = "validation: expected samples to sum up with each of the checkpoints, got a summary"
         raise ValueError(msg)
-    samples, batches = source
-    if isinstance(samples, int):
-        own = {name: values for name, values in columns.items() if not isinstance(values, str)}
-        write: Callable[..., None] = partial(score_parts, samples=samples, **own, **options)
-    else:
-        _check_stream(samples, columns, states)
-        name = None if columns["ids"] is None else itemgetter(columns["ids"])
-        write = partial(score_stream, stream=samples, name=name, **options)
-    for checkpoint, state in states.items():
-        scores, parameters = at(state)
-        content = {**settings, "model": digest(parameters)}
-        write(folder, content, lambda part, by=scores: joined(map(by, batches(part))), checkpoint=checkpoint)
-    return read_scores(folder) if options["process"][1] == 1 else None
+    return list(checkpoints)
 
 
-def _check_stream(stream: Any, columns: Mapping[str, Any], states: Mapping[str, Any]) -> None:
+def _check_stream(stream: Any, columns: Mapping[str, Any], states: list[str]) -> None:
     """Raise unless a stream's samples are named by columns, and it can be read once for each checkpoint."""
     for name, values in columns.items():
         if not isinstance(values, str | None):
@@ -202,24 +352,3 @@ def _check_stream(stream: Any, columns: Mapping[str, Any], states: Mapping[str, 
             f"{type(stream).__name__}"
         )
         raise TypeError(msg)
-
-
-def batches_of(items: Iterator[Any], size: int, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
-    """Return batches of consecutive samples of a stream."""
-    return map(collate, iter(lambda: list(islice(items, size)), []))
-
-
-def collated(stacked: Callable[[list[Any]], Any], items: list[Any]) -> Any:
-    """Return samples as a batch: mappings as columns, all else as `stacked` makes arrays of it."""
-    if isinstance(items[0], Mapping):
-        return {name: [item[name] for item in items] for name in items[0]}
-    return stacked(items)
-
-
-def digest(arrays: Contents) -> str:
-    """Return what tells one set of arrays from another, from their kinds and bytes."""
-    found = sha256()
-    for kind, content in arrays:
-        found.update(kind.encode())
-        found.update(content)
-    return found.hexdigest()

@@ -1,5 +1,8 @@
 """Tables of a data set's scores, in parts that appear whole or not at all: a run goes on where it stopped.
 
+A folder belongs to one run. Its manifest, `run.json`, says what the scores are of and which tables there are;
+each part says which parameters and which samples it is of. Readers read what the manifest lists.
+
 Needs `pip install "lai-core[dataset]"`.
 """
 
@@ -7,183 +10,156 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
-from lai_storage._files import check_run, write_whole
+from lai_storage._files import write_whole
+from lai_storage.columns import Rows, join_columns
+from lai_storage.identity import fingerprint
 
-__all__ = ["read_scores", "score_parts", "score_stream"]
-
-Columns = Mapping[str, Any]
-"""Names and numpy arrays or lists, one entry a sample."""
+__all__ = ["read_scores"]
 
 RUN, END = "run.json", "end.json"
 """What the scores are of; of a stream, how many samples it had."""
+NUMBERED = "part-{:06d}.parquet"
+MADE_OF = b"lai"
+"""Where a part's metadata say what it is of."""
+DIFFERS = {
+    "model": "other code or attributes",
+    "parameters": "other parameters or buffers",
+    "loss": "other code, closure or parameters",
+    "validation": "other samples, or a summary of others",
+    "estimator": "other functions among its options",
+}
+"""What another fingerprint means."""
 
 
-def score_parts(
-    folder: str | os.PathLike[str],
-    settings: Mapping[str, Any],
-    score: Callable[[range], Columns],
-    *,
-    samples: int,
-    rows: int,
-    process: tuple[int, int] = (0, 1),
-    progress: bool = True,
-    checkpoint: str = "",
-    ids: Sequence[Any] | None = None,
-    groups: Sequence[Any] | None = None,
-) -> None:
-    """Score what is missing of a data set's parts, and write each as one Parquet file.
-
-    `score_dataset` of both adapters calls it; for scores of one's own.
-
-    Parameters
-    ----------
-    folder
-        Of the parts, made where it is missing.
-    settings
-        What the scores are of, as plain values; a run that goes on must have the same.
-    score
-        From consecutive sample numbers to their columns, `score` among them.
-    samples, rows
-        Of the data set, and of one part.
-    process
-        Which process this is, and how many there are: part k is written by process `k mod count`.
-    progress
-        Whether to show a bar.
-    checkpoint
-        What the parameters are called: a folder of its own, and a column.
-    ids, groups
-        What the samples are called, and to what they belong; None: their numbers, no column.
-    """
-    named = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
-    for name, values in named.items():
-        if len(values) != samples:
-            msg = f"{name}s: expected one per sample, {samples}, got {len(values)}"
-            raise ValueError(msg)
-    folder = _begun(folder, checkpoint, {"samples": samples, "rows": rows, **settings})
-    index, count = process
-    own = [part for part in range(-(-samples // rows)) if part % count == index]
-    spans = {part: range(part * rows, min((part + 1) * rows, samples)) for part in own}
-    missing = [part for part in own if not _path(folder, part).exists()]
-    done = sum(len(spans[part]) for part in own if part not in missing)
-    total = sum(map(len, spans.values()))
-    with tqdm(total=total, initial=done, unit=" samples", disable=not progress) as bar:
-        for part in missing:
-            given = {name: [values[index] for index in spans[part]] for name, values in named.items()}
-            columns = {"id": given.pop("id"), **score(spans[part]), **given}
-            bar.update(_write(_path(folder, part), columns, checkpoint))
-
-
-def score_stream(
-    folder: str | os.PathLike[str],
-    settings: Mapping[str, Any],
-    score: Callable[[Iterator[Any]], Columns],
-    stream: Iterable[Any],
-    *,
-    rows: int,
-    process: tuple[int, int] = (0, 1),
-    progress: bool = True,
-    checkpoint: str = "",
-    name: Callable[[Any], Any] | None = None,
-) -> None:
-    """Score the samples of a stream without a length, and write them as `score_parts` does.
-
-    A run that is started again reads the stream from its start, and scores the missing parts only. The table
-    is then the same if the stream has the same samples in the same order: the ids of parts that are written
-    are compared with those of the stream.
-
-    Parameters
-    ----------
-    folder, settings, rows, progress, checkpoint
-        As for `score_parts`.
-    score
-        From consecutive samples to their columns, `score` among them; reads all that it is given.
-    stream
-        Of samples.
-    process
-        Which process this is, and how many there are: each reads the whole stream.
-    name
-        From a sample to the id that `score` returns for it in a column `id`. None: the id is the sample's
-        number, by which only a stream that became shorter is noticed.
-    """
-    folder = _begun(folder, checkpoint, {"samples": None, "rows": rows, **settings})
-    index, count = process
-    seen, samples = 0, _length(folder)
-    if samples is not None and all(
-        _path(folder, part).exists() for part in range(index, -(-samples // rows), count)
-    ):
-        return
-    items = iter(stream)
-    with tqdm(desc="stream of unknown length", unit=" samples", disable=not progress) as bar:
-        while True:
-            path, taken = _path(folder, seen // rows), islice(items, rows)
-            numbers = range(seen, seen + rows)
-            if path.exists() or seen // rows % count != index:
-                pairs = zip(numbers, taken, strict=False)
-                found = [number if name is None else name(item) for number, item in pairs]
-                if path.exists():
-                    _check_same(path, found)
-                read = len(found)
-            elif first := list(islice(taken, 1)):
-                columns = score(chain(first, taken))
-                read = len(columns["score"])
-                read = _write(path, {"id": numbers[:read], **columns}, checkpoint)
-            else:
-                read = 0
-            bar.update(read)
-            seen += read
-            if read < rows:
-                break
-    if not seen:
-        msg = "dataset: expected at least one sample, got none"
-        raise ValueError(msg)
-    check_run(folder / END, {"samples": seen})
-
-
-def _begun(folder: str | os.PathLike[str], checkpoint: str, run: Mapping[str, Any]) -> Path:
-    """Return the folder of a checkpoint's parts, after checking that they are of this run."""
-    folder = Path(folder, checkpoint)
+def begin_run(folder: Path, run: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
+    """Write a folder's manifest; where a run was begun before, raise unless it is the same one."""
     folder.mkdir(parents=True, exist_ok=True)
-    check_run(folder / RUN, run)
-    return folder
+    begun = _settle(folder / RUN, {**run, "fingerprints": fingerprints})
+    for name in fingerprints:
+        if begun.get("fingerprints", {}).get(name) != fingerprints[name]:
+            raise _of_another(name, folder)
 
 
-def _write(path: Path, columns: dict[str, Any], checkpoint: str) -> int:
-    """Write a part, and return how many samples it has."""
-    if "group" in columns:
-        columns["group"] = columns.pop("group")  # behind the numbers
-    table = pa.table(columns)
-    if checkpoint:
-        table = table.append_column("checkpoint", [[checkpoint] * len(table)])
-    write_whole(path, partial(pq.write_table, table))
-    return len(table)
+def end_stream(folder: Path, samples: int) -> None:
+    """Write how many samples a stream had; raise if it had another number before."""
+    _settle(folder / END, {"samples": samples})
 
 
-def _check_same(path: Path, ids: Sequence[Any]) -> None:
-    """Raise unless a part is of the samples that a stream has in its place."""
-    before = pq.read_table(path, columns=["id"])["id"].to_pylist()
-    if before != list(ids):
-        pairs = enumerate(zip(before, ids, strict=False))
-        place = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
-        msg = (
-            f"dataset: expected the stream to have the samples that {path} was made of, in their order, got "
-            f"others from row {place} of it on; pass the stream as it was, or another folder"
-        )
-        raise ValueError(msg)
+def _settle(path: Path, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Write plain values, unless there are some; return what is there, and raise if it differs in a value."""
+    if not path.exists():
+        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)), keep=True)
+    begun = _load(path)
+    for name in {**begun, **run}:
+        if name != "fingerprints" and begun.get(name) != run.get(name):
+            msg = (
+                f"{name}: expected {begun.get(name)!r}, with which the scores in {path.parent} were begun, "
+                f"got {run.get(name)!r}; pass another folder, or delete this one"
+            )
+            raise ValueError(msg)
+    return begun
 
 
-def _length(folder: Path) -> int | None:
-    """Return how many samples a stream had; None before a run has come to its end."""
-    end = folder / END
-    return int(json.loads(end.read_text())["samples"]) if end.exists() else None
+def _of_another(name: str, folder: Path) -> ValueError:
+    argument = "model" if name == "parameters" else name
+    return ValueError(
+        f"{argument}: expected the one with which the scores in {folder} were begun, got one with "
+        f"{DIFFERS[name]}; pass another folder, or delete this one"
+    )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Read a file of plain values."""
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise _broken(path, error) from error
+    if not isinstance(found, dict):
+        raise _broken(path, f"it holds a {type(found).__name__}")
+    return found
+
+
+def _broken(path: Path, why: object) -> ValueError:
+    return ValueError(
+        f"{path}: expected a whole file that score_dataset wrote, got one that cannot be read ({why}); "
+        "delete it, and start the same score_dataset again"
+    )
+
+
+def write_parts(
+    folder: Path,
+    parts: Iterable[tuple[int, Iterable[Rows]]],  # this process's parts by number, each in batches
+    score: Callable[[Rows], Mapping[str, Any]],
+    *,
+    parameters: str,  # their fingerprint
+    checkpoint: str,
+    progress: Callable[[int], Any],
+) -> None:
+    """Score the parts that are missing; raise if one that is there is of other parameters or samples."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob(NUMBERED.replace("{:06d}", "*")):
+        if _made_of(path).get("parameters") != parameters:
+            raise _of_another("parameters", folder)
+    for number, batches in parts:
+        path, content = folder / NUMBERED.format(number), blake2b(digest_size=16)
+
+        def read(batches: Iterable[Rows] = batches, content: Any = content) -> Iterator[Rows]:
+            for rows in batches:
+                content.update(fingerprint(rows).encode())
+                yield rows
+
+        if path.exists():
+            ids = [one for rows in read() for one in rows.labels["id"]]
+            if content.hexdigest() != _made_of(path).get("samples"):
+                raise _other_samples(path, ids)
+        else:
+            columns = join_columns(map(score, read()))
+            if checkpoint:
+                columns["checkpoint"] = [checkpoint] * len(columns["id"])
+            made_of = json.dumps({"parameters": parameters, "samples": content.hexdigest()})
+            table = pa.table(columns, metadata={MADE_OF: made_of})
+            write_whole(path, partial(pq.write_table, table))
+            ids = columns["id"]
+        progress(len(ids))
+
+
+def _other_samples(path: Path, ids: Sequence[Any]) -> ValueError:
+    before = _read_part(path)["id"].to_pylist()
+    pairs = enumerate(zip(before, ids, strict=False))
+    place = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
+    others = "samples of the same ids with another content"
+    if before != ids:
+        others = f"others from row {place} of it on"
+    return ValueError(
+        f"dataset: expected the samples that {path} was made of, in their order, got {others}; pass the data "
+        "as they were, or another folder"
+    )
+
+
+def _made_of(path: Path) -> dict[str, Any]:
+    """Return the fingerprints of what a part is of."""
+    try:
+        found = pq.read_schema(path).metadata or {}
+    except pa.ArrowInvalid as error:
+        raise _broken(path, error) from error
+    return dict(json.loads(found.get(MADE_OF, "{}")))
+
+
+def _read_part(path: Path) -> pa.Table:
+    try:
+        found = pq.read_table(path, partitioning=None)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _broken(path, error) from error
+    return found.replace_schema_metadata()
 
 
 def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.Table:
@@ -208,28 +184,30 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
     FileNotFoundError
         If it is no such folder.
     ValueError
-        If parts are missing: the run was interrupted and goes on when it is started again.
+        If parts are missing, for the run was interrupted and goes on when it is started again; if a file
+        is cut short, or parts are of several parameters.
     """
-    folders = sorted(path.parent for path in Path(folder).rglob(RUN))
-    if not folders:
+    folder = Path(folder)
+    if not (folder / RUN).exists():
         msg = f"{folder}: expected a folder that score_dataset wrote, found no {RUN} in it"
         raise FileNotFoundError(msg)
-    tables = [pa.concat_tables(_parts(each)) for each in folders]
-    if average:
-        return _ranked(_averaged(pa.concat_tables(tables)))
-    return pa.concat_tables([_ranked(table) for table in tables])
+    run = _load(folder / RUN)
+    tables = [_read_table(folder / name, run) for name in run.get("checkpoints") or [""]]
+    return _ranked(_average(tables)) if average else pa.concat_tables(map(_ranked, tables))
 
 
-def _parts(folder: Path) -> Iterator[pa.Table]:
-    run = json.loads((folder / RUN).read_text())
-    samples = run["samples"] if run["samples"] is not None else _length(folder)
+def _read_table(folder: Path, run: Mapping[str, Any]) -> pa.Table:
+    """Read the parts of one checkpoint."""
+    samples = run["samples"]
+    if samples is None and (folder / END).exists():
+        samples = _load(folder / END)["samples"]
     if samples is None:
         msg = (
             f"{folder}: expected the scores of a stream up to its end, which is missing: start the same "
             "score_dataset again, it goes on where it stopped"
         )
         raise ValueError(msg)
-    paths = [_path(folder, part) for part in range(-(-samples // run["rows"]))]
+    paths = [folder / NUMBERED.format(part) for part in range(-(-samples // run["rows"]))]
     missing = [path for path in paths if not path.exists()]
     if missing:
         msg = (
@@ -237,7 +215,9 @@ def _parts(folder: Path) -> Iterator[pa.Table]:
             "start the same score_dataset again, it goes on where it stopped"
         )
         raise ValueError(msg)
-    yield from (pq.read_table(path) for path in paths)
+    if len({_made_of(path).get("parameters") for path in paths}) > 1:
+        raise _of_another("parameters", folder)
+    return pa.concat_tables(map(_read_part, paths))
 
 
 def _ranked(table: pa.Table) -> pa.Table:
@@ -246,16 +226,14 @@ def _ranked(table: pa.Table) -> pa.Table:
     return table.append_column("rank", pc.if_else(pc.is_null(scores), None, pc.cast(ranks, pa.int64())))
 
 
-def _averaged(table: pa.Table) -> pa.Table:
+def _average(tables: Sequence[pa.Table]) -> pa.Table:
     """Return each sample's means over the checkpoints; a standard error as if all were of one sample set."""
-    numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-    others = [name for name in table.column_names if name not in (*numbers, "id", "checkpoint")]
-    grouped = table.group_by("id", use_threads=False).aggregate(
-        [(name, "mean") for name in numbers] + [(name, "first") for name in others]
-    )
-    names = {f"{name}_mean": name for name in numbers} | {f"{name}_first": name for name in others}
-    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
-
-
-def _path(folder: Path, part: int) -> Path:
-    return folder / f"part-{part:06d}.parquet"
+    first = tables[0]
+    if "checkpoint" in first.column_names:
+        first = first.drop_columns("checkpoint")
+    means = {
+        field.name: np.mean([table[field.name].to_numpy() for table in tables], axis=0)
+        for field in first.schema
+        if pa.types.is_floating(field.type)
+    }
+    return pa.table({name: means.get(name, first[name]) for name in first.column_names})

@@ -47,10 +47,6 @@ USUAL = {
 OWN = {
     ("top_samples", "progress"): False,
     ("write_mixture", "title"): "Shares of the sources",
-    ("score_parts", "progress"): True,
-    ("score_stream", "progress"): True,
-    ("score_stream", "name"): None,
-    ("score_parts", "groups"): None,
     **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
     **{
         (name, "positions"): "tokens"

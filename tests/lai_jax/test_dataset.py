@@ -70,7 +70,7 @@ def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
     averaged = read_scores(folder, average=True).to_pydict()
     np.testing.assert_allclose(averaged["score"], np.reshape(whole["score"], (2, 11)).mean(0))
     with pytest.raises(ValueError, match=r"^model: expected .*pass another folder"):
-        scored(folder, checkpoints={"a": weights(1.1)})
+        scored(folder, checkpoints=checkpoints | {"b": weights(1.1)})
 
 
 def test_what_depends_on_a_training_run_is_refused(tmp_path):
@@ -196,7 +196,7 @@ def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_ch
     options = named | {"rows_per_file": 4}
     assert run(Stream(items), "items", **options) == table
     (tmp_path / "items" / "part-000001.parquet").unlink()
-    with pytest.raises(ValueError, match=r"dataset: expected the stream to have the samples .* from row 1 "):
+    with pytest.raises(ValueError, match=r"dataset: expected the samples .* from row 1 "):
         run(Stream(items[:1] + items[2:]), "items", **options)
     assert run(iter(items), "items", **options) == table
     assert read_scores(tmp_path / "items")["group"].to_pylist() == COLUMNS["kind"]

@@ -1,10 +1,13 @@
 """Batches of columns, as engines hand them over: what is an array of numbers, and what is a list."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from lai_storage.columns import NUMBERS, columns_of, joined, paired, rows_of, scored
+from datasets import Dataset
+from lai_storage.columns import collate_items, columns_of, join_columns, read_rows, rows_of
 
 GRID = np.arange(8, dtype=np.float32).reshape(4, 2)
 TENSORS = pa.FixedShapeTensorArray.from_numpy_ndarray(GRID)
@@ -61,42 +64,90 @@ def test_all_else_is_a_list(case):
 
 def test_columns_have_names_in_tables_frames_and_mappings_alone():
     columns = {"a": [1, 2], "b": ["x", "y"]}
-    for batch in (pa.table(columns), pa.RecordBatch.from_pydict(columns), pd.DataFrame(columns), columns):
+    made = pa.table, pa.RecordBatch.from_pydict, pd.DataFrame, Dataset.from_dict, dict
+    for batch in (make(columns) for make in made):
         found = columns_of(batch)
         assert {name: list(rows_of(values)) for name, values in found.items()} == columns
     for batch in ((np.ones(2), np.ones(2)), [1, 2], np.ones(2), "ab"):
         assert columns_of(batch) is None
 
 
-def test_the_columns_of_names_are_left_out_and_stand_around_the_numbers():
-    seen = []
+def read(batch, collate=None, **labels):
+    def count(pair):
+        return len(next(iter(pair[0].values())) if isinstance(pair[0], dict) else pair[0])
 
-    def score(columns):
-        seen.append(list(columns))
-        return {name: np.full(2, place) for place, name in enumerate(reversed(NUMBERS))}
+    options = {"collate": collate, "asarray": np.asarray, "count": count}
+    return read_rows("batch", batch, **options, labels=labels)
 
+
+def test_the_columns_of_labels_are_left_out():
     columns = {"a": [1, 2], "b": ["x", "y"], "c": [3, 4]}
-    found = scored(pa.table(columns), score, ids="b", groups="a")
-    assert found.column_names == ["id", *NUMBERS, "group"]
-    assert found.select(["id", "score", "group"]).to_pydict() == {
-        "id": ["x", "y"],
-        "score": [3, 3],
-        "group": [1, 2],
-    }
-    assert list(scored(columns, score, ids="b", groups="b")) == ["id", *NUMBERS, "group"]
-    assert seen == [["c"], ["a", "c"]]
+    for batch in (pa.table(columns), pd.DataFrame(columns), columns):
+        samples, labels, (inputs, targets) = read(batch, ids="b", groups="a")
+        assert (samples, labels) == (2, {"id": ["x", "y"], "group": [1, 2]})
+        assert inputs is targets
+        assert {name: values.tolist() for name, values in inputs.items()} == {"c": [3, 4]}
 
 
-def test_a_mapping_is_inputs_and_targets_and_a_function_sees_all_columns():
+def test_a_tuple_names_two_columns_and_a_function_sees_all():
     columns = {"a": [1, 2], "b": ["x", "y"]}
-    inputs, targets = paired({"a": [1, 2]}, None, list)
-    assert inputs is targets
-    assert inputs == {"a": [1, 2]}
-    assert paired(columns, ("a", "a"), list) == ([1, 2], [1, 2])
-    assert paired(columns, lambda given: (given["b"], given["a"]), list) == (["x", "y"], [1, 2])
+    assert [side.tolist() for side in read(columns, ("a", "a")).pair] == [[1, 2], [1, 2]]
+    assert read(columns, lambda given: (given["b"], given["a"])).pair[0] == ["x", "y"]
+    assert read({"a": [], "b": []}, ("a", "b")) == (0, {}, None)
+
+
+WRONG = {
+    "a column": (
+        {"a": [1]},
+        {"ids": "b"},
+        "ids: expected the name of one of the batch's columns ('a')",
+    ),
+    "collate": ({"a": [1]}, {"collate": ("a", "b")}, "collate: expected the name of one of"),
+    "text": ({"a": ["x"]}, {}, "collate: expected numbers of one shape in every row of column 'a', got str"),
+    "rows": (
+        {"a": [1, 2]},
+        {"collate": lambda given: ([1], [1])},
+        "as many samples as the batch has rows",
+    ),
+    "no pair": ({"a": [1, 2]}, {"collate": lambda given: 1}, "collate: expected a pair (inputs, targets)"),
+    "an array": (np.ones(2), {}, "batch: expected a pair (inputs, targets), got ndarray"),
+    "labels": ({"a": [1.5]}, {"groups": "a"}, "groups: expected whole numbers for all samples, or text"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_batch_is_named(case):
+    batch, options, message = WRONG[case]
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        read(batch, **options)
+
+
+UNLIKE = {
+    "a key less": [{"a": 1, "b": 2}, {"a": 1}],
+    "a key more": [{"a": 1}, {"a": 1, "b": 2}],
+    "another kind": [{"a": 1}, (1, 2)],
+    "no pair": [(1, 2), (1, 2, 3)],
+    "numbers": [1, 2],
+    "text": ["ab", "cd"],
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_samples_that_make_no_batch_are_named(case):
+    with pytest.raises(TypeError, match=r"^dataset: expected samples that are all pairs .* got .* and "):
+        collate_items("dataset", np.stack, UNLIKE[case])
+    assert collate_items("dataset", np.stack, [{"b": 2, "a": 1}, {"a": 3, "b": 4}]) == {
+        "b": [2, 4],
+        "a": [1, 3],
+    }
+
+
+def test_samples_of_several_shapes_are_named():
+    with pytest.raises(ValueError, match=r"^dataset: expected samples of one shape, which stack to a batch"):
+        collate_items("dataset", np.stack, [(np.ones(2), np.ones(3)), (np.ones(2), np.ones(4))])
 
 
 def test_joined_batches_are_one():
     batches = {"a": np.array([1.0, 2.0]), "b": ["x", "y"]}, {"a": np.array([3.0]), "b": ["z"]}
-    assert joined(batches[1:]) == {"a": [3.0], "b": ["z"]}
-    assert joined(iter(batches)) == {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}
+    assert join_columns(batches[1:]) == {"a": [3.0], "b": ["z"]}
+    assert join_columns(iter(batches)) == {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lai_storage.report import write_mixture, write_report
-from lai_storage.tables import read_scores, score_parts
+from lai_storage.scoring import Indexed
+from lai_storage.tables import read_scores
 from matplotlib.figure import Figure
 from PIL import Image
 
 from lai_core.mixtures import Mixture
+from tests.lai_storage.test_score_tables import load, written
 
 
 def table(**changed):
@@ -77,11 +79,7 @@ def drawn(monkeypatch):
 
 
 def test_a_folder_a_table_and_a_data_frame_make_one_page(tmp_path, drawn):
-    def score(samples):
-        columns = {name: [0.5 - number for number in samples] for name in ("score", "standard_error", "loss")}
-        return columns | {"gradient_norm": [1.0] * len(samples)}
-
-    score_parts(tmp_path / "scores", {}, score, samples=3, rows=2, progress=False)
+    written(tmp_path / "scores", Indexed(2, 2, load))
     own = read_scores(tmp_path / "scores")
     given = tmp_path / "scores", str(tmp_path / "scores"), own, own.to_pandas()
     assert len({reported(each, tmp_path)[0] for each in given}) == 1

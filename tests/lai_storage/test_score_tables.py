@@ -5,71 +5,143 @@ import json
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lai_storage._files import check_run, write_whole
-from lai_storage.scoring import digest
-from lai_storage.tables import read_scores, score_parts, score_stream
+from lai_storage._files import write_whole
+from lai_storage.scoring import BatchScorer, Indexed, Stream, score_source
+from lai_storage.tables import begin_run, read_scores
 
 SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
+INPUTS = np.arange(7.0)
 
 
-def score(samples):
-    """Score some of seven samples."""
-    chosen = [SCORES[sample] for sample in samples]
-    return {"score": chosen, "loss": [2.0 * sample for sample in samples]}
+class Listed(BatchScorer):
+    """Scores seven samples by a list, and remembers which were asked for."""
+
+    _summaries = ()
+    _asarray = np.asarray
+
+    def __init__(self, factor=1.0, **options):
+        super().__init__((INPUTS, INPUTS), 2, None, options.get("ids"), options.get("groups"))
+        self.factor, self.asked = factor, []
+
+    _summed = None
+
+    @property
+    def _made_of(self):
+        return {"model": "a list", "parameters": str(self.factor), "loss": "none"}
+
+    def _numbers(self, pair):
+        chosen = [int(number) for number in pair[0]]
+        self.asked += chosen
+        scores = [self.factor * SCORES[number] for number in chosen]
+        return {"score": scores, "standard_error": scores, "loss": 2.0 * pair[0], "gradient_norm": scores}
+
+    def _array(self, values):
+        return np.asarray(values)
+
+    def _count(self, pair):
+        return len(pair[0])
 
 
-def written(folder, **options):
-    asked = []
-
-    def watched(samples):
-        asked.append(list(samples))
-        return score(samples)
-
-    given = {"samples": 7, "rows": 3, "progress": False, **options}
-    score_parts(folder, {"estimator": "lai"}, watched, **given)
-    return asked
+def load(span, size):
+    for start in range(span.start, span.stop, size):
+        numbers = INPUTS[start : min(start + size, span.stop)]
+        yield numbers, numbers
 
 
-def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path):
-    assert written(tmp_path / "a" / "b") == [[0, 1, 2], [3, 4, 5], [6]]
-    files = sorted(path.name for path in (tmp_path / "a" / "b").iterdir())
-    assert files == [*(f"part-00000{part}.parquet" for part in range(3)), "run.json"]
-    table = read_scores(tmp_path / "a" / "b")
-    assert table.column_names == ["id", "score", "loss", "rank"]
+def pairs(items):
+    return tuple(np.array(side) for side in zip(*items, strict=True))
+
+
+def streamed(samples=range(7)):
+    return Stream([(float(number), float(number)) for number in samples], 2, pairs)
+
+
+def written(folder, source=None, checkpoints=None, labels=None, scorer=None, **options):
+    """Score into a folder; return which samples were asked for."""
+    scorer = Listed() if scorer is None else scorer
+    made = [scorer]
+
+    def at(name, state):
+        made.append(Listed(state))
+        return made[-1]
+
+    source = Indexed(7, 2, load) if source is None else source
+    labels = {"ids": None, "groups": None} | (labels or {})
+    options = {"rows": 3, "process": (0, 1), "progress": False} | options
+    settings = {"estimator": options.pop("estimator", "lai")}
+    score_source(folder, scorer, source, checkpoints, at, settings, {}, labels, **options)
+    return [number for each in made for number in each.asked]
+
+
+SOURCES = {"data set": lambda: Indexed(7, 2, load), "stream": streamed}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path, kind):
+    folder = tmp_path / "a" / "b=1"
+    assert written(folder, SOURCES[kind]()) == list(range(7))
+    files = {path.name for path in folder.iterdir()}
+    parts = {f"part-00000{part}.parquet" for part in range(3)}
+    assert files - {"end.json"} == {*parts, "run.json"}
+    table = read_scores(folder)
+    assert table.column_names == ["id", "score", "standard_error", "loss", "gradient_norm", "rank"]
     assert table["id"].to_pylist() == list(range(7))
     np.testing.assert_array_equal(table["score"].to_numpy(), SCORES)
     assert table["rank"].to_pylist() == [6, 2, None, 2, 4, 5, 1]
-    run = (tmp_path / "a" / "b" / "run.json").read_text()
-    assert json.loads(run) == {"samples": 7, "rows": 3, "estimator": "lai"}
-    assert run.splitlines()[1] == ' "samples": 7,'
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["rows"], run["checkpoints"], run["estimator"]) == (3, None, "lai")
+    assert run["samples"] == (7 if kind == "data set" else None)
 
 
-def test_a_run_that_stopped_goes_on_with_what_is_missing(tmp_path):
-    written(tmp_path)
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_run_that_stopped_goes_on_with_what_is_missing(tmp_path, kind):
+    written(tmp_path, SOURCES[kind]())
+    table = read_scores(tmp_path)
     (tmp_path / "part-000001.parquet").unlink()
     with pytest.raises(ValueError, match=r"expected 3 parts, 1 are missing \(part-000001.parquet first\)"):
         read_scores(tmp_path)
     (tmp_path / ".part-000001.parquet.0").write_text("left by one that was killed")
-    assert written(tmp_path) == [[3, 4, 5]]
-    assert written(tmp_path) == []
-    assert len(read_scores(tmp_path)) == 7
+    (tmp_path / "end.json").unlink(missing_ok=True)
+    if kind == "stream":
+        with pytest.raises(ValueError, match="the scores of a stream up to its end, which is missing: start"):
+            read_scores(tmp_path)
+    assert written(tmp_path, SOURCES[kind]()) == [3, 4, 5]
+    assert written(tmp_path, SOURCES[kind]()) == []
+    np.testing.assert_equal(read_scores(tmp_path).to_pydict(), table.to_pydict())
     assert [path.name for path in tmp_path.glob(".*")] == [".part-000001.parquet.0"]  # others' are left alone
 
 
-def test_each_process_writes_its_own_parts(tmp_path):
-    assert written(tmp_path, process=(1, 2)) == [[3, 4, 5]]
-    assert written(tmp_path, process=(0, 2)) == [[0, 1, 2], [6]]
-    assert len(read_scores(tmp_path)) == 7
+@pytest.mark.parametrize("kind", SOURCES)
+def test_each_process_writes_its_own_parts(tmp_path, kind):
+    assert written(tmp_path, SOURCES[kind](), process=(1, 2)) == [3, 4, 5]
+    assert written(tmp_path, SOURCES[kind](), process=(0, 2)) == [0, 1, 2, 6]
+    np.testing.assert_array_equal(read_scores(tmp_path)["score"].to_numpy(), SCORES)
+
+
+@pytest.mark.parametrize("process", [(2, 2), (-1, 2), (0, 0), (0.0, 1), "01", 1, (True, 2)])
+def test_a_process_beyond_their_number_is_named(tmp_path, process):
+    with pytest.raises(ValueError, match=r"^process: expected a pair \(index, count\) with 0 <= index"):
+        written(tmp_path / "new", process=process)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_stream_of_whole_parts_ends_and_one_without_samples_is_named(tmp_path):
+    assert written(tmp_path / "even", streamed(range(6))) == list(range(6))
+    assert len(read_scores(tmp_path / "even")) == 6
+    with pytest.raises(ValueError, match=r"^dataset: expected at least one sample, got none$"):
+        written(tmp_path / "none", streamed([]))
 
 
 PAIRS = """
 import os, pathlib, sys
-from lai_storage._files import check_run
+from lai_storage.tables import begin_run
 for pair in range(60):
     folder = pathlib.Path(sys.argv[1], str(pair))
     folder.mkdir()
@@ -81,7 +153,7 @@ for pair in range(60):
             os.close(shoot)
             os.read(begin, 1)  # returns in both at once, when the parent closes its end
             try:
-                check_run(folder / "run.json", {"seed": number * (pair >= 30)})
+                begin_run(folder, {"seed": number * (pair >= 30)}, {})
             except ValueError:
                 os._exit(1)
             except BaseException:
@@ -110,119 +182,133 @@ def test_without_hard_links_a_run_begins_too(tmp_path, monkeypatch):
     assert len(read_scores(tmp_path)) == 7
 
 
-def streamed(folder, samples=range(7), **options):
-    asked = []
-
-    def watched(taken):
-        asked.append(list(taken))
-        return score(asked[-1])
-
-    given = {"rows": 3, "progress": False, **options}
-    score_stream(folder, {"estimator": "lai"}, watched, samples, **given)
-    return asked
-
-
-def test_a_stream_ends_in_the_table_of_a_data_set_and_says_where_it_ended(tmp_path):
-    written(tmp_path / "set")
-    assert streamed(tmp_path / "stream") == [[0, 1, 2], [3, 4, 5], [6]]
-    np.testing.assert_equal(*(read_scores(tmp_path / name).to_pydict() for name in ("set", "stream")))
-    assert json.loads((tmp_path / "stream" / "end.json").read_text()) == {"samples": 7}
-    assert streamed(tmp_path / "stream", samples=None) == []  # not even asked for its samples
-    assert streamed(tmp_path / "even", samples=range(6)) == [[0, 1, 2], [3, 4, 5]]
-    assert len(read_scores(tmp_path / "even")) == 6
-
-
-def test_a_stream_is_read_again_and_what_is_missing_scored(tmp_path):
-    streamed(tmp_path, name=str)
-    table = read_scores(tmp_path)
-    (tmp_path / "part-000001.parquet").unlink()
-    (tmp_path / "end.json").unlink()
-    with pytest.raises(
-        ValueError, match="expected the scores of a stream up to its end, which is missing: st"
-    ):
-        read_scores(tmp_path)
-    assert streamed(tmp_path) == [[3, 4, 5]]
-    np.testing.assert_equal(read_scores(tmp_path).to_pydict(), table.to_pydict())
-    for changed, row in (
-        (range(1, 8), 0),
-        ([0, 1, 2, 3, 4, 5, 7], 0),
-        (range(8), 1),
-        (range(2), 2),
-        (range(6), 0),
-    ):
-        (tmp_path / "part-000001.parquet").unlink()
-        with pytest.raises(
-            ValueError, match=f"^dataset: expected the stream .*, got others from row {row} of"
-        ):
-            streamed(tmp_path, samples=changed, name=int)
-        streamed(tmp_path)
-
-
-def test_a_stream_is_shared_by_processes_that_each_read_it(tmp_path):
-    assert streamed(tmp_path, process=(1, 2)) == [[3, 4, 5]]
-    assert streamed(tmp_path, None, process=(1, 2)) == []  # its own are there, the others not
-    assert streamed(tmp_path, process=(0, 2)) == [[0, 1, 2], [6]]
-    np.testing.assert_array_equal(read_scores(tmp_path)["score"].to_numpy(), SCORES)
-
-
-def test_the_bar_counts_what_is_left(tmp_path, capsys):
-    written(tmp_path, process=(1, 2), progress=True)
-    assert "3/3" in capsys.readouterr().err
-    (tmp_path / "part-000001.parquet").unlink()
-    written(tmp_path, process=(0, 2))
-    written(tmp_path, progress=True)
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_bar_counts_the_samples_read(tmp_path, capsys, kind):
+    written(tmp_path, SOURCES[kind](), progress=True)
     shown = capsys.readouterr().err
-    assert "4/7" in shown
-    assert "7/7" in shown
-    written(tmp_path)
+    assert {"data set": "7/7", "stream": "stream of unknown length: 7 samples"}[kind] in shown
+    written(tmp_path, SOURCES[kind]())
     assert not capsys.readouterr().err
 
 
-def test_samples_have_names_groups_and_checkpoints_which_are_averaged(tmp_path):
-    names, groups = list("abcdefg"), [0, 0, 0, 1, 1, 1, 1]
-    for checkpoint, factor in ("first", 1.0), ("second", 3.0):
-        score_parts(
-            tmp_path,
-            {},
-            lambda samples, factor=factor: {"score": [factor * number for number in samples]},
-            samples=7, rows=4, progress=False, checkpoint=checkpoint, ids=names, groups=groups,
-        )  # fmt: skip
+@pytest.mark.parametrize("kind", SOURCES)
+def test_samples_have_names_groups_and_checkpoints_which_are_averaged(tmp_path, kind):
+    labels = {"ids": np.array([*"aacdefg"]), "groups": pa.array([0, 0, 0, 1, 1, 1, 1])}
+    if kind == "stream":
+        labels = {}
+    checkpoints = {"first": 1.0, "second": 3.0}
+    written(tmp_path, SOURCES[kind](), checkpoints=checkpoints, labels=labels)
     table = read_scores(tmp_path)
-    assert table.column_names == ["id", "score", "group", "checkpoint", "rank"]
     assert table["checkpoint"].to_pylist() == ["first"] * 7 + ["second"] * 7
-    assert table["rank"].to_pylist() == [*range(1, 8)] * 2
+    assert table["rank"].to_pylist() == [6, 2, None, 2, 4, 5, 1] * 2
     averaged = read_scores(tmp_path, average=True)
-    assert sorted(averaged.column_names) == ["group", "id", "rank", "score"]
-    assert averaged["id"].to_pylist() == names
-    assert averaged["score"].to_pylist() == [2.0 * number for number in range(7)]
-    assert averaged["group"].to_pylist() == groups
-    assert (
-        pq.read_table(tmp_path / "second" / "part-000000.parquet")["checkpoint"].to_pylist() == ["second"] * 4
-    )
+    names = ["id", "score", "standard_error", "loss", "gradient_norm"]
+    assert averaged.column_names == [*names, *(["group"] if labels else []), "rank"]
+    np.testing.assert_array_equal(averaged["score"], [2.0 * score for score in SCORES])
+    if labels:  # rows are averaged by place: an id may stand there twice
+        assert averaged["id"].to_pylist() == [*"aacdefg"]
+        assert averaged["group"].to_pylist() == [0, 0, 0, 1, 1, 1, 1]
+
+
+def test_a_table_is_what_the_manifest_lists(tmp_path):
+    written(tmp_path / "top", checkpoints={"a": 1.0})
+    written(tmp_path / "top" / "b", scorer=Listed(3.0))  # a run of its own in a folder below
+    stale = tmp_path / "top" / "a" / "part-000007.parquet"
+    stale.write_bytes((tmp_path / "top" / "a" / "part-000002.parquet").read_bytes())
+    assert read_scores(tmp_path / "top")["checkpoint"].to_pylist() == ["a"] * 7
+
+
+def named(ids, order=None):
+    """Return ids as a Series whose index is shuffled: they count by their place."""
+    pandas = pytest.importorskip("pandas")
+    return pandas.Series(ids, index=order or [*range(len(ids))][::-1])
+
+
+LABELS = {
+    "list": ([*"abcdefg"], [*"abcdefg"]),
+    "tuple": (tuple(range(7)), [*range(7)]),
+    "numpy": (np.arange(7), [*range(7)]),
+    "text of numpy": (np.array([*"abcdefg"]), [*"abcdefg"]),
+    "objects of numpy": (np.array([*"abcdefg"], object), [*"abcdefg"]),
+    "Arrow": (pa.array([*"abcdefg"]), [*"abcdefg"]),
+    "chunks of Arrow": (pa.chunked_array([[*"abc"], [*"defg"]]), [*"abcdefg"]),
+    "numbers of numpy": ([*np.arange(7)], [*range(7)]),
+    "flags": ([True, False] * 3 + [True], [True, False] * 3 + [True]),
+    "a Series": (named([*"abcdefg"]), [*"abcdefg"]),
+}
+
+
+@pytest.mark.parametrize("role", ["ids", "groups"])
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_count_by_position_whatever_holds_them(tmp_path, case, role):
+    given, expected = LABELS[case]
+    written(tmp_path, labels={role: given})
+    assert read_scores(tmp_path)[role.removesuffix("s")].to_pylist() == expected
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "kind", "message"),
     [
-        ({"ids": "abc"}, "^ids: expected one per sample, 7, got 3$"),
-        ({"groups": "abcdefgh"}, "^groups: expected one per sample, 7, got 8$"),
-        (
-            {"rows": 4},
-            r"^rows: expected 3, with which the scores in .* were begun, got 4; pass another folder$",
-        ),
+        ({"labels": {"ids": [*"abc"]}}, ValueError, "^ids: expected one per sample, 7, got 3$"),
+        ({"labels": {"groups": [*range(8)]}}, ValueError, "^groups: expected one per sample, 7, got 8$"),
+        ({"labels": {"ids": [0.5] * 7}}, TypeError, "^ids: expected whole numbers .* got float$"),
+        ({"labels": {"ids": [1, "a"] * 3 + [2]}}, TypeError, "^ids: .* got int, str$"),
+        ({"labels": {"groups": [None] * 7}}, TypeError, "^groups: .* got NoneType$"),
+        ({"labels": {"groups": np.ones((7, 2), int)}}, TypeError, "^groups: .* got list$"),
+        ({"labels": {"ids": "uid"}}, ValueError, "^ids: expected a batch with a column 'uid', got tuple$"),
+        ({"checkpoints": [1.0]}, TypeError, "^checkpoints: expected a mapping of names"),
+        ({"checkpoints": {}}, ValueError, "^checkpoints: expected names .* got none"),
+        ({"checkpoints": {"a/b": 1.0}}, ValueError, "^checkpoints: expected names .* got 'a/b'"),
+        ({"checkpoints": {"..": 1.0}}, ValueError, "^checkpoints: expected names .* got '..'"),
+        ({"checkpoints": {1: 1.0}}, ValueError, "^checkpoints: expected names .* got 1"),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, options, message):
-    written(tmp_path)
-    with pytest.raises(ValueError, match=message):
-        written(tmp_path, **options)
+def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
+    scorer = Listed(ids=options["labels"]["ids"]) if options.get("labels", {}).get("ids") == "uid" else None
+    with pytest.raises(kind, match=message):
+        written(tmp_path / "new", scorer=scorer, **options)
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_settings_of_another_run_are_refused_whichever_has_more(tmp_path):
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"estimator": "ghost"},
+            r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass",
+        ),
+        (
+            {"rows": 4},
+            r"^rows: expected 3, with which the scores .* were begun, got 4; pass another",
+        ),
+        ({"checkpoints": {"a": 1.0}}, r"^checkpoints: expected None, .* got \['a'\]"),
+        ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters or buffers; pass another"),
+    ],
+)
+def test_another_run_is_refused_by_what_differs_in_words(tmp_path, changed, message):
     written(tmp_path)
-    for settings in ({"estimator": "ghost"}, {}, {"estimator": "lai", "positions": "mean"}):
-        with pytest.raises(ValueError, match=r"^(estimator|positions): expected '?(lai|None)'?, with which"):
-            score_parts(tmp_path, settings, score, samples=7, rows=3, progress=False)
+    with pytest.raises(ValueError, match=message) as raised:
+        written(tmp_path, **changed)
+    assert "or delete this one" in str(raised.value)
+
+
+def test_parts_of_two_runs_are_never_one_table(tmp_path):
+    for name, factor in {"one": 1.0, "other": 2.0}.items():
+        written(tmp_path / name, scorer=Listed(factor))
+    part = "part-000001.parquet"
+    (tmp_path / "one" / part).write_bytes((tmp_path / "other" / part).read_bytes())
+    with pytest.raises(ValueError, match=r"^model: expected the one .* other parameters or buffers"):
+        read_scores(tmp_path / "one")
+
+
+@pytest.mark.parametrize("name", ["run.json", "part-000001.parquet"])
+@pytest.mark.parametrize("content", [b"", b"{", b"PAR1"])
+def test_a_file_that_is_cut_short_is_named_with_the_way_out(tmp_path, name, content):
+    written(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    for run in (partial(read_scores, tmp_path), partial(written, tmp_path)):
+        with pytest.raises(ValueError, match=rf"{name}: expected a whole file .*; delete it, and start the"):
+            run()
 
 
 def test_no_run_is_named(tmp_path):
@@ -230,12 +316,6 @@ def test_no_run_is_named(tmp_path):
         FileNotFoundError, match=r"expected a folder that score_dataset wrote, found no run\.json"
     ):
         read_scores(tmp_path)
-
-
-def test_arrays_are_told_apart_by_kind_and_bytes():
-    found = {digest([("a", b"1")]), digest([("b", b"1")]), digest([("a", b"2")]), digest([])}
-    assert len(found) == 4
-    assert digest(iter([("a", b"1")])) in found
 
 
 def test_a_file_is_replaced_unless_it_is_kept_and_a_run_begun_meanwhile_is_the_one_that_counts(
@@ -247,4 +327,11 @@ def test_a_file_is_replaced_unless_it_is_kept_and_a_run_begun_meanwhile_is_the_o
     assert path.read_text() == '{"seed": 2}'
     monkeypatch.setattr(type(path), "exists", lambda _: False)
     with pytest.raises(ValueError, match=r"^seed: expected 2, with which the scores in .* were begun, got 3"):
-        check_run(path, {"seed": 3})
+        begin_run(tmp_path, {"seed": 3}, {})
+
+
+def test_ids_of_another_order_are_found_by_row(tmp_path):
+    written(tmp_path, labels={"ids": [*"abcdefg"]})
+    with pytest.raises(ValueError, match=r"^dataset: .*part-000001\.parquet was made of.* row 1 of it on"):
+        written(tmp_path, labels={"ids": [*"abcdgfe"]})
+    assert pq.read_schema(tmp_path / "part-000001.parquet").names[0] == "id"

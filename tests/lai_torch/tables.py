@@ -21,9 +21,9 @@ def drawn(samples, seed=1):
     return inputs, torch.randint(3, (samples,), generator=draws)
 
 
-def scored(folder, data, validation, model=None, **options):
+def scored(folder, data, validation, model=None, loss=LOSS, **options):
     model = network() if model is None else model
-    found = lai_torch.score_dataset(model, LOSS, data, validation, folder, progress=False, **options)
+    found = lai_torch.score_dataset(model, loss, data, validation, folder, progress=False, **options)
     return found.to_pydict()
 
 

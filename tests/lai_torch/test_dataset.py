@@ -1,6 +1,5 @@
 """A table of a data set's scores: right, with honest errors, and nothing lost or doubled by a kill."""
 
-import json
 import random
 
 import lai_torch
@@ -86,22 +85,19 @@ def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
     data, validation = drawn(40), drawn(8, 2)
     options = {"batch_size": 4, "rows_per_file": 8, "estimator": "lai"}
     whole = scored(tmp_path / "whole", data, validation, **options)
-    draws, calls = random.Random(0), []
 
-    def failing(outputs, targets):
-        calls.append(len(targets))
-        if len(calls) == stop:
-            raise KeyboardInterrupt
-        return LOSS(outputs, targets)
+    class Failing(TensorDataset):
+        def __getitem__(self, index):
+            if index == stop:
+                raise KeyboardInterrupt
+            return super().__getitem__(index)
 
-    for stop in draws.sample(range(2, 60), 12):
-        calls.clear()
+    for stop in random.Random(0).sample(range(40), 12):
         folder = tmp_path / str(stop)
-        try:
-            lai_torch.score_dataset(network(), failing, data, validation, folder, progress=False, **options)
-        except KeyboardInterrupt:
-            with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
-                read_scores(folder)
+        with pytest.raises(KeyboardInterrupt):
+            scored(folder, Failing(*data), validation, **options)
+        with pytest.raises(ValueError, match=r"missing"):
+            read_scores(folder)
         assert scored(folder, data, validation, **options) == whole
 
 
@@ -147,22 +143,95 @@ def test_checkpoints_stand_one_after_the_other_or_are_averaged(tmp_path):
     assert model.training
 
 
-def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path):
-    data, validation = drawn(6), drawn(8, 2)
-    scored(tmp_path, data, validation)
-    others = {
-        "estimator": {"estimator": "ghost"},
-        "batch_size": {"batch_size": 2},
-        "rows": {"rows_per_file": 3},
-        "model": {"model": network(4)},
-        "validation": {"validation": drawn(8, 3)},
-        "samples": {"data": drawn(7)},
-    }
-    for name, changed in others.items():
-        given = {"data": data, "validation": validation} | changed
-        with pytest.raises(ValueError, match=f"^{name}: expected .*pass another folder"):
-            scored(tmp_path, **given)
-    assert json.loads((tmp_path / "run.json").read_text())["samples"] == 6
+class Scaled(torch.nn.Module):
+    """A network with an attribute, a buffer that no state dict has, and a loss of its own."""
+
+    def __init__(self, factor=1.0, shift=0.0, power=2, net=None):
+        super().__init__()
+        self.net, self.factor, self.power = net or network(), factor, power
+        self.register_buffer("shift", torch.tensor(shift, dtype=torch.double), persistent=False)
+
+    def forward(self, inputs):
+        return self.net(inputs) * self.factor + self.shift
+
+
+def powers(power, weight=1.0):
+    return lambda outputs, targets: weight * (outputs - 1.0).abs().pow(power).sum(1)
+
+
+def smooth(outputs, targets):
+    return LOSS(outputs, targets)
+
+
+OTHER_RUNS = {
+    "estimator": ("estimator", {"estimator": "ghost"}),
+    "options": ("estimator", {"estimator": lai_torch.LAI(positions="mean")}),
+    "valid": ("estimator", {"estimator": lai_torch.LAI(valid=lambda inputs, targets: None)}),
+    "parts": ("parts", {"parts": 2}),
+    "batch size": ("batch_size", {"batch_size": 2}),
+    "rows": ("rows", {"rows_per_file": 3}),
+    "checkpoints": ("checkpoints", {"checkpoints": {"a": Scaled().state_dict()}}),
+    "parameters": ("model", {"model": Scaled(net=network(4))}),
+    "a frozen layer": ("model", {"model": Scaled(net=network().requires_grad_(requires_grad=False))}),
+    "a buffer without a name": ("model", {"model": Scaled(shift=0.1)}),
+    "an attribute": ("model", {"model": Scaled(factor=1.0 + 1e-9)}),
+    "another activation": (
+        "model",
+        {"model": Scaled(net=torch.nn.Sequential(network()[0], torch.nn.GELU(), network()[2]))},
+    ),
+    "another class": (
+        "model",
+        {"model": type("Scaled", (Scaled,), {"forward": lambda own, x: own.net(x)})()},
+    ),
+    "a hook": ("model", {"model": Scaled(), "hook": True}),
+    "validation": ("validation", {"validation": drawn(8, 3)}),
+    "a loss's code": ("loss", {"loss": smooth}),
+    "a loss's closure": ("loss", {"loss": powers(3)}),
+    "a loss's attribute": (
+        "loss",
+        {"loss": torch.nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)},
+    ),
+    "a loss's parameters": (
+        "loss",
+        {"loss": torch.nn.CrossEntropyLoss(reduction="none", weight=torch.ones(3, dtype=torch.double) * 2)},
+    ),
+    "samples": ("samples", {"data": drawn(7)}),
+    "contents": ("dataset", {"data": (drawn(6)[0] + 1e-12, drawn(6)[1])}),
+    "targets": ("dataset", {"data": (drawn(6)[0], drawn(6)[1].flip(0))}),
+    "order": ("dataset", {"data": tuple(side.flip(0) for side in drawn(6))}),
+    "ids": ("dataset", {"ids": [*"abcdef"]}),
+    "groups": ("dataset", {"groups": [0, 0, 0, 0, 0, 1]}),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_RUNS)
+def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path, case):
+    name, changed = OTHER_RUNS[case]
+    given = {"data": drawn(6), "validation": drawn(8, 2), "model": Scaled(), "loss": LOSS}
+    if case == "a loss's closure":
+        given["loss"] = powers(2)
+    first = scored(tmp_path, **given)
+    given = {**given, "model": Scaled()}
+    if case == "a loss's closure":
+        given["loss"] = powers(2)
+    assert scored(tmp_path, **given) == first  # what is made anew alike is the same run
+    given |= changed
+    if given.pop("hook", False):
+        given["model"].net[1].register_forward_hook(lambda module, inputs, outputs: outputs * 2)
+    written = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    with pytest.raises(ValueError, match=rf"^{name}: expected .*pass .*another folder"):
+        scored(tmp_path, **given)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == written
+
+
+def test_a_run_that_goes_on_halfway_checks_what_is_there(tmp_path):
+    data, validation, options = drawn(20), drawn(8, 2), {"rows_per_file": 5}
+    scored(tmp_path, data, validation, **options)
+    (tmp_path / "part-000002.parquet").unlink()
+    changed = data[0].clone(), data[1]
+    changed[0][17] += 1
+    with pytest.raises(ValueError, match=r"^dataset: .*part-000003.* same ids with another content"):
+        scored(tmp_path, changed, validation, **options)
 
 
 def test_a_validation_set_that_was_saved_serves_a_table_too(tmp_path):
@@ -226,17 +295,16 @@ def test_a_stream_goes_on_where_it_stopped_and_scores_nothing_twice(tmp_path):
     stream = Stream(items(data, NAMES))
     whole = scored(tmp_path / "whole", stream, validation, **COLUMNS)
     assert stream.read == 20
-    scored(tmp_path / "whole", stream, validation, **COLUMNS)
-    assert stream.read == 20  # the end is known, and nothing is missing
     folder = tmp_path / "stopped"
 
-    def failing(outputs, targets):
-        if (folder / "part-000001.parquet").exists():
-            raise KeyboardInterrupt
-        return LOSS(outputs, targets)
+    def failing():
+        for number, item in enumerate(stream):
+            if number == 17:
+                raise KeyboardInterrupt
+            yield item
 
     with pytest.raises(KeyboardInterrupt):
-        lai_torch.score_dataset(network(), failing, stream, validation, folder, progress=False, **COLUMNS)
+        scored(folder, failing(), validation, **COLUMNS)
     with pytest.raises(ValueError, match="a stream up to its end, which is missing: start the same"):
         read_scores(folder)
     written = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
@@ -245,18 +313,38 @@ def test_a_stream_goes_on_where_it_stopped_and_scores_nothing_twice(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in written} == written
 
 
-@pytest.mark.parametrize("change", ["order", "shorter", "longer"])
-def test_a_stream_that_changed_is_refused_where_it_goes_on(tmp_path, change):
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("change", ["order", "shorter", "longer", "far longer", "content"])
+def test_a_stream_that_changed_is_refused_where_it_goes_on(tmp_path, change, finished):
     validation, names = drawn(8, 2), [*NAMES]
     found = items(drawn(20), names)
     scored(tmp_path, Stream(found), validation, **COLUMNS)
-    (tmp_path / "part-000001.parquet").unlink()
-    if change == "order":
-        found[3], found[5] = found[5], found[3]
-    other = {"order": found, "shorter": found[:18], "longer": found + items(drawn(1), ["new"])}[change]
-    row = {"order": "part-000000.parquet was made of.* from row 3", "shorter": "row 2", "longer": "row 4"}
-    with pytest.raises(ValueError, match=f"^dataset: expected the stream to have .*{row[change]} "):
+    if not finished:
+        (tmp_path / "part-000001.parquet").unlink()
+    other = {
+        "order": [*found[:3], found[5], found[4], found[3], *found[6:]],
+        "shorter": found[:18],
+        "longer": found + items(drawn(1), ["new"]),
+        "far longer": found + items(drawn(8), [f"b{number}" for number in range(8)]),
+        "content": [{**item, "y": 0} for item in found],
+    }[change]
+    message = {
+        "order": "part-000000.parquet was made of.* others from row 3 ",
+        "shorter": "others from row 2 ",
+        "longer": "others from row 4 ",
+        "far longer": "others from row 4 ",
+        "content": "the same ids with another content",
+    }
+    with pytest.raises(ValueError, match=f"^dataset: expected the samples .*{message[change]}"):
         scored(tmp_path, Stream(other), validation, **COLUMNS)
+
+
+def test_a_stream_that_goes_on_after_its_last_whole_part_is_refused(tmp_path):
+    found, validation = items(drawn(20), NAMES), drawn(8, 2)
+    scored(tmp_path, Stream(found[:16]), validation, **COLUMNS)
+    for other in (found, found[:8]):
+        with pytest.raises(ValueError, match=r"^samples: expected 16, .*; pass another folder"):
+            scored(tmp_path, Stream(other), validation, **COLUMNS)
 
 
 def test_a_stream_is_scored_with_several_checkpoints_and_its_bar_says_that_its_length_is_unknown(

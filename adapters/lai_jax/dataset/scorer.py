@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from lai_storage.identity import fingerprint
 from lai_storage.scoring import BatchScorer
 
 import lai_core as lai
-from lai_core._adapters import check_batch
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
@@ -60,6 +60,7 @@ class Scorer(BatchScorer):
 
     save = BatchScorer.save  # which the reference shows
     _summaries = Validation, lai.ValidationSummary
+    _asarray = staticmethod(jnp.asarray)
 
     def __init__(
         self,
@@ -90,10 +91,14 @@ class Scorer(BatchScorer):
         self.apply, self.params, self.loss, self.last, self.valid = apply, params, loss, last, valid
         self.estimator, self.positions, self.parts = estimator, positions, parts
 
-    def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> dict[str, Any]:
+    @property
+    def _made_of(self) -> dict[str, str]:
+        found = {"model": (self.apply, self.last, self.valid), "parameters": self._ready, "loss": self.loss}
+        return {name: fingerprint(part) for name, part in found.items()}
+
+    def _numbers(self, pair: Any) -> dict[str, Any]:
         """Return the numbers of a batch, cut into parts of one size, for one program."""
         params, side, score = self._ready, self._summed, self._programs[1]
-        pair = self._pair("batch", batch, columns, params)
         samples, found = count(pair[0]), []
         for start in range(0, samples, self.batch_size):
             index = np.minimum(np.arange(start, start + self.batch_size), samples - 1)
@@ -109,29 +114,28 @@ class Scorer(BatchScorer):
         vars(other).update(self._options() | {"params": params, "_programs": self._programs})
         return other
 
-    def _opened(self) -> Any:
-        """Return the validation set, or its summary if that is of the estimator's kind."""
-        held = self._validation(self._ready, jnp.asarray)
-        return opened(self.estimator, held) if isinstance(held, self._summaries) else held
-
     @cached_property
     def _summed(self) -> Validation:
-        held = self._opened()
-        return held if isinstance(held, Validation) else self._programs[0](self._ready, *held)
+        held = self._validation()
+        if isinstance(held, self._summaries):
+            return opened(self.estimator, held)
+        return self._programs[0](self._ready, *held)
 
     @cached_property
     def _ready(self) -> Any:
-        """The parameters."""
+        """The parameters as they are at the first batch: a later write to a numpy array changes no score."""
         made = callable(self.params) and jax.tree_util.all_leaves([self.params])
-        return self.params() if made else self.params
+        params = self.params() if made else self.params
+        return jax.tree.map(lambda leaf: jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf, params)
 
-    def _checked(self, role: str, batch: Any, model: Any) -> Any:
-        return checked_pair(role, batch)
+    def _count(self, pair: Any) -> int:
+        check_targets(*pair)
+        return count(pair[0])
 
-    def _array(self, values: Any, model: Any) -> Any:
-        if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+    def _array(self, values: Any) -> Any:
+        if not is_array(values) or not jnp.issubdtype(values.dtype, jnp.floating):
             return values
-        leaves = (leaf for leaf in jax.tree.leaves(model) if is_array(leaf))
+        leaves = (leaf for leaf in jax.tree.leaves(self._ready) if is_array(leaf))
         types = (leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
         return values.astype(next(types, values.dtype))
 
@@ -165,10 +169,3 @@ class Scorer(BatchScorer):
             return found | {"gradient_norm": jnp.sqrt(squared)}
 
         return summed, score
-
-
-def checked_pair(role: str, batch: Any) -> tuple[Any, Any]:
-    """Return a pair of inputs and targets of equally many samples."""
-    check_batch(role, batch)
-    check_targets(*batch)
-    return batch

@@ -1,19 +1,21 @@
 """Which samples are bad? Score a whole data set once, into a table that survives the process."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
 
 import jax
 import numpy as np
-from lai_storage.scoring import Contents, batches_of, collated, digest, score_source
+from lai_storage.columns import collate_items
+from lai_storage.scoring import Indexed, Stream, score_source
 
+from lai_core._adapters import check_batch
 from lai_jax._curation.options import EstimatorName, check_counts
 from lai_jax._program.losses import batch_size as count
-from lai_jax._program.losses import is_array, take
+from lai_jax._program.losses import check_targets, is_array, take
 from lai_jax._recording.recorders import Valid
-from lai_jax.dataset.scorer import Scorer, checked_pair
+from lai_jax.dataset.scorer import Scorer
 
 
 def score_dataset(
@@ -96,46 +98,46 @@ def score_dataset(
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
     check_counts(rows_per_file=rows_per_file)
-    held = isinstance(dataset, tuple | Mapping) or is_array(dataset) or not isinstance(dataset, Iterable)
-    source = count(checked_pair("dataset", dataset)[0]) if held else dataset
-
-    def batches(part: Any) -> Iterator[Any]:
-        if isinstance(part, range):
-            return iter([take(dataset, slice(part.start, part.stop))])
-        return batches_of(part, batch_size, partial(collated, _stacked))
-
-    shared: dict[str, Any] = {"estimator": estimator, "positions": positions, "last": last}
-    shared |= {"batch_size": batch_size, "parts": parts}
+    shared: dict[str, Any] = {"estimator": estimator, "positions": positions, "parts": parts}
+    names: Any = {"ids": ids, "groups": groups}
+    names = {name: values for name, values in names.items() if isinstance(values, str)}
     scorer = Scorer(
         apply,
         params,
         loss,
         validation,
         **shared,
-        valid=valid,
+        batch_size=batch_size,
         collate=collate,
-        ids=ids if isinstance(ids, str) else None,
-        groups=groups if isinstance(groups, str) else None,
+        last=last,
+        valid=valid,
+        **names,
     )
-    settings = {**shared, "valid": valid is not None, "validation": digest(_bytes(scorer._opened()))}
+    return score_source(
+        folder,
+        scorer,
+        source_of(dataset, batch_size),
+        checkpoints,
+        lambda checkpoint, state: scorer._at(state),
+        {**shared, "batch_size": batch_size},
+        {},
+        {"ids": ids, "groups": groups},
+        rows=rows_per_file,
+        process=(jax.process_index(), jax.process_count()) if process is None else process,
+        progress=progress,
+    )
 
-    def at(state: Any) -> tuple[Scorer, Contents]:
-        state = params if state is None else state
-        return scorer._at(state), _bytes(state)
 
-    columns = {"ids": ids, "groups": groups}
-    process = (jax.process_index(), jax.process_count()) if process is None else process
-    options = {"rows": rows_per_file, "process": process, "progress": progress}
-    return score_source(folder, scorer, (source, batches), checkpoints, at, settings, columns, options)
+def source_of(dataset: Any, size: int) -> Indexed | Stream:
+    """Return what makes batches of arrays, or of a stream's samples."""
+    if isinstance(dataset, tuple | Mapping) or is_array(dataset) or not isinstance(dataset, Iterable):
+        check_batch("dataset", dataset)
+        check_targets(*dataset)
+        samples = count(dataset[0])
+        return Indexed(samples, size, lambda span, _: [take(dataset, slice(span.start, span.stop))])
+    return Stream(dataset, size, partial(collate_items, "dataset", _stack))
 
 
-def _stacked(items: Sequence[Any]) -> Any:
+def _stack(items: Sequence[Any]) -> Any:
     """Return pairs as a pair of arrays."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *map(tuple, items))
-
-
-def _bytes(tree: Any) -> Iterator[tuple[str, Any]]:
-    for leaf in jax.tree.leaves(tree):
-        if is_array(leaf):
-            array = np.asarray(leaf, order="C")
-            yield f"{array.dtype}{array.shape}", array.reshape(-1).view(np.uint8).data

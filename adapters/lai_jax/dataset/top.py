@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import lai_core as lai
-from lai_core._adapters import kernel_of
+from lai_core._adapters import check_batch, kernel_of
 from lai_jax._curation.options import check_counts
 from lai_jax._program.losses import batch_size as count
-from lai_jax._program.losses import take
+from lai_jax._program.losses import check_targets, take
 from lai_jax._recording.recorders import Valid
-from lai_jax.dataset.scorer import checked_pair
 from lai_jax.trace import trace
 
 
@@ -59,9 +58,11 @@ def top_samples(
     from lai_storage.top import top_samples
 
     kernel, gradients = kernel_of(estimator)
-    samples = count(checked_pair("dataset", dataset)[0])
-    checked_pair("validation", validation)
     check_counts(batch_size=batch_size)
+    for role, side in (("dataset", dataset), ("validation", validation)):
+        check_batch(role, side)
+        check_targets(*side)
+    samples = count(dataset[0])
 
     @jax.jit
     def traced(params: Any, batch: Any) -> lai.Trace:

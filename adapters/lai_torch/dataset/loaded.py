@@ -1,14 +1,15 @@
 """Model, validation side, estimator and batches of a `Scorer`, in the process that scores."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from lai_storage import storable
-from lai_storage.scoring import batches_of, collated
+from lai_storage.columns import collate_items, columns_of
+from lai_storage.scoring import Indexed, Stream
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, Subset, default_collate
 
@@ -21,93 +22,68 @@ from lai_torch._curation.scorers.base import Reading, ValidationSide, chunks
 from lai_torch._curation.scorers.tracer import UnlikeError
 from lai_torch._curation.scoring import scorer
 from lai_torch._curation.summary_cache import packed, unpacked
-from lai_torch._curation.validation import moved, own_stream
+from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import alone, evaluating
+from lai_torch.dataset.identity import versions_of
 from lai_torch.options import Estimator
 
 Batch = tuple[Any, Any]
-COLLATED = partial(collated, default_collate)
 
 
-def is_stream(dataset: Any) -> bool:
-    """Whether samples come one after the other alone: they have no numbers."""
-    if isinstance(dataset, DataLoader):
-        dataset = dataset.dataset
-    numbered = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
-    return isinstance(dataset, IterableDataset) or (not numbered and isinstance(dataset, Iterable))
-
-
-def loaded(role: str, dataset: Any, size: int) -> tuple[int, Callable[[range], Iterable[Any]]]:
-    """Return how many samples there are, and what makes batches of consecutive ones."""
+def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
+    """Return what makes batches of a data set, of numbered samples or of a stream's next ones."""
     if isinstance(dataset, tuple):
         check_batch(role, dataset)
         samples = count(*dataset)
-        return samples, lambda span: chunks(rows(dataset, slice(span.start, span.stop), samples), size)
-    options: dict[str, Any] = {"collate_fn": COLLATED}
-    if isinstance(dataset, DataLoader):
-        options = {"collate_fn": _collate_of(dataset), "num_workers": dataset.num_workers}
-        dataset = dataset.dataset
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+
+        def cut_out(span: range, size: int) -> Iterable[Any]:
+            return chunks(rows(dataset, slice(span.start, span.stop), samples), size)
+
+        return Indexed(samples, size, cut_out)
+    loader = dataset if isinstance(dataset, DataLoader) else None
+    held: Any = dataset if loader is None else loader.dataset
+    collate: Callable[[Any], Any] = partial(collate_items, role, default_collate)
+    if loader is not None and loader.collate_fn is not default_collate:
+        collate = loader.collate_fn
+    numbered = hasattr(held, "__len__") and hasattr(held, "__getitem__")
+    if isinstance(held, str | bytes | Mapping | Tensor) or not (numbered or isinstance(held, Iterable)):
         msg = (
-            f"{role}: expected one with a length and numbered samples, a pair (inputs, targets), or a "
-            f"DataLoader over one, got {type(dataset).__name__}"
+            f"{role}: expected a pair (inputs, targets), a data set of numbered samples, a DataLoader over "
+            f"one, or a stream of samples, got {type(held).__name__}"
         )
         raise TypeError(msg)
-    if not len(dataset):
-        msg = f"{role}: expected at least one sample, got none"
-        raise ValueError(msg)
-    # the loader's own stream: its workers' seeds are none of training's draws
-    return len(dataset), lambda span: DataLoader(
-        Subset(dataset, span), batch_size=size, generator=own_stream(), **options
-    )
-
-
-def streamed(stream: Any, size: int) -> tuple[Iterable[Any], Callable[[Iterator[Any]], Iterator[Any]]]:
-    """Return the samples of a stream, and what makes batches of some of them.
-
-    Returns
-    -------
-    tuple
-        The samples, and a function from an iterator over them to batches.
-
-    Raises
-    ------
-    ValueError
-        If it is a loader with workers, or one whose data set makes batches itself.
-    """
-    collate: Callable[[Any], Any] = COLLATED
-    if isinstance(stream, DataLoader):
-        if stream.num_workers or stream.batch_size is None:
-            got = f"num_workers={stream.num_workers}, batch_size={stream.batch_size}"
+    workers = 0 if loader is None else loader.num_workers
+    if not numbered or isinstance(held, IterableDataset):
+        if workers or (loader is not None and loader.batch_size is None):
+            got = f"num_workers={workers}" if workers else "batch_size=None"
             msg = (
-                "dataset: expected a DataLoader over a stream to collate samples in this process, got "
-                f"{got}; pass the stream itself"
+                f"{role}: expected a DataLoader over a stream to collate samples in this process, got {got}; "
+                "pass the stream itself"
             )
             raise ValueError(msg)
-        stream, collate = stream.dataset, _collate_of(stream)
-    return stream, lambda items: batches_of(items, size, collate)
+        return Stream(held, size, collate)
+    if not len(held):
+        msg = f"{role}: expected at least one sample, got none"
+        raise ValueError(msg)
+
+    def load(span: range, size: int) -> Iterable[Any]:
+        # the loader's own stream: its workers' seeds are none of training's draws
+        options: Any = {"collate_fn": collate, "num_workers": workers, "generator": own_stream()}
+        return DataLoader(Subset(held, span), batch_size=size, **options)
+
+    return Indexed(len(held), size, load)
 
 
 def whole(validation: Any) -> Any:
-    """Return a validation set as one batch."""
-    if isinstance(validation, tuple):
-        check_batch("validation", validation)
+    """Return a validation set as one batch: columns and pairs as they are, samples collated."""
+    if isinstance(validation, tuple) or columns_of(validation) is not None:
         return validation
-    samples, _ = loaded("validation", validation, 1)
-    _, load = loaded("validation", validation, samples)
-    return next(iter(load(range(samples))))
-
-
-def placed_pair(role: str, batch: Any, model: nn.Module) -> Batch:
-    """Return a pair of inputs and targets on the model's device."""
-    pair = tuple(batch) if isinstance(batch, list) else batch
-    check_batch(role, pair)
-    return moved(pair, model)
-
-
-def _collate_of(loader: DataLoader[Any]) -> Callable[[Any], Any]:
-    return COLLATED if loader.collate_fn is default_collate else loader.collate_fn
+    source = source_of("validation", validation, 1)
+    if isinstance(source, Stream):
+        return source.collate(list(source.items))
+    (batch,) = source.load(range(source.samples), source.samples)
+    return batch
 
 
 @storable
@@ -126,6 +102,7 @@ class Loaded:
 
     def __init__(self, model: nn.Module, loss: Loss, held: Any, estimator: Estimator) -> None:
         self.model, self.estimator, self.side, self.samples = model, estimator, None, held
+        self.versions: list[Any] = []
         if isinstance(held, lai.ValidationSummary):
             held = _of_summary(held, estimator)
         summary = held if isinstance(held, Summary) else None
@@ -141,7 +118,17 @@ class Loaded:
 
     @alone
     def summed(self, size: int) -> Any:
-        """Return the validation side, which is made when it is first asked for."""
+        """Return the validation side, made when it is first asked for and when parameters have changed."""
+        versions = versions_of(self.model)
+        if self.versions and versions != self.versions:
+            if self.samples is None:
+                msg = (
+                    "model: expected the parameters at which `validation` was summed up, got parameters or "
+                    "buffers that changed since; pass the validation set, or make the summary anew"
+                )
+                raise ValueError(msg)
+            self.side = None
+        self.versions = versions
         if self.side is None:
             with evaluating(self.model):
                 self.side = self.scorer.summarize(self.samples, size)

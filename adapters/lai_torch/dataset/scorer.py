@@ -5,15 +5,17 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from lai_storage.identity import fingerprint
 from lai_storage.scoring import BatchScorer
 from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.scorers.base import chunks
-from lai_torch._curation.summary_cache import packed
-from lai_torch._model.batch import Loss, tensors
-from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed, placed_pair
+from lai_torch._curation.validation import moved
+from lai_torch._model.batch import Loss, count
+from lai_torch.dataset.identity import code_of, tensors_of
+from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
 from lai_torch.options import Estimator, EstimatorName, check_count, with_defaults
 from lai_torch.options.keywords import answering, check_host
 
@@ -58,6 +60,7 @@ class Scorer(BatchScorer):
 
     save = BatchScorer.save  # which the reference shows
     _summaries = Summary, lai.ValidationSummary
+    _asarray = staticmethod(torch.asarray)
 
     @answering
     def __init__(
@@ -88,17 +91,17 @@ class Scorer(BatchScorer):
             raise TypeError(msg)
         self.model, self.loss, self.estimator = model, loss, cut(chosen, parts)
 
-    def _contents(self) -> list[Tensor]:
-        """Return the tensors of the validation set or of its summary."""
-        loaded = self._ready
-        return tensors(packed(loaded.side) if loaded.samples is None else loaded.samples)
+    @property
+    def _made_of(self) -> dict[str, str]:
+        model = self._model
+        found = {"model": list(code_of(model)), "parameters": tensors_of(model), "loss": self.loss}
+        return {name: fingerprint(part) for name, part in found.items()}
 
-    def _numbers(self, batch: Any, columns: dict[str, Any] | None) -> dict[str, Any]:
+    def _numbers(self, pair: Any) -> dict[str, Any]:
         from lai_storage.columns import NUMBERS  # needs numpy
 
         loaded, size = self._ready, self.batch_size
-        pair = self._pair("batch", batch, columns, loaded.model)
-        found = [loaded.numbers(part, size) for part in chunks(pair, size)]
+        found = [loaded.numbers(part, size) for part in chunks(moved(pair, loaded.model), size)]
         numbers = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return dict(zip(NUMBERS, numbers, strict=True))
 
@@ -111,17 +114,21 @@ class Scorer(BatchScorer):
         return Summary(options_of(self.estimator), parts, side, loaded.scorer.state())
 
     @cached_property
-    def _ready(self) -> Loaded:
+    def _model(self) -> nn.Module:
         model = self.model if isinstance(self.model, nn.Module) else self.model()
         check_kinds(model, self.loss, None)
-        return Loaded(model, self.loss, self._validation(model, torch.asarray), self.estimator)
+        return model
 
-    def _checked(self, role: str, batch: Any, model: nn.Module) -> Any:
-        return placed_pair(role, batch, model)
+    @cached_property
+    def _ready(self) -> Loaded:
+        held = self._validation()
+        held = moved(held, self._model) if isinstance(held, tuple) else held
+        return Loaded(self._model, self.loss, held, self.estimator)
 
-    def _array(self, values: Any, model: nn.Module) -> Tensor:
-        if isinstance(values, Tensor):
-            return values
-        tensor = torch.tensor(values, device="cpu")
-        types = (each.dtype for each in model.parameters() if each.is_floating_point())
+    def _count(self, pair: Any) -> int:
+        return count(*pair)
+
+    def _array(self, values: Any) -> Tensor:
+        tensor = values if isinstance(values, Tensor) else torch.tensor(values, device="cpu")
+        types = (each.dtype for each in self._model.parameters() if each.is_floating_point())
         return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor

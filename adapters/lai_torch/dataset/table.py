@@ -1,19 +1,22 @@
 """Which samples are bad? Tables of a whole data set's scores, and each validation sample's extremes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
+from pickle import UnpicklingError
 from typing import Any, Literal
 
 import torch
-from lai_storage.scoring import Contents, digest, score_source
+from lai_storage.identity import fingerprint
+from lai_storage.scoring import Stream, score_source
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import kernel_of
-from lai_torch._model.batch import Loss, tensors
+from lai_core._adapters import check_batch, kernel_of
+from lai_torch._curation.validation import moved
+from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
-from lai_torch.dataset.loaded import is_stream, loaded, placed_pair, streamed, whole
+from lai_torch.dataset.loaded import options_of, source_of, whole
 from lai_torch.dataset.scorer import Scorer
 from lai_torch.options import Estimator, EstimatorName, check_count
 from lai_torch.options.keywords import answering
@@ -110,56 +113,59 @@ def score_dataset(
     ['id', 'score', 'standard_error', 'loss', 'gradient_norm', 'rank']
     """
     check_count("rows_per_file", rows_per_file, 1)
-    source = streamed(dataset, batch_size) if is_stream(dataset) else loaded("dataset", dataset, batch_size)
-    summed = isinstance(validation, Mapping) or Scorer._is_summary(validation)
+    names = {name: values for name, values in (("ids", ids), ("groups", groups)) if isinstance(values, str)}
     made = partial(
         Scorer,
         model,
         loss,
-        validation if summed else whole(validation),
+        validation if Scorer._is_summary(validation) else whole(validation),
         estimator=estimator,
         parts=parts,
         batch_size=batch_size,
         collate=collate,
-        ids=ids if isinstance(ids, str) else None,
-        groups=groups if isinstance(groups, str) else None,
+        **names,
     )
     scorer = made()
-    settings = {
-        "estimator": repr(scorer.estimator),
-        "batch_size": batch_size,
-        "validation": digest(_bytes(scorer._contents())),
-    }
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
-    def at(state: Any) -> tuple[Scorer, Contents]:
-        if state is not None:
-            model.load_state_dict(_state(state))
-        return made(), _bytes(tensors(model.state_dict()))
+    def at(checkpoint: str, state: Any) -> Scorer:
+        load_state(model, checkpoint, state)
+        return made()
 
-    columns = {"ids": ids, "groups": groups}
-    process = _process() if process is None else process
-    options = {"rows": rows_per_file, "process": process, "progress": progress}
     try:
-        return score_source(folder, scorer, source, checkpoints, at, settings, columns, options)
+        return score_source(
+            folder,
+            scorer,
+            source_of("dataset", dataset, batch_size),
+            checkpoints,
+            at,
+            {"estimator": options_of(scorer.estimator), "parts": parts, "batch_size": batch_size},
+            {"estimator": fingerprint(scorer.estimator)},
+            {"ids": ids, "groups": groups},
+            rows=rows_per_file,
+            process=_process() if process is None else process,
+            progress=progress,
+        )
     finally:
         if checkpoints is not None:
             model.load_state_dict(begun, strict=False)  # but for what is no tensor
 
 
-def _state(state: Any) -> Mapping[str, Any]:
-    return state if isinstance(state, Mapping) else torch.load(state, weights_only=True, map_location="cpu")
+def load_state(model: nn.Module, checkpoint: str, state: Any) -> None:
+    """Load a checkpoint, a state dict or the path of one, into a model."""
+    try:
+        if not isinstance(state, Mapping):
+            state = torch.load(state, weights_only=True, map_location="cpu")
+        model.load_state_dict(state)
+    except (AttributeError, EOFError, KeyError, RuntimeError, TypeError, UnpicklingError) as error:
+        why = str(error).partition("\n\n")[0]
+        msg = f"checkpoints[{checkpoint!r}]: expected a state dict of the model, or the path of one: {why}"
+        raise ValueError(msg) from error
 
 
 def _process() -> tuple[int, int]:
     spread = torch.distributed.is_available() and torch.distributed.is_initialized()
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if spread else (0, 1)
-
-
-def _bytes(values: Iterable[Tensor]) -> Iterator[tuple[str, Any]]:
-    for value in values:
-        bits = value.detach().cpu().contiguous().flatten().view(torch.uint8)
-        yield f"{value.dtype}{tuple(value.shape)}", bits.numpy().data
 
 
 @answering
@@ -214,16 +220,24 @@ def top_samples(
 
     kernel, gradients = kernel_of(estimator)
     check_count("batch_size", batch_size, 1)
-    samples, load = loaded("dataset", dataset, batch_size)
+    source = source_of("dataset", dataset, batch_size)
+    if isinstance(source, Stream):
+        msg = f"dataset: expected samples that have numbers, got {type(dataset).__name__}"
+        raise TypeError(msg)
     traced = partial(trace, model, loss, gradients=gradients)
+
+    def pair(role: str, batch: Any) -> Any:
+        batch = tuple(batch) if isinstance(batch, list) else batch
+        check_batch(role, batch)
+        return moved(batch, model)
 
     def blocks() -> Iterator[Tensor]:
         with evaluating(model):
-            held_out = traced(*placed_pair("validation", whole(validation), model))
-            for batch in load(range(samples)):
-                training = traced(*placed_pair("dataset, a batch", batch, model))
+            held_out = traced(*pair("validation", whole(validation)))
+            for batch in source.load(range(source.samples), batch_size):
+                training = traced(*pair("dataset, a batch", batch))
                 scores = kernel(held_out, training)
                 yield scores / lai.self_influence(training, estimator).sqrt() if relative else scores
 
     named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
-    return top_samples(blocks(), top=top, **named, samples=samples, progress=progress)
+    return top_samples(blocks(), top=top, **named, samples=source.samples, progress=progress)

@@ -1,0 +1,200 @@
+"""Tell one run from another: fingerprints of data by its content, of functions and classes by their code.
+
+A fingerprint is a Merkle tree over what an object is made of, so that equal objects have one fingerprint in
+every process. Seen are numbers, text, arrays, containers, the fields and attributes of objects, and of
+functions and classes outside of installed packages their code, closures, defaults and the globals that they
+read. Code of installed packages counts by its name: another version of a package is not seen.
+
+A pickle would not do: `pickle` and `dill` write functions of imported modules by name, and what they write
+depends on which equal objects are one.
+"""
+
+import dis
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from copyreg import dispatch_table
+from dataclasses import fields, is_dataclass
+from functools import singledispatch
+from hashlib import blake2b
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from lai_core._adapters import is_array
+from lai_storage._safetensors import as_numpy
+
+__all__ = ["fingerprint", "parts_of"]
+
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_LEAVES = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_OF_THE_INTERPRETER = {
+    "__abstractmethods__", "__dict__", "__doc__", "__firstlineno__", "__module__", "__slotnames__",
+    "__static_attributes__", "__weakref__", "_abc_impl",
+}  # fmt: skip
+"""Entries of a class that say where it stands, or that come and go while a program runs."""
+
+
+def fingerprint(value: Any) -> str:
+    """Return what tells an object from others of another content or other code.
+
+    Parameters
+    ----------
+    value
+        Any object. What cannot be looked into (a lock, an open file) counts by its type.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    return _digest(value, {}).hex()
+
+
+def _digest(value: Any, seen: dict[int, tuple[Any, bytes]]) -> bytes:
+    """Return the digest of a node of the tree; one that holds itself is marked where it comes again."""
+    if id(value) in seen:
+        return seen[id(value)][1]
+    found = blake2b(type(value).__qualname__.encode(), digest_size=16)
+    if isinstance(value, memoryview):
+        found.update(value)
+    elif type(value) in _LEAVES:
+        found.update(repr(value).encode())
+    else:
+        seen[id(value)] = value, b"again"  # the value is kept, so that no other gets its number
+        for part in parts_of(value):
+            found.update(_digest(part, seen))
+        seen[id(value)] = value, found.digest()
+    return found.digest()
+
+
+@singledispatch
+def parts_of(value: Any) -> Iterator[Any]:
+    """Yield what an object is made of; adapters register their kinds of objects.
+
+    Parameters
+    ----------
+    value
+        The object.
+
+    Yields
+    ------
+    object
+        Each part, in an order that does not depend on the process.
+    """
+    yield type(value)
+    if is_array(value):
+        with suppress(TypeError):  # random keys of jax are arrays of no numbers
+            yield from parts_of_array(as_numpy(value))
+    elif hasattr(value, "__wrapped__"):  # a compiled function, a cache
+        yield value.__wrapped__
+    elif is_dataclass(value):
+        yield [(field.name, getattr(value, field.name, None)) for field in fields(value)]
+    else:
+        reduce = dispatch_table.get(type(value), lambda one: one.__reduce_ex__(4))
+        with suppress(Exception):  # whatever an object's own method raises: it cannot be looked into
+            for part in reduce(value):
+                items = list(part) if isinstance(part, Iterator) else part
+                yield _public(items) if _is_installed(type(value).__module__) else items
+
+
+def _public(part: Any) -> Any:
+    """Return a part of a package's object; of its attributes, only those that are not its private caches."""
+    if isinstance(part, dict):
+        return {name: one for name, one in part.items() if not str(name).startswith("_")}
+    return part
+
+
+def parts_of_array(array: Any) -> Iterator[Any]:
+    """Yield an array's type, shape and bytes."""
+    yield f"{array.dtype}{array.shape}"
+    yield list(array.flat) if array.dtype.hasobject else memoryview(array.tobytes())
+
+
+@parts_of.register(list)
+@parts_of.register(tuple)
+def _(values: Any) -> Iterator[Any]:
+    yield from values
+
+
+@parts_of.register
+def _(values: Mapping) -> Iterator[Any]:
+    yield from values.items()
+
+
+@parts_of.register(set)
+@parts_of.register(frozenset)
+def _(values: Any) -> Iterator[Any]:
+    yield from sorted(map(fingerprint, values))
+
+
+@parts_of.register
+def _(module: ModuleType) -> Iterator[Any]:
+    yield module.__name__
+    if not _is_installed(module.__name__) and (path := getattr(module, "__file__", None)):
+        with open(path, "rb") as file:
+            yield file.read()
+
+
+@parts_of.register
+def _(method: MethodType) -> Iterator[Any]:
+    yield from (method.__func__, method.__self__)
+
+
+@parts_of.register(classmethod)
+@parts_of.register(staticmethod)
+def _(method: Any) -> Iterator[Any]:
+    yield method.__func__
+
+
+@parts_of.register
+def _(found: property) -> Iterator[Any]:
+    yield from (found.fget, found.fset, found.fdel)
+
+
+@parts_of.register
+def _(function: FunctionType) -> Iterator[Any]:
+    yield from (function.__defaults__, function.__kwdefaults__)
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # of a name that has no value yet
+            yield "empty"
+    if _is_installed(function.__module__):
+        yield f"{function.__module__}.{function.__qualname__}"
+        return
+    yield function.__code__
+    yield vars(function)
+    for name in sorted(_globals_of(function.__code__) & function.__globals__.keys()):
+        yield from (name, function.__globals__[name])
+
+
+def _globals_of(code: CodeType) -> set[str]:
+    """Return the names of the globals that a function, or one inside it, reads."""
+    found = {one.argval for one in dis.get_instructions(code) if one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}}
+    return found.union(*(_globals_of(one) for one in code.co_consts if isinstance(one, CodeType)))
+
+
+@parts_of.register
+def _(code: CodeType) -> Iterator[Any]:
+    """Yield what code does: not where it stands, nor its docstring."""
+    documented = code.co_consts and isinstance(code.co_consts[0], str)
+    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    yield code.co_consts[1:] if documented else code.co_consts
+
+
+@parts_of.register
+def _(kind: type) -> Iterator[Any]:
+    yield f"{kind.__module__}.{kind.__qualname__}"
+    if not _is_installed(kind.__module__):
+        yield kind.__bases__
+        yield {name: part for name, part in vars(kind).items() if name not in _OF_THE_INTERPRETER}
+
+
+def _is_installed(module: str | None) -> bool:
+    """Whether code is of the interpreter or an installed package, ours included: its name stands for it."""
+    package = (module or "builtins").partition(".")[0]
+    if package.startswith("lai_"):
+        return True
+    path = getattr(sys.modules.get(package), "__file__", None)
+    return package != "__main__" and (path is None or path.startswith(_INSTALLED))

@@ -1,0 +1,67 @@
+"""What torch's tensors, modules and estimators are made of, for fingerprints of runs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from lai_storage.identity import parts_of
+from torch import Tensor, nn
+
+_OF_EVERY_MODULE = {*vars(nn.Module()), "_flat_weights", "_flat_weight_refs"}
+"""Attributes that hold flags, hooks and what has a name of its own; the last two are lists of parameters."""
+_WRAPPERS = "torch.nn.parallel", "torch.distributed"
+
+
+def code_of(model: nn.Module) -> Iterator[Any]:
+    """Yield each module's name, class, attributes and forward hooks: all but parameters and buffers."""
+    for name, module in getattr(model, "_orig_mod", model).named_modules(remove_duplicate=False):
+        yield name
+        yield type(module)
+        if not type(module).__module__.startswith(_WRAPPERS):  # theirs are sockets, buckets and counters
+            yield {key: value for key, value in vars(module).items() if key not in _OF_EVERY_MODULE}
+        yield [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers by name, those that no state dict has, too."""
+    model = getattr(model, "_orig_mod", model)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return parameters | dict(model.named_buffers(remove_duplicate=False))
+
+
+def versions_of(model: nn.Module) -> list[Any]:
+    """Return what changes with a parameter or buffer: versions and, for writes to `.data`, sums of bits."""
+    found: list[Any] = []
+    sums: dict[torch.device, list[Tensor]] = {}
+    for tensor in tensors_of(model).values():
+        found.append((id(tensor), tensor._version))
+        if (
+            tensor.layout is torch.strided
+            and not tensor.is_meta
+            and not hasattr(tensor, "__tensor_flatten__")
+        ):
+            sums.setdefault(tensor.device, []).append(_bits(tensor.detach()).sum(dtype=torch.int64))
+    return found + [torch.stack(each).tolist() for each in sums.values()]
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+    return tensor.contiguous().flatten().view(kinds.get(tensor.element_size(), torch.int64))
+
+
+@parts_of.register
+def _(tensor: Tensor) -> Iterator[Any]:
+    yield f"{tensor.dtype}{tuple(tensor.shape)}"
+    if isinstance(tensor, nn.Parameter):
+        yield tensor.requires_grad  # frozen layers have no score
+    if hasattr(tensor, "__tensor_flatten__"):  # sharded, quantised: tensors within
+        yield {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
+        return
+    dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
+    yield memoryview(dense.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+
+
+@parts_of.register
+def _(module: nn.Module) -> Iterator[Any]:
+    yield list(code_of(module))
+    yield tensors_of(module)

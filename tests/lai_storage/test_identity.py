@@ -1,0 +1,243 @@
+"""Fingerprints: what is made alike has one, in every process; what computes something else has another."""
+
+import collections
+import enum
+import functools
+import importlib
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import lai_torch  # noqa: F401  # says what tensors and modules are made of
+import numpy as np
+import pytest
+import torch
+from lai_storage.identity import fingerprint
+from transformers import GPT2Config, GPT2LMHeadModel
+
+SCALE = 2.0
+TABLE = {"factor": 3.0}
+
+
+def scaled(x):
+    """Return a multiple."""
+    return SCALE * x
+
+
+def nested(x):
+    return [scaled(y) for y in x]
+
+
+def counted(x, *, power=2, names=frozenset({"ab", "cd", "ef"})):
+    return x**power if "ab" in names else TABLE["factor"]
+
+
+def closing(factor):
+    return lambda x: factor * x
+
+
+class Model:
+    rate = 0.1
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    @property
+    def doubled(self):
+        return 2 * self.factor
+
+    @staticmethod
+    def moved(x):
+        return scaled(x)
+
+    @classmethod
+    def made(cls):
+        return cls(2.0)
+
+    def __call__(self, x):
+        return self.factor * x
+
+
+@dataclass
+class Options:
+    factor: float = 1.0
+    function: object = None
+
+
+class Kind(enum.Enum):
+    ONE = 1
+    TWO = 2
+
+
+Pair = collections.namedtuple("Pair", "one other")
+
+
+class Locked:
+    def __init__(self, number):
+        self.number, self.lock = number, threading.Lock()
+
+
+def cyclic(number):
+    found = [number]
+    found.append(found)
+    return found
+
+
+def linear(bias=True, seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Linear(3, 2, bias=bias)
+
+
+def frozen():
+    model = linear()
+    model.weight.requires_grad_(requires_grad=False)
+    return model
+
+
+def hooked(factor):
+    model = linear()
+    model.register_forward_hook(lambda module, inputs, outputs: factor * outputs)
+    return model
+
+
+def lstm(size):
+    torch.manual_seed(0)
+    return torch.nn.LSTM(3, size)
+
+
+def gpt2(layers=1):
+    torch.manual_seed(0)
+    config = GPT2Config(n_layer=layers, n_head=2, n_embd=8, vocab_size=11, n_positions=6)
+    return GPT2LMHeadModel(config)
+
+
+MADE = {
+    "numbers": [lambda: 1, lambda: 1.0, lambda: True, lambda: "1", lambda: b"1", lambda: None, lambda: 1j],
+    "containers": [lambda: [1, 2], lambda: (1, 2), lambda: [[1], 2], lambda: [1, [2]], lambda: {1: 2}],
+    "sets": [lambda: {"a", "b", "c"}, lambda: {"a", "b", "d"}, lambda: frozenset("abc")],
+    "arrays": [
+        lambda: np.arange(6.0),
+        lambda: np.arange(6.0).reshape(2, 3),
+        lambda: np.arange(6),
+        lambda: np.arange(6.0)[::-1],
+        lambda: jnp.arange(6.0),
+        lambda: torch.arange(6.0),
+        lambda: torch.arange(6.0).bfloat16(),
+        lambda: np.array(["a", None], object),
+    ],
+    "functions": [
+        lambda: scaled,
+        lambda: nested,
+        lambda: counted,
+        lambda: closing(1.0),
+        lambda: closing(2.0),
+        lambda: functools.partial(counted, power=2),
+        lambda: functools.partial(counted, power=3),
+        lambda: jax.jit(scaled),
+        lambda: jax.jit(nested),
+        lambda: torch.nn.functional.relu,
+        lambda: torch.nn.functional.gelu,
+        lambda: np.add,
+        lambda: np.subtract,
+    ],
+    "objects": [
+        lambda: Model(),
+        lambda: Model(2.0),
+        lambda: Model().__call__,
+        lambda: Model.made,
+        lambda: Options(),
+        lambda: Options(2.0),
+        lambda: Options(function=closing(1.0)),
+        lambda: Options(function=closing(2.0)),
+        lambda: Kind.ONE,
+        lambda: Kind.TWO,
+        lambda: Pair(1, 2),
+        lambda: Pair(2, 1),
+        lambda: Locked(1),
+        lambda: Locked(2),
+        lambda: collections.deque([1]),
+        lambda: collections.deque([2]),
+        lambda: cyclic(1),
+        lambda: cyclic(2),
+        lambda: functools,
+        lambda: collections,
+    ],
+    "modules": [
+        lambda: linear(),
+        lambda: linear(bias=False),
+        lambda: linear(seed=1),
+        lambda: frozen(),
+        lambda: hooked(1.0),
+        lambda: hooked(2.0),
+        lambda: torch.nn.CrossEntropyLoss(reduction="none"),
+        lambda: torch.nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1),
+        lambda: lstm(2),
+        lambda: lstm(3),
+        lambda: gpt2(),
+        lambda: gpt2(2),
+        lambda: torch.nn.Dropout(0.1),
+        lambda: torch.nn.Dropout(0.2),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_things_made_alike_have_one_fingerprint_and_others_another(kind):
+    found = [fingerprint(make()) for make in MADE[kind]]
+    assert len(set(found)) == len(found)
+    assert [fingerprint(make()) for make in MADE[kind]] == found
+
+
+PRINTED = """
+from tests.lai_storage.test_identity import MADE, fingerprint
+print({kind: [fingerprint(make()) for make in makers] for kind, makers in MADE.items()})
+"""
+
+
+@pytest.mark.slow
+def test_fingerprints_are_the_same_in_every_process_whatever_its_hashes():
+    command, found = [sys.executable, "-c", PRINTED], []
+    for seed in "01":
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found.append(done.stdout.strip().splitlines()[-1])
+    assert found[0] == found[1]
+
+
+def test_a_model_that_ran_is_the_model_that_it_was():
+    for model, batch in ((linear(), torch.ones(2, 3)), (gpt2(), torch.zeros(2, 4, dtype=torch.long))):
+        before = fingerprint(model)
+        model(batch)
+        model.eval()
+        handle = model.register_forward_hook(lambda module, inputs, outputs: outputs)
+        handle.remove()
+        assert fingerprint(model) == before
+
+
+SOURCE = """import math
+def helper(x):
+    return x + {number}
+class Net:
+    def __call__(self, x):
+        return helper(x)
+"""
+
+
+def test_code_of_a_module_is_seen_where_it_is_read_and_its_comments_and_lines_are_not(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    found = {}
+    for name, source in {
+        "first": SOURCE.format(number=1),
+        "commented": "# a comment\n\n" + SOURCE.format(number=1).replace("return", "# calls\n        return"),
+        "other": SOURCE.format(number=2),
+    }.items():
+        (tmp_path / "of_ones_own.py").write_text(source)
+        sys.modules.pop("of_ones_own", None)
+        importlib.invalidate_caches()
+        found[name] = fingerprint(importlib.import_module("of_ones_own").Net())
+    assert found["first"] == found["commented"] != found["other"]
