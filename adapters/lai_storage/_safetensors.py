@@ -65,7 +65,8 @@ def as_numpy(array: Any) -> np.ndarray[Any, Any]:
     if _dtype(array) == "bfloat16":
         xp = xp_of(array)
         array = xp.astype(array, xp.float32)
-    return np.asarray(on_host(array), order="C")
+    found = np.asarray(on_host(array), order="C")
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
 
 
 def _checksum(version: str, text: str, data: Iterable[np.ndarray[Any, Any]]) -> str:

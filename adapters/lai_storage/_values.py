@@ -1,6 +1,7 @@
 """Objects as one JSON structure and a list of arrays, and back, by the names of their kinds."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ from lai_core.records.base import Record, Trace
 
 Kind = TypeVar("Kind", bound=type)
 
+_KEPT = re.compile(r"bool|u?int(8|16|32|64)|b?float16|float(32|64)|complex64")
+"""Types of arrays that the format of the file has."""
 _STORABLE: list[type] = [Trace, ValidationSummary, GateTrace]
 
 
@@ -53,6 +56,10 @@ def flattened(value: Any, where: str, arrays: list[Any]) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}  # JSON has no infinity
     if is_array(value):
+        dtype = getattr(value.dtype, "name", str(value.dtype).rpartition(".")[2])  # torch's have no name
+        if not _KEPT.fullmatch(dtype):
+            msg = f"{where}: expected an array of flags, whole numbers or floats up to 64 bits, got {dtype}"
+            raise TypeError(msg)
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if isinstance(value, Mapping):

@@ -182,6 +182,33 @@ def test_what_cannot_be_kept_is_named_with_its_place_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+UNFIT = {
+    "complex128": np.ones(2, complex),
+    "float8_e4m3fn": torch.ones(2).to(torch.float8_e4m3fn),
+    "object": np.array([None, "a"]),
+    "str32": np.array(["a"]),
+    "datetime64[D]": np.array(["2026-01-01"], "datetime64[D]"),
+}
+
+
+@pytest.mark.parametrize("dtype", UNFIT)
+def test_a_type_that_the_format_lacks_is_named(tmp_path, dtype):
+    with pytest.raises(
+        TypeError, match=rf"^kept\['a'\]\[1\]: expected an array of .* got {re.escape(dtype)}$"
+    ):
+        lai_storage.save(tmp_path / "new", {"a": [1, UNFIT[dtype]]})
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_of_another_byte_order_come_back_as_the_machine_has_them(tmp_path):
+    for dtype in (">f4", ">i8", "<u2", ">c8"):
+        given = np.arange(3).astype(dtype)
+        lai_storage.save(tmp_path / "swapped", given)
+        found = lai_storage.load(tmp_path / "swapped")
+        assert found.dtype.isnative
+        np.testing.assert_array_equal(found, given)
+
+
 def test_a_type_that_the_namespace_would_change_is_refused(tmp_path):
     lai_storage.save(tmp_path / "kept", np.ones(2))
     with pytest.raises(ValueError, match="expected asarray to keep the type float64, got float32"):

@@ -157,6 +157,48 @@ def test_frames_are_scored_as_spark_hands_them_over(table):
     assert pd.concat(found).equals(table.to_pandas())  # the index, too
 
 
+def train(model):
+    with torch.no_grad():
+        model[0].weight += 0.5
+
+
+def write_data(model):
+    model[0].weight.data[0, 0] += 0.5  # moves no version
+
+
+def write_buffer(model):
+    model[3].running_mean[0] += 0.5
+
+
+def load(model):
+    model.load_state_dict({name: value + 0.5 for name, value in model.state_dict().items()})
+
+
+@pytest.mark.parametrize("change", [train, write_data, write_buffer, load])
+def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
+    def make():
+        return network().append(torch.nn.BatchNorm1d(3).double())
+
+    model = make()
+    scorers = [lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)]
+    scorers[0].save(tmp_path / "saved")
+    scorers.append(lai_torch.Scorer(model, LOSS, tmp_path / "saved", batch_size=4))
+    before = [scorer(DATA)["score"] for scorer in scorers]
+    np.testing.assert_array_equal(*before)
+    change(model)
+    anew = lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)(DATA)["score"]
+    np.testing.assert_array_equal(scorers[0](DATA)["score"], anew)
+    assert not np.allclose(anew, before[0])
+    with pytest.raises(ValueError, match=r"^model: expected the parameters at which .validation. was summed"):
+        scorers[1](DATA)
+    late = lai_torch.Scorer(model, LOSS, tmp_path / "saved", batch_size=4)
+    with pytest.raises(ValueError, match=r"^validation: expected a summary .* model had other parameters or"):
+        late(DATA)
+    other = lai_torch.Scorer(make(), torch.nn.MSELoss(), tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"^validation: expected a summary .* loss had other code, closure"):
+        other(DATA)
+
+
 LOADED = """
 import pickle, sys
 scorer = pickle.load(open(sys.argv[1], "rb"))
