@@ -234,6 +234,56 @@ def test_a_run_that_goes_on_halfway_checks_what_is_there(tmp_path):
         scored(tmp_path, changed, validation, **options)
 
 
+class Broken(TensorDataset):
+    def __getitem__(self, index):
+        if index == 3:
+            raise KeyError("the fourth")
+        return super().__getitem__(index)
+
+
+UNFIT = {
+    "workers": (
+        DataLoader(Broken(*drawn(6)), num_workers=1),
+        "dataset: expected samples that its workers load",
+    ),
+    "shapes": ([(torch.ones(2), 1), (torch.ones(3), 1)], "dataset: expected samples of one shape"),
+    "keys": ([{"x": 1, "y": 2}, {"x": 1}], "dataset: expected samples that are all pairs"),
+    "texts": (["ab", "cd"], "dataset: expected samples that are all pairs"),
+    "one text": ("abcd", "dataset: expected a pair"),
+    "nothing": ([], "dataset: expected at least one sample"),
+    "an empty stream": (iter([]), "dataset: expected at least one sample"),
+    "a tensor": (torch.ones(4, 5), "dataset: expected a pair"),
+    "a number": (3, "dataset: expected a pair"),
+    "a triple": ((torch.ones(2, 5), torch.zeros(2), 1), r"dataset: expected a pair"),
+    "lengths": ((torch.ones(4, 5), torch.zeros(3, dtype=torch.long)), "targets|inputs"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_data_that_make_no_batches_are_named(tmp_path, case):
+    data, message = UNFIT[case]
+    with pytest.raises((TypeError, ValueError), match=f"^({message})"):
+        scored(tmp_path, data, drawn(8, 2), batch_size=2)
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("case", ["not a file", "other kind", "cut short", "number"])
+def test_a_checkpoint_of_another_kind_is_named(tmp_path, case):
+    torch.save(network().state_dict(), tmp_path / "whole.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:200])
+    torch.save(network(), tmp_path / "pickled.pt")
+    given = {
+        "not a file": {"0.weight": torch.ones(2)},
+        "other kind": tmp_path / "pickled.pt",
+        "cut short": tmp_path / "cut.pt",
+        "number": 3,
+    }[case]
+    with pytest.raises(
+        ValueError, match=r"^checkpoints\['a'\]: expected a state dict of the model, or the path"
+    ):
+        scored(tmp_path / "table", drawn(6), drawn(8, 2), checkpoints={"a": given})
+
+
 def test_a_validation_set_that_was_saved_serves_a_table_too(tmp_path):
     data, validation = drawn(20), drawn(8, 2)
     whole = scored(tmp_path / "whole", data, validation)

@@ -1,7 +1,7 @@
 """Model, validation side, estimator and batches of a `Scorer`, in the process that scores."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -67,10 +67,16 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
         msg = f"{role}: expected at least one sample, got none"
         raise ValueError(msg)
 
-    def load(span: range, size: int) -> Iterable[Any]:
+    def load(span: range, size: int) -> Iterator[Any]:
         # the loader's own stream: its workers' seeds are none of training's draws
         options: Any = {"collate_fn": collate, "num_workers": workers, "generator": own_stream()}
-        return DataLoader(Subset(held, span), batch_size=size, **options)
+        try:
+            yield from DataLoader(Subset(held, span), batch_size=size, **options)
+        except Exception as error:
+            if not str(error).startswith("Caught "):  # it was raised here, in its own words
+                raise
+            msg = f"{role}: expected samples that its workers load, got {str(error).strip().splitlines()[-1]}"
+            raise ValueError(msg) from error
 
     return Indexed(len(held), size, load)
 
