@@ -12,12 +12,13 @@ depends on which equal objects are one.
 import dis
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copyreg import dispatch_table
 from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from hashlib import blake2b
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -111,49 +112,20 @@ def parts_of_array(array: Any) -> Iterator[Any]:
     yield list(array.flat) if array.dtype.hasobject else memoryview(array.tobytes())
 
 
-@parts_of.register(list)
-@parts_of.register(tuple)
-def _(values: Any) -> Iterator[Any]:
-    yield from values
-
-
-@parts_of.register
-def _(values: Mapping) -> Iterator[Any]:
-    yield from values.items()
-
-
-@parts_of.register(set)
-@parts_of.register(frozenset)
-def _(values: Any) -> Iterator[Any]:
+def parts_of_set(values: Any) -> Iterator[Any]:
+    """Yield a set's members in an order that does not depend on their hashes."""
     yield from sorted(map(fingerprint, values))
 
 
-@parts_of.register
-def _(module: ModuleType) -> Iterator[Any]:
+def parts_of_module(module: ModuleType) -> Iterator[Any]:
+    """Yield a module's name and, of one's own, its file: what it is used for is not known."""
     yield module.__name__
     if not _is_installed(module.__name__) and (path := getattr(module, "__file__", None)):
-        with open(path, "rb") as file:
-            yield file.read()
+        yield Path(path).read_bytes()
 
 
-@parts_of.register
-def _(method: MethodType) -> Iterator[Any]:
-    yield from (method.__func__, method.__self__)
-
-
-@parts_of.register(classmethod)
-@parts_of.register(staticmethod)
-def _(method: Any) -> Iterator[Any]:
-    yield method.__func__
-
-
-@parts_of.register
-def _(found: property) -> Iterator[Any]:
-    yield from (found.fget, found.fset, found.fdel)
-
-
-@parts_of.register
-def _(function: FunctionType) -> Iterator[Any]:
+def parts_of_function(function: FunctionType) -> Iterator[Any]:
+    """Yield a function's defaults and closure and, of one's own, its code and the globals that it reads."""
     yield from (function.__defaults__, function.__kwdefaults__)
     for cell in function.__closure__ or ():
         try:
@@ -175,16 +147,15 @@ def _globals_of(code: CodeType) -> set[str]:
     return found.union(*(_globals_of(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
-@parts_of.register
-def _(code: CodeType) -> Iterator[Any]:
+def parts_of_code(code: CodeType) -> Iterator[Any]:
     """Yield what code does: not where it stands, nor its docstring."""
     documented = code.co_consts and isinstance(code.co_consts[0], str)
     yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     yield code.co_consts[1:] if documented else code.co_consts
 
 
-@parts_of.register
-def _(kind: type) -> Iterator[Any]:
+def parts_of_class(kind: type) -> Iterator[Any]:
+    """Yield a class's name and, of one's own, its bases and what its body defines."""
     yield f"{kind.__module__}.{kind.__qualname__}"
     if not _is_installed(kind.__module__):
         yield kind.__bases__
@@ -198,3 +169,22 @@ def _is_installed(module: str | None) -> bool:
         return True
     path = getattr(sys.modules.get(package), "__file__", None)
     return package != "__main__" and (path is None or path.startswith(_INSTALLED))
+
+
+_RULES: dict[Any, Callable[[Any], Iterator[Any]]] = {
+    list: iter,
+    tuple: iter,
+    Mapping: lambda found: iter(found.items()),
+    set: parts_of_set,
+    frozenset: parts_of_set,
+    MethodType: lambda found: iter((found.__func__, found.__self__)),
+    classmethod: lambda found: iter([found.__func__]),
+    staticmethod: lambda found: iter([found.__func__]),
+    property: lambda found: iter((found.fget, found.fset, found.fdel)),
+    ModuleType: parts_of_module,
+    FunctionType: parts_of_function,
+    CodeType: parts_of_code,
+    type: parts_of_class,
+}
+for _kind, _rule in _RULES.items():
+    parts_of.register(_kind, _rule)
