@@ -73,8 +73,9 @@ class Curator:
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch of `accumulate` by itself. Of an
-        estimator with `parts` it sees the scores against each part: `lai_core.drop_harmful`.
+        `reweight`, `KeepAbove`, `keep_all` (scores are reported only), or your own. Acts on each micro-batch
+        of `accumulate` by itself. Of an estimator with `parts` it sees the scores against each part:
+        `lai_core.drop_harmful`.
 
         One that names them among its arguments sees `losses` `(n,)`, the `groups` of the batch (or None),
         the number of the `step`, the `validation_losses` of the latest refresh, or what its own method

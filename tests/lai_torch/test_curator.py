@@ -79,6 +79,18 @@ def test_a_batch_as_a_loader_gives_it_is_its_inputs_and_targets(form):
     torch.testing.assert_close(list(found.model.parameters()), list(expected.model.parameters()))
 
 
+def test_a_policy_that_keeps_all_trains_as_without_scores_and_reports_them():
+    batch, validation, model = data(7), data(20), network()
+    expected = curated(copy.deepcopy(model), validation, warmup=1)
+    scores = curated(copy.deepcopy(model), validation).score(*batch)[1].scores
+    expected.step(*batch)
+    curator = curated(model, validation, policy=lai.keep_all)
+    report = curator.step(*batch)
+    assert (report.kept, report.skipped) == (7, False)
+    torch.testing.assert_close(report.scores, scores)
+    torch.testing.assert_close(list(model.parameters()), list(expected.model.parameters()))
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_step_that_a_plain_loop_left_behind_changes_nothing(optimizer):
     model = network()
