@@ -12,6 +12,7 @@ from lai_core.estimators.checks import check_same_batch, check_values, fitting_p
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.policies import (
     drop_harmful,
+    keep_all,
     keep_positive,
     keep_top,
     reweight,
@@ -26,6 +27,7 @@ from lai_core.estimators.preconditioned import (
 )
 from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores, self_influence
 from lai_core.estimators.summaries import ValidationSummary, summarize
+from lai_core.mixtures import Mixture
 from lai_core.records.base import Record, Trace, mask_positions
 from lai_core.records.convolution import ConvolutionTrace
 from lai_core.records.dense import ExpertTrace, LayerTrace, ReadoutTrace
@@ -39,6 +41,7 @@ __all__ = [
     "ExpertTrace",
     "GainTrace",
     "LayerTrace",
+    "Mixture",
     "ReadoutTrace",
     "Record",
     "Trace",
@@ -49,6 +52,7 @@ __all__ = [
     "fitting_positions",
     "ghost_kernel",
     "ghost_scores",
+    "keep_all",
     "keep_positive",
     "keep_top",
     "lai_kernel",

@@ -78,6 +78,11 @@ class Report:
     parts: jax.Array | None = None
     sizes: jax.Array | None = None
 
+    @property
+    def dropped(self) -> jax.Array:
+        """How many samples were left out because their score or loss was not finite."""
+        return (~jnp.isfinite(self.scores)).sum()
+
     def metrics(self) -> dict[str, float]:
         """Return what a logger takes of the step, outside of `jax.jit`: a flat dictionary of finite floats.
 
@@ -98,7 +103,7 @@ class Report:
         found = {
             "kept": self.kept / len(self.weights),
             "loss": self.loss,
-            "not_finite": (~finite).sum(),
+            "not_finite": self.dropped,
             "skipped": self.skipped,
             "score_low": low,
             "score_median": median,
@@ -154,8 +159,9 @@ def curated_update(
         `ghost`, `lai`, `lli`, `preconditioned_lai`, `gate_lai` or `calibrated_lai`; or `exact`, which
         needs no trace and runs forward once more to train, on any model in which samples do not meet.
     policy
-        From `(n,)` scores to `(n,)` weights of the losses. A sample whose loss or score is not finite has
-        the score NaN, and weight 0 whatever the policy says; without `rows`, a step that meets one runs
+        From `(n,)` scores to `(n,)` weights of the losses; `lai_core.keep_all` reports scores and drops
+        nothing. A sample whose loss or score is not finite has the score NaN, and weight 0 whatever the
+        policy says; without `rows`, a step that meets one runs
         the batch forward once more, without it. One whose loss and score are finite and whose gradient is
         not (a square root at 0, before the last layer) spoils the sum: such a step is skipped as a whole,
         parameters and `opt_state` stay, and the report says `skipped`. Where the validation set was

@@ -31,23 +31,44 @@ SHOWN = {
     "standard_error": "standard error of the score",
 }
 
+EMPTY = {
+    "gradient_norm": "only ghost, lli, and lai without a sketch compute it",
+    "standard_error": "it needs a validation set that the estimator sums up in two parts or more",
+}
+"""Why a column may have no number."""
+
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{{ title }}</title><style>
 :root { color-scheme: light dark; }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
-th, td { text-align: right; padding: .2rem .8rem; border-bottom: 1px solid #8886; }
+th, td { text-align: right; vertical-align: top; white-space: nowrap; padding: .2rem .8rem;
+  border-bottom: 1px solid #8886; }
+.samples :is(th, td):nth-child(-n+2) { text-align: left; }
+.samples td:nth-child(-n+2) { white-space: normal; overflow-wrap: anywhere; max-width: 30rem; }
+.samples td:nth-child(1) { min-width: 4rem; } .samples td:nth-child(2) { min-width: 16rem; }
+td img { height: 7rem; max-width: 100%; object-fit: contain; }
+@media (max-width: 48rem) { /* a card for each sample */
+  .samples, .samples tbody { display: block; } .samples tr:first-child { display: none; }
+  .samples tr { display: block; padding: .6rem 0; border-bottom: 1px solid #8886; }
+  .samples tr td { display: flex; justify-content: space-between; gap: 1rem; padding: 0; border: 0; }
+  .samples tr td:nth-child(-n+2) { display: block; min-width: 0; max-width: none; }
+  .samples td:nth-child(n+3)::before { content: attr(data-name); opacity: .7; }
+}
+.drawn { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); gap: .5rem; }
 svg { width: 100%; height: auto; background: #fff; border-radius: .4rem; }
-td { max-width: 30rem; overflow-wrap: anywhere; } td img { max-height: 6rem; }
 </style></head><body>
 <h1>{{ title }}</h1>
 <p>{{ summary }}</p>
-{{ picture }}
-<p>{{ reading }}</p>
-{% for name, head, rows in tables %}<h2>{{ name }}</h2><div class="wide"><table>
+<div class="drawn">{% for picture in pictures %}{{ picture }}{% endfor %}</div>
+<p>{{ reading }}</p>{% for note in notes %}
+<p>{{ note }}</p>{% endfor %}
+{% for name, head, rows in tables %}<h2>{{ name }}</h2><div class="wide">
+{% set cards = head[1] == "sample" %}<table{% if cards %} class="samples"{% endif %}>
 <tr>{% for cell in head %}<th scope="col">{{ cell }}</th>{% endfor %}</tr>
-{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row -%}
+<td{% if cards %} data-name="{{ head[loop.index0] }}"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table></div>{% endfor %}
 </body></html>
 """
@@ -98,6 +119,7 @@ def write_report(
             "average=True, or filter one checkpoint"
         )
         raise ValueError(msg)
+    notes = empty_columns(table)
     finite = table.filter(pc.is_finite(table["score"]))
     negative = finite.filter(pc.less(finite["score"], 0.0))
     certain = pc.less(pc.divide(negative["score"], negative["standard_error"]), -2.0)
@@ -111,7 +133,28 @@ def write_report(
         f"({len(negative) / max(len(finite), 1):.1%}), {pc.sum(certain).as_py() or 0} of them by more than "
         f"two standard errors; {len(table) - len(finite)} whose score is not a number."
     )
-    _write(path, title=title, summary=summary, picture=_picture(finite), reading=READING, tables=tables)
+    parts = {"summary": summary, "pictures": _draw_scores(finite), "notes": notes, "tables": tables}
+    _write(path, title=title, reading=READING, **parts)
+
+
+def empty_columns(table: pa.Table) -> list[str]:
+    """Say why columns of `score_dataset` hold no number.
+
+    Parameters
+    ----------
+    table
+        What `score_dataset` returned.
+
+    Returns
+    -------
+    list
+        A sentence for each such column.
+    """
+    return [
+        f"The column {name} is empty: {reason}."
+        for name, reason in EMPTY.items()
+        if len(table) and not pc.any(pc.is_finite(table[name])).as_py()
+    ]
 
 
 def write_mixture(
@@ -154,7 +197,7 @@ def write_mixture(
         summary=f"{len(history)} updates; now "
         + ", ".join(f"{name} {share:.1%}" for name, share in shares)
         + ".",
-        picture=_drawn_mixture(history, names),
+        pictures=_draw_mixture(history, names),
         reading=READING_SHARES,
         tables=[("Updates", head, rows)],
     )
@@ -166,10 +209,15 @@ def _write(path: str | PathLike[str], **parts: Any) -> None:
     Path(path).write_text(page.render(**parts), encoding="utf-8")
 
 
-def _drawn_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> Any:
+def _panel() -> tuple[Figure, Any]:
+    """Return a figure with one pair of axes, whose letters are legible at the width of a phone."""
+    figure = Figure(figsize=(4, 2.6), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _draw_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> list[Any]:
     """Draw shares and mean scores over the updates, these with bands of a standard error."""
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    shares, scores = figure.subplots(1, 2)
+    (left, shares), (right, scores) = _panel(), _panel()
     updates = range(1, len(history) + 1)
     weights, means, errors = (zip(*part, strict=True) for part in zip(*history, strict=True))
     for name, weight, mean, error in zip(names, weights, means, errors, strict=True):
@@ -182,10 +230,10 @@ def _drawn_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> An
         scores.plot(updates, middle, color=line.get_color())
         scores.fill_between(updates, low, high, color=line.get_color(), alpha=0.25, lw=0)
     shares.set(xlabel="update", ylabel="share", ylim=(0, None))
-    shares.legend(frameon=False, fontsize=8)
-    scores.set(xlabel="update", ylabel="mean score, with its standard error")
+    shares.legend(frameon=False, fontsize=9)
+    scores.set(xlabel="update", ylabel="mean score ± standard error")
     scores.axhline(0.0, color="#888888", linewidth=0.8)
-    return _svg(figure, "Shares and mean scores of the sources over the updates")
+    return [_svg(left, "Shares of the sources"), _svg(right, "Mean scores of the sources")]
 
 
 def _as_table(given: Any) -> pa.Table:
@@ -202,13 +250,19 @@ def _as_table(given: Any) -> pa.Table:
 
 
 def _listed(table: pa.Table, show: Callable[[Any], Any] | None) -> tuple[list[str], list[list[Any]]]:
-    """Return rows as text, with their heading, and the samples behind them."""
-    head, rows = table.column_names, table.to_pylist()
-    cells: list[list[Any]] = [[_text(value) for value in row.values()] for row in rows]
+    """Return a heading and rows as text, of columns that hold anything, with the samples after the ids."""
+    dropped = [name for name in SHOWN if not pc.any(pc.is_finite(table[name])).as_py()]
+    table = table.drop_columns(dropped)
+    if show is not None:
+        samples = [_sample(show(name)) for name in table["id"].to_pylist()]
+    head, rows = table.column_names, [[*map(_text, row.values())] for row in table.to_pylist()]
     if show is None:
-        return head, cells
-    samples = [_sample(show(row["id"])) for row in rows]
-    return [*head, "sample"], [[*row, sample] for row, sample in zip(cells, samples, strict=True)]
+        return head, rows
+    at = head.index("id") + 1
+    head.insert(at, "sample")
+    for row, sample in zip(rows, samples, strict=True):
+        row.insert(at, sample)
+    return head, rows
 
 
 def _sample(value: Any) -> Any:
@@ -256,24 +310,22 @@ def _groups(table: pa.Table) -> tuple[list[str], list[list[str]]]:
     ]
 
 
-def _picture(table: pa.Table) -> Any:
+def _draw_scores(table: pa.Table) -> list[Any]:
     """Draw the distribution of each number, and the score against the loss; as SVG, marked safe."""
-    names = [name for name in (*SHOWN, *_added(table)) if pc.any(pc.is_finite(table[name])).as_py()]
-    figure = Figure(figsize=(9, 2.6 * -(-(len(names) + 1) // 2)), layout="constrained")
-    axes = figure.subplots(-(-(len(names) + 1) // 2), 2).flatten()
-    for axis, name in zip(axes, names, strict=False):
-        axis.hist(table.filter(pc.is_finite(table[name]))[name].to_numpy(), bins=60, color="#4477aa")
-        axis.set(xlabel=SHOWN.get(name, name), ylabel="samples", yscale="log")
-    scatter = axes[len(names)]
-    scatter.scatter(
-        table["loss"].to_numpy(), table["score"].to_numpy(), s=3, color="#aa3377", rasterized=True
-    )
-    scatter.axhline(0.0, color="#888888", linewidth=0.8)
-    scatter.set(xlabel=SHOWN["loss"], ylabel=SHOWN["score"])
-    for axis in axes[len(names) + 1 :]:
-        axis.set_axis_off()
-    drawn = ", ".join(name.replace("_", " ") for name in names)
-    return _svg(figure, f"Distributions: {drawn}; and scores against losses")
+    pictures = []
+    for name in (*SHOWN, *_added(table)):
+        numbers = table.filter(pc.is_finite(table[name]))[name].to_numpy()
+        if len(numbers):
+            figure, axis = _panel()
+            axis.hist(numbers, bins=60, color="#4477aa")
+            axis.set(xlabel=SHOWN.get(name, name), ylabel="samples", yscale="log")
+            pictures.append(_svg(figure, f"Distribution: {name.replace('_', ' ')}"))
+    figure, axis = _panel()
+    points = table["loss"].to_numpy(), table["score"].to_numpy()
+    axis.scatter(*points, s=3, color="#aa3377", rasterized=True)
+    axis.axhline(0.0, color="#888888", linewidth=0.8)
+    axis.set(xlabel=SHOWN["loss"], ylabel=SHOWN["score"])
+    return [*pictures, _svg(figure, "Scores against losses")]
 
 
 def _svg(figure: Figure, described: str) -> Any:

@@ -61,20 +61,21 @@ class Curator:
     optimizer
         Steps on the model's parameters. None for those who only call `score`.
     validation
-        `(inputs, targets)`, or one mapping for both as in `step`, moved to the model's device; a loader of
-        such, of which each refresh takes the next and which
-        starts again when it runs dry (one that cannot leaves its last summary in use); a
-        `ValidationSummary` of this model, which is never refreshed; `"batch"`: each batch itself,
-        every sample left out of its own score; `"batch+self"`: the same with its own, as the paper
-        prints it.
+        `(inputs, targets)`, or one mapping for both as in `step`, moved to the model's device; a list of
+        samples (input, target), which are collated; a loader of batches: each refresh takes the next one,
+        and restarts it at its end; a `ValidationSummary` of this model, which is never refreshed;
+        `"batch"`: each batch itself, every sample left out of its own score; `"batch+self"`: the same with
+        its own, as the paper prints it. A generator cannot restart: at its end its last summary stays in
+        use, with a warning.
     estimator
         By name, or with its options: `ghost` (`Ghost`), `lai` (`LAI`), `lli` (`LLI`),
         `preconditioned_lai` (`PreconditionedLAI`), `calibrated_lai` (`CalibratedLAI`), `gate_lai`
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, or your own. Acts on each micro-batch of `accumulate` by itself. Of an
-        estimator with `parts` it sees the scores against each part: `lai_core.drop_harmful`.
+        `reweight`, `KeepAbove`, `keep_all` (scores are reported only), or your own. Acts on each micro-batch
+        of `accumulate` by itself. Of an estimator with `parts` it sees the scores against each part:
+        `lai_core.drop_harmful`.
 
         One that names them among its arguments sees `losses` `(n,)`, the `groups` of the batch (or None),
         the number of the `step`, the `validation_losses` of the latest refresh, or what its own method
@@ -235,7 +236,8 @@ class Curator:
 
         Where a model, a loss, a policy or a loader raises, model, optimizer and counters are as before the
         step. An optimizer that raises halfway, and an interruption while it steps, leave what it did: load a
-        checkpoint.
+        checkpoint. After an optimizer step every `.grad` is None, so that an `optimizer.step()` that is left
+        over from a plain loop changes nothing.
 
         A skipped step changes no parameter, buffer, optimizer state or second moment; see `Report.skipped`.
 
@@ -245,8 +247,8 @@ class Curator:
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
             the batch is taken to hold one row per sample; the rest is passed on as it is, but for lists and
             arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
-            that of the targets. A mapping without targets is both: the model takes it by name, the loss
-            sees all of it.
+            that of the targets. A pair without targets is `(inputs, targets)`. A mapping without targets is
+            both: the model takes the keys that its `forward` names, the loss sees all of them.
         ids
             What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
         groups
@@ -262,7 +264,7 @@ class Curator:
             self._deferred.begin(later=False)
             with self._group.agreed():
                 updater = checked_updater(self._updater)
-                batch, curated = paired(inputs, targets), self._curates()
+                batch, curated = paired(self._engine.model, inputs, targets), self._curates()
                 check_trains(self.model, self._scoring.scorer.loss)
                 samples = counted(batch, groups, ids)
             self._meet("step", curated)
@@ -307,7 +309,7 @@ class Curator:
             with self._group.agreed():
                 if self._updater is None:
                     check_uncounted(self.warmup, self.policy, self.estimator)
-                batch = paired(inputs, targets)
+                batch = paired(self._engine.model, inputs, targets)
                 samples = counted(batch, groups)
             _, weights, report = self._weighed("score", [batch], samples, groups)
         return weights, cast(ScoredReport, report)
@@ -340,7 +342,7 @@ class Curator:
         with self._step, self._undo():
             self._deferred.begin(later=False)
             with self._group.agreed():
-                pairs = [batch if isinstance(batch, tuple) else paired(batch, None) for batch in batches]
+                pairs = [paired(self._engine.model, batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]

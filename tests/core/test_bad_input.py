@@ -272,7 +272,7 @@ def test_every_estimator_works_off_the_default_device():
         lai.lli_scores(lai.summarize(batch, "lli"), batch),
         lai.preconditioned_lai_scores(batch, batch, moment),
     ):
-        for policy in (lai.keep_positive, lai.reweight, lai.sampling_probabilities):
+        for policy in (lai.keep_all, lai.keep_positive, lai.reweight, lai.sampling_probabilities):
             assert policy(scores).device == array_api_strict.Device("device1")
 
 

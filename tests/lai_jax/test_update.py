@@ -68,6 +68,9 @@ def test_scores_are_those_of_the_core(estimator):
         np.testing.assert_allclose(report.second_moment, moment, rtol=1e-12)
     np.testing.assert_allclose(report.scores, expected, rtol=1e-11)
     np.testing.assert_allclose(report.weights, lai.keep_positive(report.scores))
+    everything = stepped(MODEL, VALIDATION, BATCH, *extra, estimator=estimator, policy=lai.keep_all)[2]
+    np.testing.assert_array_equal(everything.scores, report.scores)
+    np.testing.assert_allclose(everything.weights, np.full(len(BATCH[1]), 1 / len(BATCH[1])))
     losses = squares(dense(PARAMS, BATCH[0]), BATCH[1])
     np.testing.assert_allclose(report.losses, losses, rtol=1e-12)
     np.testing.assert_allclose(report.loss, (losses * report.weights).sum(), rtol=1e-12)
@@ -104,6 +107,7 @@ def test_metrics_are_finite_floats_outside_of_jit():
     report = lai_jax.Report(scores, weights, *of_losses, (weights > 0).sum(), jnp.array(False), None)
     found = report.metrics()
     assert {type(value) for value in found.values()} == {float}
+    assert report.dropped == 2
     assert found == pytest.approx(
         {
             "curation/kept": 0.5,

@@ -1,7 +1,10 @@
 """`python -m lai_torch score` on files: scores are those of single samples' gradients by autograd."""
 
+import base64
 import csv
+import io
 import json
+import re
 import runpy
 import sys
 
@@ -10,7 +13,7 @@ import pytest
 import torch
 import transformers
 from click.testing import CliRunner
-from lai_torch.integrations._command import main, shortened
+from lai_torch.integrations._command import class_numbers, main, read_samples, shortened
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.nn.functional import cross_entropy
@@ -19,26 +22,36 @@ WORDS = ["[UNK]", "[EOS]", "the", "cat", "dog", "sat", "ran", "on", "a", "mat", 
 CLASSES = {"cat": 0, "dog": 1}
 
 
-def tokenizer():
+SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+CONFIGS = {
+    "gpt2": lambda: transformers.GPT2Config(
+        vocab_size=len(WORDS), n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1
+    ),
+    "llama": lambda: transformers.LlamaConfig(vocab_size=len(WORDS), max_position_embeddings=16, **SIZES),
+}
+
+
+def tokenizer(**options):
     table = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]"))
     table.pre_tokenizer = pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=table, eos_token="[EOS]", unk_token="[UNK]")
+    options = {"eos_token": "[EOS]", "unk_token": "[UNK]"} | options
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=table, **options)
 
 
-def language_model(folder):
+def language_model(folder, kind="gpt2", auto=transformers.AutoModelForCausalLM, **options):
     torch.manual_seed(0)
-    size = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2, "bos_token_id": 1, "eos_token_id": 1}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(WORDS), **size)).eval()
+    config = CONFIGS[kind]()
+    config.label2id, config.id2label = CLASSES, {0: "cat", 1: "dog"}
+    model = auto.from_config(config).eval()
     model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
+    tokenizer(**options).save_pretrained(folder)
     return model
 
 
 def classifier(folder):
     torch.manual_seed(0)
-    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     shape = {"image_size": 8, "patch_size": 4, "label2id": CLASSES, "id2label": {0: "cat", 1: "dog"}}
-    model = transformers.ViTForImageClassification(transformers.ViTConfig(**size, **shape)).eval()
+    model = transformers.ViTForImageClassification(transformers.ViTConfig(**SIZES, **shape)).eval()
     model.save_pretrained(folder)
     transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(folder)
     return model
@@ -46,6 +59,19 @@ def classifier(folder):
 
 def run(*arguments):
     return CliRunner().invoke(main, ["score", *map(str, arguments)])
+
+
+def score(folder, *options, data="data", good="good", estimator="ghost"):
+    """Run the command in a folder that holds model, data and good samples, and return what it said."""
+    sides = "--data", folder / data, "--validation", folder / good, "--output", folder / "out"
+    done = run("--model", folder / "model", *sides, "--estimator", estimator, "--device", "cpu", *options)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def token_losses(model, text):
+    ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
+    return cross_entropy(model(ids).logits[0, :-1], ids[0, 1:])
 
 
 def rows(folder):
@@ -58,7 +84,7 @@ def by_autograd(model, losses, validation):
     parameters = list(model.parameters())
 
     def gradient(loss):
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
         pairs = zip(parameters, found, strict=True)
         return torch.cat([torch.zeros(p.numel()) if g is None else g.flatten() for p, g in pairs])
 
@@ -80,21 +106,94 @@ def test_texts_are_scored_line_by_line_whatever_their_length(tmp_path):
     good = ["the cat ran", "a dog sat on a mat"]
     (tmp_path / "data.txt").write_text("\n".join(texts))
     (tmp_path / "good.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in good))
-    done = run(
-        *("--model", tmp_path / "model", "--data", tmp_path / "data.txt", "--estimator", "ghost"),
-        *("--validation", tmp_path / "good.jsonl", "--output", tmp_path / "out", "--device", "cpu"),
-    )
-    assert done.exit_code == 0, done.output
-
-    def loss(text):
-        ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
-        return cross_entropy(model(ids).logits[0, :-1], ids[0, 1:])
-
-    losses = [loss(text) for text in texts if text]
-    scores = by_autograd(model, losses, [loss(text) for text in good])
-    check(tmp_path / "out", {str(at + 1): score for at, score in enumerate(scores)})
+    done = score(tmp_path, data="data.txt", good="good.jsonl")
+    losses = [token_losses(model, text) for text in texts if text]
+    scores = by_autograd(model, losses, [token_losses(model, text) for text in good])
+    check(tmp_path / "out", {str(at): score for at, score in enumerate(scores)})
     assert {row["sample"] for row in rows(tmp_path / "out")} == {text for text in texts if text}
     assert "4 samples" in done.output
+    assert "is empty" not in done.output
+    page = (tmp_path / "out" / "scores.html").read_text()
+    assert all(page.count(f">{text}</td>") == 2 for text in texts if text)
+
+
+def test_a_folder_of_texts_is_scored_file_by_file(tmp_path):
+    model = language_model(tmp_path / "model", auto=transformers.AutoModelForSequenceClassification)
+    texts = {"cat/1.txt": "the cat sat", "cat/deep/er/1.txt": "a mat\non a cat", "dog/a.txt": "the dog ran"}
+    for side in ("data", "good"):
+        for name, text in texts.items():
+            (tmp_path / side / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / side / name).write_text(text)
+    (tmp_path / "data" / "cat" / ".hidden.txt").write_text("the")
+    score(tmp_path)
+    losses = []
+    for name, text in texts.items():
+        ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
+        losses.append(cross_entropy(model(ids).logits, torch.tensor([CLASSES[name[:3]]])))
+    check(tmp_path / "out", dict(zip(texts, by_autograd(model, losses, losses), strict=True)))
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize(
+    "options",
+    [{"padding_side": "left", "pad_token": "zz"}, {"padding_side": "right"}, {"eos_token": None}],
+    ids=["left", "right", "no token to pad with"],
+)
+def test_scores_do_not_depend_on_what_a_text_is_padded_with_or_where(tmp_path, kind, options):
+    model = language_model(tmp_path / "model", kind, **options)
+    texts = [
+        "the cat sat on a mat",
+        "a dog",
+        "zz zz zz",
+        "the dog ran fast on the mat a",
+        "mat on",
+        "a cat ran",
+    ]
+    (tmp_path / "data").write_text("\n".join(texts))
+    (tmp_path / "data").rename(tmp_path / "data.txt")
+    losses = [token_losses(model, text) for text in texts]
+    expected = {str(at): one for at, one in enumerate(by_autograd(model, losses, losses))}
+    for size in (1, 3, 8):
+        score(
+            tmp_path, "--batch-size", size, "--output", tmp_path / f"{size}", data="data.txt", good="data.txt"
+        )
+        check(tmp_path / f"{size}", expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        (
+            "data.txt",
+            "\ufeffthe cat\r\na\u2028dog\x0cran\n\n \rmat".encode(),
+            ["the cat", "a\u2028dog\x0cran", " \rmat"],
+        ),
+        ("data.csv", '\ufefftext,label\n"a ""b"",\nc",01\n2024,1\n'.encode(), ['a "b",\nc', "2024"]),
+        ("data.csv", b"text\n" + b"a" * 3_000_000 + b"\nb\n", ["a" * 3_000_000, "b"]),
+        ("data.json", b'[{"text": "2024-01-01"}, {"text": "b", "label": 1}]', ["2024-01-01", "b"]),
+        ("data.json", b'{"text": "a\\nb"}\r\n\r\n{"text": "\\u2028"}', None),
+        ("data.jsonl", '{"text": "a\u2028b"}\n{"text": "c"}\n'.encode(), ["a\u2028b", "c"]),
+    ],
+)
+def test_what_ends_a_line_and_what_is_text(tmp_path, name, content, texts):
+    (tmp_path / name).write_bytes(content)
+    if texts is None:
+        with pytest.raises(ValueError, match="expected a text in sample 1, got an empty one"):
+            read_samples(tmp_path / name)
+        return
+    found = read_samples(tmp_path / name)
+    assert (list(found.contents), list(found.ids)) == (texts, list(range(len(texts))))
+
+
+def test_a_class_is_a_name_of_the_models_or_a_number_as_it_is_written(tmp_path):
+    (tmp_path / "data.csv").write_text("text,label\na,01\nb,1\nc,dog\n")
+    labels = read_samples(tmp_path / "data.csv").labels
+    assert labels == ["01", "1", "dog"]
+    assert class_numbers([*labels[1:], 1], CLASSES).tolist() == [1, 1, 1]
+    assert class_numbers(["1", "0"], {"1": 0, "0": 1}).tolist() == [0, 1]  # names come first
+    for wrong in ("01", 1.0, True, None):
+        with pytest.raises(ValueError, match=r"label: expected one of the model's classes, .* got "):
+            class_numbers([wrong], CLASSES)
 
 
 def test_images_are_called_by_their_paths_and_classed_by_their_folders(tmp_path):
@@ -105,60 +204,107 @@ def test_images_are_called_by_their_paths_and_classed_by_their_folders(tmp_path)
             (tmp_path / side / name).mkdir(parents=True)
             for at in range(count):
                 pixels = draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(tmp_path / side / name / f"{at}.png")
-    done = run(
-        *("--model", tmp_path / "model", "--data", tmp_path / "data", "--estimator", "exact"),
-        *("--validation", tmp_path / "good", "--output", tmp_path / "out", "--device", "cpu"),
-    )
-    assert done.exit_code == 0, done.output
+                place = tmp_path / side / name / (at * "deep") / f"{at}.png"
+                place.parent.mkdir(exist_ok=True)
+                Image.fromarray(pixels).save(place)
+    done = score(tmp_path, estimator="exact")
 
     def loss(path):
         pixels = torch.tensor(np.asarray(Image.open(path)) / 255.0, dtype=torch.float32).permute(2, 0, 1)
         return cross_entropy(
-            model((pixels[None] - 0.5) / 0.5).logits, torch.tensor([CLASSES[path.parent.name]])
+            model((pixels[None] - 0.5) / 0.5).logits,
+            torch.tensor([CLASSES[path.relative_to(tmp_path).parts[1]]]),
         )
 
-    paths = sorted((tmp_path / "data").glob("*/*.png"))
+    paths = sorted((tmp_path / "data").rglob("*.png"))
     held = [loss(path) for path in (tmp_path / "good").glob("*/*.png")]
     scores = by_autograd(model, [loss(path) for path in paths], held)
     names = [path.relative_to(tmp_path / "data").as_posix() for path in paths]
     check(tmp_path / "out", dict(zip(names, scores, strict=True)))
+    page = (tmp_path / "out" / "scores.html").read_text()
+    shown = re.findall(r'src="data:image/png;base64,([^"]*)"', page)
+    pixels = {Image.open(path).convert("RGB").tobytes() for path in paths}
+    assert {Image.open(io.BytesIO(base64.b64decode(image))).tobytes() for image in shown} == pixels
+    for said in (" ".join(page.split()), done.output):
+        assert "The column gradient_norm is empty: only ghost, lli, and lai without a" in said
 
 
 def test_a_language_model_is_scored_by_a_sketch_of_its_tokens_unless_told_otherwise(tmp_path):
     language_model(tmp_path / "model")
     (tmp_path / "data.txt").write_text("the cat sat\nzz zz zz\n")
-    same = ("--model", tmp_path / "model", "--data", tmp_path / "data.txt", "--output", tmp_path / "out")
-    done = run(*same, "--validation", tmp_path / "data.txt", "--worst", 1, "--device", "cpu")
-    assert done.exit_code == 0, done.output
-    assert len(done.stdout.splitlines()) == 3
+    done = score(tmp_path, "--worst", 1, data="data.txt", good="data.txt", estimator="lai")
+    assert len(done.stdout.splitlines()) == 4
+    assert "The column gradient_norm is empty" in done.stdout
     assert "sketch" in (tmp_path / "out" / "parts" / "run.json").read_text()
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("data.xls", "a", "expected a folder of images or a file of texts, one of .txt, .csv"),
-        ("data.txt", "\n", "expected texts in"),
-        ("data.csv", "words\na b\n", "expected a column 'text', got ['words']"),
+        ("data.xls", b"a", "expected a folder of texts or images, or a file of texts, one of .txt, .csv"),
+        ("data.txt", b"\n", "expected texts, got none"),
+        ("data.txt", b"a\nb\xe9", "expected UTF-8 in data.txt, got byte 0xe9 at 3"),
+        ("data.csv", b"words\na b\n", "expected a column 'text', got ['words']"),
+        ("data.csv", b"", "Empty CSV file"),
+        ("data.csv", b"text,label\na\nb,1,2\n", "CSV parse error: Expected 2 columns, got 1"),
+        ("data.csv", b"text,label\na,1\n,1\n", "expected a text in sample 1, got an empty one"),
+        ("data.json", b'{"text": "a"', "Expecting ',' delimiter"),
+        ("data.json", b"[1, 2]", "expected records, as"),
+        ("data.jsonl", b'{"text": "a"}\n{"word": "b"}\n', "expected a text in sample 1, got NoneType"),
+        ("data.parquet", b"PAR1cut", "Parquet"),
+        ("data/b.txt", b" ", "expected a text in b.txt, got an empty one"),
+        ("data/b.rtf", b" ", "expected either .txt files or images in it, got 0 and 0 of them"),
     ],
 )
-def test_files_that_hold_no_texts_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    done = run("--model", "none", "--data", tmp_path / name, "--validation", tmp_path / name)
+def test_samples_that_cannot_be_read_are_named_in_a_line(tmp_path, name, content, message):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    data = tmp_path / name.partition("/")[0]
+    check_refused(run("--model", "none", "--data", data, "--validation", data), f"--data {data}: ", message)
+
+
+def check_refused(done, *messages):
     assert done.exit_code == 1
-    assert message in done.output
+    assert type(done.exception) is SystemExit
+    *loading, said = done.stderr.splitlines()
+    assert all(not line or line.startswith("Loading weights") for line in loading)
+    assert all(message in said for message in messages), said
 
 
 def test_a_class_that_the_model_does_not_have_is_named(tmp_path):
     classifier(tmp_path / "model")
     (tmp_path / "data" / "horse").mkdir(parents=True)
     Image.new("RGB", (8, 8)).save(tmp_path / "data" / "horse" / "1.png")
-    both = ("--data", tmp_path / "data", "--validation", tmp_path / "data")
-    done = run("--model", tmp_path / "model", *both, "--output", tmp_path / "out", "--device", "cpu")
-    assert done.exit_code == 1
+    both = ("--data", tmp_path / "data", "--validation", tmp_path / "data", "--device", "cpu")
+    same = ("--model", tmp_path / "model", *both, "--output", tmp_path / "out")
     expected = "label: expected one of the model's classes, ['cat', 'dog'], or its number, got ['horse']"
-    assert expected in done.output
+    check_refused(run(*same), expected)
+    (tmp_path / "data" / "horse").rename(tmp_path / "data" / "dog")
+    (tmp_path / "data" / "dog" / "1.png").write_bytes(b"no image")
+    check_refused(run(*same), "expected an image in", "1.png, got one that cannot be read")
+    (tmp_path / "good.txt").write_text("a")
+    check_refused(run(*same, "--validation", tmp_path / "good.txt"), "expected images, as in --data, got the")
+
+
+@pytest.mark.parametrize(
+    ("part", "device", "message"),
+    [
+        ("", "nonsense", "--device: expected a device that torch has here (cpu"),
+        ("", "cuda:77", "--device: expected a device that torch has here (cpu"),
+        ("", "meta", "--device: expected a device that torch has here (cpu"),
+        ("token", "cpu", "expected a tokenizer beside the model, got none"),
+        ("model.safetensors", "cpu", "--model"),
+        ("config.json", "cpu", "--model"),
+    ],
+)
+def test_a_missing_device_and_parts_of_a_model_are_named_in_a_line(tmp_path, part, device, message):
+    language_model(tmp_path / "model")
+    for file in (tmp_path / "model").iterdir():
+        if part and part in file.name:
+            file.unlink()
+    (tmp_path / "data.txt").write_text("the cat\n")
+    same = ("--model", tmp_path / "model", "--data", tmp_path / "data.txt", "--output", tmp_path / "out")
+    check_refused(run(*same, "--validation", tmp_path / "data.txt", "--device", device), message)
 
 
 def test_the_package_runs_as_a_command(monkeypatch, capsys):

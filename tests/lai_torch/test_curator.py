@@ -55,6 +55,55 @@ def test_a_step_updates_on_the_samples_with_positive_scores(estimator, optimizer
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
 
 
+def named_losses(outputs, batch):
+    return LOSS(outputs, batch["targets"])
+
+
+def named(batch):
+    return {"input": batch[0], "targets": batch[1], "row": torch.arange(len(batch[1]))}
+
+
+@pytest.mark.parametrize("form", [tuple, list, named])
+def test_a_batch_as_a_loader_gives_it_is_its_inputs_and_targets(form):
+    """A pair is a batch; of a mapping the model takes the keys that it knows."""
+    batch, validation, model = data(7), data(20), network()
+    expected = curated(copy.deepcopy(model), validation)
+    report = expected.step(*batch)
+    found, given = curated(model, validation), form(batch)
+    if form is named:
+        optimizer = OPTIMIZERS["sgd"](model.parameters())
+        found = lai_torch.Curator(model, named_losses, optimizer, named(validation))
+    torch.testing.assert_close(found.weigh([given])[0][0], report.weights)
+    torch.testing.assert_close(found.score(given)[0], report.weights)
+    torch.testing.assert_close(found.step(given).weights, report.weights)
+    torch.testing.assert_close(list(found.model.parameters()), list(expected.model.parameters()))
+
+
+def test_a_policy_that_keeps_all_trains_as_without_scores_and_reports_them():
+    batch, validation, model = data(7), data(20), network()
+    expected = curated(copy.deepcopy(model), validation, warmup=1)
+    scores = curated(copy.deepcopy(model), validation).score(*batch)[1].scores
+    expected.step(*batch)
+    curator = curated(model, validation, policy=lai.keep_all)
+    report = curator.step(*batch)
+    assert (report.kept, report.skipped) == (7, False)
+    torch.testing.assert_close(report.scores, scores)
+    torch.testing.assert_close(list(model.parameters()), list(expected.model.parameters()))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_that_a_plain_loop_left_behind_changes_nothing(optimizer):
+    model = network()
+    plain = OPTIMIZERS[optimizer](model.parameters())
+    curator = lai_torch.Curator(model, LOSS, plain, data(20))
+    for _ in range(2):
+        plain.zero_grad()
+        assert curator.step(*data(7)).kept
+        before = copy.deepcopy(model.state_dict())
+        plain.step()
+        torch.testing.assert_close(model.state_dict(), before, rtol=0.0, atol=0.0)
+
+
 def test_the_report_says_losses_and_the_loss_that_was_minimised():
     curator = curated()
     batch = data(7)

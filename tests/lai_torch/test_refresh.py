@@ -33,9 +33,20 @@ def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
 def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
     part, batch, model = data(5), data(7), network()
     curator = curated(model, iter([part]))
-    first, second = (curator.score(*batch)[1] for _ in range(2))
+    first = curator.score(*batch)[1]
+    with pytest.warns(UserWarning, match="the iterator has ended .* made 1 step ago stays in use"):
+        second = curator.score(*batch)[1]
+    third = curator.score(*batch)[1]  # it warns once
     torch.testing.assert_close(first.scores, second.scores)
-    assert (first.age, second.age) == (0, 1)
+    assert [report.age for report in (first, second, third)] == [0, 1, 2]
+
+
+def test_samples_in_a_list_are_collated():
+    (inputs, targets), batch, model = data(5), data(7), network()
+    expected = curated(model, (inputs, targets)).score(*batch)[1].scores
+    for classes in (targets, targets.tolist()):
+        samples = list(zip(inputs, classes, strict=True))
+        torch.testing.assert_close(curated(model, samples).score(*batch)[1].scores, expected)
 
 
 def test_a_share_of_the_validation_set_is_drawn_from_the_generator():

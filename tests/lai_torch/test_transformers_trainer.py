@@ -164,6 +164,18 @@ def test_groups_that_no_batch_has_are_named(tmp_path):
         trainer.train()
 
 
+def test_evaluation_takes_groups_that_training_never_had(tmp_path):
+    """And training does not: its reports could not name them."""
+    texts = [{**row, "source": ("web", "code")[at % 2]} for at, row in enumerate(sequences(24, 1))]
+    other = Dataset.from_list([{**row, "source": "new"} for row in sequences(4, 3)])
+    trainer = made(tmp_path, train_dataset=Dataset.from_list(texts), eval_dataset=other)
+    trainer.train()
+    assert math.isfinite(trainer.evaluate()["eval_loss"])
+    assert math.isfinite(trainer.predict(other).metrics["test_loss"])
+    with pytest.raises(ValueError, match="groups: expected one of 'code', 'web', got 'new'"):
+        trainer.data_collator([other[0]])
+
+
 def test_metrics_on_the_set_that_training_is_curated_on_are_told(tmp_path):
     rows = sequences(3, 2)
     for given in (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core.records.convolution import Geometry
 from lai_torch._curation.scorers.base import Itself, Scorer, ValidationSide
-from lai_torch._curation.validation import Validation, moved
+from lai_torch._curation.validation import Validation, moved, select_keys
 from lai_torch._model.batch import Staying, count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
@@ -95,7 +95,7 @@ class SummaryCache:
         self.losses: Tensor | None = None
         self.staying = Staying()
         self.served = self._drawn = 0
-        self._warned, self._largest = False, 0
+        self._warned, self._largest, self._ended = False, 0, False
 
     @property
     def age(self) -> int:
@@ -132,7 +132,7 @@ class SummaryCache:
         forget()  # a loader runs code of the user's
         with group.agreed():
             drawn = self.validation.draw()
-            drawn = None if drawn is None else moved(drawn, self.model)
+            drawn = None if drawn is None else moved(select_keys(self.model, drawn), self.model)
             try:
                 self._drawn = 0 if drawn is None else count(*drawn)
             except ValueError as error:
@@ -143,6 +143,7 @@ class SummaryCache:
             if self._summary is None:
                 msg = "validation: expected at least one batch from the loader, got none"
                 raise ValueError(msg)
+            self._warn_of_end()
             return
         before = self.scorer.state()
         try:
@@ -163,6 +164,18 @@ class SummaryCache:
             raise told from error
         else:
             self.served = 0
+
+    def _warn_of_end(self) -> None:
+        """Warn, once, that no new summary can be made, so that scores are against an ever older one."""
+        if not self._ended:
+            self._ended = True
+            ago = f"{self.served} step{'s' * (self.served > 1)} ago"
+            warnings.warn(
+                f"validation: the iterator has ended and cannot start again; the summary made {ago} stays in "
+                "use; pass a loader, which starts again at its end",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _warn_of_cost(self, samples: int) -> None:
         """Warn where validation costs more than all of a curated step on a batch of `samples`."""

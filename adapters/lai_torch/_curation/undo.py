@@ -173,7 +173,7 @@ def clear(optimizer: Any) -> None:
 
 Result = TypeVar("Result")
 
-PURE = (lai.keep_positive, lai.keep_top, lai.reweight)
+PURE = (lai.keep_all, lai.keep_positive, lai.keep_top, lai.reweight)
 """Policies that depend on the scores alone, so that they may run twice."""
 
 

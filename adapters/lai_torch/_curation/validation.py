@@ -1,12 +1,13 @@
 """Where the validation gradient comes from: a set or its share, a loader, a summary, the batch itself."""
 
+import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 import lai_core as lai
 from lai_torch._model.batch import count, mapped, rows, tensors
@@ -31,9 +32,58 @@ def as_pair(batch: Any) -> Any:
     return (batch, batch) if isinstance(batch, Mapping) else batch
 
 
-def paired(inputs: Any, targets: Any) -> Batch:
-    """Return a batch; without targets a mapping is both."""
-    return (inputs, inputs if targets is None and isinstance(inputs, Mapping) else targets)
+def paired(model: nn.Module, inputs: Any, targets: Any) -> Batch:
+    """Return a batch as a model takes it; without targets, inputs are a pair, or a mapping for both sides."""
+    if targets is not None:
+        return inputs, targets
+    if isinstance(inputs, tuple | list) and len(inputs) == 2:
+        return inputs[0], inputs[1]
+    return select_keys(model, as_pair(inputs)) if isinstance(inputs, Mapping) else (inputs, None)
+
+
+def select_keys(model: nn.Module, batch: Batch) -> Batch:
+    """Return a batch whose inputs, if one mapping is both sides, have the keys alone that a model takes.
+
+    Raises
+    ------
+    ValueError
+        If the model takes none of them.
+    """
+    inputs, targets = batch
+    if inputs is not targets or not isinstance(inputs, Mapping):
+        return batch
+    parameters = inspect.signature(getattr(model, "_orig_mod", model).forward).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return batch
+    chosen = {name: value for name, value in inputs.items() if name in parameters}
+    if not chosen:
+        msg = (
+            f"inputs: expected a mapping with keys that the model takes, {[*parameters]}, got "
+            f"{list(inputs)}; rename them, or pass (inputs, targets)"
+        )
+        raise ValueError(msg)
+    return chosen, targets
+
+
+def collate_samples(source: Any) -> Any:
+    """Return a list of single samples, whose targets have no axis, as one batch; anything else as it is."""
+    if not (isinstance(source, list) and source and all(map(_is_sample, source))):
+        return source
+    try:
+        return tuple(default_collate([tuple(sample) for sample in source]))
+    except (RuntimeError, TypeError) as error:
+        msg = (
+            f"validation: expected samples that torch.utils.data.default_collate can collate, got {error}; "
+            "pass a DataLoader with a collate_fn"
+        )
+        raise ValueError(msg) from error
+
+
+def _is_sample(pair: Any) -> bool:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        return False
+    target = pair[1]
+    return not target.ndim if hasattr(target, "ndim") else isinstance(target, int | float)
 
 
 class Validation:
@@ -41,13 +91,13 @@ class Validation:
 
     def __init__(
         self,
-        # `(inputs, targets)` or a mapping; a loader of such, of which each refresh takes the next;
-        # a `ValidationSummary`; or one of `ITSELF`
+        # `(inputs, targets)` or a mapping; a list of samples; a loader of batches, of which each refresh
+        # takes the next; a `ValidationSummary`; or one of `ITSELF`
         source: Any,
         share: float,  # the share of a set that each draw takes
         generator: torch.Generator,  # for that draw
     ) -> None:
-        source = as_pair(source)
+        source = as_pair(collate_samples(source))
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator
         self._iterator: Iterator[Batch] | None = None
@@ -110,7 +160,7 @@ class Validation:
         samples = count(inputs, targets)
         order = torch.randperm(samples, generator=self.generator, device="cpu")
         drawn: Batch = rows((inputs, targets), order[: math.ceil(self.share * samples)], samples)
-        return drawn
+        return (drawn[1], drawn[1]) if inputs is targets else drawn
 
 
 def check_source(source: Any, share: float) -> None:
@@ -146,13 +196,15 @@ def check_source(source: Any, share: float) -> None:
 def _way_out(source: Any) -> str:
     """Say what to pass in place of what is no loader; nothing of what may be one."""
     rows = hasattr(source, "__getitem__") and not hasattr(source, "__iter__")
-    if isinstance(source, Dataset) or rows:
+    if isinstance(source, Dataset) or rows or hasattr(source, "column_names"):
         return "; pass torch.utils.data.DataLoader(dataset, batch_size=...), whose batches are such pairs"
     pairs = isinstance(source, list) and all(
         isinstance(one, Mapping) or (isinstance(one, tuple | list) and len(one) == 2) for one in source
     )
     if isinstance(source, list) and not pairs:
         return " whose parts are no pairs; pass a tuple (inputs, targets)"
+    if isinstance(source, list) and not all(map(tensors, source)):
+        return " of rows without tensors; pass a DataLoader over them, with a collate_fn"
     return ""
 
 

@@ -3,7 +3,10 @@
 Needs `pip install "lai-core[command]"`.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,12 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 import torch
 import transformers
-from lai_storage.report import write_report
+from lai_storage.report import empty_columns, write_report
 from lai_storage.tables import read_scores
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from lai_torch.dataset import score_dataset
@@ -25,57 +28,132 @@ from lai_torch.integrations._trainer import usual_loss
 from lai_torch.integrations.losses import IGNORED, classification_losses, next_token_losses
 from lai_torch.options import LAI
 
-READERS: dict[str, Callable[[Path], pa.Table]] = {
-    ".txt": lambda path: pa.table({"text": [line for line in path.read_text().splitlines() if line.strip()]}),
-    ".csv": pyarrow.csv.read_csv,
-    ".json": pyarrow.json.read_json,
-    ".jsonl": pyarrow.json.read_json,
-    ".parquet": pyarrow.parquet.read_table,
-}
 IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp"}
 
 
 @dataclass(frozen=True)
 class Samples(Dataset[tuple[Any, Any]]):
-    """Texts or paths of images, with what each is called and its class, if it has one."""
+    """Texts or paths of images, with their ids and, where they have any, their classes."""
 
-    names: Sequence[Any]
+    ids: Sequence[Any]
     contents: Sequence[Any]
-    labels: Sequence[Any] | None
+    labels: Sequence[Any]  # None where a sample has no class
+
+    @property
+    def are_images(self) -> bool:
+        """Whether the samples are images."""
+        return isinstance(self.contents[0], Path)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of samples."""
         return len(self.contents)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         """Return a sample's content and its class."""
-        return self.contents[index], None if self.labels is None else self.labels[index]
+        return self.contents[index], self.labels[index]
+
+
+@contextlib.contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Raise whatever goes wrong in the block as one line that names the argument."""
+    try:
+        yield
+    except Exception as error:  # readers and loaders raise errors of every library below them
+        message = " ".join(str(error).split()) or type(error).__name__
+        raise click.ClickException(f"{argument}: {message}") from error
 
 
 def read_samples(path: Path) -> Samples:
-    """Read a file of texts, numbered from 1, or a folder of images `CLASS/NAME.png`, named by path."""
+    """Read a file of texts, numbered from 0, or a folder of texts or of images, named by path."""
     if path.is_dir():
-        files = sorted(file for file in path.glob("*/*") if file.suffix.lower() in IMAGES)
-        _expect_samples(files, f"images in the folders of {path}, as CLASS/NAME.png")
-        names = [file.relative_to(path).as_posix() for file in files]
-        return Samples(names, files, [file.parent.name for file in files])
+        return _read_folder(path)
     if path.suffix not in READERS:
-        msg = f"{path}: expected a folder of images or a file of texts, one of {', '.join(READERS)}"
+        msg = f"expected a folder of texts or images, or a file of texts, one of {', '.join(READERS)}"
         raise ValueError(msg)
-    table = READERS[path.suffix](path)
-    if "text" not in table.column_names:
-        msg = f"{path}: expected a column 'text', got {table.column_names}"
+    columns = READERS[path.suffix](path)
+    if "text" not in columns:
+        msg = f"expected a column 'text', got {sorted(columns)}"
         raise ValueError(msg)
-    texts = table["text"].to_pylist()
-    _expect_samples(texts, f"texts in {path}")
-    labels = table["label"].to_pylist() if "label" in table.column_names else None
-    return Samples(range(1, len(texts) + 1), texts, labels)
+    texts = columns["text"]
+    if not texts:
+        msg = "expected texts, got none"
+        raise ValueError(msg)
+    for number, text in enumerate(texts):
+        _check_text(f"sample {number}", text)
+    return Samples(range(len(texts)), texts, columns.get("label", [None] * len(texts)))
 
 
-def _expect_samples(found: Sequence[Any], what: str) -> None:
-    if not found:
-        msg = f"expected {what}, got none"
+def _read_folder(folder: Path) -> Samples:
+    """Read all texts, or all images, at any depth; the class is the folder's first level."""
+    files = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()]
+    files = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    texts = [file for file in files if file.suffix.lower() == ".txt"]
+    images = [file for file in files if file.suffix.lower() in IMAGES]
+    if bool(texts) == bool(images):
+        msg = f"expected either .txt files or images in it, got {len(texts)} and {len(images)} of them"
         raise ValueError(msg)
+    contents: list[Any] = [folder / file for file in images]
+    for file in texts:
+        contents.append(_decode(folder / file))
+        _check_text(str(file), contents[-1])
+    found = texts or images
+    labels = [file.parts[0] if len(file.parts) > 1 else None for file in found]
+    return Samples([file.as_posix() for file in found], contents, labels)
+
+
+def _check_text(name: str, text: Any) -> None:
+    if not isinstance(text, str) or not text.strip():
+        got = "an empty one" if isinstance(text, str) else type(text).__name__
+        msg = f"expected a text in {name}, got {got}; leave that sample out"
+        raise ValueError(msg)
+
+
+def _decode(path: Path) -> str:
+    """Read a file of UTF-8 without its byte-order mark; line ends stay as they are."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"expected UTF-8 in {path.name}, got byte {error.object[error.start]:#x} at {error.start}"
+        raise ValueError(msg) from error
+
+
+def _lines(path: Path) -> list[str]:
+    r"""Return the lines that are not blank; they end at \n or \r\n alone, which str.splitlines does not."""
+    lines = (line.removesuffix("\r") for line in _decode(path).split("\n"))
+    return [line for line in lines if line.strip()]
+
+
+def _read_json(path: Path) -> dict[str, list[Any]]:
+    """Read one array of records, or one record a line."""
+    whole = _decode(path)
+    records = json.loads(whole) if whole.lstrip().startswith("[") else list(map(json.loads, _lines(path)))
+    if not all(isinstance(record, dict) for record in records):
+        msg = 'expected records, as {"text": ...}, got other values'
+        raise ValueError(msg)
+    names = {name for record in records for name in record} & {"text", "label"}
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def _read_csv(path: Path) -> dict[str, list[Any]]:
+    """Read a table whose texts may hold line ends; classes are text: "01" is not 1."""
+    types = {"text": pa.string(), "label": pa.string()}
+    table = pyarrow.csv.read_csv(
+        path,
+        # one block: a quoted text may be longer than the reader's own
+        read_options=pyarrow.csv.ReadOptions(block_size=path.stat().st_size + 1),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=types),
+    )
+    return table.to_pydict()
+
+
+READERS: dict[str, Callable[[Path], dict[str, list[Any]]]] = {
+    ".txt": lambda path: {"text": _lines(path)},
+    ".csv": _read_csv,
+    ".json": _read_json,
+    ".jsonl": _read_json,
+    ".parquet": lambda path: pyarrow.parquet.ParquetFile(path).read().to_pydict(),
+}
 
 
 @dataclass(frozen=True)
@@ -92,21 +170,39 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
     config = transformers.AutoConfig.from_pretrained(model)
     (architecture, *_) = config.architectures or [""]
     if not hasattr(transformers, architecture):
-        msg = f"{model}: expected an architecture of transformers in config.json, got {architecture!r}"
+        msg = f"expected an architecture of transformers in config.json, got {architecture!r}"
         raise ValueError(msg)
     loaded = getattr(transformers, architecture).from_pretrained(model)
     if images:
         processor = transformers.AutoImageProcessor.from_pretrained(model)
         return Problem(loaded, classification_losses, ImageBatches(processor, config.label2id))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
     loss = usual_loss(loaded)
     classes = config.label2id if loss is classification_losses else None
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # what transformers makes where there is no file
+        msg = "expected a tokenizer beside the model, got none; write it there by tokenizer.save_pretrained"
+        raise ValueError(msg)
+    _set_padding(loaded.config, tokenizer, needed=classes is not None)
     loaded.config.use_cache = False
-    if loaded.config.pad_token_id is None:
-        loaded.config.pad_token_id = tokenizer.pad_token_id
-    return Problem(loaded, loss, TextBatches(tokenizer, classes, max_length))
+    limits = max_length, tokenizer.model_max_length, getattr(config, "max_position_embeddings", max_length)
+    taken = tuple(inspect.signature(loaded.forward).parameters)
+    return Problem(loaded, loss, TextBatches(tokenizer, classes, min(limits), taken))
+
+
+def _set_padding(config: Any, tokenizer: Any, *, needed: bool) -> None:
+    """Pad with the model's own token, on the right, where positions count from a text's first token.
+
+    A decoder that classifies finds a text's end by that token, so that both have to name the same one. A
+    language model's padding is masked, and may be any token.
+    """
+    known = config.pad_token_id is not None and tokenizer.convert_ids_to_tokens(config.pad_token_id)
+    found = known or tokenizer.pad_token or tokenizer.eos_token
+    if not found and needed:
+        msg = "expected a tokenizer with a padding token, for a classifier, got none; set pad_token, save it"
+        raise ValueError(msg)
+    tokenizer.pad_token = found or tokenizer.convert_ids_to_tokens(0)
+    tokenizer.padding_side = "right"
+    config.pad_token_id = tokenizer.pad_token_id
 
 
 @dataclass(frozen=True)
@@ -116,15 +212,22 @@ class TextBatches:
     tokenizer: Any
     classes: dict[str, int] | None
     max_length: int
+    taken: tuple[str, ...]  # the model's arguments
 
     def __call__(self, pairs: list[tuple[Any, Any]]) -> Any:
         """Return inputs and targets."""
         texts, labels = zip(*pairs, strict=True)
         options = {"padding": True, "truncation": True, "max_length": self.max_length, "return_tensors": "pt"}
-        inputs = dict(self.tokenizer(list(texts), **options))
+        tokens = self.tokenizer(list(texts), return_attention_mask=True, **options)
+        mask = tokens["attention_mask"]
+        for text, length in zip(texts, mask.sum(1).tolist(), strict=True):
+            if not length:
+                msg = f"expected texts with at least one token of the tokenizer, got {shortened(text)!r}"
+                raise ValueError(msg)
+        inputs = {name: value for name, value in tokens.items() if name in self.taken}
         if self.classes is not None:
             return inputs, {"labels": class_numbers(labels, self.classes)}
-        return inputs, {"labels": inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, IGNORED)}
+        return inputs, {"labels": tokens["input_ids"].masked_fill(mask == 0, IGNORED)}
 
 
 @dataclass(frozen=True)
@@ -136,12 +239,17 @@ class ImageBatches:
 
     def __call__(self, pairs: list[tuple[Any, Any]]) -> Any:
         """Return inputs and targets."""
-        from PIL import Image
-
         paths, labels = zip(*pairs, strict=True)
-        pictures = [Image.open(path).convert("RGB") for path in paths]
-        inputs = dict(self.processor(pictures, return_tensors="pt"))
+        inputs = dict(self.processor([_open_image(path) for path in paths], return_tensors="pt"))
         return inputs, {"labels": class_numbers(labels, self.classes)}
+
+
+def _open_image(path: Path) -> Any:
+    try:
+        return Image.open(path).convert("RGB")
+    except Exception as error:  # each format has its own
+        msg = f"expected an image in {path}, got one that cannot be read: {error}"
+        raise ValueError(msg) from error
 
 
 def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tensor:
@@ -150,14 +258,32 @@ def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tenso
     unknown = sorted({str(label) for label in labels} - {*known})
     if unknown:
         msg = (
-            f"label: expected one of the model's classes, {sorted(classes)}, or its number, got {unknown[:5]}"
+            f"label: expected one of the model's classes, {sorted(classes)}, or its number, got "
+            f"{unknown[:5]}; a file's column `label` or the first level of folders says it"
         )
         raise ValueError(msg)
     return torch.tensor([known[str(label)] for label in labels], device="cpu")
 
 
+def choose_device(name: str | None) -> torch.device:
+    """Return the device of a name, or the usual one, after checking that this machine has it."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        known = torch.empty(0, device=name).device.type != "meta"  # that one holds no numbers
+    except (RuntimeError, AssertionError):  # of a name that torch does not know, and of a missing device
+        known = False
+    if not known:
+        has = "cpu, cuda" if torch.cuda.is_available() else "cpu"
+        msg = f"expected a device that torch has here ({has}), got {name!r}"
+        raise ValueError(msg)
+    return torch.device(name)
+
+
 SHOWN = 60
-"""Characters of a text that a list shows."""
+"""Characters of a text that the terminal shows; the report shows ten times as many."""
+THUMBNAIL = (320, 320)
+"""Largest width and height of an image in the report."""
 SKETCH = 32
 """Width of the sketch by which LAI reads the pairs of a language model's tokens."""
 SAMPLES = click.Path(exists=True, path_type=Path)
@@ -171,7 +297,10 @@ def main() -> None:
 @main.command()
 @click.option("--model", required=True, help="A folder that save_pretrained wrote, or a name on the hub.")
 @click.option(
-    "--data", required=True, type=SAMPLES, help="What to score: a file of texts, a folder of images."
+    "--data",
+    required=True,
+    type=SAMPLES,
+    help="What to score: a file or a folder of texts, a folder of images.",
 )
 @click.option("--validation", required=True, type=SAMPLES, help="Good samples, in the same form.")
 @click.option(
@@ -198,27 +327,41 @@ def score(
 ) -> None:
     """Score every sample of DATA by what a training step on it does to the loss on VALIDATION.
 
-    Texts: a .txt file with one text a line, or a .csv, .json, .jsonl or .parquet file with a column `text`
-    and, for a classifier, `label`. Images: a folder with one folder for each class, named as the model
-    names it.
+    Texts: a .txt file with one text a line; a .csv, .json, .jsonl or .parquet file with a column `text`
+    and, for a classifier, `label`; a folder of .txt files, one text each. Images: a folder. In a folder the
+    first level names the class, as the model names it; below it, files may lie at any depth.
 
     Writes scores.csv, lowest score first, and scores.html to the output folder. A positive score helps. A
     run that was interrupted goes on when it is started again.
     """
+    with naming("--device"):
+        place = choose_device(device)
+    with naming(f"--data {data}"):
+        samples = read_samples(data)
+    with naming(f"--validation {validation}"):
+        good = read_samples(validation)
+        if good.are_images != samples.are_images:
+            msg = f"expected {'images' if samples.are_images else 'texts'}, as in --data, got the other"
+            raise ValueError(msg)
+    with naming(f"--model {model}"):
+        problem = load_problem(model, images=samples.are_images, max_length=sizes["max_length"])
+        problem.model.to(place)
     try:
-        samples, good = read_samples(data), read_samples(validation)
-        problem = load_problem(model, images=data.is_dir(), max_length=sizes["max_length"])
-        problem.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         table = scored(problem, samples, good, output / "parts", estimator, sizes["batch_size"])
     except (TypeError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    write_report(table, output / "scores.html", title=f"{data.name}, scored against {validation.name}")
-    table = with_samples(table, samples).sort_by("score")
+        raise click.ClickException(" ".join(str(error).split())) from error
+    contents = dict(zip(samples.ids, samples.contents, strict=True))
+    title = f"{data.name}, scored against {validation.name}"
+    write_report(table, output / "scores.html", title=title, show=lambda name: shown(contents[name]))
+    names = [str(contents[name]) for name in table["id"].to_pylist()]
+    table = table.append_column("sample", [names]).sort_by("score")
     pyarrow.csv.write_csv(table, output / "scores.csv")
     harmful = pc.sum(pc.less(table["score"], 0.0)).as_py() or 0
     click.echo(f"{len(table)} samples, {harmful} with a negative score; the lowest:")
     for row in table.slice(0, worst).to_pylist():
         click.echo(f"{row['score']:12.4g}  {row['id']}: {shortened(row['sample'])}")
+    for reason in empty_columns(table):
+        click.echo(reason)
     click.echo(f"All of them: {output / 'scores.csv'}, {output / 'scores.html'}")
 
 
@@ -240,18 +383,21 @@ def scored(
         folder,
         estimator=chosen,
         batch_size=batch_size,
-        ids=samples.names,
+        ids=samples.ids,
     )
     return read_scores(folder)
 
 
-def with_samples(table: pa.Table, samples: Samples) -> pa.Table:
-    """Add to each row the text, or the path of the image."""
-    contents = dict(zip(samples.names, samples.contents, strict=True))
-    return table.append_column("sample", [[str(contents[name]) for name in table["id"].to_pylist()]])
+def shown(content: Any) -> Any:
+    """Return a text's beginning, or a small copy of an image."""
+    if isinstance(content, str):
+        return shortened(content, 10 * SHOWN)
+    image = _open_image(content)
+    image.thumbnail(THUMBNAIL)
+    return image
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, length: int = SHOWN) -> str:
     """Return a text's first characters, on one line."""
     line = " ".join(text.split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 3]}..."
+    return line if len(line) <= length else f"{line[: length - 3]}..."

@@ -85,6 +85,9 @@ def validation_set(evaluated: Any, chosen: Any, given: Any = None) -> Any:
             "metrics on what training is curated on are not held out"
         )
         raise TypeError(msg)
+    if not len(chosen):
+        msg = "validation: expected at least one sample, got none"
+        raise ValueError(msg)
     raw = given.values() if isinstance(given, Mapping) else [given]
     warn_of_metrics(chosen, [*sets.values(), *raw])  # a trainer may have prepared what it was given
     return chosen
@@ -181,6 +184,11 @@ class WithGroups:
             return batch
         groups = batch[self.groups] if self.groups in batch else [one[self.groups] for one in examples]
         return {**batch, self.groups: torch.as_tensor(numbered(groups, self.names), device="cpu")}
+
+    def drop(self, examples: list[Any]) -> Any:
+        """Collate examples without their groups, which may be others than those that train."""
+        kept = [{name: value for name, value in one.items() if name != self.groups} for one in examples]
+        return self.collate(kept)
 
 
 def names_of(data: Any, groups: str, mixture: Mixture | None, fixed: Mapping[Any, int] | None) -> list[str]:

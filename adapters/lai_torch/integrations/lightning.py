@@ -125,9 +125,7 @@ class Curation(Callback):
             msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
             raise RuntimeError(msg)
         self._asked = True
-        pairs = [
-            paired(*batch) if isinstance(batch, list | tuple) else paired(batch, None) for batch in batches
-        ]
+        pairs = [paired(self.curator.model, batch, None) for batch in batches]
         if self._sources is not None and groups is None:
             msg = "groups: expected the source of each sample, as a sampler is given, got None"
             raise ValueError(msg)

@@ -305,6 +305,49 @@ class Curated:
             logs.update({} if self._mixing is None else self._mixing.shares())
         trainer.log(logs, *arguments, **options)
 
+    def get_eval_dataloader(self, *arguments: Any, **options: Any) -> Any:
+        """Return the trainer's own loader, whose batches have no groups: evaluation needs none.
+
+        Parameters
+        ----------
+        arguments, options
+            As the trainer's own.
+
+        Returns
+        -------
+        DataLoader
+            What the trainer's own returns.
+        """
+        with self._groups_dropped():
+            return super().get_eval_dataloader(*arguments, **options)  # type: ignore[misc]
+
+    def get_test_dataloader(self, *arguments: Any, **options: Any) -> Any:
+        """Return the trainer's own loader, whose batches have no groups.
+
+        Parameters
+        ----------
+        arguments, options
+            As the trainer's own.
+
+        Returns
+        -------
+        DataLoader
+            What the trainer's own returns.
+        """
+        with self._groups_dropped():
+            return super().get_test_dataloader(*arguments, **options)  # type: ignore[misc]
+
+    @contextmanager
+    def _groups_dropped(self) -> Iterator[None]:
+        """Make the trainer's loaders, in the block, with a collator that drops groups."""
+        trainer: Any = self
+        collate = trainer.data_collator
+        trainer.data_collator = collate.drop if isinstance(collate, WithGroups) else collate
+        try:
+            yield
+        finally:
+            trainer.data_collator = collate
+
     def _gathered(self, own: Tensor) -> Tensor:
         """Return all processes' numbers, NaN where one has fewer than another."""
         accelerator = self.accelerator  # type: ignore[attr-defined]

@@ -125,7 +125,7 @@ SEEN = ("losses", "groups", "step", "validation_losses", "measured")
 """What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
 
 
-POLICIES = ("keep_positive", "keep_top", "reweight", "drop_harmful")
+POLICIES = ("keep_all", "keep_positive", "keep_top", "reweight", "drop_harmful")
 """Policies of the core, for those who name one."""
 
 

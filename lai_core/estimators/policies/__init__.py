@@ -2,6 +2,7 @@
 
 from lai_core.estimators.policies._intervals import drop_harmful, score_intervals, standard_errors
 from lai_core.estimators.policies._weights import (
+    keep_all,
     keep_positive,
     keep_top,
     reweight,
@@ -11,6 +12,7 @@ from lai_core.estimators.policies._weights import (
 
 __all__ = [
     "drop_harmful",
+    "keep_all",
     "keep_positive",
     "keep_top",
     "reweight",

@@ -50,8 +50,9 @@ def score_intervals(
     Parameters
     ----------
     parts
-        `(m, n_train)`: the training samples' scores against m parts of the validation set, two at
-        least. A kernel will do: its parts are single samples.
+        `(m, n_train)`: the training samples' scores against m parts of the validation set. A kernel will
+        do: its parts are single samples. A single part says nothing of its error, which is then infinite;
+        with `bound` there have to be two.
     level
         How often the interval is to hold the mean score, in (0, 1): for each training sample by itself.
     sizes
@@ -228,10 +229,11 @@ class _Bernstein:
 def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     """Check the parts' scores, and return their sum with what says how far it can be off."""
     xp = namespace_of({"parts": parts})
-    if parts.ndim != 2 or parts.shape[0] < 2:
+    least = 1 if bound is None else 2
+    if parts.ndim != 2 or parts.shape[0] < least:
         msg = (
-            "parts: expected shape (m, n_train), the scores against m parts of the validation set, two at "
-            f"least, got {tuple(parts.shape)}"
+            f"parts: expected shape (m, n_train), the scores against m parts of the validation set, {least} "
+            f"or more, got {tuple(parts.shape)}"
         )
         raise ValueError(msg)
     check_not_empty("parts", parts)

@@ -48,6 +48,33 @@ def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, "
     return normalized(xp, xp.astype(values > 0, values.dtype), normalize)
 
 
+def keep_all(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, " *shape"]:
+    """Keep every sample, or position, whatever its score: training goes on as without scores, which report.
+
+    Parameters
+    ----------
+    scores
+        `(n,)` or `(n, t)`, which only say what is broken.
+    normalize
+        As in `keep_positive`.
+
+    Returns
+    -------
+    array
+        Weights of the scores' shape, all alike, but 0 where a score is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> lai.keep_all(np.array([3.0, -1.0, 1.0, np.nan, -2.0]))
+    array([0.25, 0.25, 0.25, 0.  , 0.25])
+    """
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    xp, values = _finite(scores, otherwise=-math.inf)
+    return normalized(xp, xp.astype(values > -math.inf, values.dtype), normalize)
+
+
 def keep_top(
     scores: ArrayT, fraction: float, *, normalize: str = "kept", valid: ArrayT | None = None
 ) -> Float[ArrayT, " *shape"]:

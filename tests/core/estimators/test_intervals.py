@@ -71,6 +71,8 @@ def test_a_sample_is_dropped_from_the_rate_on_that_scipy_adjusts_its_p_value_to(
 def test_what_is_dropped_at_the_ends():
     """A p-value that is its limit rejects; parts without spread hurt where negative; no chance is above 1."""
     assert lai.drop_harmful(np.array([[1.0], [-1.0]]), rate=0.5).tolist() == [0.0]
+    assert lai.drop_harmful(np.array([[-1.0, 1.0]])).tolist() == [0.5, 0.5]  # one part: of any error
+    assert lai.score_intervals(np.array([[-1.0]])) == (-np.inf, np.inf)
     still = np.array([[-1.0, 0.0, 1.0]] * 4)
     assert (lai.drop_harmful(still, rate=0.1) > 0).tolist() == [False, True, True]
     parts = np.array([[0.5, -0.5], [-0.6, 0.4]])
@@ -140,7 +142,7 @@ def test_the_tail_of_students_law_and_its_quantiles(freedom):
 PARTS = np.ones((3, 2))
 REFUSED: Table = {
     "ValueError: parts: expected shape (m, n_train)…got (2,)": lambda: lai.score_intervals(PARTS[0]),
-    "ValueError: parts: …two at least, got (1, 2)": lambda: lai.score_intervals(PARTS[:1]),
+    "ValueError: parts: …2 or more, got (1, 2)": lambda: lai.score_intervals(PARTS[:1], bound=1.0),
     "ValueError: sizes: expected one for each of 3 parts, got 2": (
         lambda: lai.score_intervals(PARTS, sizes=[1, 2])
     ),

@@ -32,6 +32,13 @@ def test_keep_positive_keeps_what_helps(backend, scores, normalize):
     np.testing.assert_allclose(weights, expected, rtol=1e-15)
 
 
+@given(vectors, normalizations)
+def test_keep_all_keeps_what_has_a_score(backend, scores, normalize):
+    weights = backend.numpy(lai.keep_all(backend.array(scores), normalize=normalize))
+    expected = normalized([math.isfinite(score) for score in scores], normalize)
+    np.testing.assert_allclose(weights, expected, rtol=1e-15)
+
+
 @given(vectors, st.sampled_from((0.01, 0.3, 0.5, 0.7, 1.0)), normalizations)
 def test_keep_top_keeps_the_share_with_ties_by_index(backend, scores, fraction, normalize):
     weights = backend.numpy(lai.keep_top(backend.array(scores), fraction, normalize=normalize))

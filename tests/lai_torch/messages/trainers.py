@@ -57,6 +57,7 @@ TRAINERS = {
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})
     ),
+    "ValueError: validation: expected at least one sample, got none": lambda: trainer(validation=[]),
     "TypeError: validation: expected the data set that samples are to help, …got NoneType; hold one out": (
         lambda: CuratedTrainer(language_model(), arguments("trained"), eval_dataset={"a": sequences(3, 2)})
     ),
