@@ -70,7 +70,7 @@ def score(folder, *options, data="data", good="good", estimator="ghost"):
 
 
 def token_losses(model, text):
-    ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
+    ids = torch.tensor([[WORDS.index(word) for word in text.split()][:16]])  # what the models take
     return cross_entropy(model(ids).logits[0, :-1], ids[0, 1:])
 
 
@@ -147,7 +147,7 @@ def test_scores_do_not_depend_on_what_a_text_is_padded_with_or_where(tmp_path, k
         "zz zz zz",
         "the dog ran fast on the mat a",
         "mat on",
-        "a cat ran",
+        "the cat ran " * 9,
     ]
     (tmp_path / "data").write_text("\n".join(texts))
     (tmp_path / "data").rename(tmp_path / "data.txt")

@@ -184,7 +184,8 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
         raise ValueError(msg)
     _set_padding(loaded.config, tokenizer, needed=classes is not None)
     loaded.config.use_cache = False
-    limits = max_length, tokenizer.model_max_length, getattr(config, "max_position_embeddings", max_length)
+    longest = getattr(config, "max_position_embeddings", None) or max_length
+    limits = max_length, tokenizer.model_max_length, longest
     taken = tuple(inspect.signature(loaded.forward).parameters)
     return Problem(loaded, loss, TextBatches(tokenizer, classes, min(limits), taken))
 
