@@ -62,8 +62,8 @@ class Curator:
         Steps on the model's parameters. None for those who only call `score`.
     validation
         `(inputs, targets)`, or one mapping for both as in `step`, moved to the model's device; a loader of
-        such, of which each refresh takes the next and which
-        starts again when it runs dry (one that cannot leaves its last summary in use); a
+        such batches: each refresh takes the next one and restarts at the end. A generator cannot restart:
+        its last batch's summary is then used for good. Or a
         `ValidationSummary` of this model, which is never refreshed; `"batch"`: each batch itself,
         every sample left out of its own score; `"batch+self"`: the same with its own, as the paper
         prints it.
@@ -87,14 +87,13 @@ class Curator:
     share
         The share of the validation set that each refresh draws, in (0, 1].
     generator
-        For that draw and the sketch's; a CPU generator. None: one of its own, seeded from torch's seed, so
-        that training's random stream is as if nothing were drawn.
+        CPU generator for `share` and the sketch. None: one of its own, seeded from torch's seed, so that
+        training's random stream is as if nothing were drawn.
     accumulate
         How many calls of `step` make one optimizer step. Scores do not depend on it. `weigh` weighs the
         micro-batches of a step together.
     max_norm
-        The longest that the gradient of an optimizer step may be, all parameters together; a longer one is
-        shortened to that.
+        Clips the global gradient norm of an optimizer step to this, like `clip_grad_norm_`.
     backward
         Which pass a step takes; the report says which it was.
 
@@ -288,7 +287,7 @@ class Curator:
     ) -> tuple[Tensor, ScoredReport]:
         """Score a batch without updating, for people with their own loop.
 
-        Nothing is counted: of what a later score depends on, only the validation summary's age moves on.
+        Does not advance warm-up or schedules; only the validation summary's age changes.
         Without an optimizer a warm-up, a `Scheduled` policy and a `decay` of one's own are refused: `weigh`
         counts steps.
 
