@@ -52,16 +52,20 @@ def score_parts(
         What the scores are of, as plain values; a run that goes on must have the same.
     score
         From consecutive sample numbers to their columns, `score` among them.
-    samples, rows
-        Of the data set, and of one part.
+    samples
+        How many samples the data set has.
+    rows
+        How many rows one part has.
     process
         Which process this is, and how many there are: part k is written by process `k mod count`.
     progress
         Whether to show a bar.
     checkpoint
         What the parameters are called: a folder of its own, and a column.
-    ids, groups
-        What the samples are called, and to what they belong; None: their numbers, no column.
+    ids
+        What the samples are called; None: their numbers.
+    groups
+        To what the samples belong; None: no column.
     """
     named = {"id": range(samples) if ids is None else ids} | ({} if groups is None else {"group": groups})
     for name, values in named.items():

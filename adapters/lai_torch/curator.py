@@ -122,8 +122,12 @@ class Curator:
 
     Attributes
     ----------
-    steps, skipped, dropped
-        Counters: steps taken, batches that contributed nothing, samples left out as not finite.
+    steps
+        Number of steps taken.
+    skipped
+        Number of batches that contributed nothing.
+    dropped
+        Number of samples left out because their loss or score was not finite.
 
     Examples
     --------
