@@ -71,6 +71,18 @@ def test_shapes_in_annotations_are_shown_with_the_parameters():
     assert list(extension("shapes").with_shapes(plain, bounds.geometric_sum)) == plain
 
 
+def test_types_are_shown_where_they_can_be_read():
+    kind = extension("shapes").kind
+    names = inspect.signature(lai_torch.score_dataset).parameters
+    shown = {name: kind(parameter.annotation) for name, parameter in names.items()}
+    assert shown["model"] == "Module"
+    assert shown["parts"] == "int | None"
+    assert shown["estimator"] == "str | Estimator"
+    assert shown["dataset"] == ""  # anything
+    policy = inspect.signature(lai_torch.KeepBelowLoss).parameters["policy"]
+    assert kind(policy.annotation) == "Callable"  # one of several protocols
+
+
 def test_what_a_docstring_leaves_to_its_modules_glossary_is_shown_with_it():
     """Each parameter of each function that refers to one: its own words first, in the signature's order."""
     module = extension("shapes")
