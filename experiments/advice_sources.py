@@ -24,9 +24,10 @@ loses at most; and what a step costs, in plain steps:
 
 {findings}
 
-Where the mixture does not help, the derivative of one step is held against trials, in which a copy trains
-on for a while with half of each batch from one source. On *{why}*, a quarter into training, against the mean
-over sources: the score, and what a trial takes off the test loss, in hundredths of a nat.
+Why the mixture does not help in some settings: a score is the derivative of one step, and may differ from
+what a source does over many. A trial measures that: a copy of the model trains on for a while with half of
+each batch from one source. On *{why}*, a quarter into training, the table gives each source's score and by
+how much its trial lowers the test loss, in hundredths of a nat, both minus the mean over sources.
 
 {horizons}"""
 

@@ -82,8 +82,6 @@ BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"$l = 2, \dots, L$",
     r"every path from layer $l$ to the loss passes through $s^{(L)}$",
     r"$\Delta A$ is the exact difference",
-    r"in place of the influence, $g_V$ is an eigenvector of $H$",
-    r"as a definition, nothing",
     r"one plain SGD step on sample $j$",
     r"one SGD step with a fixed normalisation",
     r"one step with a fixed normalisation",

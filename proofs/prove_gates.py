@@ -3,8 +3,9 @@ r"""Gate-corrected LAI: the mean over column directions, and the error of one st
 The mean. A layer's similarity is ``sum_i s_i t_i <W_i, g> <W_i, h>``, with W_i the columns above it
 and s, t the slopes of both samples. If a column points in no preferred direction,
 ``E W_i W_i' = (|W_i|^2 / d) I`` with d its length, and each summand is ``s_i t_i |W_i|^2 / d <g, h>`` on
-average. Numbers try the directions of all axes, either way. Independent from layer to layer,
-the factors multiply: the mean of one layer is its factor times the mean of the layer above.
+average. Numbers try the directions of all axes, either way. Independent from layer to layer, the factors
+multiply: the mean of one layer is its factor times the mean of the layer above. Only the mean of one step is
+compared with numbers; its size is the length of the columns, and no product over layers is evaluated.
 
 The error. ``<g, N h> - gamma <g, h> = <g, (N - gamma I) h>`` with ``N = W Diag(s t) W'`` and
 ``gamma = tr N / d``, so that the rest has no trace; by Lagrange's identity
@@ -37,7 +38,8 @@ def mean_over_directions(depth: int) -> Equal:
 
 MEAN = Statement(
     "gate-corrected",
-    "any depth, any widths; columns without preferred direction, independent between layers",
+    "one gate step: columns of any length and number, without preferred direction; that the steps' factors "
+    "multiply over independent layers is shown, not compared",
     mean_over_directions,
     depths=(1, 2, 3),
     arguments=mean_over_directions_arguments,

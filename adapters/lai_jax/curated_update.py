@@ -63,9 +63,11 @@ class Report:
         Whether there was no update: no sample kept, or a gradient that is not finite on those kept.
     second_moment
         For preconditioned LAI, what to pass to the next step; None otherwise.
-    parts, sizes
-        The scores against each part that the validation set was summarized in, `(m, n)`, and how many
-        samples each has, for `lai_core.score_intervals`; None where it was not cut.
+    parts
+        The scores against each part that the validation set was summarized in, `(m, n)`, for
+        `lai_core.score_intervals`; None where it was not cut.
+    sizes
+        How many samples each part has; None where the validation set was not cut.
     """
 
     scores: jax.Array
@@ -176,8 +178,10 @@ def curated_update(
         With `rows`: run the chosen rows forward again, rather than keep the residuals of the whole
         batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take. Residuals that take
         no more memory than the gradient will are kept even so, known from the shapes alone.
-    decay, exponent
-        Of the second moment, for `preconditioned_lai`.
+    decay
+        Of the running second moment, for `preconditioned_lai`.
+    exponent
+        The power of the second moment that divides, for `preconditioned_lai`.
     scale_inputs
         For `preconditioned_lai`: divide layer inputs too, as Adam does. `second_moment` is then a pair, of
         the outputs' and a tuple of each layer's inputs'; None at first.

@@ -88,14 +88,13 @@ class Curator:
     share
         The share of the validation set that each refresh draws, in (0, 1].
     generator
-        For that draw and the sketch's; a CPU generator. None: one of its own, seeded from torch's seed, so
-        that training's random stream is as if nothing were drawn.
+        CPU generator for `share` and the sketch. None: one of its own, seeded from torch's seed, so that
+        training's random stream is as if nothing were drawn.
     accumulate
         How many calls of `step` make one optimizer step. Scores do not depend on it. `weigh` weighs the
         micro-batches of a step together.
     max_norm
-        The longest that the gradient of an optimizer step may be, all parameters together; a longer one is
-        shortened to that.
+        Clips the global gradient norm of an optimizer step to this, like `clip_grad_norm_`.
     backward
         Which pass a step takes; the report says which it was.
 
@@ -124,8 +123,12 @@ class Curator:
 
     Attributes
     ----------
-    steps, skipped, dropped
-        Counters: steps taken, batches that contributed nothing, samples left out as not finite.
+    steps
+        Number of steps taken.
+    skipped
+        Number of batches that contributed nothing.
+    dropped
+        Number of samples left out because their loss or score was not finite.
 
     Examples
     --------
@@ -290,7 +293,7 @@ class Curator:
     ) -> tuple[Tensor, ScoredReport]:
         """Score a batch without updating, for people with their own loop.
 
-        Nothing is counted: of what a later score depends on, only the validation summary's age moves on.
+        Does not advance warm-up or schedules; only the validation summary's age changes.
         Without an optimizer a warm-up, a `Scheduled` policy and a `decay` of one's own are refused: `weigh`
         counts steps.
 

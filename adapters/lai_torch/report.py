@@ -53,20 +53,25 @@ class Report:
     cost
         What scoring by pairs of tokens cost, sketched or not, in forward passes of the batch, counted in
         multiply-adds; None where scores are not made from pairs of tokens.
-    method, reason
-        How exact scores were computed, and why not by forward mode; see `exact_scores`. Else None.
-    parts, sizes
-        The scores against each of the parts that the validation set was cut into, `(m, n)`, and how many
-        samples each has, for `lai_core.score_intervals`; None where it was not cut.
+    method
+        How exact scores were computed; see `exact_scores`. Else None.
+    reason
+        Why exact scores were not computed by forward mode; None where they were, and for other scores.
+    parts
+        The scores against each of the parts that the validation set was cut into, `(m, n)`, for
+        `lai_core.score_intervals`; None where it was not cut.
+    sizes
+        How many samples each part has; None where the validation set was not cut.
     share
         The share of the batch, on all processes, that has a positive weight.
     trained_losses
         `(n,)`, the losses that were minimised, NaN where a sample was not trained on; None: `losses`.
     total
         The sum of the weighted losses on all processes; None where there is one.
-    collectives, bytes_sent
-        How many collectives the call took beside those of a wrapper's own training, and how many bytes this
-        process handed to them; 0 on one process.
+    collectives
+        How many collectives the call took beside those of a wrapper's own training; 0 on one process.
+    bytes_sent
+        How many bytes this process handed to these collectives; 0 on one process.
     """
 
     step: int

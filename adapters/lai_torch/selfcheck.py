@@ -39,8 +39,10 @@ class SelfCheck(_adapters.SelfCheck):
 
     Attributes
     ----------
-    relative_error, layers
-        `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters, and over each record's.
+    relative_error
+        `max |K - K_ref| / max |K_ref|` of Ghost's kernel K over all parameters.
+    layers
+        The same over each record's parameters.
     exact
         `max |s - s_ref| / size` of the batch's `exact_scores` along its own summed gradient; `size` is the
         largest of `|s_ref|` and of the roots of the sum of squares of K_ref's columns, which s_ref adds up.

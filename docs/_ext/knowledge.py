@@ -47,6 +47,7 @@ class Known:
         self.claims = kernel.claims()
         self.audited = _read("kernel.json")
         self.proved = proved.proofs()
+        self.finite = proved.finite_laws()
         self.theorems = proved.kernel()
         self.rests_on = proved.rests_on()
         numbers = ledger.ROOT / "docs" / "paper_numbers.toml"
@@ -64,7 +65,17 @@ class Known:
 
     def evidence(self, slug: str) -> list[str]:
         """Say how a statement is proved and tested, from the strongest kind to the weakest."""
-        return proved.evidence(slug, self.proved, self.theorems, self.run.get(slug, {}))
+        refuted = self.entries[slug].verdict == "false as printed"
+        return proved.evidence(slug, self.proved, self.theorems, self.run.get(slug, {}), refuted=refuted)
+
+    def badge(self, slug: str) -> str:
+        """Name the verdict on a printed statement; of one of ours, say whether its proof cites a part."""
+        entry, settled = self.entries[slug], [proof for proof in self.proved if slug in proof.slugs]
+        if "new" not in entry.source:
+            return NAMES[entry.verdict]
+        if any(proof.cites for proof in settled):
+            return "Proved from cited results"
+        return "Proved here" if slug in self.links.proofs else "Ours"
 
     def outcomes(self, slug: str, node: str) -> dict[str, str]:
         """Give the outcomes of a test or proof in the last full run, by parametrised name."""

@@ -16,7 +16,7 @@ from tests.support import ledger
 
 SCHEMA = Path(__file__).with_name("statements.schema.json")
 WIDTH, HEIGHT, GAP = 250, 26, 34
-STROKES = {"every size": "", "compared": "6 3", "shown": "1 4", "assumed": "1 9"}
+STROKES = {"every size": "", "compared": "6 3", "shown": "1 4", "refuted": "8 3 2 3", "assumed": "1 9"}
 
 
 def data(app):
@@ -79,11 +79,13 @@ def ranks(edges):
 
 
 def kind_of_proof(lines):
-    """Say how a statement is proved, in one of four words."""
+    """Say how a statement is proved or refuted, by a key of `STROKES`."""
     if any("proof assistant" in line for line in lines):
         return "every size"
     if any(line.startswith("sympy, derivation") and "not compared" not in line for line in lines):
         return "compared"
+    if any(line.startswith("refuted") for line in lines):
+        return "refuted"
     return "shown" if any(line.startswith("sympy") for line in lines) else "assumed"
 
 

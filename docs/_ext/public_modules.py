@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from typing import ClassVar
 
 from docutils import nodes
@@ -94,9 +95,19 @@ class Exported(SphinxDirective):
 
 
 def plain_property(app, what, name, obj, options, lines):
-    """Keep napoleon from reading a type off the colon in a property's first line."""
+    """Keep napoleon from reading a type off the colon in a property's first line.
+
+    Napoleon skips empty lines before it looks; an escaped line end is no such line, and shows nothing.
+    """
     if what in {"property", "attribute"}:
-        lines.insert(0, "")
+        lines.insert(0, "\\ ")
+
+
+def skip_default(app, what, name, obj, skip, options):
+    """Skip a field whose default is a function, which autodoc takes for a method of the field's name."""
+    if what == "class" and inspect.isfunction(obj) and "." not in obj.__qualname__:
+        return True
+    return None
 
 
 def by_public_name(app, env, node, contnode):
@@ -115,5 +126,6 @@ def setup(app):
     app.add_directive("public-modules", PublicModules)
     app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
+    app.connect("autodoc-skip-member", skip_default)
     app.connect("missing-reference", by_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,8 @@
-"""Parameters in the reference: their shapes, from annotations, and what a module's glossary says of them.
+"""Parameters in the reference: their shapes and types, from annotations, and what others say of them.
 
 A docstring that says ``Arguments: :mod:`lai_core.bounds` `` leaves the parameters that it does not describe
-to the section *Parameters* of that module's docstring.
+to the section *Parameters* of that module's docstring. "As for `trace`." stands for what `trace` says of the
+parameter, which the page repeats. Parameters that a docstring describes together stand together.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, get_args, get_origin
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.ext.napoleon import NumpyDocstring
 
 GLOSSARY = re.compile(r" ?Arguments: :mod:`([\w.]+)`\.")
 PARAMETER = re.compile(r"^:param (\w+):")
+REFERRED = re.compile(r"As (?:for|in) `([\w.]+)`[.,;:]?\s*")
 FIELD = re.compile(r":(returns|raises)\b|\.\. rubric::")
 RETURNED = re.compile(r"^:returns: \*(?:tuple of arrays|array)\*")
 
@@ -32,12 +36,28 @@ def shape(annotation: Any) -> str:
     return ("each " if several and parts else "") + (" or " if origin is UnionType else ", ").join(parts)
 
 
+def kind(annotation: Any) -> str:
+    """Write a type, names without modules; nothing where anything goes, or where it is too long to read."""
+    if annotation in (inspect.Parameter.empty, Any):
+        return ""
+    parts = get_args(annotation)
+    if parts and all(getattr(part, "_is_protocol", False) and "__call__" in vars(part) for part in parts):
+        return "Callable"
+    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", written).replace("NoneType", "None")
+    text = re.sub(r"Literal\['[^\]]*\]", "str", text)
+    if union := re.fullmatch(r"Union\[([^\[\]]*)\]|Optional\[([^\[\]]*)\]", text):
+        text = union[1].replace(", ", " | ") if union[1] else f"{union[2]} | None"
+    return "" if len(text) > 60 or re.search(r"[~<]|Array|\bAny$", text) else text
+
+
 def with_shapes(lines: list[str], function: Any) -> Iterator[str]:
     """Add to the fields of parameters and of what is returned the shapes that the annotations name."""
     signature = inspect.signature(function)
     for line in lines:
         if (found := PARAMETER.match(line)) and found[1] in signature.parameters:
-            if text := shape(signature.parameters[found[1]].annotation):
+            annotation = signature.parameters[found[1]].annotation
+            if text := shape(annotation) or kind(annotation):
                 yield f":type {found[1]}: ``{text}``"
         elif (found := RETURNED.match(line)) and (text := shape(signature.return_annotation)):
             line = f"{found[0]} ``{text}``{line[found.end() :]}"
@@ -73,10 +93,106 @@ def with_glossary(lines: list[str], function: Any, config: Any) -> list[str]:
     return [*rest[:start], "", *added, "", *rest[start:]]
 
 
+def with_referred(lines: list[str], function: Any, config: Any) -> list[str]:
+    """Put in place of "As for `trace`." what `trace` says of the same parameter."""
+    own, _ = fields(lines)
+    said = {
+        name: " ".join(line.strip() for line in listed).partition(": ")[2] for name, listed in own.items()
+    }
+    found: list[str] = []
+    skipping = False
+    for line in lines:
+        named = PARAMETER.match(line)
+        skipping = skipping and line.startswith(" ")
+        referred = REFERRED.match(said[named[1]]) if named else None
+        told = description(referred[1], named[1], function, config) if named and referred else None
+        if named and referred and told:
+            text = said[named[1]]
+            rest, skipping = text[referred.end() :].strip(), True
+            together = [name for name, other in said.items() if other == text]
+            if rest and named[1] == concerned(rest, together):
+                told[-1] += f" {rest[0].upper()}{rest[1:]}"
+            found += [f"{named[0]} {told[0]}", *told[1:]]
+        elif not skipping:
+            found.append(line)
+    return found
+
+
+def concerned(rest: str, together: list[str]) -> str:
+    """Name the one of several parameters that a further sentence is about: named in it, else the inputs."""
+    named = [name for name in together if re.search(rf"\b{name}\b", rest)]
+    return next(iter([*named, *({"inputs"} & set(together)), *together]))
+
+
+def description(name: str, parameter: str, function: Any, config: Any) -> list[str] | None:
+    """Give what an object, by its name as seen from a function, says of a parameter; None if nothing."""
+    other = seen_from(name, function)
+    if other is None or other is function:
+        return None
+    lines = NumpyDocstring(inspect.getdoc(other) or "", config, what="function", obj=other).lines()
+    own, _ = fields(with_referred(with_glossary(lines, other, config), other, config))
+    if parameter not in own:
+        return None
+    first, *more = own[parameter]
+    while more and not more[-1].strip():
+        more.pop()
+    return [first[PARAMETER.match(first).end() :].strip(), *more]
+
+
+def seen_from(name: str, function: Any) -> Any:
+    """Find an object by the name in a docstring: in its class, its module, its package, or anywhere."""
+    module = import_module(function.__module__)
+    owner = getattr(module, function.__qualname__.partition(".")[0], None)
+    package, dotted = import_module(module.__name__.partition(".")[0]), name.split(".")
+    for place, path in [(owner, dotted), (module, dotted), (package, dotted)]:
+        found = place
+        for part in path:
+            found = getattr(found, part, None)
+        if found is not None:
+            return found
+    for parts in range(len(dotted) - 1, 0, -1):
+        try:
+            found = import_module(".".join(dotted[:parts]))
+        except ModuleNotFoundError:
+            continue
+        for part in dotted[parts:]:
+            found = getattr(found, part, None)
+        return found
+    return None
+
+
+def join_parameters(app, doctree):
+    """Show parameters that a docstring describes together as one entry with several names."""
+    for content in doctree.findall(addnodes.desc_content):
+        for listed in content.findall(nodes.bullet_list):
+            last = None  # the paragraph of the entry before, what it says, and where its names end
+            for item in list(listed.children):
+                if (split := halves(item)) is None:
+                    last = None
+                elif last and split[1] == last[1]:
+                    paragraph, said, end = last
+                    paragraph.insert(end, [nodes.Text(", "), *split[0]])
+                    last = paragraph, said, end + 1 + len(split[0])
+                    listed.remove(item)
+                else:
+                    last = item[0], split[1], len(split[0])
+
+
+def halves(item):
+    """Split a parameter's entry into name with type, and what is said of it; None if it is no entry."""
+    paragraph = item[0] if len(item) else None
+    if isinstance(paragraph, nodes.paragraph) and isinstance(paragraph[0], addnodes.literal_strong):
+        for at, node in enumerate(paragraph):
+            if node.astext() in {" -- ", " \u2013 "}:
+                said = [*paragraph[at + 1 :], *item[1:]]
+                return paragraph[:at], [each.astext() for each in said]
+    return None
+
+
 def show_shapes(app, what, name, obj, options, lines):
     """Complete the fields that napoleon has made of a docstring, and write shapes into them."""
-    if what in {"function", "class"}:
-        lines[:] = with_glossary(lines, obj, app.config)
+    if what in {"function", "method", "class"}:
+        lines[:] = with_referred(with_glossary(lines, obj, app.config), obj, app.config)
         if any(map(PARAMETER.match, lines)):
             lines[:] = with_shapes(lines, obj)
 
@@ -84,4 +200,5 @@ def show_shapes(app, what, name, obj, options, lines):
 def setup(app):
     """Look at docstrings after napoleon."""
     app.connect("autodoc-process-docstring", show_shapes, priority=800)
+    app.connect("doctree-read", join_parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from lai_core.estimators.catalogue import CATALOGUE
+from tests.support import ledger
 from tests.support.paper_claims import CLAIMS
 
 COUNTS = Path(__file__).parents[2] / "benchmarks" / "compatibility" / "counts.json"
@@ -95,6 +96,23 @@ def claims():
         said = claim.said if claim.said.startswith("(") else f"“{claim.said}”"
         rows.append((said, claim.place, gives, "holds" if claim.verdict else "**does not hold**"))
     return table(("the text", "where", "the table gives", " "), rows)
+
+
+def without():
+    """Return how many statements have each verdict, and how many lack a function, a test or a proof."""
+    entries, links = ledger.read(), ledger.find()
+    kinds = {verdict: [] for verdict in (*ledger.VERDICTS, "ours")}
+    for slug, entry in entries.items():
+        kinds["ours" if "new" in entry.source else entry.verdict].append(slug)
+    rows = [
+        (kind, str(len(slugs)), *(str(sum(slug not in found for slug in slugs)) for found in _found(links)))
+        for kind, slugs in (*kinds.items(), ("all", list(entries)))
+    ]
+    return table(("verdict", "statements", "without a function", "without a test", "without a proof"), rows)
+
+
+def _found(links):
+    return links.functions, links.tests, links.proofs
 
 
 def _suite(suite, entry):

@@ -34,7 +34,8 @@ class Stages(SphinxDirective):
         for _, _, where, _ in stages:
             check_defined(where)
         title = self.arguments[0]
-        picture = nodes.raw("", svg(title, stages, self.options.get("back", "")), format="html")
+        drawn = svg(title, stages, self.options.get("back", ""))
+        picture = nodes.raw("", f'<div class="stages">{drawn}</div>', format="html")
         place = nodes.Element()
         self.state.nested_parse(StringList(table(stages), source=title), 0, place)
         return [picture, *place.children]

@@ -15,7 +15,6 @@ import re
 from docutils import nodes
 from docutils.statemachine import StringList
 from knowledge import (
-    NAMES,
     anchor,
     formula_address,
     formula_anchor,
@@ -28,7 +27,7 @@ from knowledge import (
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tests.support import ledger
+from tests.support import ledger, proved
 
 
 class source_link(nodes.General, nodes.Inline, nodes.TextElement):  # noqa: N801
@@ -80,9 +79,8 @@ class Verdict(SphinxDirective):
         word = entry.verdict.replace(" ", "-")
         box = nodes.container(classes=["verdict", f"verdict-{word}"])
         printed = "new" not in entry.source
-        label = NAMES[entry.verdict] if printed else "Proved here" if slug in known.links.proofs else "Ours"
         head = nodes.paragraph(classes=["verdict-head"])
-        head += nodes.inline("", label, classes=["verdict-word"])
+        head += nodes.inline("", known.badge(slug), classes=["verdict-word"])
         head += nodes.inline(
             "", f"{known.place(slug)} · {entry.kind}" if printed else entry.kind, classes=["verdict-place"]
         )
@@ -131,7 +129,8 @@ class Verdict(SphinxDirective):
             if slug in getattr(claim, relation):
                 holder = nodes.inline("", "", _coq(f"kernel/Statements/{claim.chapter}.v", claim))
                 holder += [nodes.Text(" ("), _coq(f"kernel/{claim.chapter}.v", claim, "proof")]
-                holder += nodes.Text(f", {known.axioms(claim)})")
+                laws = proved.LAWS if claim.key in known.finite else ""
+                holder += nodes.Text(f", {known.axioms(claim)}){laws}")
                 shown.append(holder)
         return shown
 

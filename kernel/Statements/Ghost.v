@@ -1,8 +1,8 @@
 (** Section 3: Ghost is the inner product of the gradients of the weights.
 
     A sample's loss is a function f of the pre-activation that the weights act on; g is its gradient there.  Whatever
-    follows the pre-activation is in f: activations, skip connections, heads.  Each statement also says that the
-    gradients with respect to the weights exist, and what they are. *)
+    follows the pre-activation is in f: activations, skip connections, heads.  `pre_activation`, `bias` and `positions`
+    also say that the gradients with respect to the weights exist; the other statements take them as given. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Gradients.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.

@@ -140,8 +140,8 @@ def inner_product_scores(
 
     Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
 
-    Assume: as a definition, nothing; in place of the influence, :math:`g_V` is an eigenvector of
-    :math:`H`. Arguments: :mod:`lai_core.influence`.
+    No assumption. In place of the influence it keeps the ranking of arbitrary samples only where
+    :math:`g_V` is an eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------

@@ -48,7 +48,7 @@ def signal_and_noise(
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
     :math:`Y = \sum_l \alpha^{(l)} (\beta^{(l)} - c_l \beta^\star)`.
 
-    Assume: one validation sample; fixed :math:`\alpha`. Arguments: :mod:`lai_core.variance`.
+    No assumption. Arguments: :mod:`lai_core.variance`.
     """
     xp, shared = xp_of(alpha), similarities[-1, ...]
     remainders = similarities - gains[:, None] * shared

@@ -259,6 +259,7 @@ UNFIT = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*fork", "ignore::pytest.PytestUnraisableExceptionWarning")  # of jax
 @pytest.mark.parametrize("case", UNFIT)
 def test_data_that_make_no_batches_are_named(tmp_path, case):
     data, message = UNFIT[case]

@@ -1,4 +1,4 @@
-"""README's code runs as it stands, and its commands exist."""
+"""The code of README and of the site's first page runs as it stands, and its commands exist."""
 
 import json
 import re
@@ -13,13 +13,14 @@ from tests.support import ledger
 ROOT = Path(__file__).parents[2]
 DEMO = json.loads((ROOT / "experiments" / "results" / "demo" / "results.json").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README + INDEX, re.DOTALL)
 
 
 @pytest.mark.parametrize("index", range(len(BLOCKS)))
 def test_each_block_of_code_runs(index):
     names: dict = {}
-    exec(compile(BLOCKS[index], f"README block {index}", "exec"), names)  # README's own text
+    exec(compile(BLOCKS[index], f"block {index}", "exec"), names)  # the pages' own text
     if "weights" in names:
         assert names["weights"].shape == (64,)
     if "report" in names:
@@ -35,7 +36,7 @@ def test_its_table_is_that_of_the_committed_demo():
 
 
 def test_the_site_gives_the_demos_numbers():
-    text = " ".join((ROOT / "docs" / "index.md").read_text(encoding="utf-8").split())
+    text = " ".join(INDEX.split())
     plain, only = DEMO["methods"]["plain"], DEMO["references"]["validation_only"]
     assert f"plain training ends at {100 * plain['accuracy_mean']:.1f}%" in text
     assert f"plain training reaches {100 * plain['early_stopped_mean']:.1f}%" in text

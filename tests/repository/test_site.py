@@ -7,7 +7,10 @@ import re
 import types
 
 import jsonschema
+import lai_torch
 import pytest
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.ext import napoleon
 
 from lai_core import assumptions, bounds, calibration, influence, propagation, shapley, variance
@@ -68,6 +71,18 @@ def test_shapes_in_annotations_are_shown_with_the_parameters():
     assert list(extension("shapes").with_shapes(plain, bounds.geometric_sum)) == plain
 
 
+def test_types_are_shown_where_they_can_be_read():
+    kind = extension("shapes").kind
+    names = inspect.signature(lai_torch.score_dataset).parameters
+    shown = {name: kind(parameter.annotation) for name, parameter in names.items()}
+    assert shown["model"] == "Module"
+    assert shown["parts"] == "int | None"
+    assert shown["estimator"] == "str | Estimator"
+    assert shown["dataset"] == ""  # anything
+    policy = inspect.signature(lai_torch.KeepBelowLoss).parameters["policy"]
+    assert kind(policy.annotation) == "Callable"  # one of several protocols
+
+
 def test_what_a_docstring_leaves_to_its_modules_glossary_is_shown_with_it():
     """Each parameter of each function that refers to one: its own words first, in the signature's order."""
     module = extension("shapes")
@@ -90,6 +105,78 @@ def test_what_a_docstring_leaves_to_its_modules_glossary_is_shown_with_it():
     words = ":param approximation: Exact and approximate scores; positive helps."
     expected = ["Bound", ":math:`x`.", words, written[2], ":returns: *array*", written[3]]
     assert [line for line in shown if line] == expected
+
+
+def quoted(first, second, third, fourth: str | None = None):
+    """Refer to `extension` and `trace`.
+
+    Parameters
+    ----------
+    first, second
+        As for `quoting`; second is longer
+        than a line.
+    third
+        As for `nothing_of_this_name`.
+    fourth
+        Its own: not as for `quoting`.
+    """
+
+
+def quoting(first, second):
+    """Describe two parameters.
+
+    Parameters
+    ----------
+    first
+        The first, whose text
+        has two lines.
+    second
+        The second.
+    """
+
+
+def test_what_a_docstring_leaves_to_another_function_is_repeated():
+    config = napoleon.Config(napoleon_use_param=True, napoleon_use_rtype=False)
+    lines = napoleon.NumpyDocstring(inspect.getdoc(quoted), config).lines()
+    module = extension("shapes")
+    shown = module.with_referred(lines, quoted, config)
+    assert [line.strip() for line in shown if line.strip()][1:] == [
+        ":param first: The first, whose text",
+        "has two lines.",
+        ":param second: The second. Second is longer than a line.",
+        ":param third: As for `nothing_of_this_name`.",
+        ":param fourth: Its own: not as for `quoting`.",
+    ]
+    assert ":type fourth: ``str | None``" in module.with_shapes(shown, quoted)
+
+
+def test_parameters_that_are_described_together_stand_together():
+    """Two names with one text are one entry, each with its own type; another text is an entry of its own."""
+    listed = nodes.bullet_list()
+    for name, kind, text in (("a", "", "One text."), ("b", " (int)", "One text."), ("c", "", "Another.")):
+        shown = [addnodes.literal_strong("", name), *([nodes.Text(kind)] if kind else []), nodes.Text(" – ")]
+        listed += nodes.list_item("", nodes.paragraph("", "", *shown, nodes.Text(text)))
+    page = nodes.section("", addnodes.desc_content("", listed))
+    extension("shapes").join_parameters(None, page)
+    shown = [entry.astext() for entry in page.findall(nodes.list_item)]
+    assert shown == ["a, b (int) – One text.", "c – Another."]
+
+
+def test_a_property_whose_first_line_has_a_colon_is_shown_as_it_is_written():
+    lines = ["Why not: the operation that has none."]
+    extension("public_modules").plain_property(None, "attribute", "a.reason", None, None, lines)
+    config = napoleon.Config(napoleon_use_param=True, napoleon_use_rtype=False)
+    shown = napoleon.NumpyDocstring(lines, config, what="attribute", name="a.reason").lines()
+    assert [line.strip() for line in shown if line] == ["\\", "Why not: the operation that has none."]
+
+
+def test_a_fields_default_is_no_method():
+    skip = extension("public_modules").skip_default
+    policy = inspect.getattr_static(lai_torch.KeepBelowLoss, "policy")
+    assert skip(None, "class", "policy", policy, False, None)
+    for name in ("__call__", "measure"):
+        method = inspect.getattr_static(lai_torch.KeepReducible, name)
+        assert skip(None, "class", name, method, False, None) is None
 
 
 def test_every_public_module_has_a_page_of_the_reference():

@@ -1,12 +1,13 @@
 """Every statement of the paper, in this repository: listed, linked, compared, summarised."""
 
 import ast
+import graphlib
 import importlib
 import itertools
 
 from proofs import _meaning, _structure
 from proofs._harness import MEANING, Statement
-from tests.support import ledger
+from tests.support import kernel, ledger
 from tests.support import proved as evidence
 from tests.support.stated import PREDICATES
 
@@ -136,6 +137,27 @@ def prove_half_again(statement, steps): steps.identity("one", 1, 1)
         "floating point: 1 tests passed",
     ]
     assert evidence.evidence("other", found, {}, {}) == ["assumed"]
+    assert evidence.evidence("other", found, {}, {}, refuted=True) == [
+        "refuted: counterexample with exact numbers"
+    ]
+
+
+def test_no_statement_rests_on_itself():
+    order = list(graphlib.TopologicalSorter(evidence.rests_on()).static_order())  # raises CycleError
+    assert len(order) > 15
+
+
+def test_theorems_about_random_variables_say_that_laws_are_finite():
+    finite = evidence.finite_laws()
+    assert {name for name in finite if not name.startswith("Variance.")} == {"Decay.decay_bounds_gain"}
+    assert {claim.key for claim in kernel.claims() if claim.chapter == "Variance"} <= finite
+    (line,) = evidence.evidence("app-var-eps", [], evidence.kernel(), {})
+    assert line.startswith("every size, laws with finitely many outcomes: proof assistant (Variance.v, ")
+
+
+def test_a_proof_that_cites_a_part_is_known():
+    citing = {slug for proof in evidence.proofs() if proof.cites for slug in proof.slugs}
+    assert citing == {"empirical-bernstein", "share-derivative", "hedge-regret"}
 
 
 def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():

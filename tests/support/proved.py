@@ -1,7 +1,8 @@
 """What proves each statement, and how: read from the proofs, the kernel's statements and the last full run.
 
 ``proofs()`` reads ``proofs/`` without running it: which statement each proof settles, by which procedure,
-and whether that procedure compares what its lemmas add up to with the claim (`Steps.conclude`). ``kernel()``
+whether that procedure compares what its lemmas add up to with the claim (`Steps.conclude`), and whether the
+scope says that a part is cited. ``kernel()``
 reads ``kernel/Statements``, where that folder exists. ``evidence()`` says both in words, with what a full
 run found.
 """
@@ -17,8 +18,11 @@ from pathlib import Path
 from tests.support import ledger
 from tests.support.kernel import claims
 
+LAWS = ", laws with finitely many outcomes"
 EVERY_SIZE = re.compile(r"any depth|any number of layers")
 _WORD = re.compile(r"\w+")
+_FINITE = re.compile(r"\(W : finType\) \(P : law R W\)")
+"""A statement over any `law` of `Statements/Variance.v`, which has finitely many outcomes."""
 _THEOREM = re.compile(r"^Theorem (\w+)\b(.*?)\bQed\.", re.MULTILINE | re.DOTALL)
 
 
@@ -31,6 +35,7 @@ class Proof:
     slugs: tuple[str, ...]
     compared: bool
     inductive: bool
+    cites: bool
 
 
 def proofs(root: Path = ledger.ROOT) -> list[Proof]:
@@ -39,13 +44,28 @@ def proofs(root: Path = ledger.ROOT) -> list[Proof]:
 
 
 def kernel(root: Path = ledger.ROOT) -> dict[str, list[str]]:
-    """Name, for each slug, the theorems that a proof assistant checked: ``Implements Gap.v, lli_gap``."""
+    """Name, for each slug, the theorems that a proof assistant checked: ``Implements Gap.v, lli_gap``.
+
+    A theorem about random variables adds ``, laws with finitely many outcomes``.
+    """
     found: dict[str, list[str]] = {}
+    finite = finite_laws(root)
     for claim in claims(root):
+        laws = LAWS if claim.key in finite else ""
         for relation, slugs in (("Implements", claim.implements), ("Refutes", claim.refutes)):
             for slug in slugs:
-                found.setdefault(slug, []).append(f"{relation} {claim.chapter}.v, {claim.name}")
+                found.setdefault(slug, []).append(f"{relation} {claim.chapter}.v, {claim.name}{laws}")
     return found
+
+
+def finite_laws(root: Path = ledger.ROOT) -> set[str]:
+    """Name the statements under a proof assistant that are about laws with finitely many outcomes."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (root / "kernel/Statements").glob("*.v")}
+    return {
+        claim.key
+        for claim in claims(root)
+        if _FINITE.search(re.split(rf"Definition {claim.name}\b", texts[claim.chapter])[1].split(".\n")[0])
+    }
 
 
 def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
@@ -70,7 +90,8 @@ def _used_in_file(path: Path, root: Path, found: dict[str, set[str]]) -> None:
         names = {
             node.id
             for name in _reached(proof.node.partition("::")[2], functions)
-            for node in ast.walk(functions[name])
+            for statement in functions[name].body  # a decorator names what is settled beside it
+            for node in ast.walk(statement)
             if isinstance(node, ast.Name)
         }
         used = {slug for name in names & set(about) for slug in about[name]} - set(proof.slugs)
@@ -78,13 +99,24 @@ def _used_in_file(path: Path, root: Path, found: dict[str, set[str]]) -> None:
             found.setdefault(slug, set()).update(used)
 
 
-def evidence(slug: str, proved: list[Proof], theorems: Mapping[str, list[str]], run: Mapping) -> list[str]:
-    """Say how a statement is proved and tested, from the strongest kind to the weakest."""
-    lines = [
-        f"{'every' if theorem.startswith('Implements') else 'false at every'} size: "
-        f"proof assistant ({theorem.partition(' ')[2]})"
-        for theorem in theorems.get(slug, ())
-    ]
+def evidence(
+    slug: str,
+    proved: list[Proof],
+    theorems: Mapping[str, list[str]],
+    run: Mapping,
+    *,
+    refuted: bool = False,
+) -> list[str]:
+    """Say how a statement is proved and tested, from the strongest kind to the weakest.
+
+    `refuted`: what is printed is false, and a test pins a counterexample.
+    """
+    lines = []
+    for theorem in theorems.get(slug, ()):
+        size = "every size" if theorem.startswith("Implements") else "false at every size"
+        name, laws = theorem.partition(" ")[2].removesuffix(LAWS), LAWS if theorem.endswith(LAWS) else ""
+        lines.append(f"{size}{laws}: proof assistant ({name})")
+    lines += ["refuted: counterexample with exact numbers"] if refuted else []
     lines += _sizes(run.get("sizes", {}))
     settled = [proof for proof in proved if slug in proof.slugs]
     if settled:
@@ -94,7 +126,7 @@ def evidence(slug: str, proved: list[Proof], theorems: Mapping[str, list[str]], 
         lines.append(f"sympy, derivation: {step}{words} with the claim")
     floats = [node for node, outcome in run.get("tests", {}).items() if outcome == "passed"]
     lines += [f"floating point: {len(floats)} tests passed"] if floats else []
-    return lines if settled or slug in theorems else [*lines, "assumed"]
+    return lines if settled or slug in theorems or refuted else [*lines, "assumed"]
 
 
 def _sizes(sizes: Mapping[str, str]) -> list[str]:
@@ -114,7 +146,7 @@ def _functions(path: Path) -> dict[str, ast.FunctionDef]:
 
 def _settled(path: Path, root: Path) -> Iterator[Proof]:
     """Find the statements that the functions of a file settle."""
-    functions = _functions(path)
+    functions, scopes = _functions(path), _scopes(path)
     for name, function in functions.items():
         for slugs, statement in _settlements(function):
             reached = [functions[other] for other in _reached(name, functions)]
@@ -127,7 +159,21 @@ def _settled(path: Path, root: Path) -> Iterator[Proof]:
                 slugs=slugs,
                 compared="conclude" in called,
                 inductive="hypothesis" in called,
+                cites="cited" in scopes.get(statement, ""),
             )
+
+
+def _scopes(path: Path) -> dict[str, str]:
+    """Give the source text of each scope: the second argument of ``NAME = Statement(slug, scope, ...)``."""
+    return {
+        node.targets[0].id: ast.unparse(node.value.args[1])
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+        and getattr(node.value.func, "id", "") == "Statement"
+        and len(node.value.args) > 1
+    }
 
 
 def _settlements(function: ast.FunctionDef) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -45,8 +45,8 @@ def couples(eqn: Any, how: str) -> UnexplainedError:
     return UnexplainedError(
         f"apply, loss: {place(eqn)} {how}, so that one sample's loss depends on other samples of the batch "
         "and has no gradient of its own; use running statistics (evaluation mode), or a loss of each "
-        "sample alone; that samples keep apart all the same, as when sorted and put back, is found by trial "
-        "where apply and loss take a batch of one"
+        "sample alone; if samples are in fact independent, make apply and loss accept a batch of one, so "
+        "that independence can be tested"
     )
 
 

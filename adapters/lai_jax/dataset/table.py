@@ -60,15 +60,20 @@ def score_dataset(
         As for `summarize`; not `preconditioned_lai`, which is of a training run.
     checkpoints
         Names, and parameters in the place of `params`, with each of which the data set is scored.
-    batch_size, parts
-        How many samples are scored at once, and into how many parts the validation set is cut for the
-        standard error. More on these options in `lai_storage.scoring`.
+    batch_size
+        How many samples are scored at once.
+    parts
+        Into how many parts the validation set is cut for the standard error; more in `lai_storage.scoring`.
     collate
         From a batch's columns to inputs and targets: two names of columns, or a function.
-    ids, groups
-        The samples' own, whole numbers or text; or the names of the columns that hold them.
-    rows_per_file, process
-        What an interruption loses at most; this process's number, and how many there are.
+    ids
+        The samples' ids, whole numbers or text; or the name of the column that holds them.
+    groups
+        The samples' groups, whole numbers or text; or the name of the column that holds them.
+    rows_per_file
+        How many rows an interruption loses at most.
+    process
+        This process's number, and how many processes there are.
     progress
         Whether to show a bar.
 

@@ -209,17 +209,24 @@ REFUSED: Table = {
 test_what_has_no_positions_is_refused_by_name = refusals(REFUSED)
 
 
-@given(GENERATORS, st.integers(1, 3), st.integers(1, 4), st.sampled_from((0.07, 0.5, 1.0)))
-def test_the_best_share_of_the_tokens_that_count_is_kept(backend, rng, samples, length, fraction):
+@given(
+    GENERATORS,
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.sampled_from((0.07, 0.5, 1.0)),
+    st.sampled_from(("kept", "batch")),
+)
+def test_the_best_share_of_the_tokens_that_count_is_kept(backend, rng, samples, length, fraction, normalize):
     scores = rng.standard_normal((samples, length))
     valid = rng.integers(0, 3, (samples, length)) > 0
-    weights = backend.numpy(lai.keep_top(backend.array(scores), fraction, valid=backend.array(valid)))
+    arrays = backend.array(scores), backend.array(valid)
+    weights = backend.numpy(lai.keep_top(arrays[0], fraction, valid=arrays[1], normalize=normalize))
     counted = [index for index in np.ndindex(samples, length) if valid[index]]
     ranked = sorted(counted, key=lambda index: -scores[index])  # stable: among equals the first
     kept = ranked[: max(1, math.ceil(fraction * len(counted) - 1e-9))]
     expected = np.zeros((samples, length))
     for index in kept:
-        expected[index] = 1 / len(kept)
+        expected[index] = 1 / len(kept if normalize == "kept" else counted)
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
 
 

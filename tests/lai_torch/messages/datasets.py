@@ -58,7 +58,7 @@ def scorer(validation=VALIDATION, model=network, batch=COLUMNS, **options):
 
 
 SETS = {
-    "TypeError: dataset: expected one with a length": table(3),
+    "TypeError: dataset: expected a pair (inputs, targets), a data set": table(3),
     "TypeError: dataset: expected a pair": table((1, 2, 3)),
     "TypeError: dataset: expected a stream that can begin again for each of 2 checkpoints, got zip": (
         table(zip(*DATA, strict=True), checkpoints={"a": {}, "b": {}})
@@ -66,13 +66,11 @@ SETS = {
     "ValueError: dataset: expected at least one sample, got none": (
         lambda: lai_torch.score_dataset(network(), LOSS, iter(()), VALIDATION, "empty", progress=False)
     ),
-    "ValueError: …num_workers=1, batch_size=1; pass the stream itself": (
-        table(DataLoader(STREAM, num_workers=1))
-    ),
+    "ValueError: …got num_workers=1; pass the stream itself": (table(DataLoader(STREAM, num_workers=1))),
     "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
     "ValueError: ids: expected one per sample, 10, got 2": table(ids=[1, 2]),
     "TypeError: checkpoints: expected a mapping of names to parameters, got list": table(checkpoints=[1]),
-    "TypeError: validation: expected one with a length": table(validation=3),
+    "TypeError: validation: expected a pair (inputs, targets), a data set": table(validation=3),
     "ValueError: validation: expected samples to sum up with each … got a summary": (
         lambda: summarized({"a": network().state_dict()})
     ),
