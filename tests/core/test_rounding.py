@@ -105,7 +105,7 @@ def draw_case(rng):
     training = validation if same else side(n_train, u)
     options = {"exclude_self": True} if same and rng.random() < 0.7 else {}
     if rng.random() < 0.3:
-        options["memory_budget"] = int(rng.choice([1000, 4000, 100_000]))
+        options["memory_budget"] = int(rng.choice([2000, 4000, 100_000]))
     if estimator == "lai":
         positions = ["tokens", "mean", "flatten"] if vectors or same or t == u else ["tokens", "mean"]
         options["positions"] = rng.choice([None, *positions])
