@@ -189,11 +189,12 @@ def _relative_contrasts(xp: Namespace, evidence: MixtureState, confidence: float
     count = xp.where(known, evidence.count, xp.ones_like(evidence.count))
     eps = xp.finfo(count.dtype).eps
     contrasts = quotient(xp, evidence.total / count, xp.sqrt(evidence.square), 0.0)
-    # where all scores of a source are equal, rounding is what is left of their spread; a variance of 1 / eps
+    # where all scores of a source are equal, rounding is what is left of their spread; an error of eps^-1/2
     # says as little as an infinite one
-    variances = quotient(xp, evidence.variance / (count * count), evidence.square, 0.0)
-    variances = xp.clip(variances, eps * eps, 1.0 / eps) * xp.astype(known, count.dtype)
-    errors = xp.where(known, xp.sqrt(variances), xp.full_like(count, math.inf))
+    errors = quotient(xp, xp.sqrt(evidence.variance) / count, xp.sqrt(evidence.square), 0.0)
+    errors = xp.clip(errors, eps, eps**-0.5)
+    variances = errors * errors * xp.astype(known, count.dtype)
+    errors = xp.where(known, errors, xp.full_like(count, math.inf))
     spread = q_of_estimates(xp, contrasts, errors, evidence.inverse_freedom)
     shrunk = shrink_contrasts(contrasts, contrast_variances(variances))
     limits = _quantiles(int(contrasts.shape[0]), confidence)
@@ -253,7 +254,7 @@ class Mixture:
         nothing = tuple(0.0 for _ in shares)
         self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0, nothing)
         self.history: list[MixtureUpdate] = []
-        """All updates of this object, for `lai_storage.report.write_mixture`; no part of its state."""
+        """All updates, those before a resumed state included, for `lai_storage.report.write_mixture`."""
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -287,7 +288,8 @@ class Mixture:
     def state_dict(self) -> dict[str, Any]:
         """Return the state as Python numbers, for `json` or a checkpoint."""
         parts = self._state._asdict() | ({"names": self.names} if self.names else {})
-        return {name: list(one) if isinstance(one, tuple) else one for name, one in parts.items()}
+        plain = {name: list(one) if isinstance(one, tuple) else one for name, one in parts.items()}
+        return plain | {"history": [[list(part) for part in update] for update in self.history]}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take a state back, from a mixture of as many sources.
@@ -295,7 +297,8 @@ class Mixture:
         Parameters
         ----------
         state
-            What `state_dict` returned.
+            What `state_dict` returned. A state of an older version has no `inverse_freedom`, so that its
+            errors count as known, and no `history`, which is empty then.
 
         Raises
         ------
@@ -303,10 +306,12 @@ class Mixture:
             If a part is missing or unknown, or the number of sources, their names or order differ.
         """
         names = MixtureState._fields
-        keys = sorted([*names, "names"] if self.names else names)
-        if set(state) != set(keys):
+        keys = sorted([*names, "history", "names"] if self.names else [*names, "history"])
+        newer = {"inverse_freedom": [0.0] * len(self.weights), "history": []}
+        if set(state) | set(newer) != set(keys):
             msg = f"state: expected the keys {keys}, got {sorted(map(str, state))}"
             raise ValueError(msg)
+        state = newer | dict(state)
         if self.names and list(state["names"]) != list(self.names):
             msg = f"state['names']: expected {list(self.names)}, got {list(state['names'])}"
             raise ValueError(msg)
@@ -316,6 +321,7 @@ class Mixture:
                 msg = f"state[{name!r}]: expected {_length(own)} sources, got {_length(one)}"
                 raise ValueError(msg)
         self._state = loaded
+        self.history = [MixtureUpdate(*map(_numbers, update)) for update in state["history"]]
 
 
 def _names(prior: Mapping[Any, float]) -> tuple[str, ...]:
