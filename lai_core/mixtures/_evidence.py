@@ -270,26 +270,36 @@ def hedge_step_size(count: int, horizon: float, /) -> float:
 
 @checked
 def hedge_regret_bound(
-    gains: Float[Array, "T K"], weights: Float[Array, "T K"], /, *, step_size: float
+    gains: Float[Array, "T K"],
+    weights: Float[Array, "T K"],
+    /,
+    *,
+    step_size: float,
+    floor: float = 0.0,
+    switches: int = 0,
 ) -> Float[Array, ""]:
-    r"""Bound what the best fixed source gains more than multiplicative weights do.
+    r"""Bound what the best sequence of sources gains more than multiplicative weights with a floor do.
 
-    Implements :eq:`hedge-regret`: with :math:`w_{1k} = 1/K` and :math:`w_{t+1,k} \propto w_{tk} e^{\eta
-    g_{tk}}`, the regret :math:`\max_k \sum_t g_{tk} - \sum_t \sum_k w_{tk} g_{tk}` is at most :math:`\ln K /
-    \eta + \eta \sum_t \sum_k w_{tk} g_{tk}^2`: as :math:`e^x \le 1 + x + x^2` for :math:`x \le 1`, the sum of
-    the unnormalised weights grows by no more than :math:`\exp(\eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k
-    w_{tk} g_{tk}^2)` a step.
+    Implements :eq:`hedge-regret`, for the source of the smallest share of the prior :math:`\pi = w_1`. A
+    share is multiplied by :math:`e^{\eta g_{tk}}` and divided by the sum :math:`Z_t`. As :math:`e^x \le 1 + x
+    + x^2` for :math:`x \le 1`, :math:`\ln Z_t \le \eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k w_{tk}
+    g_{tk}^2`. The floor f then leaves a share at least 1 - f of what it was, and at least :math:`f \pi_k`.
 
-    :eq:`hedge-regret`. Assume: :math:`\eta > 0`; :math:`\eta g_{tk} \le 1`.
+    :eq:`hedge-regret`. Assume: :math:`\eta > 0`; :math:`\eta g_{tk} \le 1`. Gains less the update's largest
+    have the second always: neither the weights nor the regret change.
 
     Parameters
     ----------
     gains
         What each source gained at each update.
     weights
-        The weights that were used at each update.
+        The weights that were used at each update; the first are the prior.
     step_size
         :math:`\eta`.
+    floor
+        f, the share that follows the prior after each update.
+    switches
+        S, how often the sequence changes its source; 0 for one source. Above 0 it takes a floor above 0.
 
     Returns
     -------
@@ -297,5 +307,17 @@ def hedge_regret_bound(
         The bound, in the gains' units.
     """
     check_number("step_size", step_size, above=0.0)
+    rounds = int(gains.shape[0])
+    check_count("switches", switches, 0)
+    if switches:
+        check_number("floor", floor, above=0.0, below=1.0)
+    check_number("floor", floor, at_least=0.0, below=1.0)
+    if switches >= rounds:
+        msg = f"switches: expected fewer than the {rounds} updates, got {switches}"
+        raise ValueError(msg)
     xp = xp_of(gains)
-    return log(gains.shape[1]) / step_size + step_size * xp.sum(weights * gains * gains)
+    start = -xp.log(xp.min(weights[0, :])) * (1 + switches)
+    kept = -log(1.0 - floor) * (rounds - 1 - switches)
+    if switches:
+        kept = kept - log(floor) * switches
+    return (start + kept) / step_size + step_size * xp.sum(weights * gains * gains)
