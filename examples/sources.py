@@ -40,7 +40,7 @@ def train(data, validation, moves, steps):
         if moves and step % PERIOD == 0:
             scores, groups = (torch.cat(column) for column in zip(*seen, strict=True))
             given = scores, groups, len(WRONG)
-            mixture.step(*group_scores(*given), group_sizes(*given))
+            mixture.step(*group_scores(*given), sizes=group_sizes(*given))
             seen.clear()
     return model, mixture.weights
 

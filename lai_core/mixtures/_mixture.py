@@ -86,9 +86,9 @@ def update_mixture(
     state: MixtureState,
     means: Array,
     standard_errors: Array,
-    sizes: Array | None = None,
     /,
     *,
+    sizes: Array | None = None,
     horizon: float = 10.0,
     floor: float = 0.05,
     confidence: float = 0.9999,
@@ -261,7 +261,9 @@ class Mixture:
         """The shares to draw from, summing to 1."""
         return tuple(map(float, self._state.weights))
 
-    def step(self, means: Array, standard_errors: Array, sizes: Array | None = None, /) -> Float[Array, " K"]:
+    def step(
+        self, means: Array, standard_errors: Array, /, *, sizes: Array | None = None
+    ) -> Float[Array, " K"]:
         """Move the weights by the sources' mean scores.
 
         Parameters
@@ -280,7 +282,7 @@ class Mixture:
         dtype, device = accumulation_dtype(xp, means.dtype), device_of(means)
         state = MixtureState(*(xp.asarray(one, dtype=dtype, device=device) for one in self._state))
         options = {"horizon": self.horizon, "floor": self.floor, "confidence": self.confidence}
-        following = update_mixture(state, means, standard_errors, sizes, **options)
+        following = update_mixture(state, means, standard_errors, sizes=sizes, **options)
         self._state = MixtureState(*map(_numbers, following))
         self.history.append(MixtureUpdate(self.weights, _numbers(means), _numbers(standard_errors)))
         return following.weights

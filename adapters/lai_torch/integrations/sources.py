@@ -52,7 +52,7 @@ class Sources:
             return False
         found, sources = (torch.cat(column) for column in zip(*self._seen, strict=True))
         given = found, sources, len(self.mixture.weights)
-        self.mixture.step(*group_scores(*given), group_sizes(*given))
+        self.mixture.step(*group_scores(*given), sizes=group_sizes(*given))
         self._seen.clear()
         return True
 

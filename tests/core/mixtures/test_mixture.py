@@ -134,7 +134,7 @@ def test_a_state_of_an_older_version_has_known_errors_and_no_history():
     old.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]))
     state = old.state_dict()
     del state["history"], state["inverse_freedom"]
-    mixture.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]), np.array([3.0, 3.0]))
+    mixture.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]), sizes=np.array([3.0, 3.0]))
     mixture.load_state_dict(state)
     assert mixture.state_dict() == old.state_dict() | {"history": []}
 
@@ -151,7 +151,7 @@ def test_weights_are_finite_for_scores_of_every_size(dtype, largest):
         mixture = Mixture(count, confidence=float(rng.choice([0.0, 0.9999])))
         for _ in range(4):
             sizes = rng.integers(0, 4, count).astype(dtype) if rng.random() < 0.5 else None
-            mixture.step(rng.choice(values, count), rng.choice(errors, count), sizes)
+            mixture.step(rng.choice(values, count), rng.choice(errors, count), sizes=sizes)
             assert sum(mixture.weights) == pytest.approx(1.0)
 
 
@@ -178,7 +178,7 @@ def test_the_level_of_the_test_is_held_with_few_scores(count, sizes, spreads):
     states = jax.vmap(lambda _: start)(jnp.arange(DRAWS))
 
     def update(state, means, errors):
-        return update_mixture(state, means, errors, jnp.asarray(n), confidence=1 - LEVEL)
+        return update_mixture(state, means, errors, sizes=jnp.asarray(n), confidence=1 - LEVEL)
 
     move = jax.jit(jax.vmap(update))
     for _ in range(3):
