@@ -6,7 +6,7 @@ import lai_torch
 import torch
 from sklearn.datasets import load_digits
 
-from lai_core.mixtures import Mixture, group_scores
+from lai_core.mixtures import Mixture, group_scores, group_sizes
 
 LOSS = torch.nn.CrossEntropyLoss(reduction="none")
 WRONG = (0.0, 0.1, 0.6, 1.0)  # share of random labels of each source
@@ -39,7 +39,8 @@ def train(data, validation, moves, steps):
         seen.append((report.scores[: len(sources)], sources))  # those of the validation rows are left out
         if moves and step % PERIOD == 0:
             scores, groups = (torch.cat(column) for column in zip(*seen, strict=True))
-            mixture.step(*group_scores(scores, groups, len(WRONG)))
+            given = scores, groups, len(WRONG)
+            mixture.step(*group_scores(*given), sizes=group_sizes(*given))
             seen.clear()
     return model, mixture.weights
 

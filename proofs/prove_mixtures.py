@@ -1,12 +1,13 @@
 r"""Mixture weights of sources: the derivative in a share, what errors do to contrasts, and Hedge's step.
 
 Of Hedge's bound two inequalities are cited, ``exp(x) <= 1 + x + x^2`` for x at most 1 and
-``log(1 + y) <= y``: together they say that the logarithm of the sum of the unnormalised weights grows
-by at most ``eta m + eta^2 q`` an update, with m and q the weighted means of gains and squared gains.
-That the bound follows is proved.
+``log(1 + y) <= y``: together they say that the logarithm of the sum by which an update divides the weights
+is at most ``eta m + eta^2 q``, with m and q the weighted means of gains and squared gains. That the bound
+with a floor follows is proved, for every sequence of sources.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise, product
 
 import sympy as sp
 
@@ -86,32 +87,58 @@ def bound(root: sp.Expr) -> sp.Expr:
     return a**2 / root**2 + root**2 * h**2
 
 
-count, gained = sp.Symbol("l", nonnegative=True), sp.Symbol("G", real=True)
 GROWTH = r"$\eta g_{tk} \le 1$"
+kept, entered = sp.symbols("c d", real=True)
+"""Minus the logarithms of 1 - f and of f, where f is the floor."""
 
 
 def updates(rounds: int) -> tuple:
-    """Name the weighted mean gains, the weighted mean squared gains, and the levels of the potential."""
-    gains, levels = numbers("m L", rounds)
-    return gains, *numbers("q", rounds, nonnegative=True), levels
+    """Name what the statement is about, update by update, for two sources.
 
-
-def regret(rounds: int) -> AtMost:
-    """State Hedge's bound times eta, from the growth of the potential's logarithm.
-
-    Update t has the weighted mean gain m and the weighted mean squared gain q; L is the logarithm of the
-    mean unnormalised weight, and G what one source gained in all.
+    The weighted mean gains m and squared gains q, the logarithms z of the sums that divide the weights, minus
+    the logarithm l of each source's share of the prior, its gains g, and the logarithm x of its share.
     """
-    gains, squares, _ = updates(rounds)
-    return AtMost(rate * gained - rate * total(gains), count + rate**2 * total(squares))
+    means, sums = numbers("m z", rounds)
+    squares, priors = numbers("q", rounds, nonnegative=True)[0], numbers("l", 2)[0]
+    gains = [numbers(f"g{k}_", rounds)[0] for k in range(2)]
+    later = [numbers(f"x{k}_", rounds - 1)[0] if rounds > 1 else [] for k in range(2)]
+    shares = [[-prior, *rest] for prior, rest in zip(priors, later, strict=True)]
+    return means, squares, sums, priors, gains, shares
+
+
+def sequences(rounds: int) -> list:
+    """List the sequences of two sources."""
+    return list(product(range(2), repeat=rounds))
+
+
+def raised(rounds: int, t: int, k: int) -> sp.Expr:
+    """Give the logarithm of a source's share after its gain, before the floor."""
+    _, _, sums, _, gains, shares = updates(rounds)
+    return shares[k][t] + rate * gains[k][t] - sums[t]
+
+
+def regret(rounds: int) -> tuple:
+    """State the bound times eta, for each sequence of sources."""
+    means, squares, _, priors, gains, _ = updates(rounds)
+    claims = []
+    for chosen in sequences(rounds):
+        gained = total(gains[k][t] for t, k in enumerate(chosen))
+        steps = [kept if k == old else priors[k] + entered for old, k in pairwise(chosen)]
+        price = priors[chosen[0]] + total(steps)
+        claims.append(AtMost(rate * (gained - total(means)), price + rate**2 * total(squares)))
+    return tuple(claims)
 
 
 def growth(rounds: int) -> tuple:
-    """State by how much the potential's logarithm grows, and that it is above each source's."""
-    gains, squares, levels = updates(rounds)
-    triples = zip(gains, squares, [sp.Integer(0), *levels], levels, strict=False)
-    grown = (AtMost(after - before, rate * m + rate**2 * q) for m, q, before, after in triples)
-    return under(GROWTH, grown) + under(MEANING, (AtMost(rate * gained - count, levels[-1]),))
+    """State how much the sums grow, what the floor leaves of a share, and that a share is at most 1."""
+    means, squares, sums, priors, _, shares = updates(rounds)
+    grown = (AtMost(z, rate * m + rate**2 * q) for m, q, z in zip(means, squares, sums, strict=True))
+    floor = []
+    for k in range(2):
+        floor += [AtMost(raised(rounds, t, k), 0) for t in range(rounds)]
+        floor += [AtMost(raised(rounds, t, k) - kept, shares[k][t + 1]) for t in range(rounds - 1)]
+        floor += [AtMost(-priors[k] - entered, shares[k][t + 1]) for t in range(rounds - 1)]
+    return under(GROWTH, grown) + under(MEANING, floor)
 
 
 SHARE = Statement(
@@ -168,12 +195,18 @@ STEP_MUTANTS = {
 }
 REGRET = Statement(
     "hedge-regret",
-    "any number of updates and sources; two elementary inequalities are cited",
+    "any sequence of sources, any prior and floor; two elementary inequalities are cited",
     regret,
     given=growth,
-    depths=(1, 2, 3),
+    depths=(1, 2),
 )
-REGRET_MUTANTS = {"no growth": without(GROWTH), "no second order": each("q", 0), "no start": each("l", 0)}
+REGRET_MUTANTS = {
+    "no growth": without(GROWTH),
+    "no second order": each("q", 0),
+    "no start": each("l", 0),
+    "a floor for nothing": each("c", 0),
+    "a switch for nothing": each("d", 0),
+}
 
 
 @settled("share-derivative", SHARE, SHARE_MUTANTS)
@@ -233,16 +266,28 @@ def prove_hedge_step(statement: Statement, steps: Steps) -> None:
 
 @settled("hedge-regret", REGRET, REGRET_MUTANTS)
 def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
-    """Add up what the logarithm falls short of at each update, and at the end."""
+    """Add up what the sums fall short of, and what each share of the sequence has too much."""
+    share, prior, f = sp.symbols("w p f", nonnegative=True)
+    floored = (1 - f) * share + f * prior
+    steps.nonnegative("the floor leaves 1 - f of a share", floored - (1 - f) * share, [f * prior])
     first, last = sp.symbols("r s", nonnegative=True)
-    one = steps.nonnegative("one more update: the slack of its growth", first, [first])
-    end = steps.nonnegative("the best source", first + last, [first, last])
+    one = steps.nonnegative("one slack more", first, [first])
+    end = steps.nonnegative("the last share", first + last, [first, last])
 
     @steps.conclude(statement)
-    def added_up(rounds: int) -> object:
-        gains, squares, levels = updates(rounds)
-        heights = zip([sp.Integer(0), *levels], levels, strict=False)
-        updated = zip(gains, squares, heights, strict=True)
-        *slacks, newest = (rate * m + rate**2 * q - (after - before) for m, q, (before, after) in updated)
-        rest = levels[-1] - rate * gained + count
-        return total(one.at({first: slack}) for slack in slacks) + end.at({first: newest, last: rest})
+    def added_up(rounds: int) -> list:
+        means, squares, sums, priors, _, shares = updates(rounds)
+        *slacks, newest = [rate * m + rate**2 * q - z for m, q, z in zip(means, squares, sums, strict=True)]
+        found = []
+        for chosen in sequences(rounds):
+            moves = []
+            for t, (old, k) in enumerate(pairwise(chosen)):
+                before = raised(rounds, t, old)
+                if k == old:
+                    moves.append(shares[k][t + 1] - before + kept)
+                else:
+                    moves += [shares[k][t + 1] + priors[k] + entered, -before]
+            rest = -raised(rounds, rounds - 1, chosen[-1])
+            added = total(one.at({first: slack}) for slack in (*slacks, *moves))
+            found.append(added + end.at({first: newest, last: rest}))
+        return found

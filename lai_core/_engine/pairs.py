@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import built, by_group, by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cached_numbers, dots, is_array, matmul
+from lai_core._engine.namespace import Array, Namespace, cached_numbers, cast, dots, is_array, matmul
 
 FEW = 2**18
 """Multiply-adds of a product that takes no longer than to call it."""
@@ -215,14 +215,16 @@ class Factors(ParameterGradient):
         Each block is multiplied with `rows` rows at every position. Many small products take as long as they
         are many; one of all blocks is the same sum.
         """
-        blocks = len(self.columns)
-        if self.groups > 1 or blocks == 1 or not all(map(is_array, self.columns)):  # patches are not
+        number = len(self.columns)
+        if self.groups > 1 or number == 1 or not all(map(is_array, self.columns)):  # patches are not
             return self
         entries = self.samples * self.positions * sum(self._widths)
-        if entries * rows > FEW * blocks or not work.holds(4 * entries):
+        if entries * rows > FEW * number or not work.holds(4 * entries):
             return self
         scales = self.scales or (None,) * len(self.columns)
-        columns = [scaled(block, scale) for block, scale in zip(self.columns, scales, strict=True)]
+        # cast before they are scaled: in half precision the product would be rounded to half precision
+        blocks = [cast(work.xp, block, work.dtype) for block in self.columns]
+        columns = [scaled(block, scale) for block, scale in zip(blocks, scales, strict=True)]
         return replace(self, columns=(work.xp.concat(columns, axis=2),), scales=None)
 
     def alpha(self, products: "Products", training: "Factors") -> Array:

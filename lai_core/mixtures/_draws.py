@@ -70,7 +70,7 @@ class Draws:
         shares = {places.get(source, source): count for source, count in (fixed or {}).items()}
         self._fixed = _fixed(shares, batch_size * replicas)
         self._shares()
-        self._begun = self._batch = 0
+        self._batch = 0
         self._drawn: deque[_Draw] = deque(maxlen=AHEAD)  # the newest last
         self._planned: deque[list[float]] = deque()
 
@@ -96,7 +96,11 @@ class Draws:
 
     def _shares(self) -> list[float]:
         """Return the weights as they are now, one for each source, checked."""
-        shares = [float(one) for one in getattr(self.weights, "weights", self.weights)]
+        weights = getattr(self.weights, "weights", self.weights)
+        if isinstance(weights, Mapping):
+            msg = "weights: expected a share for each source in order, got a mapping; Mixture({name: share})"
+            raise TypeError(msg)
+        shares = [float(one) for one in weights]
         sources = len(self._sizes)
         if not set(range(len(shares), sources)) <= set(self._fixed):  # the last may always have their samples
             msg = f"weights: expected one for each of {sources} sources, got {len(shares)}"
@@ -122,8 +126,9 @@ class Draws:
         Parameters
         ----------
         batches
-            Number of batches that were trained on since this object was made or its state loaded; None: all
-            that were drawn, which is right where nothing is fetched ahead.
+            Number of batches that were trained on since the first run began, those before a state was loaded
+            included: a training loop's global step. None: all that were drawn, which is right where nothing
+            is fetched ahead.
 
         Returns
         -------
@@ -135,11 +140,14 @@ class Draws:
         ValueError
             If that many batches were not drawn, or more than 1,024 after them.
         """
-        batch = self._batch if batches is None else self._begun + batches
+        batch = self._batch if batches is None else batches
         ahead = [draw for draw in self._drawn if draw.batch >= batch]
         if batch > self._batch or len(ahead) != self._batch - batch:
-            most, least = self._batch - self._begun, self._batch - self._begun - len(self._drawn)
-            msg = f"batches: expected a number from {least} to {most}, as many as were drawn, got {batches}"
+            least = self._batch - len(self._drawn)
+            msg = (
+                f"batches: expected a number from {least} to {self._batch}, as many as were drawn since the "
+                f"first run began, got {batches}"
+            )
             raise ValueError(msg)
         place = ahead[0].place if ahead else self._place()
         weights = [draw.weights for draw in ahead] + list(self._planned)
@@ -168,7 +176,7 @@ class Draws:
                 msg = f"state[{name!r}]: expected {len(self._sizes)} sources, got {len(state[name])}"
                 raise ValueError(msg)
         self._return_to(state)
-        self.seed, self._begun, self._batch = state["seed"], state["batch"], state["batch"]
+        self.seed, self._batch = state["seed"], state["batch"]
         self._drawn = deque(maxlen=AHEAD)
         self._planned = deque([list(one) for one in state["ahead"]])
 

@@ -6,7 +6,15 @@ from jaxtyping import Float
 
 from lai_core._engine.axes import check_array
 from lai_core._engine.checks import check_count, check_number
-from lai_core._engine.namespace import Array, accumulation_dtype, cast, device_of, namespace_of, xp_of
+from lai_core._engine.namespace import (
+    Array,
+    Namespace,
+    accumulation_dtype,
+    cast,
+    device_of,
+    namespace_of,
+    xp_of,
+)
 from lai_core._theory.algebra import dot, quotient
 from lai_core._theory.arrays import checked
 
@@ -56,6 +64,8 @@ def group_scores(
     values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
     finite = xp.isfinite(values)
     values = xp.where(finite, values, xp.zeros_like(values))
+    scale = scale_of_squares(xp, values)
+    values = values / scale
     numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
     # (count, n): which samples make up each group; a group's sums are products with it
     members = xp.astype((groups[None, :] == numbers[:, None]) & finite[None, :], values.dtype)
@@ -66,7 +76,44 @@ def group_scores(
     freedom = xp.maximum(sizes - 1, xp.zeros_like(sizes))
     pooled = quotient(xp, xp.sum(squares), xp.sum(freedom), inf)
     variances = xp.where(sizes > 1, squares / xp.maximum(freedom, xp.ones_like(freedom)), pooled)
-    return means, xp.sqrt(quotient(xp, variances, sizes, inf))
+    return means * scale, xp.sqrt(quotient(xp, variances, sizes, inf)) * scale
+
+
+def group_sizes(scores: Array, groups: Array, count: int, /) -> Float[Array, " count"]:
+    """Count the scores behind each mean of `group_scores`, for `Mixture.step` and `update_mixture`.
+
+    Parameters
+    ----------
+    scores, groups, count
+        As for `group_scores`. A score that is not finite is left out.
+
+    Returns
+    -------
+    array
+        `(count,)` whole numbers, of the type that scores are accumulated in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.mixtures import group_sizes
+    >>> group_sizes(np.array([1.0, 3.0, np.inf, -2.0]), np.array([0, 0, 0, 1]), 3)
+    array([2., 1., 0.])
+    """
+    check_array("scores", scores, "n")
+    xp = namespace_of({"scores": scores, "groups": groups})
+    check_array("groups", groups, str(scores.shape[0]), kind="integral")
+    check_count("count", count)
+    values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
+    numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
+    members = (groups[None, :] == numbers[:, None]) & xp.isfinite(values)[None, :]
+    return xp.sum(xp.astype(members, values.dtype), axis=1)
+
+
+def scale_of_squares(xp: Namespace, values: Array) -> Array:
+    """Return what to divide numbers by so that sums of their squares are finite: 1 unless they are huge."""
+    limit = sqrt(xp.finfo(values.dtype).max) * 2.0**-16
+    largest = xp.max(xp.abs(values))
+    return xp.where(largest > limit, largest / limit, xp.ones_like(largest))
 
 
 @checked
@@ -99,6 +146,48 @@ def cochran_q(
     total = xp.sum(precisions, axis=-1, keepdims=True)
     centre = quotient(xp, xp.sum(precisions * values, axis=-1, keepdims=True), total, 0.0)
     return xp.sum(precisions * (values - centre) ** 2, axis=-1)
+
+
+def q_of_estimates(
+    xp: Namespace, means: Array, standard_errors: Array, inverse_freedom: Array
+) -> Float[Array, ""]:
+    r"""Compute Cochran's Q with standard errors that were estimated, on the scale of a chi-squared variable.
+
+    With errors of :math:`\nu_k` degrees of freedom, :math:`T_k = (m_k - \mu) / e_k` has Student's law, and
+    Wallace's :math:`\left(\frac{8 \nu_k + 1}{8 \nu_k + 3}\right)^2 \nu_k \ln(1 + T_k^2 / \nu_k)` about the
+    chi-squared law with 1 degree of freedom. Their sum, at the :math:`\mu` that makes it least, is a
+    likelihood-ratio statistic for one common mean. With errors that are known it is Q.
+
+    Parameters
+    ----------
+    xp
+        The namespace.
+    means, standard_errors
+        `(K,)`, as for `cochran_q`.
+    inverse_freedom
+        `(K,)`, :math:`1 / \nu_k`; 0 where the standard error is known.
+
+    Returns
+    -------
+    array
+        The statistic, to be compared with a chi-squared quantile of K - 1 degrees of freedom.
+    """
+    precisions = quotient(xp, xp.ones_like(means), standard_errors * standard_errors, 0.0)
+    known = inverse_freedom > 0
+    inverse = xp.where(known, inverse_freedom, xp.ones_like(means))
+
+    # The sum may have several minima, each near one of the means: one row for a search from each of them.
+    def squares(centres: Array) -> Array:
+        return precisions * (means - centres[:, None]) ** 2
+
+    centres = means
+    for _ in range(3):
+        weights = precisions * (1 + inverse_freedom) / (1 + squares(centres) * inverse_freedom)
+        centres = quotient(xp, xp.sum(weights * means, axis=1), xp.sum(weights, axis=1), 0.0)
+    found = squares(centres)
+    wallace = ((8 + inverse) / (8 + 3 * inverse)) ** 2
+    terms = xp.where(known, wallace * xp.log1p(found * inverse) / inverse, found)
+    return xp.min(xp.sum(terms, axis=1))
 
 
 @checked
@@ -181,26 +270,36 @@ def hedge_step_size(count: int, horizon: float, /) -> float:
 
 @checked
 def hedge_regret_bound(
-    gains: Float[Array, "T K"], weights: Float[Array, "T K"], /, *, step_size: float
+    gains: Float[Array, "T K"],
+    weights: Float[Array, "T K"],
+    /,
+    *,
+    step_size: float,
+    floor: float = 0.0,
+    switches: int = 0,
 ) -> Float[Array, ""]:
-    r"""Bound what the best fixed source gains more than multiplicative weights do.
+    r"""Bound what the best sequence of sources gains more than multiplicative weights with a floor do.
 
-    Implements :eq:`hedge-regret`: with :math:`w_{1k} = 1/K` and :math:`w_{t+1,k} \propto w_{tk} e^{\eta
-    g_{tk}}`, the regret :math:`\max_k \sum_t g_{tk} - \sum_t \sum_k w_{tk} g_{tk}` is at most :math:`\ln K /
-    \eta + \eta \sum_t \sum_k w_{tk} g_{tk}^2`: as :math:`e^x \le 1 + x + x^2` for :math:`x \le 1`, the sum of
-    the unnormalised weights grows by no more than :math:`\exp(\eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k
-    w_{tk} g_{tk}^2)` a step.
+    Implements :eq:`hedge-regret`, for the source of the smallest share of the prior :math:`\pi = w_1`. A
+    share is multiplied by :math:`e^{\eta g_{tk}}` and divided by the sum :math:`Z_t`. As :math:`e^x \le 1 + x
+    + x^2` for :math:`x \le 1`, :math:`\ln Z_t \le \eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k w_{tk}
+    g_{tk}^2`. The floor f then leaves a share at least 1 - f of what it was, and at least :math:`f \pi_k`.
 
-    :eq:`hedge-regret`. Assume: :math:`\eta > 0`; :math:`\eta g_{tk} \le 1`.
+    :eq:`hedge-regret`. Assume: :math:`\eta > 0`; :math:`\eta g_{tk} \le 1`. Gains less the update's largest
+    have the second always: neither the weights nor the regret change.
 
     Parameters
     ----------
     gains
         What each source gained at each update.
     weights
-        The weights that were used at each update.
+        The weights that were used at each update; the first are the prior.
     step_size
         :math:`\eta`.
+    floor
+        f, the share that follows the prior after each update.
+    switches
+        S, how often the sequence changes its source; 0 for one source. Above 0 it takes a floor above 0.
 
     Returns
     -------
@@ -208,5 +307,17 @@ def hedge_regret_bound(
         The bound, in the gains' units.
     """
     check_number("step_size", step_size, above=0.0)
+    rounds = int(gains.shape[0])
+    check_count("switches", switches, 0)
+    if switches:
+        check_number("floor", floor, above=0.0, below=1.0)
+    check_number("floor", floor, at_least=0.0, below=1.0)
+    if switches >= rounds:
+        msg = f"switches: expected fewer than the {rounds} updates, got {switches}"
+        raise ValueError(msg)
     xp = xp_of(gains)
-    return log(gains.shape[1]) / step_size + step_size * xp.sum(weights * gains * gains)
+    start = -xp.log(xp.min(weights[0, :])) * (1 + switches)
+    kept = -log(1.0 - floor) * (rounds - 1 - switches)
+    if switches:
+        kept = kept - log(floor) * switches
+    return (start + kept) / step_size + step_size * xp.sum(weights * gains * gains)

@@ -21,7 +21,13 @@ from lai_core._engine.checks import check_count, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, device_of, namespace_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.chi_squared import upper_quantile
-from lai_core.mixtures._evidence import cochran_q, contrast_variances, hedge_step_size, shrink_contrasts
+from lai_core.mixtures._evidence import (
+    contrast_variances,
+    hedge_step_size,
+    q_of_estimates,
+    scale_of_squares,
+    shrink_contrasts,
+)
 
 
 class MixtureState(NamedTuple):
@@ -41,6 +47,8 @@ class MixtureState(NamedTuple):
     """`()`: mean of the squared mean scores over all updates."""
     updates: Array
     """`()`: number of updates so far."""
+    inverse_freedom: Array
+    """`(K,)`: one over the degrees of freedom of `variance`; 0 where standard errors are taken as known."""
 
 
 class MixtureUpdate(NamedTuple):
@@ -71,7 +79,7 @@ def initial_mixture(prior: Array, /) -> MixtureState:
     values = cast(xp, prior, accumulation_dtype(xp, prior.dtype))
     shares, nothing = values / xp.sum(values), xp.zeros_like(values)
     number = xp.sum(nothing)
-    return MixtureState(shares, shares, nothing, nothing, nothing, number, number)
+    return MixtureState(shares, shares, nothing, nothing, nothing, number, number, nothing)
 
 
 def update_mixture(
@@ -80,6 +88,7 @@ def update_mixture(
     standard_errors: Array,
     /,
     *,
+    sizes: Array | None = None,
     horizon: float = 10.0,
     floor: float = 0.05,
     confidence: float = 0.9999,
@@ -92,6 +101,9 @@ def update_mixture(
         From `initial_mixture` or from the update before.
     means, standard_errors
         `(K,)` each, from `group_scores`. A source whose standard error is not finite was not observed.
+    sizes
+        `(K,)`, from `group_sizes`: the test then allows for standard errors that were estimated from so many
+        scores. None: they are taken as known, and the weights move too often where scores are few.
     horizon
         Updates over which one mixture may be taken as the best: sets the step and the memory.
     floor
@@ -111,10 +123,14 @@ def update_mixture(
         check_array(name, array, str(sources))
     xp = namespace_of({"weights": state.weights, "means": means, "standard_errors": standard_errors})
     means, errors = (cast(xp, one, state.weights.dtype) for one in (means, standard_errors))
+    inverse = xp.zeros_like(means)
+    if sizes is not None:
+        check_array("sizes", sizes, str(sources))
+        namespace_of({"means": means, "sizes": sizes})
+        inverse = _inverse_freedom(xp, cast(xp, sizes, means.dtype))
     observed = xp.isfinite(means) & xp.isfinite(errors)
-    evidence = _observe(xp, state, means, errors, observed, 1.0 - 1.0 / horizon)
-    contrasts = _contrasts(xp, evidence, confidence)
-    step = hedge_step_size(sources, horizon) * quotient(xp, contrasts, xp.sqrt(evidence.square), 0.0)
+    evidence = _observe(xp, state, means, errors, inverse, observed, 1.0 - 1.0 / horizon)
+    step = hedge_step_size(sources, horizon) * _relative_contrasts(xp, evidence, confidence)
     tiny = xp.full_like(step, xp.finfo(step.dtype).smallest_normal)
     logits = xp.log(xp.maximum(state.weights, tiny)) + step
     raised = xp.exp(logits - xp.max(logits))
@@ -124,37 +140,62 @@ def update_mixture(
     return MixtureState(*(xp.where(new, one, old) for one, old in zip(following, state, strict=True)))
 
 
+def _inverse_freedom(xp: Namespace, sizes: Array) -> Array:
+    """Return one over the degrees of freedom of `group_scores`' standard errors: one score has the pooled."""
+    own = xp.maximum(sizes - 1.0, xp.zeros_like(sizes))
+    return quotient(xp, xp.ones_like(own), xp.where(own > 0, own, xp.sum(own)), 0.0)
+
+
 def _observe(
-    xp: Namespace, state: MixtureState, means: Array, errors: Array, observed: Array, keep: float
+    xp: Namespace,
+    state: MixtureState,
+    means: Array,
+    errors: Array,
+    inverse: Array,
+    observed: Array,
+    keep: float,
 ) -> MixtureState:
     """Add an update's means to the evidence, whose older part counts `keep` times as much."""
     seen = xp.astype(observed, means.dtype)
     present = xp.sum(seen)
-    means = xp.where(observed, means, xp.zeros_like(means))
-    errors = xp.where(observed, errors, xp.zeros_like(errors))
+    means, errors = (xp.where(observed, one, xp.zeros_like(one)) for one in (means, errors))
+    # an update whose squares would not be finite counts as one of smaller scores
+    scale = scale_of_squares(xp, xp.maximum(xp.abs(means), errors))
+    means, errors = means / scale, errors / scale
     # contrasts rather than means: scores of all sources shrink together while a model learns
     contrasts = (means - quotient(xp, xp.sum(means), present, 0.0)) * seen
     updates = state.updates + 1.0
     square = quotient(xp, xp.sum(means * means), present, 0.0)
-    return state._replace(
+    variance = keep**2 * state.variance + errors * errors
+    # a sum of estimated variances has the degrees of freedom of Satterthwaite (1946): their inverses add up,
+    # each times the square of its share of the sum
+    old = quotient(xp, keep**2 * state.variance, variance, 0.0)
+    return MixtureState(
+        weights=state.weights,
+        prior=state.prior,
         count=keep * state.count + seen,
         total=keep * state.total + contrasts,
-        variance=keep**2 * state.variance + errors * errors,
+        variance=variance,
         square=state.square + (square - state.square) / updates,
         updates=updates,
+        inverse_freedom=old**2 * state.inverse_freedom + (1.0 - old) ** 2 * inverse * seen,
     )
 
 
-def _contrasts(xp: Namespace, evidence: MixtureState, confidence: float) -> Array:
-    """Return the contrasts that the evidence supports; all 0 while the sources may be one."""
+def _relative_contrasts(xp: Namespace, evidence: MixtureState, confidence: float) -> Array:
+    """Return the contrasts that the evidence supports, over the scores' root mean square, or all 0."""
     known = evidence.count > 0
     # a source that was never observed counts as one with the mean score: its contrast is 0, without error
     count = xp.where(known, evidence.count, xp.ones_like(evidence.count))
-    contrasts, eps = evidence.total / count, xp.finfo(count.dtype).eps
-    # where all scores of a source are equal, rounding is what is left of their spread
-    least = evidence.square * eps * eps * xp.astype(known, count.dtype)
-    variances = xp.maximum(evidence.variance / (count * count), least)
-    spread = cochran_q(contrasts, xp.where(known, xp.sqrt(variances), xp.full_like(count, math.inf)))
+    eps = xp.finfo(count.dtype).eps
+    contrasts = quotient(xp, evidence.total / count, xp.sqrt(evidence.square), 0.0)
+    # where all scores of a source are equal, rounding is what is left of their spread; an error of eps^-1/2
+    # says as little as an infinite one
+    errors = quotient(xp, xp.sqrt(evidence.variance) / count, xp.sqrt(evidence.square), 0.0)
+    errors = xp.clip(errors, eps, eps**-0.5)
+    variances = errors * errors * xp.astype(known, count.dtype)
+    errors = xp.where(known, errors, xp.full_like(count, math.inf))
+    spread = q_of_estimates(xp, contrasts, errors, evidence.inverse_freedom)
     shrunk = shrink_contrasts(contrasts, contrast_variances(variances))
     limits = _quantiles(int(contrasts.shape[0]), confidence)
     place = xp.reshape(xp.sum(xp.astype(known, xp.int32)), (1,))
@@ -211,22 +252,26 @@ class Mixture:
         """What the sources are called, in the order of the weights; None without names."""
         shares = _shares(list(prior.values()) if isinstance(prior, Mapping) else prior)
         nothing = tuple(0.0 for _ in shares)
-        self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0)
+        self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0, nothing)
         self.history: list[MixtureUpdate] = []
-        """All updates of this object, for `lai_storage.report.write_mixture`; no part of its state."""
+        """All updates, those before a resumed state included, for `lai_storage.report.write_mixture`."""
 
     @property
     def weights(self) -> tuple[float, ...]:
         """The shares to draw from, summing to 1."""
         return tuple(map(float, self._state.weights))
 
-    def step(self, means: Array, standard_errors: Array, /) -> Float[Array, " K"]:
+    def step(
+        self, means: Array, standard_errors: Array, /, *, sizes: Array | None = None
+    ) -> Float[Array, " K"]:
         """Move the weights by the sources' mean scores.
 
         Parameters
         ----------
         means, standard_errors
             `(K,)` each, from `group_scores`.
+        sizes
+            `(K,)`, from `group_sizes`, as for `update_mixture`.
 
         Returns
         -------
@@ -237,7 +282,7 @@ class Mixture:
         dtype, device = accumulation_dtype(xp, means.dtype), device_of(means)
         state = MixtureState(*(xp.asarray(one, dtype=dtype, device=device) for one in self._state))
         options = {"horizon": self.horizon, "floor": self.floor, "confidence": self.confidence}
-        following = update_mixture(state, means, standard_errors, **options)
+        following = update_mixture(state, means, standard_errors, sizes=sizes, **options)
         self._state = MixtureState(*map(_numbers, following))
         self.history.append(MixtureUpdate(self.weights, _numbers(means), _numbers(standard_errors)))
         return following.weights
@@ -245,7 +290,8 @@ class Mixture:
     def state_dict(self) -> dict[str, Any]:
         """Return the state as Python numbers, for `json` or a checkpoint."""
         parts = self._state._asdict() | ({"names": self.names} if self.names else {})
-        return {name: list(one) if isinstance(one, tuple) else one for name, one in parts.items()}
+        plain = {name: list(one) if isinstance(one, tuple) else one for name, one in parts.items()}
+        return plain | {"history": [[list(part) for part in update] for update in self.history]}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take a state back, from a mixture of as many sources.
@@ -253,7 +299,8 @@ class Mixture:
         Parameters
         ----------
         state
-            What `state_dict` returned.
+            What `state_dict` returned. A state of an older version has no `inverse_freedom`, so that its
+            errors count as known, and no `history`, which is empty then.
 
         Raises
         ------
@@ -261,10 +308,12 @@ class Mixture:
             If a part is missing or unknown, or the number of sources, their names or order differ.
         """
         names = MixtureState._fields
-        keys = sorted([*names, "names"] if self.names else names)
-        if set(state) != set(keys):
+        keys = sorted([*names, "history", "names"] if self.names else [*names, "history"])
+        newer = {"inverse_freedom": [0.0] * len(self.weights), "history": []}
+        if set(state) | set(newer) != set(keys):
             msg = f"state: expected the keys {keys}, got {sorted(map(str, state))}"
             raise ValueError(msg)
+        state = newer | dict(state)
         if self.names and list(state["names"]) != list(self.names):
             msg = f"state['names']: expected {list(self.names)}, got {list(state['names'])}"
             raise ValueError(msg)
@@ -274,6 +323,7 @@ class Mixture:
                 msg = f"state[{name!r}]: expected {_length(own)} sources, got {_length(one)}"
                 raise ValueError(msg)
         self._state = loaded
+        self.history = [MixtureUpdate(*map(_numbers, update)) for update in state["history"]]
 
 
 def _names(prior: Mapping[Any, float]) -> tuple[str, ...]:

@@ -207,7 +207,7 @@ def run(mixture, source, first, steps, ahead, saved=None):
         came.append(fetched.popleft())
         mixture.step(torch.tensor([1.0, -1.0, 0.5]) * (1 + step % 3), torch.full((3,), 0.05))
         if step == saved:
-            state = json.dumps([mixture.state_dict(), source.state_dict(batches=step + 1 - first)])
+            state = json.dumps([mixture.state_dict(), source.state_dict(batches=step + 1)])
     return came, state
 
 
@@ -220,7 +220,9 @@ def test_a_run_is_resumed_to_the_bit_behind_a_loader_that_fetches_ahead(kind, ah
     mixture.load_state_dict(states[0])
     source.load_state_dict(states[1])
     before = source.state_dict()
-    assert run(mixture, source, 5, 12, ahead)[0] == whole[5:]
+    came, again = run(mixture, source, 5, 12, ahead, saved=8)
+    assert came == whole[5:]
+    assert json.loads(again)[1]["batch"] == 9
     assert before == states[1]  # a state that was loaded and not used yet is the same
     assert len(states[1]["ahead"]) == ahead
 
@@ -262,3 +264,9 @@ def test_a_worker_is_refused(monkeypatch):
     monkeypatch.setattr("lai_torch.integrations.sampling.get_worker_info", object)
     with pytest.raises(RuntimeError, match="MixtureStream: expected num_workers=0, got a worker"):
         next(iter(MixtureStream([[1]], [1], 4)))
+
+
+def test_sources_by_name_are_refused():
+    for sources in ({"web": ["a"]}, "web"):
+        with pytest.raises(TypeError, match="sources: expected a list of streams in the order of"):
+            MixtureStream(sources, [1], 4)

@@ -15,8 +15,8 @@ class MixtureBatches(ShuffledDraws):
     samples of the sources in a batch are multinomial. The samples of a source come in shuffled order, each
     once before any comes again. All randomness follows from the seed and the number of the batch.
 
-    `state_dict(batches=...)`, the number trained on where a loader fetches ahead, is plain values for
-    `load_state_dict`.
+    `state_dict(batches=step)` is plain values for `load_state_dict`, where `step` is the number of batches
+    trained on since the first run began: a loop's global step, in a resumed run too.
 
     Parameters
     ----------

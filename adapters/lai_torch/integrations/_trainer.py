@@ -147,6 +147,7 @@ class Mixing:
         if state is not None:
             self.sources.load_state_dict(state["sources"])
             self.sampler.load_state_dict(state["sampler"])
+            self.drawn = state["sampler"]["batch"]
         return self.sampler
 
     def take(self, report: Report, groups: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> None:

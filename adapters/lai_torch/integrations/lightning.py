@@ -61,6 +61,8 @@ class Curation(Callback):
     ) -> None:
         self.loss, self.validation, self.model = loss, validation, model
         self.sampler, self._trained = sampler, 0
+        if sampler is not None:  # it may have been resumed before it was passed
+            self._trained = sampler.state_dict()["batch"]
         self._sources = None if sampler is None else Sources(_mixture(sampler), period)
         if sampler is not None:
             options = USUAL | {"refresh": period} | options
@@ -214,8 +216,8 @@ class Curation(Callback):
                 msg = "sampler: expected a checkpoint of a run with one, got one without; leave sampler out"
                 raise ValueError(msg)
             self._sources.load_state_dict(state.pop("sources"))
-            self.sampler.load_state_dict(state.pop("sampler"))
-            self._trained = 0
+            self.sampler.load_state_dict(state["sampler"])
+            self._trained = state.pop("sampler")["batch"]
         self._state = state or None
 
 

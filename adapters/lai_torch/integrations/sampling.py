@@ -19,8 +19,8 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
     All randomness follows from the seed and the number of the batch, so that all processes draw the same and
     a resumed run goes on to the bit.
 
-    `state_dict(batches=...)`, the number trained on where a loader fetches ahead, is plain values for
-    `load_state_dict`.
+    `state_dict(batches=step)` is plain values for `load_state_dict`, where `step` is the number of batches
+    trained on since the first run began: a loop's global step, in a resumed run too.
 
     Parameters
     ----------
@@ -114,8 +114,8 @@ class MixtureStream(Draws, IterableDataset[Any]):
     make a generator. `datasets.interleave_datasets` has probabilities that are fixed. A source that ends
     begins again, so that the stream has no end. All processes draw the same sources.
 
-    `state_dict(batches=...)`, the number trained on where a loader fetches ahead, is plain values for
-    `load_state_dict`.
+    `state_dict(batches=step)` is plain values for `load_state_dict`, where `step` is the number of batches
+    trained on since the first run began: a loop's global step, in a resumed run too.
 
     Parameters
     ----------
@@ -149,6 +149,12 @@ class MixtureStream(Draws, IterableDataset[Any]):
         source: str | None = None,
         seed: int = 0,
     ) -> None:
+        if isinstance(sources, str | Mapping):
+            msg = (
+                "sources: expected a list of streams in the order of the weights, got "
+                f"{type(sources).__name__}; pass list(sources.values())"
+            )
+            raise TypeError(msg)
         for number, one in enumerate(sources):
             if isinstance(one, Iterator) or not (isinstance(one, Iterable) or callable(one)):
                 msg = (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
-from lai_core.mixtures import Mixture, group_scores
+from lai_core.mixtures import Mixture, group_scores, group_sizes
 from lai_torch.options import check_count
 
 USUAL = {"estimator": "lli", "policy": partial(lai.keep_top, fraction=1.0)}
@@ -51,7 +51,8 @@ class Sources:
         if len(self._seen) < self.period:
             return False
         found, sources = (torch.cat(column) for column in zip(*self._seen, strict=True))
-        self.mixture.step(*group_scores(found, sources, len(self.mixture.weights)))
+        given = found, sources, len(self.mixture.weights)
+        self.mixture.step(*group_scores(*given), sizes=group_sizes(*given))
         self._seen.clear()
         return True
 

@@ -60,9 +60,11 @@ def test_a_state_holds_the_place_and_the_weights_of_what_was_drawn_ahead(seed, t
     assert (state["batch"], len(state["ahead"]), state["seed"]) == (trained, 6 - trained, seed)
     resumed = made(weights=(0, 0, 1), seed=seed + 1)
     resumed.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"^batches: expected a number from 0 to 0, "):
-        resumed.state_dict(batches=1)
+    with pytest.raises(ValueError, match=rf"^batches: expected a number from {trained} to {trained}, "):
+        resumed.state_dict(batches=trained + 1)
     assert [resumed._next() for _ in range(trained, 6)] == rows[trained:]
+    for step in range(trained, 7):  # the global step of a resumed run
+        assert resumed.state_dict(batches=step)["batch"] == step
     assert resumed._next() == whole._next()
     assert resumed.state_dict() == whole.state_dict()
 
@@ -73,7 +75,10 @@ def test_a_state_reaches_back_as_far_as_it_is_kept():
         draws._next()
     assert len(draws.state_dict(batches=2)["ahead"]) == AHEAD
     for batches in (1, AHEAD + 3):
-        message = f"batches: expected a number from 2 to {AHEAD + 2}, as many as were drawn, got {batches}"
+        message = (
+            f"batches: expected a number from 2 to {AHEAD + 2}, as many as were drawn since the first run "
+            f"began, got {batches}"
+        )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             draws.state_dict(batches=batches)
 
@@ -86,6 +91,9 @@ def test_a_source_that_always_has_its_samples_needs_no_weight():
 
 
 BAD = {
+    "weights: expected a share for each source in order, got a mapping; Mixture({name: share})": {
+        "weights": {0: 0.9, 1: 0.1}
+    },
     "weights: expected one for each of 3 sources, got 2": {"weights": (1, 1)},
     "weights: expected one for each of 3 sources, got 1": {"weights": (1,), "fixed": {2: 1}},
     "weights[3]: expected 0 for a source without samples, got 1.0": {"weights": (1, 1, 1, 1)},

@@ -125,6 +125,71 @@ def test_a_mixture_resumes_to_the_bit_through_json():
             resumed.step(*pair)
     assert resumed.weights == whole.weights
     assert resumed.state_dict() == whole.state_dict()
+    assert resumed.history == whole.history
+    assert len(whole.history) == 6
+
+
+def test_a_state_of_an_older_version_has_known_errors_and_no_history():
+    old, mixture = Mixture(2), Mixture(2)
+    old.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]))
+    state = old.state_dict()
+    del state["history"], state["inverse_freedom"]
+    mixture.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]), sizes=np.array([3.0, 3.0]))
+    mixture.load_state_dict(state)
+    assert mixture.state_dict() == old.state_dict() | {"history": []}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [("float32", 3e38), ("float32", 1e20), ("float64", 1e300), ("float64", 1e-300)]
+)
+def test_weights_are_finite_for_scores_of_every_size(dtype, largest):
+    rng = np.random.default_rng(0)
+    values = np.array([0.0, 1.0, -1.0, largest, -largest, math.inf, math.nan], dtype)
+    errors = np.array([0.0, 0.1, largest, math.inf], dtype)
+    for _ in range(100):
+        count = int(rng.integers(1, 5))
+        mixture = Mixture(count, confidence=float(rng.choice([0.0, 0.9999])))
+        for _ in range(4):
+            sizes = rng.integers(0, 4, count).astype(dtype) if rng.random() < 0.5 else None
+            mixture.step(rng.choice(values, count), rng.choice(errors, count), sizes=sizes)
+            assert sum(mixture.weights) == pytest.approx(1.0)
+
+
+def test_huge_scores_move_the_weights_as_others_do():
+    scores, groups = np.float32([1.0, 1.1, 0.9, 0.5, 0.6, 0.4]), np.array([0, 0, 0, 1, 1, 1])
+    expected = Mixture(2).step(*group_scores(scores, groups, 2))
+    for scale in (1e20, 3e37):
+        found = Mixture(2).step(*group_scores(scores * np.float32(scale), groups, 2))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+LEVEL, DRAWS = 1e-3, 50_000
+
+
+@pytest.mark.parametrize("spreads", [(1.0, 1.0), (1.0, 10.0)], ids=["equal", "unequal"])
+@pytest.mark.parametrize("sizes", [(3, 3), (10, 10), (50, 50), (3, 50)], ids=str)
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_the_level_of_the_test_is_held_with_few_scores(count, sizes, spreads):
+    """Over simulated normal scores of one true mean, at the first update and two later ones."""
+    rng, jnp = np.random.default_rng(count), jax.numpy
+    pick = np.arange(count) % 2
+    n, spread = np.array(sizes, float)[pick], np.array(spreads)[pick] / np.sqrt(np.array(sizes))[pick]
+    start = initial_mixture(jnp.ones(count))
+    states = jax.vmap(lambda _: start)(jnp.arange(DRAWS))
+
+    def update(state, means, errors):
+        return update_mixture(state, means, errors, sizes=jnp.asarray(n), confidence=1 - LEVEL)
+
+    move = jax.jit(jax.vmap(update))
+    for _ in range(3):
+        means = rng.normal(size=(DRAWS, count)) * spread
+        errors = np.sqrt(rng.chisquare(n - 1, (DRAWS, count)) / (n - 1)) * spread
+        following = move(states, jnp.asarray(means), jnp.asarray(errors))
+        still = 0.95 * states.weights + 0.05 * states.prior
+        moved = int(jnp.sum(jnp.any(jnp.abs(following.weights - still) > 1e-9, axis=1)))
+        # 1.5 times the level and four standard deviations
+        assert moved <= 1.5 * LEVEL * DRAWS + 4 * math.sqrt(1.5 * LEVEL * DRAWS)
+        states = following
 
 
 @pytest.mark.parametrize("unseen", [0, 1])
@@ -151,7 +216,7 @@ def test_a_mean_far_above_all_before_gives_its_source_all_but_the_floor():
 
 
 SCORES, GROUPS = np.ones(3), np.array([0, 1, 1])
-KEYS = sorted(MixtureState._fields)
+KEYS = sorted([*MixtureState._fields, "history"])
 BAD = {
     "groups: expected shape (3,), got (2,)": lambda: group_scores(SCORES, GROUPS[:2], 2),
     "groups: expected integers, got float64": lambda: group_scores(SCORES, SCORES, 2),
