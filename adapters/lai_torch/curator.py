@@ -84,7 +84,8 @@ class Curator:
     warmup
         How many steps train on everything first.
     refresh
-        The validation set is traced again every so many curated steps.
+        The validation set is traced again every so many curated steps; in one process also where others
+        changed parameters since the last `step`: by a checkpoint, or by steps of a plain loop.
     share
         The share of the validation set that each refresh draws, in (0, 1].
     generator
@@ -284,6 +285,7 @@ class Curator:
             scored, update, name = self._deferred.run(attempt, undo, later=together, expected=expected)
             report = self._report(scored, update, named, name)
             self._count(scored, report)
+            self._scoring.summaries.follow()
         return report
 
     @alone

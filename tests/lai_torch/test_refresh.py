@@ -30,6 +30,18 @@ def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
     assert [report.age for report in found] == [0, 1, 0, 1, 0, 1]
 
 
+def test_a_summary_of_parameters_that_others_changed_since_is_made_again():
+    validation, batch, model = data(5), data(7), network()
+    curator = curated(model, validation, refresh=10)
+    assert [curator.step(*batch).age for _ in range(3)] == [0, 1, 2]
+    model.load_state_dict({name: value + 0.1 for name, value in model.state_dict().items()})
+    expected = curated(model, validation).score(*batch)[1].scores
+    report = curator.step(*batch)
+    assert report.age == 0
+    torch.testing.assert_close(report.scores, expected)
+    assert curator.step(*batch).age == 1
+
+
 def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
     part, batch, model = data(5), data(7), network()
     curator = curated(model, iter([part]))

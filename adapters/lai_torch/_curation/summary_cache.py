@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core.records.convolution import Geometry
+from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Itself, Scorer, ValidationSide
 from lai_torch._curation.validation import Validation, moved, select_keys
 from lai_torch._model.batch import Staying, count
@@ -96,6 +97,7 @@ class SummaryCache:
         self.staying = Staying()
         self.served = self._drawn = 0
         self._warned, self._largest, self._ended = False, 0, False
+        self._versions: list[int] | None = None  # of the parameters, where the curator itself left them
 
     @property
     def age(self) -> int:
@@ -113,7 +115,8 @@ class SummaryCache:
         if again and self._summary is not None:
             return self._summary
         self._largest = max(self._largest, step or 0)  # the last batch of an epoch may be short
-        old = self.served >= self.refresh
+        elsewhere = self._versions is not None and self._versions != self._read_versions()
+        old = elsewhere or self.served >= self.refresh
         if self._summary is None or old or not self.scorer.fits(self._summary):
             repeated = self._summary is not None and old
             self._make(size)
@@ -121,6 +124,18 @@ class SummaryCache:
                 self._warn_of_cost(self._largest)
         self.served += 1
         return self._summary
+
+    def follow(self) -> None:
+        """Take the parameters as they are now for those that a step of the curator's own left.
+
+        A summary that is not old yet is made again where others changed them since, by a checkpoint or by
+        steps of a plain loop. One process alone asks that: several have to make it together.
+        """
+        if self._given is None and type(self.scorer.group) is Alone:
+            self._versions = self._read_versions()
+
+    def _read_versions(self) -> list[int]:
+        return [parameter._version for parameter in self.model.parameters()]
 
     def forget(self) -> None:
         """Have the summary made again when it is asked for next."""
@@ -199,7 +214,7 @@ class SummaryCache:
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
         self._summary, self.served = unpacked(state["summary"]), state["served"]
-        self.losses = state["losses"]
+        self.losses, self._versions = state["losses"], None  # the model may be loaded before or after
 
 
 PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, IndexError, AttributeError)
