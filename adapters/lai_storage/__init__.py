@@ -1,7 +1,7 @@
 """Keep what was computed: traces, summaries and sketches as files, the scores of a data set as a table.
 
 A file is in safetensors' format: arrays, and beside them one JSON text that says what they belong to. Nothing
-in it is run when it is read. Needs `pip install "lai-core[storage]"`, tables `"lai-core[dataset]"`.
+in it is run when it is read. Needs the extra `storage`, tables `dataset`.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Scores of a data set, or shares of sources, as one page that opens in a browser.
 
-Needs `pip install "lai-core[dataset]"`.
+Needs the extra `dataset`.
 """
 
 import io

@@ -3,7 +3,7 @@
 A folder belongs to one run. Its manifest, `run.json`, says what the scores are of and which tables there are;
 each part says which parameters and which samples it is of. Readers read what the manifest lists.
 
-Needs `pip install "lai-core[dataset]"`.
+Needs the extra `dataset`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Which training samples help and hurt each validation sample most; from a kernel that comes in blocks.
 
-Needs `pip install "lai-core[dataset]"`.
+Needs the extra `dataset`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Weights of samples as a file for other trainers. Needs `pip install "lai-core[dataset]"`."""
+"""Weights of samples as a file for other trainers. Needs the extra `dataset`."""
 
 import json
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """`python -m lai_torch score`: a transformers model scores a data set against good samples.
 
-Needs `pip install "lai-core[command]"`.
+Needs the extra `command`.
 """
 
 import contextlib
