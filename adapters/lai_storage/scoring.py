@@ -1,33 +1,4 @@
-"""Scores of batches and of data sets: what `Scorer`, `score_dataset` and `top_samples` of the adapters share.
-
-Options that mean the same in `lai_torch` and in `lai_jax`:
-
-batch_size
-    How many samples are scored, and in torch at most traced of the validation set, at once; larger batches
-    are cut. Scores do not depend on it but for rounding; those of `calibrated_lai` do, which fits its weights
-    on so many.
-parts
-    Into how many consecutive parts the validation set is cut for the standard error. Shuffle a set that is
-    sorted. None: no standard error. Nor is there one for `exact` and `gate_lai`.
-collate
-    From a batch's columns to inputs and targets. Two names: the columns of inputs and of targets. A function
-    of the columns, without those of `ids` and `groups`, that returns `(inputs, targets)` or a mapping. None:
-    the model gets all columns as keyword arguments, and the loss the mapping. Columns of numbers come as
-    tensors or arrays, floating-point ones in the type of the model's parameters; columns of anything else, or
-    of rows with different shapes, as lists.
-ids, groups
-    The samples' ids and groups, whole numbers or text; or the names of the columns, the keys of items that
-    are dictionaries, that hold them. None: the sample's number, if it has one; no column.
-rows_per_file
-    Samples in one file: what an interruption loses at most.
-process
-    Which process this is and how many there are; each reads the whole stream. None: from the framework where
-    several processes are set up, else `(0, 1)`.
-relative
-    Whether `top_samples` divides each score by the norm of the training sample's gradient: what a step of
-    unit length on it does (RelatIF of Barshan et al., 2020). Else samples with large gradients, such as wrong
-    labels, stand first on both sides.
-"""
+"""Scores of batches and of data sets: what `Scorer` and `score_dataset` of both adapters are made of."""
 
 from abc import ABC, abstractmethod
 from collections import deque

@@ -55,27 +55,13 @@ def score_dataset(
     validation
         `(inputs, targets)`, or a summary, as for `Scorer`.
     folder
-        Where the table is written; made where it is missing.
+        As for `lai_torch.score_dataset`.
     estimator, positions
         As for `summarize`; not `preconditioned_lai`, which is of a training run.
     checkpoints
         Names, and parameters in the place of `params`, with each of which the data set is scored.
-    batch_size
-        How many samples are scored at once.
-    parts
-        Into how many parts the validation set is cut for the standard error; more in `lai_storage.scoring`.
-    collate
-        From a batch's columns to inputs and targets: two names of columns, or a function.
-    ids
-        The samples' ids, whole numbers or text; or the name of the column that holds them.
-    groups
-        The samples' groups, whole numbers or text; or the name of the column that holds them.
-    rows_per_file
-        How many rows an interruption loses at most.
-    process
-        This process's number, and how many processes there are.
-    progress
-        Whether to show a bar.
+    batch_size, parts, collate, ids, groups, rows_per_file, process, progress
+        As for `lai_torch.score_dataset`.
 
     Returns
     -------

@@ -76,19 +76,24 @@ def score_dataset(
         Names, and state dicts or their paths: the data set is scored with each, as TracIn does, and
         `read_scores(folder, average=True)` averages.
     batch_size
-        How many samples are scored at once.
+        How many samples are scored at once; larger batches are cut. Scores do not depend on it but for
+        rounding; those of `calibrated_lai` do, which fits its weights on so many.
     parts
-        Into how many parts the validation set is cut for the standard error; more in `lai_storage.scoring`.
+        Into how many consecutive parts the validation set is cut for the standard error; shuffle a set that
+        is sorted. None: no standard error; nor has `exact` or `gate_lai` one.
     collate
-        From a batch's columns to inputs and targets: two names of columns, or a function.
+        From a batch's columns to inputs and targets: the names of two columns, or a function of all columns
+        but those of `ids` and `groups`. Numbers come as tensors, those with a fraction in the type of the
+        model's parameters; all else, and rows of several shapes, as lists. None: the model gets all columns
+        by name, and the loss the mapping.
     ids
-        The samples' ids, whole numbers or text; or the name of the column that holds them.
+        The samples' ids, whole numbers or text; or the name of the column that holds them. None: numbers.
     groups
         The samples' groups, whole numbers or text; or the name of the column that holds them.
     rows_per_file
         How many rows an interruption loses at most.
     process
-        This process's number, and how many processes there are.
+        This process's number, and how many there are; each reads the whole stream. None: the framework's.
     progress
         Whether to show a bar.
 
