@@ -146,7 +146,6 @@ RELATIONS: dict[str, tuple[str, ...]] = {  # what a cosine, a maximum, a share o
         "eta*g - l - z <= 0",
         "eta*g + x - z <= 0",
         "-c + eta*g - l - z <= x",
-        "-c + eta*g + x - z <= x",
         "-d - l <= x",
     ),
     "app-rel-gap": ("r**2 + k*rho**2 < 1",),

@@ -36,7 +36,7 @@ def read(path: Path, asarray: Callable[..., Any] | None) -> tuple[Any, list[Any]
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             data = [file.get_tensor(str(index)) for index in range(len(file.keys()))]
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise _unfit(path, f"one that is cut short or of another format ({error})") from error
     if "lai_core" not in metadata:
         raise _unfit(path, "one of another program")

@@ -3,13 +3,15 @@
 Tables of Arrow, DataFrames of pandas, rows of `datasets`, mappings of columns, pairs, lists of samples.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lai_core._adapters import check_batch, is_array
+from lai_storage._safetensors import as_numpy
 
 __all__ = ["columns_of", "labels_of", "rows_of"]
 
@@ -65,8 +67,10 @@ def rows_of(values: Any) -> Any:
         return _rows_of_arrow(values)
     if hasattr(values, "iloc"):
         values = values.to_numpy()
+    if np.ma.is_masked(values):
+        return values.tolist()  # None where it is masked
     if is_array(values) and (not isinstance(values, np.ndarray) or values.dtype.kind in "biufc"):
-        return values
+        return np.array(as_numpy(values)) if isinstance(values, np.ndarray) else values
     rows = list(values)
     if not rows or any(row is None or isinstance(row, str | bytes | Mapping) for row in rows):
         return rows
@@ -79,6 +83,8 @@ def rows_of(values: Any) -> Any:
 
 def _plain(row: Any) -> Any:
     """Return a row that holds rows again, as pandas has lists of lists, as one array."""
+    if is_array(row) and not isinstance(row, np.ndarray):
+        return as_numpy(row)
     return rows_of(row) if getattr(getattr(row, "dtype", None), "kind", "") == "O" else row
 
 
@@ -127,16 +133,29 @@ def labels_of(role: str, values: Any, samples: int) -> list[Any]:
     ValueError
         If there are others than `samples`.
     """
-    listed = getattr(values, "to_pylist", None) or getattr(values, "tolist", None) or values.__iter__
-    found = [one.item() if hasattr(one, "item") else one for one in listed()]
-    if not (all(isinstance(one, int) for one in found) or all(isinstance(one, str) for one in found)):
+    listed = getattr(values, "to_pylist", None) or getattr(values, "tolist", None) or partial(_listed, values)
+    made = listed()
+    found: list[Any] = made if isinstance(made, list) else [made]
+    found = [one.item() if hasattr(one, "item") else one for one in found]
+    kinds = {type(one) for one in found}
+    dated = getattr(getattr(values, "dtype", None), "kind", None) in {"m", "M"}
+    if dated or not (kinds <= {int} or kinds <= {bool} or kinds <= {str}):
         got = ", ".join(sorted({type(one).__name__ for one in found}))
         msg = f"{role}: expected whole numbers for all samples, or text for all, got {got}"
         raise TypeError(msg)
     if len(found) != samples:
         msg = f"{role}: expected one per sample, {samples}, got {len(found)}"
         raise ValueError(msg)
+    if kinds == {int} and not -(2**63) <= min(found) <= max(found) < 2**63:
+        msg = f"{role}: expected whole numbers of 64 bits with a sign, got {max(found)}; pass them as text"
+        raise ValueError(msg)
     return found
+
+
+def _listed(values: Any) -> Any:
+    """Return what comes one after the other, in an order that is its own, as a list."""
+    ordered = isinstance(values, Iterable) and not isinstance(values, Set | Mapping)
+    return list(values) if ordered else values
 
 
 def collate_items(role: str, stack: Callable[[list[Any]], Any], items: list[Any]) -> Any:
@@ -188,6 +207,10 @@ def read_rows(
     for argument, name in asked.items():
         _check_column(argument, name, columns)
     samples = len(next(iter(columns.values()), ()))
+    for name, values in columns.items():
+        if len(values) != samples:
+            msg = f"{role}: expected columns of one length, got {samples} rows and {len(values)} in {name!r}"
+            raise ValueError(msg)
     found = {
         argument.removesuffix("s"): labels_of(argument, columns[name], samples)
         for argument, name in asked.items()

@@ -10,6 +10,7 @@ depends on which equal objects are one.
 """
 
 import dis
+import inspect
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,10 @@ _OF_THE_INTERPRETER = {
     "__static_attributes__", "__weakref__", "_abc_impl",
 }  # fmt: skip
 """Entries of a class that say where it stands, or that come and go while a program runs."""
+
+
+_PRIVATE = ("_", "name_or_path", "architectures", "dtype", "transformers_version")
+"""Attributes of a package's objects that are caches, or say where a model was loaded from or saved to."""
 
 
 def fingerprint(value: Any) -> str:
@@ -87,6 +92,12 @@ def parts_of(value: Any) -> Iterator[Any]:
     if is_array(value):
         with suppress(TypeError):  # random keys of jax are arrays of no numbers
             yield from parts_of_array(as_numpy(value))
+    elif not is_installed(type(value).__module__) and hasattr(value, "__dict__"):
+        own = {field.name for field in fields(value)} if is_dataclass(value) else set()
+        named = vars(
+            value
+        ).items()  # private attributes of a dataclass may be a framework's: flax counts there
+        yield {name: one for name, one in named if name in own or not (own and name.startswith("_"))}
     elif hasattr(value, "__wrapped__"):  # a compiled function, a cache
         yield value.__wrapped__
     elif is_dataclass(value):
@@ -96,13 +107,13 @@ def parts_of(value: Any) -> Iterator[Any]:
         with suppress(Exception):  # whatever an object's own method raises: it cannot be looked into
             for part in reduce(value):
                 items = list(part) if isinstance(part, Iterator) else part
-                yield _public(items) if _is_installed(type(value).__module__) else items
+                yield _public(items) if is_installed(type(value).__module__) else items
 
 
 def _public(part: Any) -> Any:
     """Return a part of a package's object; of its attributes, only those that are not its private caches."""
     if isinstance(part, dict):
-        return {name: one for name, one in part.items() if not str(name).startswith("_")}
+        return {name: one for name, one in part.items() if not str(name).startswith(_PRIVATE)}
     return part
 
 
@@ -120,7 +131,7 @@ def parts_of_set(values: Any) -> Iterator[Any]:
 def parts_of_module(module: ModuleType) -> Iterator[Any]:
     """Yield a module's name and, of one's own, its file: what it is used for is not known."""
     yield module.__name__
-    if not _is_installed(module.__name__) and (path := getattr(module, "__file__", None)):
+    if not is_installed(module.__name__) and (path := getattr(module, "__file__", None)):
         yield Path(path).read_bytes()
 
 
@@ -132,43 +143,72 @@ def parts_of_function(function: FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
         except ValueError:  # of a name that has no value yet
             yield "empty"
-    if _is_installed(function.__module__):
+    if is_installed(function.__globals__.get("__name__"), function.__code__.co_filename):
         yield f"{function.__module__}.{function.__qualname__}"
         return
     yield function.__code__
     yield vars(function)
-    for name in sorted(_globals_of(function.__code__) & function.__globals__.keys()):
-        yield from (name, function.__globals__[name])
+    yield from _globals_of(function.__code__, function.__globals__)
 
 
-def _globals_of(code: CodeType) -> set[str]:
-    """Return the names of the globals that a function, or one inside it, reads."""
-    found = {one.argval for one in dis.get_instructions(code) if one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}}
-    return found.union(*(_globals_of(one) for one in code.co_consts if isinstance(one, CodeType)))
+def _globals_of(code: CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the globals that a function, or one inside it, reads; of a module what it reads there."""
+    found: Any = None
+    for one in dis.get_instructions(code):
+        if one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            found = names.get(one.argval)
+        elif one.opname in {"LOAD_ATTR", "LOAD_METHOD"} and isinstance(found, ModuleType):
+            found = None if is_installed(found.__name__) else getattr(found, one.argval, None)
+        elif isinstance(found, ModuleType):  # as a value: whatever of it may be read
+            yield found
+            found = None
+        if found is not None and not isinstance(found, ModuleType):
+            yield from (one.argval, found)
+            found = None
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _globals_of(one, names)
 
 
 def parts_of_code(code: CodeType) -> Iterator[Any]:
     """Yield what code does: not where it stands, nor its docstring."""
-    documented = code.co_consts and isinstance(code.co_consts[0], str)
-    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    yield code.co_consts[1:] if documented else code.co_consts
+    flag = getattr(inspect, "CO_HAS_DOCSTRING", None)  # from Python 3.13 on; before, a def's first constant
+    documented = code.co_flags & flag if flag else not code.co_name.startswith("<")
+    constants = code.co_consts
+    if documented and isinstance(constants[0], str | None):
+        constants = constants[1:]
+    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, constants)
 
 
 def parts_of_class(kind: type) -> Iterator[Any]:
     """Yield a class's name and, of one's own, its bases and what its body defines."""
     yield f"{kind.__module__}.{kind.__qualname__}"
-    if not _is_installed(kind.__module__):
+    if not is_installed(kind.__module__):
         yield kind.__bases__
         yield {name: part for name, part in vars(kind).items() if name not in _OF_THE_INTERPRETER}
 
 
-def _is_installed(module: str | None) -> bool:
-    """Whether code is of the interpreter or an installed package, ours included: its name stands for it."""
-    package = (module or "builtins").partition(".")[0]
-    if package.startswith("lai_"):
+def is_installed(module: Any, path: str | None = None) -> bool:
+    """Say whether code is of the interpreter or an installed package, ours included: its name stands for it.
+
+    Parameters
+    ----------
+    module
+        Its name.
+    path
+        Of the code's file, where it is known; None: the module's.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+    """
+    if str(module).partition(".")[0] in {"lai_core", "lai_storage", "lai_torch", "lai_jax"}:
         return True
-    path = getattr(sys.modules.get(package), "__file__", None)
-    return package != "__main__" and (path is None or path.startswith(_INSTALLED))
+    path = path or getattr(sys.modules.get(module), "__file__", None)
+    if path is None:
+        return module in sys.builtin_module_names
+    return path.startswith((*_INSTALLED, "<frozen"))
 
 
 _RULES: dict[Any, Callable[[Any], Iterator[Any]]] = {

@@ -1,5 +1,6 @@
 """Scores of batches and of data sets: what `Scorer` and `score_dataset` of both adapters are made of."""
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -155,7 +156,11 @@ class BatchScorer(ABC):
                 held = {
                     name: values for name, values in columns.items() if name not in {self.ids, self.groups}
                 }
-            return self._read("validation", held, {}).pair
+            pair = self._read("validation", held, {}).pair
+            if pair is None:
+                msg = "validation: expected at least one sample, got none"
+                raise ValueError(msg)
+            return pair
         if not isinstance(held, Sealed):
             return held
         own = self._made_of
@@ -254,13 +259,18 @@ def score_source(
         if not isinstance(values, str | None)
     }
 
-    def read(one: BatchScorer, start: int, batches: Iterable[Any]) -> Iterator[Any]:
+    def read(one: BatchScorer, part: int, batches: Iterable[Any]) -> Iterator[Any]:
+        start = part * rows
+        end = min(start + rows, source.samples or start + rows)
         for batch in batches:
             found = one._read("dataset", batch)
             span = range(start, start + found.samples)
             given = {name: values[span.start : span.stop] for name, values in own.items()}
             yield found._replace(labels={"id": [*span], **found.labels, **given})
             start = span.stop
+        if isinstance(source, Indexed) and start != end:
+            msg = f"dataset: expected a collation that keeps all {end - part * rows} samples of a part, got "
+            raise ValueError(f"{msg}{start - part * rows}; leave samples out before they are numbered")
 
     folder = Path(folder)
     run = {"samples": source.samples, "rows": rows, "checkpoints": names, **settings}
@@ -269,7 +279,7 @@ def score_source(
     begin_run(folder, run, made_of)
     for name in names or [""]:
         one = scorer if checkpoints is None else at(name, checkpoints[name])
-        parts = ((part, read(one, part * rows, batches)) for part, batches in source.parts(rows, process))
+        parts = ((part, read(one, part, batches)) for part, batches in source.parts(rows, process))
         shown = {"unit": " samples", "disable": not progress, "total": source.samples}
         shown |= {"desc": "stream of unknown length"} if isinstance(source, Stream) else {}
         with tqdm(**shown) as bar:
@@ -277,12 +287,13 @@ def score_source(
                 folder / name,
                 parts,
                 partial(score_rows, score=one._numbers),
+                rows=rows,
                 parameters=one._made_of["parameters"],
                 checkpoint=name,
                 progress=bar.update,
             )
         if isinstance(source, Stream):
-            end_stream(folder / name, source.samples or 0)
+            end_stream(folder / name, source.samples or 0, rows)
     return read_scores(folder) if process[1] == 1 else None
 
 
@@ -293,14 +304,16 @@ def _check_process(process: Any) -> None:
         raise ValueError(msg)
 
 
+_NAME = re.compile(r"(?!\.|run\.json$|end\.json$)[^/\\\x00]{1,200}")
+"""What can name a checkpoint's folder."""
+
+
 def _check_checkpoints(checkpoints: Any, scorer: BatchScorer) -> list[str]:
     """Return the names of checkpoints, each of which is a folder's."""
     if not isinstance(checkpoints, Mapping):
         msg = f"checkpoints: expected a mapping of names to parameters, got {type(checkpoints).__name__}"
         raise TypeError(msg)
-    unfit = [
-        name for name in checkpoints if not isinstance(name, str) or Path(name).name != name or name == ".."
-    ]
+    unfit = [name for name in checkpoints if not (isinstance(name, str) and _NAME.fullmatch(name))]
     if unfit or not checkpoints:
         got = f"{unfit[0]!r}" if unfit else "none"
         msg = f"checkpoints: expected names that can name a folder, at least one, got {got}"

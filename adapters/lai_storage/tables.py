@@ -7,6 +7,7 @@ Needs the extra `dataset`.
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -42,15 +43,22 @@ DIFFERS = {
 
 def begin_run(folder: Path, run: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
     """Write a folder's manifest; where a run was begun before, raise unless it is the same one."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        msg = f"folder: expected one that is there or can be made, got {str(folder)!r} ({error})"
+        raise ValueError(msg) from error
     begun = _settle(folder / RUN, {**run, "fingerprints": fingerprints})
     for name in fingerprints:
         if begun.get("fingerprints", {}).get(name) != fingerprints[name]:
             raise _of_another(name, folder)
 
 
-def end_stream(folder: Path, samples: int) -> None:
-    """Write how many samples a stream had; raise if it had another number before."""
+def end_stream(folder: Path, samples: int, rows: int) -> None:
+    """Write how many samples a stream had; raise if it had another number before, or parts beyond."""
+    beyond = folder / NUMBERED.format(-(-samples // rows))
+    if beyond.exists() and not (folder / END).exists():
+        raise _other_samples(beyond, [])
     _settle(folder / END, {"samples": samples})
 
 
@@ -81,10 +89,10 @@ def _load(path: Path) -> dict[str, Any]:
     """Read a file of plain values."""
     try:
         found = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise _broken(path, error) from error
-    if not isinstance(found, dict):
-        raise _broken(path, f"it holds a {type(found).__name__}")
+    if not isinstance(found, dict) or not isinstance(found.get("samples", 0), int | None):
+        raise _broken(path, "it holds other values")
     return found
 
 
@@ -100,16 +108,21 @@ def write_parts(
     parts: Iterable[tuple[int, Iterable[Rows]]],  # this process's parts by number, each in batches
     score: Callable[[Rows], Mapping[str, Any]],
     *,
+    rows: int,  # of a part
     parameters: str,  # their fingerprint
     checkpoint: str,
     progress: Callable[[int], Any],
 ) -> None:
     """Score the parts that are missing; raise if one that is there is of other parameters or samples."""
     folder.mkdir(exist_ok=True)
-    for path in folder.glob(NUMBERED.replace("{:06d}", "*")):
+    for path in folder.glob(NUMBERED.replace("{:06d}", "[0-9]" * 6)):
         if _made_of(path).get("parameters") != parameters:
             raise _of_another("parameters", folder)
+    length = _load(folder / END)["samples"] if (folder / END).exists() else math.inf
     for number, batches in parts:
+        if number * rows >= length:
+            msg = f"samples: expected {length}, with which the scores in {folder} were begun, got more"
+            raise ValueError(f"{msg}; pass another folder, or delete this one")
         path, content = folder / NUMBERED.format(number), blake2b(digest_size=16)
 
         def read(batches: Iterable[Rows] = batches, content: Any = content) -> Iterator[Rows]:
@@ -125,9 +138,9 @@ def write_parts(
             columns = join_columns(map(score, read()))
             if checkpoint:
                 columns["checkpoint"] = [checkpoint] * len(columns["id"])
-            made_of = json.dumps({"parameters": parameters, "samples": content.hexdigest()})
-            table = pa.table(columns, metadata={MADE_OF: made_of})
-            write_whole(path, partial(pq.write_table, table))
+            made_of = {"part": [checkpoint, number], "parameters": parameters, "samples": content.hexdigest()}
+            table = pa.table(columns, metadata={MADE_OF: json.dumps(made_of)})
+            write_whole(path, partial(pq.write_table, table, write_page_checksum=True))
             ids = columns["id"]
         progress(len(ids))
 
@@ -148,16 +161,15 @@ def _other_samples(path: Path, ids: Sequence[Any]) -> ValueError:
 def _made_of(path: Path) -> dict[str, Any]:
     """Return the fingerprints of what a part is of."""
     try:
-        found = pq.read_schema(path).metadata or {}
-    except pa.ArrowInvalid as error:
+        return dict(json.loads((pq.read_schema(path).metadata or {}).get(MADE_OF, "{}")))
+    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
         raise _broken(path, error) from error
-    return dict(json.loads(found.get(MADE_OF, "{}")))
 
 
 def _read_part(path: Path) -> pa.Table:
     try:
-        found = pq.read_table(path, partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
+        found = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
         raise _broken(path, error) from error
     return found.replace_schema_metadata()
 
@@ -192,22 +204,25 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
         msg = f"{folder}: expected a folder that score_dataset wrote, found no {RUN} in it"
         raise FileNotFoundError(msg)
     run = _load(folder / RUN)
-    tables = [_read_table(folder / name, run) for name in run.get("checkpoints") or [""]]
+    rows, names = run.get("rows"), run.get("checkpoints") or [""]
+    if "samples" not in run or not isinstance(rows, int) or rows < 1 or not isinstance(names, list):
+        raise _broken(folder / RUN, "it lacks a value")
+    tables = [_read_table(folder, str(name), run) for name in names]
     return _ranked(_average(tables)) if average else pa.concat_tables(map(_ranked, tables))
 
 
-def _read_table(folder: Path, run: Mapping[str, Any]) -> pa.Table:
-    """Read the parts of one checkpoint."""
-    samples = run["samples"]
+def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Table:
+    """Read the parts of one checkpoint, each of which says that it is in its place."""
+    folder, samples, rows = folder / checkpoint, run["samples"], run["rows"]
     if samples is None and (folder / END).exists():
-        samples = _load(folder / END)["samples"]
+        samples = _load(folder / END).get("samples")
     if samples is None:
         msg = (
             f"{folder}: expected the scores of a stream up to its end, which is missing: start the same "
             "score_dataset again, it goes on where it stopped"
         )
         raise ValueError(msg)
-    paths = [folder / NUMBERED.format(part) for part in range(-(-samples // run["rows"]))]
+    paths = [folder / NUMBERED.format(part) for part in range(-(-samples // rows))]
     missing = [path for path in paths if not path.exists()]
     if missing:
         msg = (
@@ -215,9 +230,16 @@ def _read_table(folder: Path, run: Mapping[str, Any]) -> pa.Table:
             "start the same score_dataset again, it goes on where it stopped"
         )
         raise ValueError(msg)
-    if len({_made_of(path).get("parameters") for path in paths}) > 1:
+    made_of = [_made_of(path) for path in paths]
+    if len({one.get("parameters") for one in made_of}) > 1:
         raise _of_another("parameters", folder)
-    return pa.concat_tables(map(_read_part, paths))
+    tables = list(map(_read_part, paths))
+    for number, (one, path, table) in enumerate(zip(made_of, paths, tables, strict=True)):
+        if one.get("part", [checkpoint, number]) != [checkpoint, number]:
+            raise _broken(path, "it is another part, copied here")
+        if len(table) != min(rows, samples - number * rows):
+            raise _broken(path, f"it has {len(table)} rows")
+    return pa.concat_tables(tables)
 
 
 def _ranked(table: pa.Table) -> pa.Table:

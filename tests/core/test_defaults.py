@@ -41,13 +41,14 @@ USUAL = {
     "floor": 0.1, "ridge": 0.0, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
     "process": (0, 1), "title": "Scores of a data set", "show": None,
     "names": None, "damping": 0.0, "step": 1e-3, "tolerance": None, "level": 0.95, "rate": 0.1, "sizes": None,
-    "bound": None, "dependence": "arbitrary", "horizon": 10.0, "confidence": 0.9999,
+    "bound": None, "dependence": "arbitrary", "horizon": 10.0, "confidence": 0.9999, "switches": 0,
 }  # fmt: skip
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {
     ("top_samples", "progress"): False,
     ("write_mixture", "title"): "Shares of the sources",
     **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
+    ("hedge_regret_bound", "floor"): 0.0,
     **{
         (name, "positions"): "tokens"
         for name in (

@@ -33,7 +33,13 @@ CHAPTERS = (
     influence, assumptions, bounds, propagation, variance, optimizers, shapley, calibration, mixtures,
 )  # fmt: skip
 ON_TRACES = (assumptions.measure_assumptions, assumptions.similarities)
-OTHERS = (mixtures.group_scores, mixtures.initial_mixture, mixtures.update_mixture, mixtures.hedge_step_size)
+OTHERS = (
+    mixtures.group_scores,
+    mixtures.group_sizes,
+    mixtures.initial_mixture,
+    mixtures.update_mixture,
+    mixtures.hedge_step_size,
+)
 FUNCTIONS = {
     name: function
     for chapter in CHAPTERS
@@ -49,7 +55,7 @@ OPTIONS = {
     "epsilon": 1e-8, "step_size": 0.5, "hessian_lipschitz": 2.0, "condition_number": 3.0,
     "layers": [RandomLayer.linear(width=2, variance=0.5)] * 2, "permutations": [[0, 1, 2], [2, 0, 1]],
     "loss": lambda at: at @ at, "losses": lambda at: at * at, "gradient": lambda at: 2.0 * at,
-    "slope": lambda at: 2.0 * at,
+    "slope": lambda at: 2.0 * at, "floor": 0.05, "switches": 1,
 }  # fmt: skip
 CONSTANTS = {"rho", "C_a", "alpha_bar", "low", "high"}
 """Options that may be arrays, whose value no compiler knows."""

@@ -87,6 +87,34 @@ def cyclic(number):
     return found
 
 
+def summed(key):
+    return lambda x: sum(TABLE[key] * i for i in (1,)) if key else sum(SCALE * i for i in "ab")
+
+
+class Posted(Options):
+    def __init__(self, factor):
+        super().__init__()
+        self.later = factor
+
+
+class Wrapping:
+    def __init__(self, factor):
+        functools.update_wrapper(self, scaled)
+        self.factor = factor
+
+
+def wrapped(factor):
+    @functools.wraps(torch.nn.functional.cross_entropy)
+    def loss(x):
+        return factor * x
+
+    return loss
+
+
+def evaluated(source):
+    return eval(source, {})  # a namespace without a name
+
+
 def linear(bias=True, seed=0):
     torch.manual_seed(seed)
     return torch.nn.Linear(3, 2, bias=bias)
@@ -139,6 +167,13 @@ MADE = {
         lambda: functools.partial(counted, power=3),
         lambda: jax.jit(scaled),
         lambda: jax.jit(nested),
+        lambda: summed("factor"),
+        lambda: wrapped(1.0),
+        lambda: wrapped(2.0),
+        lambda: evaluated("lambda x: x + 1"),
+        lambda: evaluated("lambda x: x + 2"),
+        lambda: evaluated("lambda x: [y for y in x if y == 'a']"),
+        lambda: evaluated("lambda x: [y for y in x if y == 'b']"),
         lambda: torch.nn.functional.relu,
         lambda: torch.nn.functional.gelu,
         lambda: np.add,
@@ -153,6 +188,10 @@ MADE = {
         lambda: Options(2.0),
         lambda: Options(function=closing(1.0)),
         lambda: Options(function=closing(2.0)),
+        lambda: Posted(1.0),
+        lambda: Posted(2.0),
+        lambda: Wrapping(1.0),
+        lambda: Wrapping(2.0),
         lambda: Kind.ONE,
         lambda: Kind.TWO,
         lambda: Pair(1, 2),
@@ -218,26 +257,44 @@ def test_a_model_that_ran_is_the_model_that_it_was():
         assert fingerprint(model) == before
 
 
-SOURCE = """import math
-def helper(x):
-    return x + {number}
-class Net:
-    def __call__(self, x):
-        return helper(x)
-"""
+SOURCES = {
+    "first": "def helper(x):\n    return x + 1\ndef loss(x):\n    return helper(x)\n",
+    "commented": '# a comment\ndef helper(x):\n    """Help."""\n    return x + 1\n'
+    "def loss(x):\n    # a comment\n    return helper(x)\ndef other():\n    return 1\n",
+    "another helper": "def helper(x):\n    return x + 2\ndef loss(x):\n    return helper(x)\n",
+    "another comparison": "def helper(x):\n    return x - 1\ndef loss(x):\n    return helper(x)\n",
+}
 
 
-def test_code_of_a_module_is_seen_where_it_is_read_and_its_comments_and_lines_are_not(tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", ["of_ones_own.py", "own_space/losses.py", "lai_like/losses.py"])
+def test_code_of_a_module_is_seen_where_it_is_read_and_comments_and_lines_are_not(
+    tmp_path, monkeypatch, place
+):
+    """A module, and one in a package without a file; the loss itself, and a function that calls it."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = place.removesuffix(".py").replace("/", ".")
+    (tmp_path / place).parent.mkdir(exist_ok=True)
     found = {}
-    for name, source in {
-        "first": SOURCE.format(number=1),
-        "commented": "# a comment\n\n" + SOURCE.format(number=1).replace("return", "# calls\n        return"),
-        "other": SOURCE.format(number=2),
-    }.items():
-        (tmp_path / "of_ones_own.py").write_text(source)
-        sys.modules.pop("of_ones_own", None)
+    for case, source in SOURCES.items():
+        (tmp_path / place).write_text(source)
+        for held in (name, name.partition(".")[0]):
+            sys.modules.pop(held, None)
         importlib.invalidate_caches()
-        found[name] = fingerprint(importlib.import_module("of_ones_own").Net())
-    assert found["first"] == found["commented"] != found["other"]
+        module = importlib.import_module(name)
+        space = {"top": importlib.import_module(name.partition(".")[0])}
+        calling = eval(f"lambda x: {'.'.join(['top', *name.split('.')[1:]])}.loss(x)", space)
+        found[case] = fingerprint(module.loss), fingerprint(calling)
+    assert found.pop("commented") == found["first"]
+    assert len({one for one, _ in found.values()}) == len({one for _, one in found.values()}) == 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, when it is imported
+def test_where_a_model_came_from_and_that_it_was_compiled_is_no_part_of_it(tmp_path):
+    model = gpt2()
+    before = fingerprint(model)
+    model.save_pretrained(tmp_path / "first")
+    found = [model, *(GPT2LMHeadModel.from_pretrained(tmp_path / "first") for _ in range(2))]
+    found[2].name_or_path = "elsewhere"
+    found.append(torch.compile(found[1]))
+    assert {fingerprint(one) for one in found} == {before}

@@ -16,7 +16,7 @@ from lai_storage._files import write_whole
 from lai_storage.scoring import BatchScorer, Indexed, Stream, score_source
 from lai_storage.tables import begin_run, read_scores
 
-SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0]
+SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0, 1.0, 1.5]
 INPUTS = np.arange(7.0)
 
 
@@ -93,7 +93,7 @@ def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path, kind
     table = read_scores(folder)
     assert table.column_names == ["id", "score", "standard_error", "loss", "gradient_norm", "rank"]
     assert table["id"].to_pylist() == list(range(7))
-    np.testing.assert_array_equal(table["score"].to_numpy(), SCORES)
+    np.testing.assert_array_equal(table["score"].to_numpy(), SCORES[:7])
     assert table["rank"].to_pylist() == [6, 2, None, 2, 4, 5, 1]
     run = json.loads((folder / "run.json").read_text())
     assert (run["rows"], run["checkpoints"], run["estimator"]) == (3, None, "lai")
@@ -122,7 +122,7 @@ def test_a_run_that_stopped_goes_on_with_what_is_missing(tmp_path, kind):
 def test_each_process_writes_its_own_parts(tmp_path, kind):
     assert written(tmp_path, SOURCES[kind](), process=(1, 2)) == [3, 4, 5]
     assert written(tmp_path, SOURCES[kind](), process=(0, 2)) == [0, 1, 2, 6]
-    np.testing.assert_array_equal(read_scores(tmp_path)["score"].to_numpy(), SCORES)
+    np.testing.assert_array_equal(read_scores(tmp_path)["score"].to_numpy(), SCORES[:7])
 
 
 @pytest.mark.parametrize("process", [(2, 2), (-1, 2), (0, 0), (0.0, 1), "01", 1, (True, 2)])
@@ -204,7 +204,7 @@ def test_samples_have_names_groups_and_checkpoints_which_are_averaged(tmp_path, 
     averaged = read_scores(tmp_path, average=True)
     names = ["id", "score", "standard_error", "loss", "gradient_norm"]
     assert averaged.column_names == [*names, *(["group"] if labels else []), "rank"]
-    np.testing.assert_array_equal(averaged["score"], [2.0 * score for score in SCORES])
+    np.testing.assert_array_equal(averaged["score"], [2.0 * score for score in SCORES[:7]])
     if labels:  # rows are averaged by place: an id may stand there twice
         assert averaged["id"].to_pylist() == [*"aacdefg"]
         assert averaged["group"].to_pylist() == [0, 0, 0, 1, 1, 1, 1]
@@ -255,16 +255,26 @@ def test_labels_count_by_position_whatever_holds_them(tmp_path, case, role):
         ({"labels": {"ids": [1, "a"] * 3 + [2]}}, TypeError, "^ids: .* got int, str$"),
         ({"labels": {"groups": [None] * 7}}, TypeError, "^groups: .* got NoneType$"),
         ({"labels": {"groups": np.ones((7, 2), int)}}, TypeError, "^groups: .* got list$"),
+        ({"labels": {"ids": {*"abcdefg"}}}, TypeError, "^ids: expected whole numbers .* got set$"),
+        ({"labels": {"ids": 5}}, ValueError, "^ids: expected one per sample, 7, got 1$"),
+        ({"labels": {"ids": [2**63] * 7}}, ValueError, "^ids: expected whole numbers of 64 bits with a sign"),
+        ({"labels": {"ids": np.arange(7).astype("M8[ns]")}}, TypeError, "^ids: expected whole numbers"),
         ({"labels": {"ids": "uid"}}, ValueError, "^ids: expected a batch with a column 'uid', got tuple$"),
         ({"checkpoints": [1.0]}, TypeError, "^checkpoints: expected a mapping of names"),
         ({"checkpoints": {}}, ValueError, "^checkpoints: expected names .* got none"),
         ({"checkpoints": {"a/b": 1.0}}, ValueError, "^checkpoints: expected names .* got 'a/b'"),
         ({"checkpoints": {"..": 1.0}}, ValueError, "^checkpoints: expected names .* got '..'"),
+        ({"checkpoints": {"run.json": 1.0}}, ValueError, "^checkpoints: expected names .* got 'run.json'"),
+        ({"checkpoints": {"": 1.0}}, ValueError, "^checkpoints: expected names .* got ''"),
         ({"checkpoints": {1: 1.0}}, ValueError, "^checkpoints: expected names .* got 1"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
-    scorer = Listed(ids=options["labels"]["ids"]) if options.get("labels", {}).get("ids") == "uid" else None
+    scorer = (
+        Listed(ids=options["labels"]["ids"])
+        if isinstance(options.get("labels", {}).get("ids"), str)
+        else None
+    )
     with pytest.raises(kind, match=message):
         written(tmp_path / "new", scorer=scorer, **options)
     assert not list(tmp_path.rglob("*.parquet"))
@@ -309,6 +319,51 @@ def test_a_file_that_is_cut_short_is_named_with_the_way_out(tmp_path, name, cont
     for run in (partial(read_scores, tmp_path), partial(written, tmp_path)):
         with pytest.raises(ValueError, match=rf"{name}: expected a whole file .*; delete it, and start the"):
             run()
+
+
+def test_a_part_that_is_not_the_one_that_was_written_is_named(tmp_path):
+    written(tmp_path / "a")
+    first, second = (tmp_path / "a" / f"part-00000{part}.parquet" for part in (0, 1))
+    whole = first.read_bytes()
+    for content in (second.read_bytes(), whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]):
+        first.write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"part-000000.parquet: expected a whole file .*; delete it, and"
+        ):
+            read_scores(tmp_path / "a")
+    pq.write_table(pq.ParquetFile(second).read().slice(0, 2), second)
+    first.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"part-000001.parquet: expected a whole file .* 2 rows"):
+        read_scores(tmp_path / "a")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"samples": 7}', '{"samples": "x", "rows": 3}'])
+def test_a_manifest_that_lacks_what_it_should_say_is_named(tmp_path, content):
+    written(tmp_path)
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError, match=r"run\.json: expected a whole file that score_dataset wrote"):
+        read_scores(tmp_path)
+
+
+def test_other_files_in_the_folder_do_no_harm_and_one_in_its_place_is_named(tmp_path):
+    written(tmp_path / "a")
+    (tmp_path / "a" / "part-abc.parquet").write_text("a note")
+    assert written(tmp_path / "a") == []
+    (tmp_path / "b").write_text("a file")
+    with pytest.raises(ValueError, match=r"^folder: expected one that is there or can be made, got .*b'"):
+        written(tmp_path / "b")
+
+
+def test_a_stream_that_ends_before_parts_that_are_there_or_goes_on_after_its_end_changes_nothing(tmp_path):
+    written(tmp_path, streamed(range(9)))
+    (tmp_path / "end.json").unlink()
+    with pytest.raises(ValueError, match=r"^dataset: expected the samples that .*part-000002"):
+        written(tmp_path, streamed(range(6)))
+    (tmp_path / "part-000002.parquet").unlink()
+    written(tmp_path, streamed(range(6)))
+    with pytest.raises(ValueError, match=r"^samples: expected 6, .* got more; pass another folder"):
+        written(tmp_path, streamed(range(7)))
+    assert not (tmp_path / "part-000002.parquet").exists()
 
 
 def test_no_run_is_named(tmp_path):

@@ -4,12 +4,13 @@ import random
 
 import lai_torch
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
 from lai_storage.tables import read_scores
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import lai_core as lai
 from tests.lai_torch.process_support import scored_in_parts
@@ -255,6 +256,12 @@ UNFIT = {
     "a tensor": (torch.ones(4, 5), "dataset: expected a pair"),
     "a number": (3, "dataset: expected a pair"),
     "a triple": ((torch.ones(2, 5), torch.zeros(2), 1), r"dataset: expected a pair"),
+    "a filter": (
+        DataLoader(TensorDataset(*drawn(6)), collate_fn=lambda items: default_collate(items[:1])),
+        "dataset: expected a collation that keeps all 6 samples of a part, got 3",
+    ),
+    "no collation": (DataLoader(TensorDataset(*drawn(6)), batch_size=None), "dataset: expected a DataLoader"),
+    "a table": (pa.table({"x": [1.0], "y": [1]}), "dataset: expected a pair"),
     "lengths": ((torch.ones(4, 5), torch.zeros(3, dtype=torch.long)), "targets|inputs"),
 }
 
@@ -333,6 +340,7 @@ def test_items_that_are_dictionaries_have_ids_and_groups_in_a_stream_and_in_a_da
         "stream": iter(found),
         "set": found,
         "loader": DataLoader(found, batch_size=2),
+        "a Series": pd.Series(found, index=[*range(len(found))][::-1]),
         "rows of datasets": Dataset.from_list(found),
         "stream of datasets": Dataset.from_list(found).to_iterable_dataset(),
     }.items():

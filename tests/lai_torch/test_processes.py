@@ -235,6 +235,7 @@ def test_a_batch_without_a_finite_row_is_skipped_by_all(found):
         assert (skipped, dropped, kept) == (False, 4, True)
 
 
+@pytest.mark.filterwarnings("ignore:validation. the iterator has ended")
 def test_a_loader_that_runs_dry_on_one_process_leaves_the_others_batches(found):
     inputs, targets = batch(12, 3)
     first, second = torch.tensor([0, 1, 2, 3, 7, 8, 9, 10, 11]), torch.tensor([4, 5, 6])

@@ -166,6 +166,11 @@ def write_data(model):
     model[0].weight.data[0, 0] += 0.5  # moves no version
 
 
+def swap(model):
+    weight = model[0].weight.data  # the same numbers in another order
+    weight[:2] = weight[:2].flip(0).clone()
+
+
 def write_buffer(model):
     model[3].running_mean[0] += 0.5
 
@@ -174,7 +179,7 @@ def load(model):
     model.load_state_dict({name: value + 0.5 for name, value in model.state_dict().items()})
 
 
-@pytest.mark.parametrize("change", [train, write_data, write_buffer, load])
+@pytest.mark.parametrize("change", [train, write_data, swap, write_buffer, load])
 def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
     def make():
         return network().append(torch.nn.BatchNorm1d(3).double())

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from lai_storage.identity import parts_of
+from lai_storage.identity import is_installed, parts_of
 from torch import Tensor, nn
 
-_OF_EVERY_MODULE = {*vars(nn.Module()), "_flat_weights", "_flat_weight_refs"}
+_OF_EVERY_MODULE = {
+    *vars(nn.Module()), "_compiled_call_impl", "_is_torch_compile", "_flat_weights", "_flat_weight_refs",
+}  # fmt: skip
 """Attributes that hold flags, hooks and what has a name of its own; the last two are lists of parameters."""
 _WRAPPERS = "torch.nn.parallel", "torch.distributed"
 
@@ -17,8 +19,11 @@ def code_of(model: nn.Module) -> Iterator[Any]:
     for name, module in getattr(model, "_orig_mod", model).named_modules(remove_duplicate=False):
         yield name
         yield type(module)
-        if not type(module).__module__.startswith(_WRAPPERS):  # theirs are sockets, buckets and counters
-            yield {key: value for key, value in vars(module).items() if key not in _OF_EVERY_MODULE}
+        # a package's private attributes are its caches; those of wrappers are sockets, buckets and counters
+        private = () if not is_installed(type(module).__module__) else ("_", "name_or_path")
+        if not type(module).__module__.startswith(_WRAPPERS):
+            held = {key: value for key, value in vars(module).items() if key not in _OF_EVERY_MODULE}
+            yield {key: value for key, value in held.items() if not key.startswith(private)}
         yield [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
@@ -46,7 +51,8 @@ def versions_of(model: nn.Module) -> list[Any]:
 
 def _bits(tensor: Tensor) -> Tensor:
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
-    return tensor.contiguous().flatten().view(kinds.get(tensor.element_size(), torch.int64))
+    bits = tensor.contiguous().flatten().view(kinds.get(tensor.element_size(), torch.int64))
+    return bits * torch.arange(1, 2 * len(bits), 2, device=bits.device)  # so that the order counts
 
 
 @parts_of.register

@@ -46,22 +46,29 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
     collate: Callable[[Any], Any] = partial(collate_items, role, default_collate)
     if loader is not None and loader.collate_fn is not default_collate:
         collate = loader.collate_fn
+    if hasattr(held, "iloc") and not hasattr(held, "columns"):  # a Series, whose items count by position
+        held = list(held)
     numbered = hasattr(held, "__len__") and hasattr(held, "__getitem__")
-    if isinstance(held, str | bytes | Mapping | Tensor) or not (numbered or isinstance(held, Iterable)):
+    unfit = (
+        isinstance(held, str | bytes | Mapping | Tensor) or hasattr(held, "iloc") or hasattr(held, "schema")
+    )
+    if unfit or not (numbered or isinstance(held, Iterable)):
         msg = (
             f"{role}: expected a pair (inputs, targets), a data set of numbered samples, a DataLoader over "
             f"one, or a stream of samples, got {type(held).__name__}"
         )
         raise TypeError(msg)
     workers = 0 if loader is None else loader.num_workers
-    if not numbered or isinstance(held, IterableDataset):
-        if workers or (loader is not None and loader.batch_size is None):
-            got = f"num_workers={workers}" if workers else "batch_size=None"
-            msg = (
-                f"{role}: expected a DataLoader over a stream to collate samples in this process, got {got}; "
-                "pass the stream itself"
-            )
-            raise ValueError(msg)
+    stream = not numbered or isinstance(held, IterableDataset)
+    batched = loader is not None and loader.batch_size is None
+    if batched or (stream and workers):
+        got = "batch_size=None" if batched else f"num_workers={workers}"
+        msg = (
+            f"{role}: expected a DataLoader that collates samples, over a stream in this process, got {got}; "
+            "pass the stream itself"
+        )
+        raise ValueError(msg)
+    if stream:
         return Stream(held, size, collate)
     if not len(held):
         msg = f"{role}: expected at least one sample, got none"
@@ -87,7 +94,8 @@ def whole(validation: Any) -> Any:
         return validation
     source = source_of("validation", validation, 1)
     if isinstance(source, Stream):
-        return source.collate(list(source.items))
+        samples = list(source.items)
+        return source.collate(samples) if samples else {}
     (batch,) = source.load(range(source.samples), source.samples)
     return batch
 

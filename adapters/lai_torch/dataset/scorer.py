@@ -94,7 +94,9 @@ class Scorer(BatchScorer):
     @property
     def _made_of(self) -> dict[str, str]:
         model = self._model
-        found = {"model": list(code_of(model)), "parameters": tensors_of(model), "loss": self.loss}
+        modules = self.loss.modules() if isinstance(self.loss, nn.Module) else ()
+        loss = self.loss, [module.training for module in modules]  # a loss runs in its own mode
+        found = {"model": list(code_of(model)), "parameters": tensors_of(model), "loss": loss}
         return {name: fingerprint(part) for name, part in found.items()}
 
     def _numbers(self, pair: Any) -> dict[str, Any]:

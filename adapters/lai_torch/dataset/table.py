@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from pickle import UnpicklingError
 from typing import Any, Literal
 
 import torch
@@ -167,7 +166,7 @@ def load_state(model: nn.Module, checkpoint: str, state: Any) -> None:
         if not isinstance(state, Mapping):
             state = torch.load(state, weights_only=True, map_location="cpu")
         model.load_state_dict(state)
-    except (AttributeError, EOFError, KeyError, RuntimeError, TypeError, UnpicklingError) as error:
+    except Exception as error:  # of a file of another kind torch raises any
         why = str(error).partition("\n\n")[0]
         msg = f"checkpoints[{checkpoint!r}]: expected a state dict of the model, or the path of one: {why}"
         raise ValueError(msg) from error

@@ -61,10 +61,9 @@ class Curation(Callback):
     ) -> None:
         self.loss, self.validation, self.model = loss, validation, model
         self.sampler, self._trained = sampler, 0
-        if sampler is not None:  # it may have been resumed before it was passed
-            self._trained = sampler.state_dict()["batch"]
         self._sources = None if sampler is None else Sources(_mixture(sampler), period)
         if sampler is not None:
+            self._trained = sampler.state_dict()["batch"]  # it may have been resumed before it was passed
             options = USUAL | {"refresh": period} | options
         self.options, self.auxiliary = curator_options("Curation", options, validation)
         self.curator: Curator | None = None

@@ -125,7 +125,7 @@ SOURCES = {
     ),
     "ValueError: batch_size: expected a whole number >= 1, got 0": sampler(size=0),
     "ValueError: rank: expected a number below replicas=2, got 2": sampler(replicas=2, rank=2),
-    "ValueError: batches: expected a number from 0 to 0, as many as were drawn, got 1": (
+    "ValueError: batches: expected a number from 0 to 0, as many as were drawn since the first": (
         lambda: sampler()().state_dict(batches=1)
     ),
     "ValueError: state: expected the keys ['ahead', 'batch', 'seed', 'taken'], got []": (
