@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 from typing import ClassVar
 
@@ -68,6 +69,15 @@ def _source(package):
     return source if source.exists() else ledger.ROOT / "adapters" / package / "__init__.py"
 
 
+def bases_shown_elsewhere(path):
+    """Return the names of a class's foreign and exported bases, whose methods its entry leaves out."""
+    package, name = path.rsplit(".", 1)
+    found = getattr(importlib.import_module(package), name)
+    exported = ledger.exported_names(_source(package))
+    bases = found.__mro__[1:] if inspect.isclass(found) else ()
+    return [one.__name__ for one in bases if one.__name__ in exported or one.__module__[:4] != "lai_"]
+
+
 class Exported(SphinxDirective):
     """The exported names, group by group; except those `without`, which another page shows."""
 
@@ -86,8 +96,15 @@ class Exported(SphinxDirective):
         for title, listed in [*chosen, *([("More", rest)] if rest else [])]:
             text += ["", f"## {title}", "", "```{eval-rst}"]
             for name in listed:
-                kind = "autoclass" if name[0].isupper() else "autofunction"
-                text += [f".. {kind}:: {package}.{name}"] + ["   :members:"] * (kind == "autoclass")
+                if name[0].isupper():
+                    stops = ", ".join(bases_shown_elsewhere(f"{package}.{name}"))
+                    text += [
+                        f".. autoclass:: {package}.{name}",
+                        "   :members:",
+                        f"   :inherited-members: {stops}",
+                    ]
+                else:
+                    text += [f".. autofunction:: {package}.{name}"]
             text += ["```"]
         place = nodes.Element()
         self.state.nested_parse(StringList(text, source=package), 0, place, match_titles=True)

@@ -137,10 +137,12 @@ class Draws:
 
         Raises
         ------
+        TypeError
+            If `batches` is no whole number.
         ValueError
             If that many batches were not drawn, or more than 1,024 after them.
         """
-        batch = self._batch if batches is None else batches
+        batch = self._batch if batches is None else check_count("batches", batches, 0)
         ahead = [draw for draw in self._drawn if draw.batch >= batch]
         if batch > self._batch or len(ahead) != self._batch - batch:
             least = self._batch - len(self._drawn)

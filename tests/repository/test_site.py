@@ -179,6 +179,16 @@ def test_a_fields_default_is_no_method():
         assert skip(None, "class", name, method, False, None) is None
 
 
+def test_a_class_shows_what_it_inherits_from_private_classes_alone():
+    stops = extension("public_modules").bases_shown_elsewhere
+    assert stops("lai_torch.MixtureSampler")[0] == "Sampler"
+    assert stops("lai_torch.MixtureStream")[0] == "IterableDataset"
+    assert not {"Draws", "ShuffledDraws"} & {
+        *stops("lai_torch.MixtureStream"),
+        *stops("lai_jax.MixtureBatches"),
+    }
+
+
 def test_every_public_module_has_a_page_of_the_reference():
     modules = {name for name, _ in extension("public_modules").documented("lai_core")}
     pages = {path.stem for path in (ledger.ROOT / "docs/reference/mathematics").glob("*.md")}

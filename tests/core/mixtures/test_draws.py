@@ -1,10 +1,12 @@
 """The drawing that all samplers share: sources of a batch, order of samples, what a state holds."""
 
 import collections
+import json
 import re
 from functools import partial
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +83,16 @@ def test_a_state_reaches_back_as_far_as_it_is_kept():
         )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             draws.state_dict(batches=batches)
+
+
+@pytest.mark.parametrize("batches", [2.0, "2", True])
+def test_a_number_of_batches_is_whole(batches):
+    draws = made()
+    for _ in range(3):
+        draws._next()
+    assert json.dumps(draws.state_dict(batches=np.int64(2))) == json.dumps(draws.state_dict(batches=2))
+    with pytest.raises(TypeError, match=f"^batches: expected a whole number >= 0, got {batches!r}$"):
+        draws.state_dict(batches=batches)
 
 
 def test_a_source_that_always_has_its_samples_needs_no_weight():
