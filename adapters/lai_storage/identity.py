@@ -37,8 +37,11 @@ _OF_THE_INTERPRETER = {
 """Entries of a class that say where it stands, or that come and go while a program runs."""
 
 
-_PRIVATE = ("_", "name_or_path", "architectures", "dtype", "transformers_version")
-"""Attributes of a package's objects that are caches, or say where a model was loaded from or saved to."""
+_ORIGIN = {
+    "_commit_hash", "_name_or_path", "_original_object_hash", "architectures", "dtype", "name_or_path",
+    "transformers_version",
+}  # fmt: skip
+"""Attributes of a package's objects that say where a model was loaded from or saved to."""
 
 
 def fingerprint(value: Any) -> str:
@@ -100,20 +103,21 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield {name: one for name, one in named if name in own or not (own and name.startswith("_"))}
     elif hasattr(value, "__wrapped__"):  # a compiled function, a cache
         yield value.__wrapped__
+        yield [getattr(value, name, None) for name in ("jvp", "fwd", "bwd")]  # rules of jax's
     elif is_dataclass(value):
-        yield [(field.name, getattr(value, field.name, None)) for field in fields(value)]
+        yield _without_origin({field.name: getattr(value, field.name, None) for field in fields(value)})
     else:
         reduce = dispatch_table.get(type(value), lambda one: one.__reduce_ex__(4))
         with suppress(Exception):  # whatever an object's own method raises: it cannot be looked into
             for part in reduce(value):
                 items = list(part) if isinstance(part, Iterator) else part
-                yield _public(items) if is_installed(type(value).__module__) else items
+                yield _without_origin(items) if is_installed(type(value).__module__) else items
 
 
-def _public(part: Any) -> Any:
-    """Return a part of a package's object; of its attributes, only those that are not its private caches."""
+def _without_origin(part: Any) -> Any:
+    """Return a part of a package's object, without attributes that say where it came from."""
     if isinstance(part, dict):
-        return {name: one for name, one in part.items() if not str(name).startswith(_PRIVATE)}
+        return {name: one for name, one in part.items() if name not in _ORIGIN}
     return part
 
 

@@ -198,15 +198,15 @@ class Stream:
     size: int  # of a batch
     collate: Callable[[list[Any]], Any]
     samples: int | None = None
+    read: int = 0  # how many samples were read so far
 
     def parts(self, rows: int, process: tuple[int, int]) -> Iterator[tuple[int, Iterable[Any]]]:
         """Yield each part that is this process's own, and pass over the others."""
-        read = 0
+        self.read = 0
 
         def counted() -> Iterator[Any]:
-            nonlocal read
             for item in self.items:
-                read += 1
+                self.read += 1
                 yield item
 
         items = counted()
@@ -218,10 +218,10 @@ class Stream:
             if part % process[1] == process[0]:
                 yield part, map(self.collate, iter(partial(_take, own, self.size), []))
             deque(own, maxlen=0)
-        if not read:
+        if not self.read:
             msg = "dataset: expected at least one sample, got none"
             raise ValueError(msg)
-        self.samples = read
+        self.samples = self.read
 
 
 def _take(items: Iterator[Any], size: int) -> list[Any]:
@@ -261,16 +261,16 @@ def score_source(
 
     def read(one: BatchScorer, part: int, batches: Iterable[Any]) -> Iterator[Any]:
         start = part * rows
-        end = min(start + rows, source.samples or start + rows)
         for batch in batches:
             found = one._read("dataset", batch)
             span = range(start, start + found.samples)
             given = {name: values[span.start : span.stop] for name, values in own.items()}
-            yield found._replace(labels={"id": [*span], **found.labels, **given})
             start = span.stop
-        if isinstance(source, Indexed) and start != end:
-            msg = f"dataset: expected a collation that keeps all {end - part * rows} samples of a part, got "
-            raise ValueError(f"{msg}{start - part * rows}; leave samples out before they are numbered")
+            if isinstance(source, Stream):
+                _check_collation(found.samples, source.read - span.start)
+            yield found._replace(labels={"id": [*span], **found.labels, **given})
+        if isinstance(source, Indexed):
+            _check_collation(start - part * rows, min(rows, source.samples - part * rows))
 
     folder = Path(folder)
     run = {"samples": source.samples, "rows": rows, "checkpoints": names, **settings}
@@ -295,6 +295,15 @@ def score_source(
         if isinstance(source, Stream):
             end_stream(folder / name, source.samples or 0, rows)
     return read_scores(folder) if process[1] == 1 else None
+
+
+def _check_collation(found: int, expected: int) -> None:
+    if found != expected:
+        msg = (
+            f"dataset: expected a collation that keeps {expected} samples, got {found} from it; leave some "
+            "out before they are collated, for their numbers tell them apart"
+        )
+        raise ValueError(msg)
 
 
 def _check_process(process: Any) -> None:

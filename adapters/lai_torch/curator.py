@@ -240,8 +240,8 @@ class Curator:
 
         Where a model, a loss, a policy or a loader raises, model, optimizer and counters are as before the
         step. An optimizer that raises halfway, and an interruption while it steps, leave what it did: load a
-        checkpoint. After an optimizer step every `.grad` is None, so that an `optimizer.step()` that is left
-        over from a plain loop changes nothing.
+        checkpoint. Gradients stay, as after a plain step: remove a loop's own `optimizer.step()`, which would
+        step with them again.
 
         A skipped step changes no parameter, buffer, optimizer state or second moment; see `Report.skipped`.
 

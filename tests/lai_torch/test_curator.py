@@ -91,19 +91,6 @@ def test_a_policy_that_keeps_all_trains_as_without_scores_and_reports_them():
     torch.testing.assert_close(list(model.parameters()), list(expected.model.parameters()))
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_step_that_a_plain_loop_left_behind_changes_nothing(optimizer):
-    model = network()
-    plain = OPTIMIZERS[optimizer](model.parameters())
-    curator = lai_torch.Curator(model, LOSS, plain, data(20))
-    for _ in range(2):
-        plain.zero_grad()
-        assert curator.step(*data(7)).kept
-        before = copy.deepcopy(model.state_dict())
-        plain.step()
-        torch.testing.assert_close(model.state_dict(), before, rtol=0.0, atol=0.0)
-
-
 def test_the_report_says_losses_and_the_loss_that_was_minimised():
     curator = curated()
     batch = data(7)

@@ -258,7 +258,11 @@ UNFIT = {
     "a triple": ((torch.ones(2, 5), torch.zeros(2), 1), r"dataset: expected a pair"),
     "a filter": (
         DataLoader(TensorDataset(*drawn(6)), collate_fn=lambda items: default_collate(items[:1])),
-        "dataset: expected a collation that keeps all 6 samples of a part, got 3",
+        "dataset: expected a collation that keeps 6 samples, got 3 from it",
+    ),
+    "a filter of a stream": (
+        DataLoader(Stream(zip(*drawn(6), strict=True)), collate_fn=lambda items: default_collate(items[:1])),
+        "dataset: expected a collation that keeps 2 samples, got 1 from it",
     ),
     "no collation": (DataLoader(TensorDataset(*drawn(6)), batch_size=None), "dataset: expected a DataLoader"),
     "a table": (pa.table({"x": [1.0], "y": [1]}), "dataset: expected a pair"),

@@ -79,8 +79,8 @@ class Updater:
         updated = False
         if ends:
             updated = self.contributions > 0 and self._stepped(undo, seen)
-            clear(self.optimizer)  # a step that a plain loop left behind would step again
             if not updated:
+                clear(self.optimizer)
                 undo.restore_buffers()
             used = used and updated
             self.batches = self.contributions = 0

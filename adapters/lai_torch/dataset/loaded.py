@@ -134,6 +134,8 @@ class Loaded:
     def summed(self, size: int) -> Any:
         """Return the validation side, made when it is first asked for and when parameters have changed."""
         versions = versions_of(self.model)
+        if isinstance(self.scorer.loss, nn.Module):
+            versions += versions_of(self.scorer.loss)
         if self.versions and versions != self.versions:
             if self.samples is None:
                 msg = (
