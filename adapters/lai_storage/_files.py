@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,20 +18,14 @@ def write_whole(path: Path, write: Callable[[Path], Any], *, keep: bool = False)
         write(own)
         with own.open("rb+") as written:
             os.fsync(written.fileno())
-        if keep:
-            with suppress(FileExistsError):
-                _link(own, path)
-        else:
+        if not keep:
+            own.replace(path)
+            return
+        try:
+            path.hardlink_to(own)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
             own.replace(path)
     finally:
         own.unlink(missing_ok=True)  # a link of it stays; nothing is there once it was moved
-
-
-def _link(own: Path, path: Path) -> None:
-    """Give a file a second name, unless something has that name; without hard links, move it there."""
-    try:
-        path.hardlink_to(own)
-    except FileExistsError:
-        raise
-    except OSError:
-        own.replace(path)

@@ -4,7 +4,6 @@ Tables of Arrow, DataFrames of pandas, rows of `datasets`, mappings of columns, 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -64,7 +63,13 @@ def rows_of(values: Any) -> Any:
         The array is numpy's, of shape `(n, ...)`, and has the column's type.
     """
     if hasattr(values, "to_pylist"):
-        return _rows_of_arrow(values)
+        column = values.combine_chunks() if hasattr(values, "combine_chunks") else values
+        if hasattr(column, "to_numpy_ndarray"):  # tensors of one shape
+            return column.to_numpy_ndarray()
+        kind, found = column.type, rows_of(column.to_pylist())
+        while hasattr(kind, "value_type"):  # of lists, and of lists of lists
+            kind = kind.value_type
+        return found if isinstance(found, list) else found.astype(kind.to_pandas_dtype())
     if hasattr(values, "iloc"):
         values = values.to_numpy()
     if np.ma.is_masked(values):
@@ -86,26 +91,6 @@ def _plain(row: Any) -> Any:
     if is_array(row) and not isinstance(row, np.ndarray):
         return as_numpy(row)
     return rows_of(row) if getattr(getattr(row, "dtype", None), "kind", "") == "O" else row
-
-
-def _rows_of_arrow(column: Any) -> Any:
-    """Return a column of Arrow without a detour by Python's numbers, lists of one length as further axes."""
-    import pyarrow.compute as pc
-
-    values = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-    if hasattr(values, "to_numpy_ndarray"):  # tensors of one shape
-        return values.to_numpy_ndarray()
-    shape = [len(values)]
-    while not values.null_count and hasattr(values, "flatten") and hasattr(values.type, "value_type"):
-        lengths = pc.unique(pc.list_value_length(values)).to_pylist()
-        if len(lengths) != 1:
-            return column.to_pylist()
-        shape.append(lengths[0])
-        values = values.flatten()
-    if values.null_count:
-        return column.to_pylist()
-    found = values.to_numpy(zero_copy_only=False)
-    return found.reshape(shape) if found.dtype.kind in "biufc" else rows_of(found)
 
 
 def labels_of(role: str, values: Any, samples: int) -> list[Any]:
@@ -133,8 +118,10 @@ def labels_of(role: str, values: Any, samples: int) -> list[Any]:
     ValueError
         If there are others than `samples`.
     """
-    listed = getattr(values, "to_pylist", None) or getattr(values, "tolist", None) or partial(_listed, values)
-    made = listed()
+    listed = getattr(values, "to_pylist", None) or getattr(values, "tolist", None)
+    ordered = isinstance(values, Iterable) and not isinstance(values, Set | Mapping)  # by itself
+    made = listed() if listed else values
+    made = [*made] if ordered and not listed else made
     found: list[Any] = made if isinstance(made, list) else [made]
     found = [one.item() if hasattr(one, "item") else one for one in found]
     kinds = {type(one) for one in found}
@@ -150,12 +137,6 @@ def labels_of(role: str, values: Any, samples: int) -> list[Any]:
         msg = f"{role}: expected whole numbers of 64 bits with a sign, got {max(found)}; pass them as text"
         raise ValueError(msg)
     return found
-
-
-def _listed(values: Any) -> Any:
-    """Return what comes one after the other, in an order that is its own, as a list."""
-    ordered = isinstance(values, Iterable) and not isinstance(values, Set | Mapping)
-    return list(values) if ordered else values
 
 
 def collate_items(role: str, stack: Callable[[list[Any]], Any], items: list[Any]) -> Any:

@@ -193,20 +193,7 @@ def parts_of_class(kind: type) -> Iterator[Any]:
 
 
 def is_installed(module: Any, path: str | None = None) -> bool:
-    """Say whether code is of the interpreter or an installed package, ours included: its name stands for it.
-
-    Parameters
-    ----------
-    module
-        Its name.
-    path
-        Of the code's file, where it is known; None: the module's.
-
-    Returns
-    -------
-    bool
-        Whether it is.
-    """
+    """Whether code is of the interpreter or an installed package, ours included: its name stands for it."""
     if str(module).partition(".")[0] in {"lai_core", "lai_storage", "lai_torch", "lai_jax"}:
         return True
     path = path or getattr(sys.modules.get(module), "__file__", None)

@@ -138,18 +138,7 @@ def write_report(
 
 
 def empty_columns(table: pa.Table) -> list[str]:
-    """Say why columns of `score_dataset` hold no number.
-
-    Parameters
-    ----------
-    table
-        What `score_dataset` returned.
-
-    Returns
-    -------
-    list
-        A sentence for each such column.
-    """
+    """Say of each column of `score_dataset` that holds no number why, in a sentence."""
     return [
         f"The column {name} is empty: {reason}."
         for name, reason in EMPTY.items()

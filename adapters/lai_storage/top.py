@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from lai_core._adapters import Array, Namespace, device_of, namespace_of
 from lai_storage._safetensors import as_numpy
+from lai_storage.columns import labels_of
 
 __all__ = ["top_samples"]
 
@@ -64,13 +65,13 @@ def top_samples(
         msg = f"top: expected a whole number of at least 1, got {top!r}"
         raise ValueError(msg)
     if samples is not None:
-        _named("ids", ids, samples)
+        _labels("ids", ids, samples)
     kept: dict[str, tuple[Array, Array]] = {}
     seen, rows = 0, None
     with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
         for block in blocks:
             if rows is None:
-                _named("validation_ids", validation_ids, _check_block(block, rows))
+                _labels("validation_ids", validation_ids, _check_block(block, rows))
             rows = _check_block(block, rows)
             xp = namespace_of({"blocks": block})
             count = int(block.shape[1])
@@ -79,7 +80,7 @@ def top_samples(
                 kept[effect] = _strongest(xp, kept.get(effect), sign * block, numbers, top)
             seen += count
             bar.update(count)
-    named = _named("ids", ids, seen), _named("validation_ids", validation_ids, rows or 0)
+    named = _labels("ids", ids, seen), _labels("validation_ids", validation_ids, rows or 0)
     lists = {effect: tuple(as_numpy(each).tolist() for each in best) for effect, best in kept.items()}
     found = [
         {
@@ -119,8 +120,5 @@ def _check_block(block: Array, rows: int | None) -> int:
     return int(shape[0])
 
 
-def _named(role: str, names: Sequence[Any] | None, count: int) -> Sequence[Any]:
-    if names is not None and len(names) != count:
-        msg = f"{role}: expected one per sample, {count}, got {len(names)}"
-        raise ValueError(msg)
-    return range(count) if names is None else names
+def _labels(role: str, given: Any, count: int) -> Sequence[Any]:
+    return range(count) if given is None else labels_of(role, given, count)

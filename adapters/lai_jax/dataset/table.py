@@ -69,12 +69,6 @@ def score_dataset(
         What `lai_storage.tables.read_scores(folder)` returns. None where several processes share the
         work: read the table when all of them are done.
 
-    Raises
-    ------
-    ValueError
-        If the folder holds scores of another model, validation set, estimator or size; if an argument does
-        not fit.
-
     Examples
     --------
     >>> import tempfile

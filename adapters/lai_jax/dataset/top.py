@@ -42,11 +42,8 @@ def top_samples(
     ----------
     apply, params, loss, dataset, validation, batch_size, last, valid
         As for `score_dataset`.
-    estimator
-        `ghost`, `lai` or `lli`: those that have a kernel.
-    relative
-        Whether each score is divided by the norm of the training sample's gradient (RelatIF), which else
-        puts samples with large gradients first.
+    estimator, relative
+        As for `lai_torch.top_samples`.
     top, ids, validation_ids, progress
         As for `lai_storage.top.top_samples`.
 

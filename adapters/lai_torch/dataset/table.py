@@ -105,8 +105,7 @@ def score_dataset(
     Raises
     ------
     ValueError
-        If the folder holds scores of another model, validation set, estimator or size; if an argument does
-        not fit.
+        If the folder belongs to another run, named by what differs; if an argument does not fit.
 
     Examples
     --------
