@@ -166,7 +166,12 @@ def _observe(
     contrasts = (means - quotient(xp, xp.sum(means), present, 0.0)) * seen
     updates = state.updates + 1.0
     square = quotient(xp, xp.sum(means * means), present, 0.0)
-    variance = keep**2 * state.variance + errors * errors
+    # the mean that is taken off is one number for all sources, which cancels between them, unless a source
+    # that was seen before is missing: then its own error, too, tells the others from that one
+    missing = xp.any((state.count > 0) & ~observed)
+    common = quotient(xp, xp.sum(errors * errors), present * present, 0.0)
+    added = (errors * errors + xp.where(missing, common, xp.zeros_like(common))) * seen
+    variance = keep**2 * state.variance + added
     # a sum of estimated variances has the degrees of freedom of Satterthwaite (1946): their inverses add up,
     # each times the square of its share of the sum
     old = quotient(xp, keep**2 * state.variance, variance, 0.0)

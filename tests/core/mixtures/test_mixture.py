@@ -35,9 +35,15 @@ def written_out(prior, rounds, horizon, floor, confidence):
         seen = np.isfinite(errors)
         if not seen.any():
             continue
-        centre = np.mean(means[seen])
+        centre, common = np.mean(means[seen]), math.hypot(*errors[seen]) / seen.sum()
+        counted = [h for age, h in enumerate(reversed(history)) if (1 - 1 / horizon) ** age > 0]
+        if all(ok or not any(h[k] for h in counted) for k, ok in enumerate(seen)):
+            common = 0.0  # no source that was seen before is missing
         history.append(
-            [(m - centre, e) if ok else None for m, e, ok in zip(means, errors, seen, strict=True)]
+            [
+                (m - centre, math.hypot(e, common)) if ok else None
+                for m, e, ok in zip(means, errors, seen, strict=True)
+            ]
         )
         squares.append(np.mean(means[seen] ** 2))
         unit = math.sqrt(np.mean(squares))
