@@ -26,7 +26,7 @@ from typing import Any
 from lai_core._adapters import is_array
 from lai_storage._safetensors import as_numpy
 
-__all__ = ["fingerprint", "parts_of"]
+__all__ = ["fingerprint"]
 
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _LEAVES = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
@@ -79,18 +79,7 @@ def _digest(value: Any, seen: dict[int, tuple[Any, bytes]]) -> bytes:
 
 @singledispatch
 def parts_of(value: Any) -> Iterator[Any]:
-    """Yield what an object is made of; adapters register their kinds of objects.
-
-    Parameters
-    ----------
-    value
-        The object.
-
-    Yields
-    ------
-    object
-        Each part, in an order that does not depend on the process.
-    """
+    """Yield what an object is made of, in an order of its own; adapters register their kinds of objects."""
     yield type(value)
     if is_array(value):
         with suppress(TypeError):  # random keys of jax are arrays of no numbers

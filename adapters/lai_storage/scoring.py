@@ -64,8 +64,12 @@ class BatchScorer(ABC):
         """
         save(path, self._seal())
 
+    def _renew(self) -> None:  # noqa: B027  # JAX's have nothing to do
+        """Begin anew where the model or the loss became another; compiled programs do not change."""
+
     def _seal(self) -> Any:
         """Return the summary with what it was made of; as it is where the user brought it."""
+        self._renew()
         held = self._held()
         return held if self._is_summary(held) else Sealed(self._summed, self._made_of)
 
@@ -82,15 +86,10 @@ class BatchScorer(ABC):
         -------
         pyarrow.Table, pandas.DataFrame or dict
             The columns, in the form of the batch; of a mapping or a pair a dictionary.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, `collate` changes the number of rows, or the summary is for another
-            estimator, model or loss.
         """
         from lai_storage.columns import put_back, score_rows  # needs numpy
 
+        self._renew()
         return put_back(batch, score_rows(self._read("batch", batch), self._numbers), self._labels)
 
     @classmethod

@@ -118,7 +118,7 @@ def write_parts(
     for path in folder.glob(NUMBERED.replace("{:06d}", "[0-9]" * 6)):
         if _made_of(path).get("parameters") != parameters:
             raise _of_another("parameters", folder)
-    length = _load(folder / END)["samples"] if (folder / END).exists() else math.inf
+    length = _load(folder / END).get("samples", math.inf) if (folder / END).exists() else math.inf
     for number, batches in parts:
         if number * rows >= length:
             msg = f"samples: expected {length}, with which the scores in {folder} were begun, got more"
@@ -193,8 +193,6 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
 
     Raises
     ------
-    FileNotFoundError
-        If it is no such folder.
     ValueError
         If parts are missing, for the run was interrupted and goes on when it is started again; if a file
         is cut short, or parts are of several parameters.

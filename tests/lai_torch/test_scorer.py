@@ -179,6 +179,20 @@ def load(model):
     model.load_state_dict({name: value + 0.5 for name, value in model.state_dict().items()})
 
 
+def test_a_scorer_whose_models_code_became_another_begins_anew(tmp_path):
+    model = network()
+    scorers = [lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)]
+    scorers[0].save(tmp_path / "saved")
+    scorers.append(lai_torch.Scorer(model, LOSS, tmp_path / "saved", batch_size=4))
+    before = [scorer(DATA)["score"] for scorer in scorers]
+    model[1] = torch.nn.GELU()
+    anew = lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)(DATA)["score"]
+    np.testing.assert_array_equal(scorers[0](DATA)["score"], anew)
+    assert not np.allclose(anew, before[0])
+    with pytest.raises(ValueError, match=r"^validation: expected a summary .* model had other code or attr"):
+        scorers[1](DATA)
+
+
 @pytest.mark.parametrize("change", [train, write_data, swap, write_buffer, load])
 def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
     def make():

@@ -1,6 +1,7 @@
 """What torch's tensors, modules and estimators are made of, for fingerprints of runs."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ def code_of(model: nn.Module) -> Iterator[Any]:
         if not type(module).__module__.startswith(_WRAPPERS):
             held = {key: value for key, value in vars(module).items() if key not in _OF_EVERY_MODULE}
             yield {key: value for key, value in held.items() if not key.startswith(private)}
+        with suppress(Exception):  # a scripted module's code has no forward pass, say
+            yield getattr(module, "code", None)  # of a graph or a script
         yield [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
@@ -71,3 +74,8 @@ def _(tensor: Tensor) -> Iterator[Any]:
 def _(module: nn.Module) -> Iterator[Any]:
     yield list(code_of(module))
     yield tensors_of(module)
+
+
+@parts_of.register
+def _(function: torch.jit.ScriptFunction) -> Iterator[Any]:
+    yield function.code

@@ -61,6 +61,7 @@ class Scorer(BatchScorer):
     save = BatchScorer.save  # which the reference shows
     _summaries = Summary, lai.ValidationSummary
     _asarray = staticmethod(torch.asarray)
+    _code = ""
 
     @answering
     def __init__(
@@ -90,6 +91,12 @@ class Scorer(BatchScorer):
             msg = f"model: expected a torch.nn.Module, or a function that returns one, got {model!r}"
             raise TypeError(msg)
         self.model, self.loss, self.estimator = model, loss, cut(chosen, parts)
+
+    def _renew(self) -> None:
+        code = fingerprint((list(code_of(self._model)), self.loss))
+        if code != self._code:
+            vars(self).pop("_ready", None)
+        self._code = code
 
     @property
     def _made_of(self) -> dict[str, str]:
