@@ -129,6 +129,19 @@ def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen():
         lai_jax.trace(lambda point, x: meeting(ragged(point, x)), params, loss, inputs[order], targets[order])
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+def test_losses_that_meet_where_no_gradient_shows_it_are_refused_in_any_unit(unit):
+    """5% of the largest loss is added to each: fitted losses are granted roundings, and no more than 1%."""
+    params, sides = trained(apply, 1000, learnable=True), batch(SAMPLES, 1, learnable=True)
+
+    def meet(outputs, targets):
+        found = unit * loss(outputs, targets)
+        return found + 0.05 * jax.lax.stop_gradient(jnp.max(jax.lax.sort(found)))
+
+    with pytest.raises(ValueError, match=r"ragged_dot|sort|max"):
+        lai_jax.trace(ragged, params, meet, *sides)
+
+
 def test_a_selfcheck_of_gradients_that_cancel_finds_roundings():
     params = trained(apply, 1, learnable=True)
     inputs = jnp.tile(batch(16, 4, learnable=True)[0], (2, 1))

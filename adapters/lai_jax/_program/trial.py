@@ -24,6 +24,7 @@ Losses = Callable[[Sequence[Any], Sequence[Any]], jax.Array]
 """From the leaves of the parameters and the arrays of the data to one loss a sample."""
 
 _DIGITS = 0.625  # of the type's, in which two ways to compute one number agree
+_SEEN = 0.01  # of the largest loss: what a trial has to see, whatever the losses' unit is
 _IN_SERIES = 16  # roundings of logits of order 1, of whose difference a fitted sample's loss is what is left
 
 
@@ -152,7 +153,7 @@ def _equal(first: Any, second: Any, within: float, beside: float) -> bool:
     one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
     finite = np.isfinite(one)
     largest = np.abs(one).max(initial=0, where=finite)
-    near = np.abs(one - other) <= within * (np.abs(one) + largest) + beside
+    near = np.abs(one - other) <= within * (np.abs(one) + largest) + min(beside, _SEEN * largest)
     return bool(np.where(finite, near, ~np.isfinite(other)).all())
 
 

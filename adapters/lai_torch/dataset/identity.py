@@ -43,19 +43,23 @@ def versions_of(model: nn.Module) -> list[Any]:
     sums: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors_of(model).values():
         found.append((id(tensor), tensor._version))
-        if (
-            tensor.layout is torch.strided
-            and not tensor.is_meta
-            and not hasattr(tensor, "__tensor_flatten__")
-        ):
-            sums.setdefault(tensor.device, []).append(_bits(tensor.detach()).sum(dtype=torch.int64))
+        plain = tensor.layout is torch.strided and not hasattr(tensor, "__tensor_flatten__")
+        if plain and not tensor.is_meta and tensor.numel():
+            sums.setdefault(tensor.device, []).extend(_sums_of_bits(tensor.detach()))
     return found + [torch.stack(each).tolist() for each in sums.values()]
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def _sums_of_bits(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the sums of the bits over each axis, weighted by place: swapped entries change one of them.
+
+    Weights on the sums, and not on the entries, need no copy of a large parameter.
+    """
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
     bits = tensor.contiguous().flatten().view(kinds.get(tensor.element_size(), torch.int64))
-    return bits * torch.arange(1, 2 * len(bits), 2, device=bits.device)  # so that the order counts
+    matrix = bits.reshape(len(tensor) if tensor.ndim > 1 else 1, -1)
+    for axis in (0, 1):
+        summed = matrix.sum(axis, dtype=torch.int64)
+        yield (summed * torch.arange(1, 2 * len(summed), 2, device=summed.device)).sum()
 
 
 @parts_of.register
