@@ -1,0 +1,520 @@
+"""From uses and the gradients that arrived at them to the records of `lai_core`."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_core import Record
+from lai_core._adapters import GRADIENT_BUDGET
+from lai_torch._graph.layers import Layer
+from lai_torch._graph.per_sample import Received, split_use
+from lai_torch._graph.places import Axis, Entries, Place
+from lai_torch._graph.plan import Plan
+from lai_torch._graph.products import (
+    CONVOLUTION,
+    GROUPED,
+    PRODUCTS,
+    Sides,
+    flatten_positions,
+    is_argument,
+    read_geometry,
+    read_normalized,
+    read_sides,
+    split_groups,
+)
+from lai_torch._graph.saved import Saved, read_signed
+from lai_torch._graph.uses import Use, densify
+from lai_torch._graph.walk import Edge, Graph, name_function
+from lai_torch._model.valid import Positions, fitting
+
+Owned = dict[str, list[tuple[Use, Record]]]
+"""Of each parameter whose uses have records of one kind: these."""
+
+
+@dataclass(frozen=True)
+class Readout:
+    """A layer that LAI sees: its record, and whether that is exact for the layer's own parameters."""
+
+    layer: Layer
+    record: Record
+    own: bool
+
+
+class Assembly:
+    """The records of one batch.
+
+    Attributes
+    ----------
+    explained
+        Of each weight key, the names of the parameters that its records explain.
+    kinds
+        Of each parameter, the kinds of its uses.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        received: Received,
+        names: Mapping[int, str],
+        valid: Positions = (),
+    ) -> None:
+        self.graph, self.plan, self.received, self.names = graph, plan, received, names
+        self.valid, self.saved = valid, Saved()
+        self.explained: dict[Hashable, list[str]] = {}
+        self.kinds: dict[str, dict[str, None]] = defaultdict(dict)
+        self._sides: dict[tuple[int, int], Sides | None] = {}
+
+    def read(self, node: int, slot: int, place: Place) -> Sides | None:
+        """Return the sides of a product, each once."""
+        key = (node, slot)
+        if key not in self._sides:
+            gradient = self.received.get((node, 0))
+            self._sides[key] = read_sides(self.graph, self.saved, node, slot, gradient, place)
+        return self._sides[key]
+
+    # ---- what Ghost adds up
+
+    def build_every(self, parameters: Mapping[str, Tensor]) -> tuple[list[Record], list[Readout]]:
+        """Return the records of all parameters, last those of the layers, and the layers."""
+        owned, biases = self._own(self.plan.uses_by_name)
+        records: list[Record] = []
+        routed = {
+            name for name, pairs in owned.items() if any(isinstance(one, lai.ExpertTrace) for _, one in pairs)
+        }
+        for name, parameter in parameters.items():
+            if name in owned or name in biases or not parameter.numel() or name in self.plan.unexplained:
+                continue
+            unused = name not in self.plan.uses_by_name and name not in self.plan.left
+            if unused and parameter.ndim in {2, 3}:
+                routed.add(name)  # an expert to which no row was routed, maybe
+            else:
+                records += self._build(name, parameter)
+        layered = {(layer.node, layer.slot) for layer in self.plan.layers}
+        for name, parameter in parameters.items():
+            if name in routed:
+                records += self._build_experts(name, parameter, owned.get(name, []))
+            else:
+                records += [
+                    record for use, record in owned.get(name, ()) if (use.node, use.slot) not in layered
+                ]
+        by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
+        layers = self.build_layers(by_node)
+        return [*records, *(one.record for one in layers)], layers
+
+    def _own(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
+        """Return the parameters whose uses are all of one kind, with their records, and the biases within."""
+        owned: Owned = {}
+        within: set[str] = set()
+        for name, uses in uses_by_name.items():
+            if name in self.plan.left or any(
+                use.source.turned is None or len(use.source.names) != 1 for use in uses
+            ):
+                continue
+            bias = self._find_bias(uses, uses_by_name)
+            pairs = [(use, self._records(use, bias=bias is not None)) for use in uses]
+            found = [(use, record) for use, records in pairs for record in records or ()]
+            kinds = {self._kind(use, record) for use, record in found}
+            # An embedding may be tied to a matrix that is used as it is.
+            tied = kinds - {("table",)}
+            alone = len(kinds) == 1 or (len(tied) == 1 and next(iter(tied))[:2] == ("dense", True))
+            if not all(records for _, records in pairs) or not alone:
+                continue
+            owned[name] = found
+            if bias is not None:
+                within.add(bias)
+        owned = {name: pairs for name, pairs in owned.items() if name not in within}
+        for name, own in owned.items():
+            for use, record in own:
+                names = self.explained.setdefault(record.weight, [name])
+                self.kinds[name][_CALLED[type(record)]] = None
+                if getattr(record, "bias", False):
+                    bias = self.plan.biases[use.node].name
+                    self.kinds[bias]["bias"] = None
+                    if bias not in names:
+                        names.append(bias)
+        return owned, within
+
+    def _kind(self, use: Use, record: Record) -> tuple[Any, ...]:
+        """Return what the records of one parameter must share."""
+        if isinstance(record, lai.EmbeddingTrace):
+            return ("table",)
+        if isinstance(record, lai.ConvolutionTrace):
+            return (
+                "convolution",
+                record.kernel,
+                record.stride,
+                record.padding,
+                record.dilation,
+                record.groups,
+            )
+        if isinstance(record, lai.GainTrace):
+            return ("vector", use.node, use.slot)
+        assert isinstance(record, lai.LayerTrace)
+        if self.graph.names[use.node] == GROUPED:
+            return ("rows", bool(use.source.turned), False, 1)
+        product = PRODUCTS[self.graph.names[use.node]]
+        natural = (use.slot == product.slots[0] or product.natural) != bool(use.source.turned)
+        if isinstance(record, lai.ExpertTrace) or record.groups > 1:
+            return ("rows", natural, use.source.matrix is None, record.groups)
+        return ("dense", natural, record.matrix_shape)
+
+    def _find_bias(self, uses: list[Use], uses_by_name: Mapping[str, list[Use]]) -> str | None:
+        """Return the bias that all these products have, and that nothing else uses."""
+        products = [use for use in uses if self.graph.names[use.node] != "EmbeddingBackward0"]
+        biases = [
+            self.plan.biases.get(use.node) for use in products if is_argument(self.graph, use.node, use.slot)
+        ]
+        if not biases or None in biases or len(biases) < len(products):
+            return None
+        found = [bias for bias in biases if bias is not None]
+        name, width = found[0].name, found[0].width
+        for use in products:
+            convolved = self.graph.names[use.node] == CONVOLUTION
+            sides = None if convolved else self.read(use.node, use.slot, use.place)
+            if sides is not None and (
+                sides.routed or sides.gradients is None or sides.gradients.shape[-1] != width
+            ):
+                return None
+        own = {(use.node, use.slot) for use in uses_by_name.get(name, ())}
+        alike = all(bias.name == name for bias in found)
+        alike = alike and name not in self.plan.left
+        return name if alike and own == {(bias.node, bias.slot) for bias in found} else None
+
+    def _records(self, use: Use, *, bias: bool) -> list[Record] | None:
+        """Return the records of a use: of a matrix one, of a bank of matrices one each."""
+        if self.graph.names[use.node] != GROUPED:
+            record = self._record(use, bias=bias)
+            return None if record is None else [record]
+        gradient = self.received[use.received[0]]
+        if (
+            gradient is None
+            or use.slot != 1
+            or use.source.turned is None
+            or not isinstance(use.place, Entries)
+        ):
+            return None
+        sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
+        keys = [f"{use.source.key}[{matrix}]" for matrix in range(len(sides or ()))]
+        return [
+            lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key)
+            for key, one in zip(keys, sides or (), strict=True)
+        ]
+
+    def _record(self, use: Use, *, bias: bool) -> Record | None:
+        """Return the record of a use that has a kind of its own."""
+        name = self.graph.names[use.node]
+        gradient = self.received[use.received[0]]
+        if len(use.received) != 1 or gradient is None:
+            return None
+        if name == CONVOLUTION and is_argument(self.graph, use.node, use.slot):
+            return self._record_convolution(use, gradient, bias=bias)
+        if is_argument(self.graph, use.node, use.slot):
+            return self._record_matrix(use, bias=bias)
+        if not isinstance(use.place, Axis):
+            return None
+        if name == "EmbeddingBackward0" and use.source.turned is False and use.source.matrix is None:
+            return self._record_table(use, gradient, use.place)
+        return self._record_vector(use, gradient, use.place)
+
+    def _record_matrix(self, use: Use, *, bias: bool) -> Record | None:
+        source, sides = use.source, self.read(use.node, use.slot, use.place)
+        if sides is None or sides.gradients is None:
+            return None
+        if sides.groups > 1 and (source.turned or source.matrix is not None):
+            return None
+        routed = sides.routed or source.names[0] in self.plan.routed
+        if routed and bias:
+            return None
+        entries = sides.activations.shape[-1] * sides.gradients.shape[-1] // sides.groups
+        if source.matrix is None and entries != source.leaves[0].numel():
+            return None
+        kind = lai.ExpertTrace if routed else lai.LayerTrace
+        name = source.key.removesuffix(".weight")
+        options: dict[str, Any] = {"bias": bias, "weight": source.key, "groups": sides.groups, "name": name}
+        return kind(sides.activations, sides.gradients, valid=self._mask(sides, routed), **options)
+
+    def _mask(self, sides: Sides, routed: bool = False) -> Tensor | None:
+        """Return the mask that belongs beside rows `(n, t, d)`; None where they have other positions."""
+        rows = sides.activations
+        if not self.valid or routed or rows.ndim != 3:
+            return None
+        mask = fitting(self.valid, rows.shape[1])
+        return None if mask is None else mask.to(rows.device)
+
+    def _record_convolution(self, use: Use, gradient: Tensor, *, bias: bool) -> Record | None:
+        node, place = self.graph.nodes[use.node], use.place
+        geometry, maps = read_geometry(self.saved, node), self.saved(node, "input")
+        if use.slot != 1 or geometry is None or maps is None or use.source.turned is not False:
+            return None
+        if place != Axis(0, 1, 1, place.samples):
+            return None
+        kernel = tuple(use.source.leaves[0].shape[2:])
+        name = use.source.key.removesuffix(".weight")
+        options: dict[str, Any] = {**geometry, "bias": bias, "weight": use.source.key, "name": name}
+        return lai.ConvolutionTrace(maps, gradient, kernel=kernel, **options)
+
+    def _record_table(self, use: Use, gradient: Tensor, place: Axis) -> Record | None:
+        node, key = self.graph.nodes[use.node], use.source.key
+        ids = self.saved(node, "indices")
+        if ids is None or self.saved(node, "scale_grad_by_freq") or place.axis >= ids.ndim:
+            return None
+        padding = read_signed(self.saved(node, "padding_idx"))
+        rows = self.saved(node, "weight_sym_argsize_0")
+        front, outputs = (flatten_positions(place.in_front(one)) for one in (ids.unsqueeze(-1), gradient))
+        return lai.EmbeddingTrace(
+            front.squeeze(-1), outputs, rows, padding=None if padding < 0 else padding, weight=key, name=key
+        )
+
+    def _record_vector(self, use: Use, gradient: Tensor, place: Axis) -> Record | None:
+        """Return the record of a norm's gain or offset, or of a bias that is read alone."""
+        name, node = self.graph.names[use.node], self.graph.nodes[use.node]
+        given = None
+        if name in PRODUCTS and use.slot == PRODUCTS[name].bias:
+            if name == "BaddbmmBackward0" or (
+                name != CONVOLUTION and self.saved(node, "beta") not in {1, None}
+            ):
+                return None
+        else:
+            normalized = read_normalized(name, self.saved, node)
+            if normalized is None or use.slot not in {1, 2}:
+                return None
+            given = normalized if use.slot == 1 else None
+        by_channel = name == CONVOLUTION or (
+            name not in PRODUCTS and name.startswith(("NativeGroup", "NativeBatch", "Cudnn"))
+        )
+        channels = 1 if by_channel else gradient.ndim - 1
+        if place.axis != 0 or (by_channel and gradient.ndim > 2 and place.outer * place.inner != 1):
+            return None
+        leaf = use.source.leaves[0]
+        if leaf.ndim != 1 or channels == 0 or gradient.shape[channels] != leaf.numel():
+            return None
+        sides = [
+            None if one is None else flatten_positions(place.in_front(one.movedim(channels, -1)))
+            for one in (given, gradient)
+        ]
+        return lai.GainTrace(sides[0], sides[1], weight=use.source.key, name=use.source.key)
+
+    def _build(self, name: str, parameter: Tensor) -> list[Record]:
+        """Return the record of a parameter whose per-sample gradients are built."""
+        samples = self.plan.samples
+        needed = samples * parameter.numel() * parameter.element_size()
+        if needed > GRADIENT_BUDGET:
+            used = self.plan.uses_by_name.get(name)
+            function = name_function(self.graph.names[used[0].node]) if used else "no known function"
+            reason = f"{function}; its per-sample gradients take {needed} bytes of {GRADIENT_BUDGET}"
+            self.plan.unexplained[name] = reason
+            return []
+        if name in self.plan.left:
+            total = self._split_whole(parameter)
+        else:
+            total = parameter.detach().new_zeros((samples, *parameter.shape))
+        for use in () if name in self.plan.left else self.plan.uses_by_name.get(name, ()):
+            total += split_use(self.graph, self.saved, use, self.received)[name]
+        self.kinds[name]["operation"] = None
+        self.explained[name] = [name]
+        real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
+        return [lai.GainTrace(None, real.reshape(samples, -1), weight=name, name=name)]
+
+    def _split_whole(self, parameter: Tensor) -> Tensor:
+        """Return each sample's gradient by a backward pass of its own, for what no node's formula splits."""
+        found = []
+        for loss in self.graph.losses:
+            (gradient,) = torch.autograd.grad(loss, [parameter], retain_graph=True, allow_unused=True)
+            found.append(torch.zeros_like(parameter) if gradient is None else densify(gradient))
+        return torch.stack(found).detach()
+
+    def _build_experts(self, name: str, parameter: Tensor, pairs: list[tuple[Use, Record]]) -> list[Record]:
+        """Return one record for each matrix of a parameter, of nothing where no row was routed to it."""
+        several = parameter.ndim == 3
+        self.kinds[name]["expert"] = None
+        found: list[Record] = []
+        for matrix in range(parameter.shape[0] if several else 1):
+            key = f"{name}[{matrix}]" if several else name
+            own: list[Any] = [record for _, record in pairs if record.weight == key]
+            sides = [
+                torch.cat([add_positions(getattr(one, side)) for one in own], 1)
+                for side in ("activations", "output_gradients")
+                if own
+            ]
+            if not own:
+                sides = [
+                    parameter.detach().new_zeros(self.plan.samples, 1, width)
+                    for width in _widths(parameter, [record for _, record in pairs])
+                ]
+            self.explained[key] = [name]
+            found.append(lai.ExpertTrace(sides[0], sides[1], weight=key, name=key))
+        return found
+
+    # ---- what LAI reads
+
+    def build_last(self) -> list[Readout]:
+        """Return the layers with the output gradients of the last one alone."""
+        last = {layer.node for layer in self.plan.last}
+        owned, _ = self._own(
+            {
+                name: uses
+                for name, uses in self.plan.uses_by_name.items()
+                if all(use.node in last for use in uses) or self._adds_to(name, uses, last)
+            }
+        )
+        by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
+        readouts = self.build_layers(by_node)
+        record = readouts[-1].record
+        if type(record) is lai.ReadoutTrace and readouts[-1].layer.trains:
+            # LLI is of this use of a matrix alone, wherever else the matrix is used.
+            source = readouts[-1].layer.source
+            arrays: dict[str, Any] = {"valid": record.valid, "bias": record.bias, "name": record.name}
+            own = lai.LayerTrace(
+                record.activations,
+                record.output_gradients,
+                weight=None if source is None else source.key,
+                **arrays,
+            )
+            readouts[-1] = Readout(readouts[-1].layer, own, own=True)
+        return readouts
+
+    def _adds_to(self, name: str, uses: list[Use], last: set[int]) -> bool:
+        """Whether a parameter is the bias of a last layer that adds it by a node of its own."""
+        nodes = {bias.node for node, bias in self.plan.biases.items() if node in last and bias.name == name}
+        return bool(nodes) and all(use.node in nodes for use in uses)
+
+    def build_layers(self, owned: Mapping[tuple[int, int], Record]) -> list[Readout]:
+        """Return the layers that LAI sees, in order, the last one last."""
+        plan = self.plan
+        last = {layer.node for layer in plan.last}
+        found = []
+        for layer in plan.layers:
+            if layer.trains and layer.node not in last:
+                own = owned.get((layer.node, layer.slot))
+                found.append(Readout(layer, own or self._read_out(layer), own is not None))
+        if not plan.last:
+            return found
+        if len(plan.last) == 1:
+            (layer,) = plan.last
+            own = owned.get((layer.node, layer.slot))
+            return [*found, Readout(layer, self._finish(layer, own), own is not None)]
+        return [*found, self._join(owned)]
+
+    def _read_out(self, layer: Layer) -> Record:
+        """Return a layer as LAI alone sees it."""
+        graph, biased = self.graph, layer.node in self.plan.biases
+        if graph.names[layer.node] != CONVOLUTION:
+            sides = self.read(layer.node, layer.slot, layer.place)
+            if sides is not None:
+                options: dict[str, Any] = {"bias": biased, "name": layer.name, "valid": self._mask(sides)}
+                if sides.gradients is None and layer.source is not None:
+                    return lai.LayerTrace(sides.activations, weight=layer.source.key, **options)
+                return lai.ReadoutTrace(sides.activations, sides.gradients, **options)
+        elif layer.slot == 1 and isinstance(layer.place, Axis) and layer.place.axis == 0:
+            maps, gradient = self.saved(graph.nodes[layer.node], "input"), self.received.get((layer.node, 0))
+            if maps is not None:
+                pair = [None if one is None else _by_pixel(one, layer.place) for one in (maps, gradient)]
+                return lai.ReadoutTrace(pair[0], pair[1], bias=biased, name=layer.name)
+        msg = (
+            f"layer {layer.name!r}: expected rows of the samples that LAI can read, got a "
+            f"{name_function(graph.names[layer.node])}; use estimator 'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
+
+    def can_read(self, layer: Layer) -> bool:
+        """Whether LAI can read a layer."""
+        try:
+            self._read_out(layer)
+        except ValueError:
+            return False
+        return True
+
+    def _finish(self, layer: Layer, own: Record | None) -> Record:
+        """Return the record of the last layer."""
+        gradient = self.received[layer.node, 0]
+        assert gradient is not None
+        convolved = self.graph.names[layer.node] == CONVOLUTION
+        if not layer.trains:  # what is frozen is not read, but for the gradient that arrives
+            assert isinstance(layer.place, Axis)
+            first = layer.slot == PRODUCTS[self.graph.names[layer.node]].slots[0]
+            rows = _by_pixel(gradient, layer.place) if convolved else layer.place.in_front(gradient)
+            if first and rows.ndim == 3 and layer.place.axis == 0:
+                rows = rows.mT  # W @ h has features before positions
+            rows = flatten_positions(rows if rows.ndim > 1 else rows.unsqueeze(-1))
+            return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=layer.name)
+        if isinstance(own, lai.ConvolutionTrace):
+            return own.unfolded()
+        if own is not None:
+            return own
+        if convolved and layer.slot == 1:
+            node = self.graph.nodes[layer.node]
+            geometry, maps = read_geometry(self.saved, node), self.saved(node, "input")
+            edge = self.graph.edges[layer.node][1]
+            if (
+                geometry is not None
+                and edge is not None
+                and layer.place == Axis(0, 1, 1, layer.place.samples)
+            ):
+                kernel = tuple(self.graph.shape(edge)[2:])
+                flat = lai.ConvolutionTrace(maps, gradient, kernel=kernel, **geometry).unfolded()
+                biased = layer.node in self.plan.biases
+                return lai.ReadoutTrace(flat.activations, flat.output_gradients, bias=biased, name=layer.name)
+        return self._read_out(layer)
+
+    def _join(self, owned: Mapping[tuple[int, int], Record]) -> Readout:
+        """Return several uses of the last matrix as one layer with the positions of all."""
+        parts: list[Any] = [self._read_out(layer) for layer in self.plan.last]
+        sides = [
+            torch.cat([add_positions(getattr(part, side)) for part in parts], 1)
+            for side in ("activations", "output_gradients")
+        ]
+        first = self.plan.last[0]
+        ghosts: list[Any] = [owned[key] for one in self.plan.last if (key := (one.node, one.slot)) in owned]
+        if len(ghosts) < len(parts):
+            biased = first.node in self.plan.biases
+            readout = lai.ReadoutTrace(sides[0], sides[1], bias=biased, name=first.name)
+            return Readout(first, readout, own=False)
+        options: dict[str, Any] = {"bias": ghosts[0].bias, "weight": ghosts[0].weight, "name": first.name}
+        return Readout(first, lai.LayerTrace(sides[0], sides[1], **options), own=True)
+
+
+_CALLED = {
+    lai.LayerTrace: "dense",
+    lai.ExpertTrace: "expert",
+    lai.ConvolutionTrace: "convolution",
+    lai.EmbeddingTrace: "embedding",
+    lai.GainTrace: "operation",
+}
+"""What coverage calls the kinds of records."""
+
+
+def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
+    """Return the gradients of the summed losses that the records need, zeros where a layer has none."""
+    edges = plan.list_edges(every=every)
+    arrived = graph.gradients(edges, torch.ones_like(graph.losses))
+    received: Received = dict(zip(edges, arrived, strict=True))
+    for layer in [*plan.last, *(plan.layers if every else ())]:
+        edge: Edge = (layer.node, 0)
+        if received.get(edge) is None:
+            received[edge] = torch.zeros(
+                graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device
+            )
+    return received
+
+
+def add_positions(rows: Tensor) -> Tensor:
+    """Return `(n, d)` as `(n, 1, d)`."""
+    return rows if rows.ndim == 3 else rows.unsqueeze(1)
+
+
+def _widths(parameter: Tensor, like: list[Any]) -> tuple[int, int]:
+    """Return the widths of inputs and outputs of a matrix, `(out, in)` where nothing tells."""
+    if like:
+        return like[0].activations.shape[-1], like[0].output_gradients.shape[-1]
+    return parameter.shape[-1], parameter.shape[-2]
+
+
+def _by_pixel(maps: Tensor, place: Axis) -> Tensor:
+    """Return `(n, channels, *space)` as `(n, positions, channels)`."""
+    return flatten_positions(place.in_front(torch.movedim(maps.flatten(2), 1, 2)))

@@ -1,0 +1,230 @@
+"""The layers that LAI reads: products with a trainable parameter, and the last product of all."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from lai_torch._graph.places import NONE, RAGGED, SUMMED, Place, Places
+from lai_torch._graph.products import NORMS, PRODUCTS, find_weight
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.uses import COPIES, Source, Sources, Use, is_moved_parameter
+from lai_torch._graph.walk import Graph, name_function
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A product with a parameter: the node, which argument is the parameter, and its name."""
+
+    node: int
+    slot: int
+    name: str
+    place: Place
+    # the parameter; None of a frozen one
+    source: Source | None
+    biased: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether the parameter is trained."""
+        return self.source is not None
+
+
+def find_layers(
+    graph: Graph, saved: Saved, places: Places, sources: Sources, frozen: Mapping[int, str]
+) -> list[Layer]:
+    """Return the products with a parameter, frozen ones included, in the order of the forward pass.
+
+    `frozen` has the names of frozen parameters by the memory that they are kept in.
+    """
+    summed = {edge[0] for edge, place in places.items() if place == SUMMED}
+    layers = []
+    for node, name in enumerate(graph.names):
+        place = places.get((node, 0))
+        if name not in PRODUCTS or node in summed or place is None or place == NONE:
+            continue
+        if graph.dtype((node, 0)).is_complex or 0 in graph.shape((node, 0)):
+            continue
+        slot = find_weight(graph, node, lambda edge: edge[0] in graph.leaves or edge[0] in summed)
+        source, key = None, ""
+        if slot is None:
+            slot, key = _find_frozen(graph, saved, node, frozen)
+        else:
+            edge = graph.edges[node][slot]
+            source = None if edge is None else sources(edge)
+            key = source.key if source is not None and source.names else ""
+        if slot is None or not key:
+            continue
+        if place == RAGGED:
+            continue
+        if isinstance(place, str):
+            raise _unplaced(key)
+        bias = PRODUCTS[name].bias
+        biased = bias is not None and bias < len(graph.edges[node]) and graph.edges[node][bias] is not None
+        layers.append(Layer(node, slot, key.removesuffix(".weight"), place, source, biased))
+    return sorted(layers, key=lambda layer: graph.nodes[layer.node]._sequence_nr())
+
+
+def _unplaced(key: str) -> ValueError:
+    return ValueError(
+        f"layer {key!r}: expected output gradients that are not all zero, or inputs that differ between "
+        "samples, got neither, so that LAI cannot tell where the samples lie; use estimator 'ghost' or "
+        "'exact'"
+    )
+
+
+def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str]) -> tuple[int | None, str]:
+    """Return which argument of a product is a frozen parameter, by the memory that it is kept in."""
+    product = PRODUCTS[graph.names[node]]
+    for slot, name in zip(reversed(product.slots), reversed(product.saved), strict=True):
+        if graph.edges[node][slot] is None:
+            kept = saved(graph.nodes[node], name)
+            if isinstance(kept, Tensor) and (key := frozen.get(kept.untyped_storage().data_ptr())):
+                return slot, key
+    return None, ""
+
+
+def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer]:
+    """Return the last layer: its one use, or those of one parameter side by side.
+
+    It is the layer whose output reaches the losses without passing another layer.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or several and no `last` names one of them.
+    """
+    near = find_near(graph, layers)
+    reached = [layer for layer in layers if layer.node in near]
+    names = list(dict.fromkeys(layer.name for layer in reached))
+    if last is not None:
+        found = [layer for layer in reached if last in {layer.name, f"{layer.name}.weight"}]
+        if not found:
+            expected = "expected the name of one layer whose output the loss uses"
+            msg = f"last: {expected}, got {last!r}, not one of {names}"
+            raise ValueError(msg)
+        return found
+    if not reached:
+        msg = (
+            "model: expected the loss to depend on the output of a layer with a registered weight, it "
+            "depends on none; use estimator 'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
+    if len(names) > 1:
+        msg = (
+            f"model: expected one final layer, found {len(names)} whose outputs reach the loss: {names}; "
+            f"pass last={names[0]!r} (or another of them)"
+        )
+        raise ValueError(msg)
+    return reached
+
+
+def find_near(graph: Graph, layers: Iterable[Layer]) -> set[int]:
+    """Return the nodes from which the losses are reached without passing a layer, these layers included."""
+    stops = {layer.node for layer in layers}
+    found, pending = {0}, [0]
+    while pending:
+        node = pending.pop()
+        if node in stops:
+            continue
+        for edge in graph.edges[node]:
+            if edge is not None and edge[0] not in found:
+                found.add(edge[0])
+                pending.append(edge[0])
+    return found
+
+
+_ADDING = frozenset(f"{name}Backward{number}" for name in ("Add", "Sub", "Rsub") for number in (0, 1))
+_PLACING = (
+    "Cat Stack Expand Repeat Where MaskedFill MaskedScatter IndexPut IndexCopy IndexAdd Scatter ScatterAdd "
+    "SliceScatter SelectScatter CopySlices Clone"
+)
+_BESIDE = frozenset(f"{name}Backward{number}" for name in _PLACING.split() for number in (0, 1)) | _ADDING
+_LOOKUPS = frozenset({"EmbeddingBackward0", "IndexBackward0", "IndexSelectBackward0", "GatherBackward0"})
+
+
+def check_past(graph: Graph, uses: list[Use], layers: list[Layer], last: list[Layer]) -> None:
+    """Raise if the losses read a parameter past the last layer, by a function that may be one more layer.
+
+    An offset is added, and the gain of a norm multiplies entry by entry: neither is a layer. Any other
+    function of several entries may be one, whose products are added up later on.
+    """
+    readers = graph.list_readers()
+    near, finals = find_near(graph, layers), {layer.node for layer in last}
+    own = {name for layer in last if layer.source is not None for name in layer.source.names}
+    for use in uses:
+        if use.node not in near or use.node in finals or not use.source.names:
+            continue
+        name, function = use.source.names[0], name_function(graph.names[use.node])
+        if not own.isdisjoint(use.source.names):
+            msg = (
+                f"model: the loss reads {name!r}, a parameter of the last layer, in another way too, which "
+                "LAI and LLI do not see: leave a penalty to the optimizer's weight_decay or lai_torch.Kept("
+                "auxiliary=), or use estimator 'ghost' or 'exact'"
+            )
+            raise ValueError(msg)
+        if _is_offset(graph, use) or graph.names[use.node] in NORMS:
+            continue
+        if graph.names[use.node] in _BESIDE - _ADDING and all(
+            graph.names[one] in _BESIDE - _ADDING for one in _find_readers(graph, readers, use.node)
+        ):
+            continue
+        # One number, a parameter or made of some, is a temperature or an offset.
+        if 1 in {sum(leaf.numel() for leaf in use.source.leaves), graph.shape((use.node, 0)).numel()}:
+            continue
+        if any(use.node == one.node for one in layers):
+            continue
+        msg = (
+            f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "
+            "and LLI read no such layer, and would take an earlier one for the last; use estimator 'ghost' "
+            "or 'exact', or write a product as nn.Linear, and a gain into the layer before it"
+        )
+        raise ValueError(msg)
+
+
+def _find_readers(graph: Graph, readers: Mapping[int, list[int]], node: int) -> list[int]:
+    """Return a node, or those that read the copies which it makes."""
+    if graph.names[node] not in COPIES:
+        return [node]
+    return [below for one in readers[node] for below in _find_readers(graph, readers, one)]
+
+
+def _is_offset(graph: Graph, use: Use) -> bool:
+    """Whether a use adds a parameter to each sample: a matrix beside rows of another shape is prototypes."""
+    if graph.names[use.node] not in _ADDING:
+        return False
+    others = [
+        edge for slot, edge in enumerate(graph.edges[use.node]) if slot != use.slot and edge is not None
+    ]
+    whole = [graph.shape(edge) == graph.shape((use.node, 0)) for edge in others]
+    # Rows of a matrix that are added one by one are prototypes as well.
+    axes = len(graph.shape(use.source.edge))
+    if any(leaf.ndim > max(axes, 1) for leaf in use.source.leaves) and axes:
+        return False
+    return axes <= 1 or (bool(whole) and all(whole))
+
+
+def find_unread(graph: Graph, uses: list[Use], layers: list[Layer]) -> dict[str, str]:
+    """Return the matrices that multiply something of the batch from which LAI has no readout, and by what."""
+    read = {layer.node for layer in layers}
+    found: dict[str, str] = {}
+    named = {name for layer in layers if layer.source is not None for name in layer.source.names}
+    multiplied = {
+        edge[0]
+        for node, name in enumerate(graph.names)
+        if name in PRODUCTS
+        for slot in PRODUCTS[name].slots
+        if (edge := graph.edges[node][slot]) is not None and is_moved_parameter(graph, edge, COPIES)
+    }
+    for use in uses:
+        function = graph.names[use.node]
+        # Rows of a table are vectors; what is looked up in more axes are matrices.
+        least = 2 if function in _LOOKUPS else 1
+        matrices = [
+            name for name, leaf in zip(use.source.names, use.source.leaves, strict=True) if leaf.ndim > least
+        ]
+        beside = function in _BESIDE | NORMS and use.node not in multiplied
+        if use.node not in read and not beside:
+            unread = [name for name in matrices if use.node not in multiplied or name not in named]
+            found |= dict.fromkeys(unread, name_function(function))
+    return found

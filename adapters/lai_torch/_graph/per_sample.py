@@ -1,0 +1,100 @@
+"""Per-sample gradients at one node: by a product's formula, or by calls of the node on masked gradients."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from lai_torch._graph.places import Axis
+from lai_torch._graph.products import PRODUCTS, is_argument, read_sides
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.uses import Use, densify, pull_back
+from lai_torch._graph.walk import Edge, Graph, run_node
+
+_ENTRYWISE = "Add Sub Rsub Mul Div Where Addcmul Addcdiv Lerp Pow Maximum"
+ENTRYWISE = frozenset(f"{name}Backward{number}" for name in _ENTRYWISE.split() for number in (0, 1))
+Received = dict[Edge, Tensor | None]
+"""The gradients that arrived at edges."""
+
+
+def split_use(graph: Graph, saved: Saved, use: Use, received: Received) -> dict[str, Tensor]:
+    """Return what a use gives to each of its parameters, sample by sample, `(n, *shape)`."""
+    source = use.source
+    if all(received[edge] is None for edge in use.received):
+        return {
+            name: leaf.new_zeros((use.place.samples, *leaf.shape))
+            for name, leaf in zip(source.names, source.leaves, strict=True)
+        }
+    found = _split_at_edge(graph, saved, use, received)
+    if source.edge[0] in graph.leaves:
+        return {source.names[0]: found}
+    columns = zip(*(pull_back(graph, source, one) for one in found), strict=True)
+    return {name: torch.stack(column) for name, column in zip(source.names, columns, strict=True)}
+
+
+def _split_at_edge(graph: Graph, saved: Saved, use: Use, received: Received) -> Tensor:
+    """Return each sample's gradient at the edge of a use, `(n, *shape)`."""
+    shape, gradient = graph.shape(use.source.edge), received[use.received[0]]
+    if isinstance(use.place, Axis) and len(use.received) == 1 and gradient is not None:
+        found = _split_product(graph, saved, use, gradient, shape)
+        if found is None:
+            found = _split_entrywise(graph, use, gradient, shape)
+        if found is not None:
+            return found
+    return torch.stack(list(_mask(graph, use, received, shape)))
+
+
+def _split_product(
+    graph: Graph, saved: Saved, use: Use, gradient: Tensor, shape: torch.Size
+) -> Tensor | None:
+    """Return the outer products of a matrix product's sides; None of another node."""
+    if not is_argument(graph, use.node, use.slot):
+        return None
+    sides = read_sides(graph, saved, use.node, use.slot, gradient, use.place)
+    if sides is None or sides.groups > 1 or sides.gradients is None:
+        return None
+    outputs, inputs = (
+        one if one.ndim == 3 else one.unsqueeze(1) for one in (sides.gradients, sides.activations)
+    )
+    product = outputs.mT @ inputs  # (n, out, in)
+    kind = PRODUCTS[graph.names[use.node]]
+    oriented = product if use.slot == kind.slots[0] or kind.natural else product.mT
+    if oriented[0].numel() != shape.numel():
+        return None
+    return oriented.reshape(use.place.samples, *shape)
+
+
+def _split_entrywise(graph: Graph, use: Use, gradient: Tensor, shape: torch.Size) -> Tensor | None:
+    """Return the sums over a sample's entries of what a node gives to a broadcast argument."""
+    place, name = use.place, graph.names[use.node]
+    assert isinstance(place, Axis)
+    own: Tensor | None = gradient
+    if name in ENTRYWISE:
+        inputs: list[Tensor | None] = [None] * graph.count_results(use.node)
+        inputs[use.received[0][1]] = gradient
+        own = run_node(graph.nodes[use.node], inputs)[use.slot]
+    elif name != "ExpandBackward0":
+        return None
+    padded = (1,) * (gradient.ndim - len(shape)) + tuple(shape)
+    if own is None or own.shape != gradient.shape or padded[place.axis] != 1:
+        return None
+    front = place.split(own).movedim(place.axis + 1, 0).flatten(place.axis + 1, place.axis + 2)
+    return front.sum_to_size((place.samples, *padded)).reshape(place.samples, *shape)
+
+
+def _mask(graph: Graph, use: Use, received: Received, shape: torch.Size) -> Iterator[Tensor]:
+    """Yield each sample's gradient at the edge of a use: one call of the node on that sample's part."""
+    parts = {
+        edge[1]: place.isolate(gradient)
+        for edge, place in zip(use.received, use.places, strict=True)
+        if (gradient := received[edge]) is not None
+    }
+    for _ in range(use.place.samples):
+        inputs: list[Tensor | None] = [None] * graph.count_results(use.node)
+        for result, part in parts.items():
+            inputs[result] = next(part)
+        found = run_node(graph.nodes[use.node], inputs)[use.slot]
+        if found is None:
+            yield use.source.leaves[0].new_zeros(shape)
+        else:
+            yield densify(found).detach().sum_to_size(shape)

@@ -1,0 +1,206 @@
+"""Where the samples of a batch lie in a gradient.
+
+A backward pass is linear in the weights of the losses. With weight 2^k for sample k, what belongs to sample k
+alone is scaled by exactly 2^k, bit for bit, for a power of two rounds nothing; a sum over samples is not. So
+two backward passes, with weights 1 and with powers of two, place the samples in every gradient of a graph,
+and show in the same stroke that none of these gradients mixes them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lai_torch._graph.walk import Edge, Graph
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Samples on one axis, which is `(outer, samples, inner)` flattened."""
+
+    axis: int
+    outer: int
+    inner: int
+    samples: int
+
+    def resized(self, samples: int) -> "Axis":
+        """Return where another number of samples lies in the same program."""
+        return replace(self, samples=samples)
+
+    def split(self, tensor: Tensor) -> Tensor:
+        """Return a tensor with the samples on an axis of their own, `axis + 1`."""
+        return tensor.unflatten(self.axis, (self.outer, self.samples, self.inner))
+
+    def in_front(self, tensor: Tensor) -> Tensor:
+        """Return `(n, positions, ...)`; `(n, ...)` where there is one position."""
+        if self.outer == self.inner == 1:
+            return tensor if self.axis == 0 else tensor.movedim(self.axis, 0)
+        if self.axis == 0 and self.outer == 1:
+            return tensor.unflatten(0, (self.samples, self.inner))
+        front = self.split(tensor).movedim(self.axis + 1, 0)
+        return front.flatten(self.axis + 1, self.axis + 2).movedim(self.axis + 1, 1)
+
+    def isolate(self, tensor: Tensor) -> Iterator[Tensor]:
+        """Yield for each sample the tensor with nothing but its entries."""
+        split = self.split(tensor)
+        for sample in range(self.samples):
+            part = torch.zeros_like(split)
+            part.select(self.axis + 1, sample).copy_(split.select(self.axis + 1, sample))
+            yield part.reshape(tensor.shape)
+
+    def fits(self, shape: torch.Size) -> bool:
+        """Whether a tensor of this shape has so many entries on the axis."""
+        return len(shape) > self.axis and shape[self.axis] == self.outer * self.samples * self.inner
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The sample of every entry, -1 where nothing arrived: of routed rows, or of one sample's part."""
+
+    owners: Tensor
+    samples: int
+
+    @cached_property
+    def rows(self) -> Tensor | None:
+        """The sample of every row, None where a row holds several."""
+        flat = self.owners.flatten(1) if self.owners.ndim > 1 else self.owners.unsqueeze(1)
+        most = flat.max(1).values if flat.shape[1] else flat.new_zeros(len(flat))
+        return most if bool(((flat == most[:, None]) | (flat < 0)).all()) else None
+
+    def isolate(self, tensor: Tensor) -> Iterator[Tensor]:
+        """Yield for each sample the tensor with nothing but its entries."""
+        for sample in range(self.samples):
+            yield torch.where(self.owners == sample, tensor, 0)
+
+
+Place = Axis | Entries
+NONE = "no gradient"
+DEAD = "nothing but zeros arrived"
+SUMMED = "a sum over samples"
+RAGGED = "a nested tensor"
+Places = dict[Edge, Place | str]
+"""Where the samples lie in what each edge receives, or one of the four words above."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The powers of two that weigh the losses: of a plain pass, and of those that tell samples apart.
+
+    A power of two rounds nothing unless a number leaves the range of its type. So all weights are far from
+    both ends of that range; float16 has none to spare, and is compared up to its roundings.
+    """
+
+    base: int
+    shift: int
+    within: float
+
+    @classmethod
+    def of(cls, dtypes: set[torch.dtype]) -> "Scale":
+        """Return the scale for gradients of these types."""
+        if torch.float16 in dtypes:
+            return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
+        return cls(base=64, shift=24, within=0.0)
+
+    def codes(self, samples: int, device: torch.device) -> Tensor:
+        """Return the exponents of each sample in each pass, `(passes, n)`.
+
+        The digits of its number tell a sample, and those of its number from behind tell it again: a sum over
+        samples that happens to be a power of two once, as of roundings it may be, is so in no other order.
+        """
+        number = torch.arange(samples, device=device)
+        found = []
+        for one in (number, number.flip(0)):
+            digits = one
+            while digits is one or bool(digits.any()):
+                found.append(digits % self.base)
+                digits = digits // self.base
+        return torch.stack(found)
+
+
+def place_samples(graph: Graph, edges: list[Edge]) -> tuple[Places, set[Edge]]:
+    """Return the places of the samples, and the edges of which zeros leave open which axis it is."""
+    losses, samples = graph.losses, graph.samples
+    scale = Scale.of({graph.dtype(edge) for edge in edges} | {losses.dtype})
+    codes = scale.codes(samples, losses.device)
+    plain = graph.gradients(edges, torch.full_like(losses, 2.0**scale.shift).detach())
+    passes = torch.exp2((codes + scale.shift).to(torch.float64)).to(losses.dtype)
+    scaled = [graph.gradients(edges, weights) for weights in passes]
+    factors = torch.exp2(codes.to(torch.float64))
+    found: Places = {}
+    ambiguous: set[Edge] = set()
+    for index, (edge, one) in enumerate(zip(edges, plain, strict=True)):
+        others = [each for several in scaled if (each := several[index]) is not None]
+        if one is None or not one.numel() or len(others) < len(passes):
+            found[edge] = NONE
+            continue
+        if one.is_nested:
+            found[edge] = RAGGED
+            continue
+        if one.is_sparse:
+            one, others = one.to_dense(), [other.to_dense() for other in others]
+        nonzero = int(one.count_nonzero())
+        if not nonzero:
+            found[edge] = DEAD
+            continue
+        axes = (
+            axis
+            for axis in list_axes(one.shape, samples)
+            if _is_scaled(one, others, factors, axis, scale.within)
+        )
+        axis = next(axes, None)
+        if axis is None:
+            found[edge] = _place_entries(one, others, codes, scale.base)
+            continue
+        found[edge] = axis
+        # A gradient without zeros fits one axis only: each of its entries tells its sample.
+        if nonzero < one.numel() and next(axes, None) is not None:
+            ambiguous.add(edge)
+    return found, ambiguous
+
+
+def list_axes(shape: torch.Size, samples: int) -> Iterator[Axis]:
+    """Yield the axes that can hold the samples, the likely ones first."""
+    for axis, length in enumerate(shape):
+        if not length or length % samples:
+            continue
+        many = length // samples
+        for outer in (outer for outer in range(1, many + 1) if many % outer == 0):
+            yield Axis(axis, outer, many // outer, samples)
+
+
+def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis, within: float) -> bool:
+    """Whether every pass scaled the samples of an axis by their own powers of two."""
+    shape = [1] * (plain.ndim + 2)
+    shape[place.axis + 1] = place.samples
+    split = place.split(plain)
+    for factor, other in zip(factors, scaled, strict=True):
+        power = factor.to(plain.real.dtype).view(shape)
+        expected, arrived = split * power, place.split(other)
+        # An entry that is no number in both passes tells nothing.
+        same = (expected == arrived) | (expected.isnan() & arrived.isnan())
+        if within:
+            largest = split.abs().nan_to_num(0.0, 0.0, 0.0).max()
+            same |= (expected - arrived).abs() <= within * largest * power
+        if not bool(same.all()):
+            return False
+    return True
+
+
+def _place_entries(plain: Tensor, scaled: list[Tensor], codes: Tensor, base: int) -> Entries | str:
+    """Return the sample of every entry by the digits of its powers; `SUMMED` if an entry has no sample."""
+    nonzero, owners = plain != 0, torch.zeros(plain.shape, dtype=torch.long, device=plain.device)
+    samples, digits = codes.shape[1], len(codes) // 2
+    for digit, other in enumerate(scaled[:digits]):
+        ratio = torch.where(nonzero, other / plain, 1)
+        ratio = ratio.real if ratio.is_complex() else ratio
+        power = torch.log2(ratio.to(torch.float64).nan_to_num(0.0).clamp(min=1e-300)).round()
+        owners += power.clamp(-1, base).long() * base**digit
+    if bool(((owners < 0) | (owners >= samples)).any()):
+        return SUMMED
+    for code, other in zip(codes, scaled, strict=True):
+        power = torch.exp2(code[owners].to(torch.float64)).to(plain.real.dtype)
+        if not torch.equal(torch.where(nonzero, plain * power, 0), torch.where(nonzero, other, 0)):
+            return SUMMED
+    return Entries(torch.where(nonzero, owners, -1), samples)

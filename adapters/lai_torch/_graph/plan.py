@@ -1,0 +1,222 @@
+"""What was found out of a program once, and holds for every batch with the same graph."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lai_torch._graph.layers import Layer
+from lai_torch._graph.places import Axis, Place, Places
+from lai_torch._graph.products import CONVOLUTION, LINEAR, PRODUCTS
+from lai_torch._graph.saved import read_signed
+from lai_torch._graph.uses import MOVES, Sources, Use
+from lai_torch._graph.walk import Edge, Graph, Node
+
+_MOVING = ("Index", "Gather", "Scatter", "Sort", "Topk", "Take", "Slice", "Roll", "Masked", "Flip")
+"""Beginnings of the names of nodes that may move samples by an index."""
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A vector that is added to the output of a product: the node that adds it, and by which argument."""
+
+    node: int
+    slot: int
+    name: str
+    width: int
+
+
+@dataclass
+class Plan:
+    """The uses and layers of one graph, and all that a batch with the same graph must share."""
+
+    samples: int
+    uses: list[Use]
+    layers: list[Layer]
+    last: list[Layer]
+    biases: dict[int, Bias]
+    # why LAI has no last layer, of a plan for Ghost
+    refusal: str = ""
+    # of nodes that may move samples: where these lie, and the integers that were seen
+    indices: dict[int, tuple[Axis, tuple[Any, ...]]] = field(default_factory=dict)
+    # of what arrives at the uses and layers
+    shapes: dict[Edge, torch.Size] = field(default_factory=dict)
+    # layers that train and that LAI does not read, and why
+    unread: dict[str, str] = field(default_factory=dict)
+    # parameters that are left out, and why
+    unexplained: dict[str, str] = field(default_factory=dict)
+    # parameters that take one backward pass a sample
+    left: frozenset[str] = frozenset()
+    # parameters of which rows are routed to several matrices
+    routed: frozenset[str] = frozenset()
+    # whether all of it holds for other batches with the same graph
+    settled: bool = True
+    calls: int = 0
+
+    @cached_property
+    def uses_by_name(self) -> Mapping[str, list[Use]]:
+        """The uses of each parameter."""
+        found: dict[str, list[Use]] = defaultdict(list)
+        for use in self.uses:
+            for name in use.source.names:
+                found[name].append(use)
+        return found
+
+    def list_edges(self, *, every: bool) -> list[Edge]:
+        """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
+        found = {(layer.node, 0): None for layer in self.last}
+        found |= {(self.biases[one.node].node, 0): None for one in self.last if one.node in self.biases}
+        if every:
+            found |= {edge: None for use in self.uses for edge in use.received}
+            found |= {(layer.node, 0): None for layer in self.layers}
+        return list(found)
+
+    def resize(self, samples: int) -> "Plan | None":
+        """Return the plan for a batch of another size with the same graph; None where entries are routed."""
+
+        def resized(place: Place) -> Place:
+            return replace(place, samples=samples)
+
+        places = [*(one for use in self.uses for one in use.places), *(layer.place for layer in self.layers)]
+        if not all(isinstance(one, Axis) for one in places):
+            return None
+        uses = [replace(use, places=tuple(map(resized, use.places))) for use in self.uses]
+        layers, last = (
+            [replace(layer, place=resized(layer.place)) for layer in found]
+            for found in (self.layers, self.last)
+        )
+        return replace(self, samples=samples, uses=uses, layers=layers, last=last)
+
+    def watch(self, graph: Graph, places: Places) -> None:
+        """Note what another batch must share: shapes, and the integers by which nodes move samples."""
+        self.shapes = {edge: graph.shape(edge) for edge in self.list_edges(every=True)}
+        for (node, result), place in places.items():
+            moves = graph.names[node].startswith(_MOVING) or not callable(graph.nodes[node])
+            if result == 0 and isinstance(place, Axis) and moves:
+                index = read_index(graph, node, place)
+                if index:
+                    self.indices[node] = (place, index)
+
+    def holds(self, graph: Graph) -> bool:
+        """Whether a batch with the same graph moves its samples as the one that was proved did."""
+        if any(graph.shape(edge) != shape for edge, shape in self.shapes.items()):
+            return False
+        return all(
+            _are_same(before, read_index(graph, node, place))
+            for node, (place, before) in self.indices.items()
+        )
+
+
+def read_index(graph: Graph, node: int, place: Axis) -> tuple[Any, ...]:
+    """Return the integers by which a node may move samples, which can differ from batch to batch."""
+    kept = graph.nodes[node]
+    if not callable(kept):
+        return _read_own_index(kept)
+    dim = getattr(kept, "_saved_dim", None)
+    if isinstance(dim, int) and read_signed(dim) % len(graph.shape((node, 0))) != place.axis:
+        return ()
+    found: list[Any] = []
+    for name in ("index", "indices", "start", "end", "shifts", "mask"):
+        value = getattr(kept, f"_saved_{name}", None)
+        if isinstance(value, tuple | list):
+            value = tuple(one for one in value[: place.axis + 1] if one is not None)
+        if value is not None:
+            found.append(value)
+    return tuple(found)
+
+
+def _read_own_index(node: Node) -> tuple[Any, ...]:
+    """Return the integers that a function written in Python kept, by which it may move samples."""
+    kept = [*getattr(node, "saved_tensors", ()), *vars(node).values()]
+    return tuple(one for one in kept if isinstance(one, int | Tensor) and not _is_real(one))
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _are_same(left: Any, right: Any) -> bool:
+    """Whether two indices are equal."""
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(_are_same(*pair) for pair in zip(left, right, strict=True))
+    if isinstance(left, Tensor):
+        return isinstance(right, Tensor) and left.shape == right.shape and torch.equal(left, right)
+    return bool(left == right)
+
+
+def mixes_by_data(graph: Graph, node: int, places: Places) -> bool:
+    """Whether a product sums over samples with a tensor that no gradient reaches: a permutation, at best."""
+    if graph.names[node] not in PRODUCTS or graph.names[node] in {CONVOLUTION, LINEAR}:
+        return False
+    place, axes = places.get((node, 0)), len(graph.shape((node, 0)))
+    first, second = (graph.edges[node][slot] for slot in PRODUCTS[graph.names[node]].slots)
+    if not isinstance(place, Axis):
+        return False
+    if first is None and second is not None and isinstance(places.get(second), Axis):
+        return place.axis == max(0, axes - 2)
+    return (
+        second is None
+        and first is not None
+        and isinstance(places.get(first), Axis)
+        and place.axis == axes - 1
+    )
+
+
+def resize_places(places: Places, graph: Graph, samples: int) -> Places | None:
+    """Return the places of a small batch in the graph of a larger one; None where they do not fit there."""
+    found: Places = {}
+    for edge, place in places.items():
+        if isinstance(place, str):
+            found[edge] = place
+            continue
+        if not isinstance(place, Axis):
+            return None
+        resized = place.resized(samples)
+        if not resized.fits(graph.shape(edge)):
+            return None
+        found[edge] = resized
+    return found
+
+
+def find_biases(graph: Graph, sources: Sources) -> dict[int, Bias]:
+    """Return of each product the vector that is added to its output, by itself or by the node after it."""
+    readers, found = graph.list_readers(), {}
+    for node, name in enumerate(graph.names):
+        if name not in PRODUCTS:
+            continue
+        bias = _find_bias(graph, node, readers)
+        if bias is None:
+            continue
+        edge = graph.edges[bias[0]][bias[1]]
+        leaf = None if edge is None else graph.leaves.get(edge[0])
+        if leaf is not None and leaf.ndim == 1 and id(leaf) in sources.names:
+            found[node] = Bias(*bias, sources.names[id(leaf)], len(leaf))
+    return found
+
+
+def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tuple[int, int] | None:
+    """Return the node and the argument by which a bias is added to a product."""
+    slot = PRODUCTS[graph.names[node]].bias
+    if slot is not None and slot < len(graph.edges[node]) and graph.edges[node][slot] is not None:
+        return node, slot
+    # `F.linear` of an input that is not contiguous is a product, views, and a sum with the bias.
+    below = node
+    while len(readers[below]) == 1:
+        (above,) = readers[below]
+        if graph.names[above] not in MOVES:
+            break
+        below = above
+    if len(readers[below]) != 1 or graph.names[readers[below][0]] != "AddBackward0":
+        return None
+    (adding,) = readers[below]
+    if getattr(graph.nodes[adding], "_saved_alpha", 1) != 1:
+        return None
+    width = graph.shape((adding, 0))[-1:]
+    for other, edge in enumerate(graph.edges[adding]):
+        if edge is not None and edge[0] in graph.leaves and graph.leaves[edge[0]].shape == width:
+            return adding, other
+    return None

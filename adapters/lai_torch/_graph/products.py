@@ -1,0 +1,206 @@
+"""Matrix products and convolutions: the two sides of a matrix's gradient, read off one node."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lai_torch._graph.places import Axis, Entries, Place
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.uses import COPIES, is_moved_parameter
+from lai_torch._graph.walk import Edge, Graph, Node
+
+
+@dataclass(frozen=True)
+class Product:
+    """A function `first @ second (+ bias)`: its arguments' numbers, and how a node names what it keeps."""
+
+    slots: tuple[int, int]
+    saved: tuple[str, str]
+    bias: int | None = None
+    # whether the second argument is read as `(out, in)`
+    natural: bool = False
+
+
+GROUPED = "GroupedMmBackward0"
+CONVOLUTION, LINEAR = "ConvolutionBackward0", "LinearBackward0"
+PRODUCTS = {
+    "MmBackward0": Product((0, 1), ("self", "mat2")),
+    "AddmmBackward0": Product((1, 2), ("mat1", "mat2"), 0),
+    "BmmBackward0": Product((0, 1), ("self", "mat2")),
+    "BaddbmmBackward0": Product((1, 2), ("batch1", "batch2"), 0),
+    "MvBackward0": Product((0, 1), ("self", "vec")),
+    LINEAR: Product((0, 1), ("input", "weight"), 2, natural=True),
+    CONVOLUTION: Product((0, 1), ("input", "weight"), 2),
+}
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The sides of a matrix's gradient: inputs `(n, [t,] d_in)`, output gradients `(n, [t,] d_out)`."""
+
+    activations: Tensor
+    gradients: Tensor | None
+    groups: int = 1
+    routed: bool = False
+
+
+def is_argument(graph: Graph, node: int, slot: int) -> bool:
+    """Whether a node is a product, and the argument one of its two factors."""
+    name = graph.names[node]
+    return name in PRODUCTS and slot in PRODUCTS[name].slots
+
+
+def find_weight(graph: Graph, node: int, trains: Callable[[Edge], bool]) -> int | None:
+    """Return which argument of a product is a trainable parameter, or copies of one; None if neither is."""
+    product = PRODUCTS[graph.names[node]]
+    edges = [(slot, graph.edges[node][slot]) for slot in reversed(product.slots)]
+    for slot, edge in edges:
+        if edge is not None and trains(edge):
+            return slot
+    return next((slot for slot, edge in edges if is_moved_parameter(graph, edge, COPIES)), None)
+
+
+def read_sides(
+    graph: Graph, saved: Saved, node: int, slot: int, gradient: Tensor | None, place: Place
+) -> Sides | None:
+    """Return the sides of a product's use of its argument `slot`; None if its gradient has no such form."""
+    name, product = graph.names[node], PRODUCTS[graph.names[node]]
+    if name == CONVOLUTION or (product.bias == 0 and saved(graph.nodes[node], "alpha") != 1):
+        return None
+    first = slot == product.slots[0]
+    other = saved(graph.nodes[node], product.saved[1 if first else 0])
+    if other is None or other.is_complex():
+        return None
+    axis = place.axis if isinstance(place, Axis) else None
+    if name == LINEAR:
+        if first or axis == other.ndim - 1:
+            return None
+        if isinstance(place, Entries):
+            fits = gradient is not None and other.ndim == 2
+            return _gather(other, gradient, place.rows, place.samples) if fits else None
+        return _front(other, gradient, place)
+    if name == "MvBackward0":
+        if first:  # one row is multiplied, and all of it is one sample's
+            if not isinstance(place, Entries) or gradient is None:
+                return None
+            owners = place.owners.max()[None]
+            return _gather(other[None], gradient[None], owners, place.samples)
+        gradient = None if gradient is None else gradient[..., None]
+    elif first:
+        # A = first @ second is read as A^T = second^T @ first^T.
+        other, gradient = other.mT, None if gradient is None else gradient.mT
+        if axis is not None:
+            last = other.ndim - 1
+            axis = {last: last - 1, last - 1: last}.get(axis, axis)
+    if isinstance(place, Entries):
+        if gradient is None or gradient.ndim != 2:
+            return None
+        owners = place.owners.mT if first else place.owners
+        rows = Entries(owners.reshape(gradient.shape), place.samples).rows
+        return _gather(other, gradient, rows, place.samples)
+    assert axis is not None
+    turned = Axis(axis, place.outer, place.inner, place.samples)
+    if axis == other.ndim - 1 or not turned.fits(other.shape):
+        return None
+    if other.ndim == 2 or axis == 0:
+        return _front(other, gradient, turned)
+    # Of a batch of products, each with a matrix of its own, all are groups of one.
+    blocks = other.movedim(0, 1).flatten(1)
+    outputs = None if gradient is None else gradient.movedim(0, 1).flatten(1)
+    merged = Axis(0, turned.outer, turned.inner, turned.samples)
+    front = None if outputs is None else merged.in_front(outputs)
+    return Sides(merged.in_front(blocks), front, other.shape[0])
+
+
+def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:
+    """Return both sides with the samples in front, and all positions on one axis."""
+    if not place.fits(other.shape):
+        return None
+    sides = [None if one is None else flatten_positions(place.in_front(one)) for one in (other, gradient)]
+    assert sides[0] is not None
+    return Sides(sides[0], sides[1])
+
+
+def flatten_positions(rows: Tensor) -> Tensor:
+    """Return `(n, ..., d)` with at most one axis of positions."""
+    return rows.flatten(1, -2) if rows.ndim > 3 else rows
+
+
+def _gather(rows: Tensor, gradient: Tensor | None, owners: Tensor | None, samples: int) -> Sides | None:
+    """Return rows that belong to the samples `owners`, sample by sample."""
+    if owners is None or gradient is None:
+        return None
+    kept = owners >= 0
+    rows, gradient, owners = rows[kept], gradient[kept], owners[kept]
+    return Sides(_pad(rows, owners, samples), _pad(gradient, owners, samples), routed=True)
+
+
+def split_groups(
+    graph: Graph, saved: Saved, node: int, gradient: Tensor, place: Entries
+) -> list[Sides] | None:
+    """Return the sides of each matrix of a grouped product, whose rows are sorted by their matrix."""
+    rows, ends = (saved(graph.nodes[node], name) for name in ("self", "offs"))
+    if rows is None or ends is None or rows.ndim != 2 or gradient.ndim != 2 or place.rows is None:
+        return None
+    starts = [0, *ends.tolist()]
+    parts = [slice(*pair) for pair in pairwise(starts)]
+    found = [_gather(rows[part], gradient[part], place.rows[part], place.samples) for part in parts]
+    return [one for one in found if one is not None]
+
+
+def _pad(rows: Tensor, owners: Tensor, samples: int) -> Tensor:
+    """Return rows `(k, d)` of the samples `(k,)` as `(n, t, d)`, filled up with zeros."""
+    order = owners.argsort(stable=True)
+    own = torch.bincount(owners, minlength=samples)
+    first = own.cumsum(0) - own
+    position = torch.arange(len(order), device=rows.device) - first[owners[order]]
+    most = int(own.max()) if len(order) else 0
+    padded = rows.new_zeros(samples, max(1, most), rows.shape[1])
+    padded[owners[order], position] = rows[order]
+    return padded
+
+
+def read_geometry(saved: Saved, node: Node) -> dict[str, Any] | None:
+    """Return the geometry of a convolution, as its record takes it; None of a transposed one."""
+    if saved(node, "transposed"):
+        return None
+    return {
+        "stride": tuple(saved(node, "stride")),
+        "padding": tuple((one, one) for one in saved(node, "padding")),
+        "dilation": tuple(saved(node, "dilation")),
+        "groups": saved(node, "groups"),
+    }
+
+
+NORMS = {
+    "NativeLayerNormBackward0",
+    "NativeGroupNormBackward0",
+    "NativeBatchNormBackward0",
+    "CudnnBatchNormBackward0",
+    "FusedRmsNormBackward0",
+}
+
+
+def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
+    """Return what the gain of a norm multiplies; None if the node is no norm, or one over the batch."""
+    given = saved(node, "input") if name in NORMS else None
+    if given is None:
+        return None
+    if name.startswith("NativeLayer"):
+        return (given - saved(node, "result1")) * saved(node, "result2")
+    if name.startswith("FusedRms"):
+        scale = saved(node, "result1")
+        return None if scale is None else given * scale
+    if name.startswith("NativeGroup"):
+        split = given.reshape(given.shape[0], saved(node, "group"), -1)
+        mean, scale = (saved(node, one).unsqueeze(-1) for one in ("result1", "result2"))
+        return ((split - mean) * scale).reshape(given.shape)
+    if saved(node, "training") is not False:
+        return None
+    mean, variance = saved(node, "running_mean"), saved(node, "running_var")
+    shape = (1, -1, *(1,) * (given.ndim - 2))
+    return (given - mean.view(shape)) * (variance + saved(node, "eps")).rsqrt().view(shape)

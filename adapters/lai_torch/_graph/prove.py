@@ -1,0 +1,339 @@
+"""Proofs that a sample's loss and its records are its own: exchanged samples, and sums of gradients.
+
+The backward pass shows which samples a gradient is of, and nothing of what carries no gradient: a detached
+statistic of the batch, an order by which samples are sorted. So the model also runs on batches in which
+copies of some samples stand in for the others: the losses of the samples that stay must stay as well. And
+before anything is remembered of a graph, the recorded gradients with weights of random sign must add up to
+what autograd finds for the weighted losses.
+"""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+import lai_core as lai
+from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
+from lai_torch._graph.places import Axis, list_axes
+from lai_torch._graph.products import PRODUCTS
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.uses import CoupledError, densify
+from lai_torch._graph.walk import Graph, walk
+from lai_torch._model.batch import Loss, bisections, check_losses, count, row_sources, rows, unaligned
+from lai_torch._model.function import losses_of
+from lai_torch._model.precision import measured_roundings
+from lai_torch._model.preserve import once, preserved
+from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of, named_parameters
+
+Problem = tuple[nn.Module, Loss, tuple[Any, Any]]
+"""A model, a loss and a batch."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A batch, and the same batch with copies of some samples in the places of the others."""
+
+    plain: Graph
+    moved: Graph
+    # which samples stand where they stood
+    kept: Tensor
+    # which sample stands at each place
+    index: Tensor
+    # the batch without its last sample; None where that is another program
+    shorter: Graph | None = None
+
+    def matches(self, graph: Graph) -> bool:
+        """Whether both passes have the graph of a batch."""
+        return self.plain.signature == graph.signature == self.moved.signature
+
+
+def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | None]:
+    """Return the losses of a pass that leaves nothing behind, and the random streams after it if it drew."""
+    model, loss, batch = problem
+    with preserved(model, loss, hooks=True), once(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = Streams(modules_of(model, loss))
+        _exchange_buffers(modules_of(model, loss))
+        with torch.set_grad_enabled(gradients):
+            losses = check_losses(losses_of(model, loss, batch), count(*batch))
+        return losses, Streams(modules_of(model, loss)) if before.moved() else None
+
+
+def _exchange_buffers(modules: Iterable[nn.Module]) -> None:
+    """Let a pass write to copies of the buffers, for other graphs may have saved the buffers themselves."""
+    copies: dict[int, Tensor] = {}
+    for module in modules:
+        for name, buffer in module._buffers.items() if module._buffers else ():
+            if buffer is not None:
+                module._buffers[name] = copies.setdefault(id(buffer), buffer.detach().clone())
+
+
+def exchange_samples(problem: Problem) -> Exchange | None:
+    """Return a batch beside an exchanged one; None where the batch does not run with copies of its samples.
+
+    Raises
+    ------
+    CoupledError
+        If the loss of a sample that stays changes.
+    """
+    model, loss, batch = problem
+    samples = count(*batch)
+    plain, drawn = run_again(problem, gradients=True)
+    device = plain.device
+    found: Exchange | None = None
+    for half in (
+        half for cut in bisections(torch.ones(samples, dtype=torch.bool, device="cpu")) for half in cut
+    ):
+        index = row_sources(half)
+        part = model, loss, rows(batch, index, samples)
+        try:
+            moved, after = run_again(part, gradients=found is None)
+        except (torch.OutOfMemoryError, KeyboardInterrupt):
+            raise
+        except Exception:  # whatever it is, it is about samples that stand there twice
+            _compare_halves(problem, plain, drawn)
+            return None
+        kept = half.to(device)
+        if _draws_alike(drawn, after):
+            _check_unmoved(problem, moved[kept], plain, kept)
+        if (
+            drawn is None
+            and after is None
+            and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept))
+        ):
+            raise _not_by_rows(batch, samples)
+        if found is None:
+            if not moved.requires_grad:
+                return None
+            found = Exchange(walk(plain), walk(moved), kept, index.to(device))
+    shorter = _check_size(problem, plain, drawn)
+    return found if found is None else replace(found, shorter=shorter)
+
+
+def _not_by_rows(batch: Any, samples: int) -> CoupledError:
+    """Build the error of a batch in which a sample's rows do not carry its loss to another place."""
+    shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
+    held = f"; a tensor of shape {shapes[0]} holds samples in another way (offsets, packed sequences): pad it"
+    return CoupledError(
+        "model: expected rows that can be exchanged, got losses that do not move with their samples' rows: "
+        f"samples are coupled, or no rows of the batch{held if shapes else ''}"
+    )
+
+
+def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None) -> None:
+    """Compare the losses with those of each half by itself, of a batch that cannot hold copies."""
+    model, loss, batch = problem
+    for half in bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[0]:
+        part = rows(batch, half.nonzero().squeeze(1), len(plain))
+        try:
+            alone, after = run_again((model, loss, part), gradients=False)
+        except (torch.OutOfMemoryError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            msg = f"model: it does not run on the batch's samples in another order ({error})"
+            raise CoupledError(msg) from error
+        if drawn is None and after is None:
+            _check_unmoved(problem, alone, plain, half.to(plain.device))
+
+
+def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
+    """Whether two passes drew as many random numbers; else their losses may differ by these alone."""
+    return (drawn is None and after is None) or (
+        drawn is not None and after is not None and drawn.equal(after)
+    )
+
+
+def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph | None:
+    """Return the batch without its last sample; raise if a loss moves with the number of samples.
+
+    Of a model that draws random numbers there is none, for it draws others then.
+    """
+    model, loss, batch = problem
+    samples = len(plain)
+    if drawn is not None or samples < 2:
+        return None
+    part = rows(batch, torch.arange(samples - 1, device="cpu"), samples)
+    try:
+        shorter, _ = run_again((model, loss, part), gradients=True)
+    except (torch.OutOfMemoryError, KeyboardInterrupt):
+        raise
+    except Exception:  # whatever it is, it is about the size
+        return None
+    kept = torch.arange(samples, device=plain.device) < samples - 1
+    if _differ(problem, shorter, plain[kept], kept):
+        msg = (
+            "model: expected every sample's loss to be its own, got one that moves with the number of "
+            "samples: do not divide by the batch's size"
+        )
+        raise CoupledError(msg)
+    return walk(shorter) if shorter.requires_grad else None
+
+
+def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor) -> None:
+    """Raise if the losses of the samples that are kept have changed: `moved` holds those alone."""
+    moved, expected = moved.detach(), plain.detach()[kept]
+    if not _differ(problem, moved, expected, kept):
+        return
+    place = int((moved - expected).abs().nan_to_num().argmax())
+    norms = [
+        name or type(module).__name__
+        for name, module in problem[0].named_modules()
+        if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+    ]
+    where = f"by {', '.join(map(repr, norms))}" if norms else "by a statistic of the batch, or an order"
+    msg = (
+        f"model: the loss of sample {int(kept.nonzero()[place])} is {float(expected[place]):.6g} in this "
+        f"batch and {float(moved[place]):.6g} among other samples: samples are coupled ({where}), so that no "
+        "sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
+        "what is coupled as one sample (the sum of its rows' losses)"
+    )
+    raise CoupledError(msg)
+
+
+def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor) -> bool:
+    """Whether the losses of the samples that are kept differ by more than rounding explains."""
+    if are_close(found, expected):
+        return False
+    # What one rounding does to each loss is measured only where it matters: a loss near zero may be off by
+    # more.
+    parameters = named_parameters(*problem[:2]).values()
+    eps = max((torch.finfo(one.dtype).eps for one in parameters if one.is_floating_point()), default=0.0)
+    within = measured_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
+    same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
+    return not bool(same.all())
+
+
+def are_close(left: Tensor, right: Tensor, *, factor: float = 1.0) -> bool:
+    """Whether two tensors are equal but for rounding."""
+    left, right = left.detach(), right.detach()
+    if left.shape != right.shape:
+        return False
+    if torch.equal(left, right):
+        return True
+    if not (left.is_floating_point() or left.is_complex()):
+        return False
+    precision = torch.finfo(left.dtype).eps ** 0.7 * factor
+    scale = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
+    return torch.allclose(left, right, rtol=precision, atol=precision * scale, equal_nan=True)
+
+
+def locate_samples(found: Exchange, plain: Saved, moved: Saved, node: int) -> Axis | None:
+    """Return where the samples lie in a product's input, by which of its rows were exchanged."""
+    graph = found.plain
+    for name in PRODUCTS[graph.names[node]].saved:
+        here, there = plain(graph.nodes[node], name), moved(found.moved.nodes[node], name)
+        if not isinstance(here, Tensor) or not isinstance(there, Tensor) or here.shape != there.shape:
+            continue
+        if torch.equal(here, there):
+            continue
+        axes = [
+            axis
+            for axis in list_axes(here.shape, graph.samples)
+            if are_close(axis.split(here).index_select(axis.axis + 1, found.index), axis.split(there))
+        ]
+        if len(axes) == 1:
+            return axes[0]
+    return None
+
+
+def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
+    """Return weights of random sign for the samples that are kept, zero for others and for infinite losses.
+
+    Sums do not cancel with random signs where the batch's gradient nearly vanishes, as it does in a trained
+    model.
+    """
+    generator = torch.Generator().manual_seed(len(losses))
+    size = 0.5 + torch.rand(len(losses), generator=generator, dtype=torch.float64, device="cpu")
+    sign = 1.0 - 2.0 * torch.randint(2, (len(losses),), generator=generator, device="cpu")
+    weights = (size * sign).to(losses)
+    return torch.where(kept & torch.isfinite(losses), weights, 0.0).detach()
+
+
+def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
+    """Return the parameters of which samples that stay give another gradient in another batch."""
+    kept, wanted = exchange.kept, list(parameters.values())
+    others = [(exchange.moved, kept)]
+    if exchange.shorter is not None:
+        first = torch.arange(len(kept), device=kept.device) < exchange.shorter.samples
+        others.append((exchange.shorter, first))
+    wrong: dict[str, None] = {}
+    for graph, own in others:
+        weights = draw_weights(exchange.plain.losses, own)
+        sides = []
+        for one, factors in ((exchange.plain, weights), (graph, weights[: graph.samples])):
+            found = torch.autograd.grad(one.losses, wanted, factors, retain_graph=True, allow_unused=True)
+            sides.append([None if each is None else densify(each.detach()) for each in found])
+        blocks = [Block(_distance(*pair), _norm(pair[0]), eps) for pair in zip(*sides, strict=True)]
+        agreed = sums_agree(blocks, float(own.sum()))
+        wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}
+    return list(wrong)
+
+
+def _distance(left: Tensor | None, right: Tensor | None) -> float:
+    if left is None or right is None:
+        return _norm(left) + _norm(right)
+    return _norm(left - right)
+
+
+def find_wrong(
+    graph: Graph,
+    kept: Tensor,
+    records: Iterable[Any],
+    explained: Mapping[Hashable, list[str]],
+    parameters: Mapping[str, Tensor],
+    eps: float,
+) -> list[str]:
+    """Return the parameters whose recorded gradients do not add up to those of the weighted losses.
+
+    Compared are the lengths of both sums: that of the recorded one is w^T K w of the parameter's part K of
+    Ghost's kernel, which is right for almost all w only if K is.
+    """
+    wrong: dict[str, None] = {}
+    recorded = [record for record in records if record.weight in explained]
+    # A hook that clips may leave small gradients as they are.
+    scales = (1.0, 1024.0) if any(one._backward_hooks for one in parameters.values()) else (1.0,)
+    for scale in scales:
+        weights = scale * draw_weights(graph.losses, kept)
+        wanted = list(parameters.values())
+        found = torch.autograd.grad(graph.losses, wanted, weights, retain_graph=True, allow_unused=True)
+        plain = {name: _norm(one) for name, one in zip(parameters, found, strict=True)}
+        squares: dict[tuple[str, ...], float] = defaultdict(float)
+        if recorded:
+            trace = lai.Trace([_weigh(record, weights) for record in recorded])
+            for (key, _), sums in summed_gradients(trace, GRADIENT_BUDGET).items():
+                squares[tuple(explained[key])] += sum(_norm(one) ** 2 for one in sums)
+        missing = set(parameters) - {name for names in explained.values() for name in names}
+        blocks, names = [], []
+        for group, square in [*squares.items(), *(((name,), 0.0) for name in missing)]:
+            own = [name for name in group if name in parameters]
+            size = sum(plain[name] ** 2 for name in own) ** 0.5
+            # A gradient has its parameter's type, which may be coarser than all that the model computes in.
+            coarsest = max([eps, *(torch.finfo(parameters[name].dtype).eps for name in own)])
+            blocks.append(Block(abs(square**0.5 - size), size, coarsest))
+            names.append(own)
+        agreed = sums_agree(blocks, float(weights.double().square().sum()))
+        wrong |= {name: None for own, agrees in zip(names, agreed, strict=True) if not agrees for name in own}
+    return list(wrong)
+
+
+def _weigh(record: Any, weights: Tensor) -> Any:
+    """Return a record with every sample's output gradients times its weight."""
+    gradients = record.output_gradients
+    factors = weights.to(gradients).reshape(-1, *[1] * (gradients.ndim - 1))
+    # A weight of zero leaves a sample out, also one whose gradient is not finite.
+    return replace(record, output_gradients=torch.where(factors != 0, gradients * factors, 0.0))
+
+
+def _norm(gradient: Tensor | None) -> float:
+    """Return the root of the sum of squares."""
+    if gradient is None:
+        return 0.0
+    gradient = densify(gradient.detach())
+    real = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    return float(torch.linalg.vector_norm(real.double()))

@@ -1,0 +1,518 @@
+"""From a model and a batch to a trace, by the autograd graph of the batch's losses."""
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
+from lai_torch._graph.layers import Layer, check_past, find_last, find_layers, find_unread
+from lai_torch._graph.places import (
+    DEAD,
+    NONE,
+    RAGGED,
+    SUMMED,
+    Axis,
+    Entries,
+    Places,
+    list_axes,
+    place_samples,
+)
+from lai_torch._graph.plan import Plan, find_biases, mixes_by_data, resize_places
+from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
+from lai_torch._graph.prove import (
+    Exchange,
+    Problem,
+    are_close,
+    exchange_samples,
+    find_moved,
+    find_wrong,
+    locate_samples,
+)
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
+from lai_torch._graph.walk import Graph, name_function, walk
+from lai_torch._model.batch import Loss, check_losses, count, rows, tensors, usable
+from lai_torch._model.function import losses_of
+from lai_torch._model.preserve import once, preserved
+from lai_torch._model.snapshot import NOT_OWNED, called, check_returned
+from lai_torch._model.valid import Masks, Positions, Valid
+from lai_torch._model.walk import Held, held, modules_of, named_parameters
+
+PLANS = 64
+"""Number of plans that a reader remembers: one for each graph and shape of a batch."""
+PROVED_ON = 8
+"""Number of samples on which a graph is proved: a proof holds the gradients of all its nodes."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The records of one batch.
+
+    Attributes
+    ----------
+    losses
+        One a sample, on their graph.
+    readouts
+        The layers that LAI sees, the last one last; empty where LAI has no last layer.
+    explained
+        Of each weight key of the trace, the parameters that its records explain.
+    kinds
+        Of each parameter that is explained, the kinds of its uses.
+    """
+
+    trace: lai.Trace
+    losses: Tensor
+    readouts: list[Readout]
+    explained: Mapping[Any, list[str]]
+    kinds: Mapping[str, list[str]]
+    plan: Plan
+
+
+class Reader:
+    """Reads the graphs of one model's batches, and remembers what was proved of them.
+
+    What is remembered decides only whether a batch is proved anew, but for `routed`: an expert has a record
+    in every batch once rows were routed to it in one.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        every: bool,  # whether records of every parameter are wanted, or what LAI reads
+        last: str | None = None,
+        valid: Tensor | Valid | Masks | None = None,
+        partial: bool = False,  # whether parameters that cannot be explained are left out
+    ) -> None:
+        self.model, self.loss, self.every, self.last, self.partial = model, loss, every, last, partial
+        self.masks = valid if isinstance(valid, Masks) else Masks(valid)
+        self.routed: frozenset[str] = frozenset()
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._varying: list[frozenset[str]] = []
+        self._left: frozenset[str] = frozenset()
+        self._said: set[str] = set()
+
+    def record(self, batch: tuple[Any, Any]) -> Recording:
+        """Run model and loss on a batch, leave nothing behind, and read the pass."""
+        batch = usable(batch)
+        samples = count(*batch)
+        if samples == 1:  # which axis holds the samples is seen of two
+            pair = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), 1)
+            return _cut_to_one(self._record(pair, 2, alike=True))
+        return self._record(batch, samples)
+
+    def _record(self, batch: tuple[Any, Any], samples: int, *, alike: bool = False) -> Recording:
+        """Run model and loss; of a batch of samples that are all `alike` shapes say where these lie."""
+        with preserved(self.model, self.loss, hooks=True), once():
+            versions = {name: one._version for name, one in self._written.items()}
+            losses = check_losses(losses_of(self.model, self.loss, batch), samples)
+            for name, one in self._written.items():
+                if one._version != versions.get(name, one._version):
+                    msg = (
+                        "model: expected a forward pass that leaves parameters as they are, got one that "
+                        f"writes {name!r}; keep in a buffer what forward writes"
+                    )
+                    raise ValueError(msg)
+            return self.read(batch, losses, alike=alike)
+
+    def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:
+        """Read the pass whose losses these are; its graph stays for a backward pass."""
+        positions = self.masks(self.model, batch[0], len(losses))
+        graph = walk(losses)
+        shapes = tuple((one.shape, one.dtype) for one in tensors(batch))
+        key = graph.signature, shapes
+        plan = self._plans.get(key)
+        if plan is not None and plan.holds(graph):
+            plan.calls += 1
+            if plan.calls & (plan.calls - 1):  # at calls 2, 4, 8, ... a graph is proved again
+                return self._assemble(graph, plan, positions)
+        calls = 1 if plan is None else plan.calls
+        recording = self._prove(graph, batch, positions, alike=alike)
+        if recording.plan.settled:
+            recording.plan.calls = calls
+            self._plans[key] = recording.plan
+            if len(self._plans) > PLANS:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.pop(key, None)
+        return recording
+
+    @property
+    def _names(self) -> dict[int, str]:
+        return held(self.model, self.loss).made(_identify)
+
+    @property
+    def _written(self) -> dict[str, Tensor]:
+        """The parameters whose writes are looked for; a renormalised embedding may be written."""
+        return held(self.model, self.loss).made(_watch_writes)
+
+    def _assemble(self, graph: Graph, plan: Plan, positions: Positions) -> Recording:
+        """Return the records of a batch by a plan that holds."""
+        received = collect_gradients(graph, plan, every=self.every)
+        assembly = Assembly(graph, plan, received, self._names, positions)
+        if not self.every:
+            readouts = assembly.build_last()
+            records = [one.record for one in readouts]
+        else:
+            records, readouts = assembly.build_every(self._parameters(graph, plan))
+            if not plan.last:
+                records.append(_record_nothing(graph, plan))
+        kinds = {name: list(found) for name, found in assembly.kinds.items()}
+        return Recording(lai.Trace(records), graph.losses, readouts, assembly.explained, kinds, plan)
+
+    def _parameters(self, graph: Graph, plan: Plan) -> dict[str, Tensor]:
+        """Return the trainable parameters that have records: those in the graph, and experts outside it."""
+        found = {id(leaf) for leaf in graph.leaves.values()}
+        return {
+            name: one
+            for name, one in named_parameters(self.model, self.loss).items()
+            if id(one) in found or (plan.routed and one.requires_grad)
+        }
+
+    # ---- proofs
+
+    def _prove(self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool) -> Recording:
+        """Find out where the samples lie in a graph, and prove it."""
+        problem = self.model, self.loss, batch
+        known = frozenset(graph.names)
+        # A program whose graph is another in every batch is proved once, and placed in each batch.
+        exchange = None if any(known <= one for one in self._varying) else self._exchange(graph, problem)
+        places, ambiguous, settled = self._place(graph, exchange)
+        plan = self._plan(graph, exchange, places, ambiguous, alike=alike)
+        plan.settled = settled and plan.settled
+        recording = self._assemble(graph, plan, positions)
+        if not any(known <= one for one in self._varying):
+            recording = self._check(recording, graph, exchange, positions)
+            if not plan.settled:
+                self._varying.append(known)
+        self._check_masks(recording, positions)
+        check_returned(named_parameters(self.model, self.loss))
+        self._warn(plan)
+        return recording
+
+    def _exchange(self, graph: Graph, problem: Problem) -> Exchange | None:
+        """Return an exchanged batch: a small one if it has this graph, else the batch itself."""
+        samples = graph.samples
+        if samples > PROVED_ON:
+            small = rows(problem[2], slice(0, PROVED_ON), samples)
+            try:
+                found = exchange_samples((*problem[:2], small))
+            except (torch.OutOfMemoryError, KeyboardInterrupt, CoupledError):
+                raise
+            except Exception:  # whatever it is, it is about the size
+                found = None
+            if found is not None and found.plain.signature == graph.signature:
+                return found
+        return exchange_samples(problem)
+
+    def _place(self, graph: Graph, exchange: Exchange | None) -> tuple[Places, set[Any], bool]:
+        """Return where the samples lie, which edges leave it open, and whether other batches are alike."""
+        # What only moves a parameter's entries has no samples, also where one sample alone reaches it.
+        moved: Places = {edge: SUMMED for edge in graph.received() if is_moved_parameter(graph, edge)}
+        edges = [edge for edge in graph.received() if edge not in moved]
+        if exchange is not None and exchange.matches(graph):
+            # In the exchanged batch every sample is there twice, so that no parameter has a gradient of one
+            # alone.
+            places, ambiguous = place_samples(exchange.moved, edges)
+            # What is routed, or zero so far, may lie elsewhere in the batch itself.
+            settled = not any(isinstance(one, Entries) or one == DEAD for one in places.values())
+            resized = resize_places(places, graph, graph.samples) if settled else None
+            if resized is not None:
+                return resized | moved, ambiguous, True
+        places, ambiguous = place_samples(graph, edges)
+        return places | moved, ambiguous, False
+
+    def _plan(
+        self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
+    ) -> Plan:
+        """Return what the records of a graph are made of."""
+        sources = Sources(graph, self._names)
+        uses = find_uses(graph, places, sources)
+        self._check_owned(sources)
+        routed = {
+            use.source.names[0]
+            for use in uses
+            if isinstance(use.place, Entries)
+            and (is_argument(graph, use.node, use.slot) or graph.names[use.node] == GROUPED)
+        }
+        read = self._settle(graph, exchange, places, ambiguous, alike=alike)
+        refusal, last, unread = "", [], {}
+        layers: list[Layer] = []
+        try:
+            found = find_layers(graph, Saved(), read, sources, self._frozen())
+            self.routed |= routed | _find_banks(found)
+            recurrent = self._recurrent()
+            for layer in found:
+                name = layer.source.names[0] if layer.source is not None else layer.name
+                if name in self.routed or isinstance(layer.place, Entries):
+                    unread[name] = "rows that are routed to it"
+                elif name in recurrent:
+                    unread[name] = recurrent[name]
+                else:
+                    layers.append(layer)
+            last = find_last(graph, layers, self.last)
+            check_past(graph, uses, layers, last)
+            unread = find_unread(graph, uses, layers) | self._ragged(graph, places, sources) | unread
+        except ValueError as error:
+            if not self.every or self.last is not None:
+                raise
+            refusal, last = str(error), []
+        if exchange is None or not exchange.matches(graph):
+            alone = _find_unreached(graph, layers)
+            unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}
+            layers = [layer for layer in layers if layer not in alone or layer in last]
+        uncertain = any(edge in ambiguous for use in uses for edge in use.received)
+        uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
+        plan = Plan(graph.samples, uses, layers, last, find_biases(graph, sources), refusal)
+        plan.routed, plan.left = self.routed, self._left
+        plan.unread, plan.settled = unread, not uncertain
+        self._drop_unreadable(graph, plan)
+        plan.watch(graph, read)
+        return plan
+
+    def _drop_unreadable(self, graph: Graph, plan: Plan) -> None:
+        """Leave out layers before the last one of which LAI cannot read the rows."""
+        assembly, last = Assembly(graph, plan, {}, self._names), {layer.node for layer in plan.last}
+        for layer in list(plan.layers):
+            if layer.node not in last and not assembly.can_read(layer):
+                plan.layers.remove(layer)
+                plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
+
+    def _settle(
+        self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
+    ) -> Places:
+        """Return the places, those of products decided by their inputs where gradients leave them open."""
+        found, plain, moved = dict(places), Saved(), Saved()
+        for edge, place in places.items():
+            if graph.names[edge[0]] not in PRODUCTS or (place not in (NONE, DEAD) and edge not in ambiguous):
+                continue
+            axis = None
+            if alike:
+                axis = next(list_axes(graph.shape(edge), graph.samples), None)
+            elif exchange is not None and exchange.matches(graph):
+                axis = locate_samples(exchange, plain, moved, edge[0])
+            if axis is not None:
+                found[edge] = axis.resized(graph.samples)
+        return found
+
+    def _frozen(self) -> dict[int, str]:
+        """Return the names of frozen parameters, by the memory that they are kept in."""
+        return {
+            one.untyped_storage().data_ptr(): name
+            for name, one in named_parameters(self.model, self.loss).items()
+            if not one.requires_grad and one.numel() and one.layout == torch.strided
+        }
+
+    def _recurrent(self) -> dict[str, str]:
+        """Return the parameters of recurrent modules: unrolled on one device, and one function on another."""
+        names = self._names
+        return {
+            names[id(one)]: f"torch.nn.{type(module).__name__}"
+            for module in modules_of(self.model, self.loss)
+            if isinstance(module, nn.RNNBase | nn.RNNCellBase)
+            for one in module.parameters()
+            if id(one) in names
+        }
+
+    def _ragged(self, graph: Graph, places: Places, sources: Sources) -> dict[str, str]:
+        """Return the matrices that are used inside of nested tensors, in which samples have no place."""
+        nodes = {edge[0] for edge, place in places.items() if place == RAGGED}
+        own = [edge for node in nodes for edge in graph.edges[node] if edge is not None]
+        found = [sources(edge) for edge in own if places.get(edge, SUMMED) == SUMMED]
+        leaves = [pair for one in found for pair in zip(one.names, one.leaves, strict=True)]
+        return {name: "a nested tensor" for name, leaf in leaves if leaf.ndim > 1}
+
+    def _check_owned(self, sources: Sources) -> None:
+        """Raise if the losses depend on a parameter that nobody handed over."""
+        for leaf in sources.foreign.values():
+            if isinstance(leaf, nn.Parameter):
+                name = called(self.loss, leaf)
+                msg = f"loss: it depends on {name} of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
+                raise ValueError(msg)
+
+    def _check(
+        self, recording: Recording, graph: Graph, exchange: Exchange | None, positions: Positions
+    ) -> Recording:
+        """Raise unless the records are right in the batch, and the same beside other samples."""
+        plan, names = recording.plan, self._names
+        by_name = {names[id(one)]: one for one in graph.leaves.values() if id(one) in names}
+        if not self.every:
+            final = recording.trace.layers[-1]
+            by_name = {name: by_name[name] for name in recording.explained.get(final.weight, ())}
+            sources = [one.source for one in plan.last if one.source is not None]
+            hooked = [
+                name
+                for one in sources
+                for name, leaf in zip(one.names, one.leaves, strict=True)
+                if leaf._backward_hooks and name not in by_name
+            ]
+            if hooked:
+                raise _hooked(hooked[0])
+        eps = _coarsest(graph)
+        everyone = torch.ones_like(graph.losses, dtype=torch.bool)
+        records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
+        wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
+        wrong = [name for name in wrong if name not in plan.unexplained]
+        if wrong and self.every and plan.left.isdisjoint(wrong):
+            self._left |= frozenset(wrong)
+            plan.left = self._left
+            return self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
+        if wrong:
+            if not self.every:
+                raise _hooked(min(wrong))
+            msg = (
+                f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: a hook on a "
+                "module or a parameter, or something else, changes gradients on their way; remove it"
+            )
+            raise CoupledError(msg)
+        if exchange is not None:
+            self._check_exchanged(graph, exchange, plan, by_name, eps)
+        return recording
+
+    def _check_exchanged(
+        self, graph: Graph, exchange: Exchange, plan: Plan, parameters: Mapping[str, Tensor], eps: float
+    ) -> None:
+        """Raise unless gradients and records of the samples that stay are the same beside others."""
+        named = named_parameters(self.model, self.loss)
+        wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
+        small = plan.resize(exchange.plain.samples) if exchange.matches(graph) else None
+        if small is not None:
+            plain, moved = (self._assemble(one, small, ()) for one in (exchange.plain, exchange.moved))
+            if self.every:
+                records = moved.trace.layers
+                found = find_wrong(exchange.moved, exchange.kept, records, moved.explained, parameters, eps)
+                wrong += [name for name in found if name not in plan.unexplained]
+            else:
+                _check_rows(plain.trace, moved.trace, exchange.kept)
+        if wrong:
+            msg = (
+                f"model: what some samples give to the gradient of {min(wrong)!r} moves with the other "
+                "samples of the batch: they are coupled in the backward pass (by a hook, a custom function "
+                "or scale_grad_by_freq), so that no sample has a gradient of its own; leave that out, or "
+                "score what is coupled as one sample (the sum of its rows' losses)"
+            )
+            raise CoupledError(msg)
+
+    def _check_masks(self, recording: Recording, positions: Positions) -> None:
+        """Raise if a given mask fits no layer with positions; warn if a detected one does not."""
+        shapes = [
+            tuple(one.record.activations.shape)
+            for one in recording.readouts
+            if hasattr(one.record, "activations")
+        ]
+        counts = {shape[1] if len(shape) == 3 else 1 for shape in shapes}
+        several = sorted(counts - {1})
+        lengths = " or ".join(map(str, several)) or "none, no layer has any"
+        for mask in positions:
+            asked = self.masks.given is not None
+            if mask.shape[1] in counts or not (asked or several):
+                continue
+            got = tuple(mask.shape)
+            if asked:
+                msg = f"valid: expected shape (n, t) with the positions of a layer, {lengths}, got {got}"
+                raise ValueError(msg)
+            warnings.warn(
+                f"attention_mask: expected the positions of a layer, {lengths}, got shape {got}: padding "
+                "counts in means over positions; pass valid, a function of the inputs that returns the mask "
+                "(an option of estimators and of lai_torch.trace)",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _warn(self, plan: Plan) -> None:
+        """Warn once of matrices that LAI does not read."""
+        new = {} if self.every else {k: v for k, v in plan.unread.items() if k not in self._said}
+        self._said |= new.keys()
+        if new:
+            listed = "; ".join(f"{name!r} (used by {function})" for name, function in new.items())
+            warnings.warn(
+                f"model: LAI has no readout from the input of {listed}, and leaves it out; estimators "
+                "'ghost' and 'exact' see every parameter, or refuse",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _identify(found: Held) -> dict[int, str]:
+    return {id(one): name for name, one in found.parameters.items()}
+
+
+def _watch_writes(found: Held) -> dict[str, Tensor]:
+    renormalised = {id(one.weight) for one in found.modules if getattr(one, "max_norm", None) is not None}
+    counted = set(map(id, found.counted))
+    return {
+        name: one
+        for name, one in found.parameters.items()
+        if id(one) in counted and id(one) not in renormalised
+    }
+
+
+def _find_banks(layers: list[Layer]) -> set[str]:
+    """Return the parameters of which single matrices are read: experts, between which data may choose."""
+    sources = [layer.source for layer in layers if layer.source is not None]
+    return {one.names[0] for one in sources if one.matrix is not None and one.leaves[0].shape[0] > 1}
+
+
+def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
+    """Return the layers by which some sample does not reach its loss that reaches it by others.
+
+    A row whose gradient is zero tells no sample. So rows of some samples alone may look like rows of all.
+    """
+    received = graph.gradients([(layer.node, 0) for layer in layers], torch.ones_like(graph.losses))
+    reached = {}
+    for layer, gradient in zip(layers, received, strict=True):
+        if gradient is not None and isinstance(layer.place, Axis):
+            reached[layer.node] = layer.place.in_front(gradient).flatten(1).ne(0).any(1)
+    alive = torch.zeros_like(graph.losses, dtype=torch.bool)
+    for one in reached.values():
+        alive = alive | one
+    return [one for one in layers if one.node in reached and not torch.equal(reached[one.node], alive)]
+
+
+def _coarsest(graph: Graph) -> float:
+    """Return the machine epsilon of the type with the fewest digits among the gradients of a graph."""
+    found = {graph.dtype(edge) for edge in graph.received()} | {graph.losses.dtype}
+    return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
+
+
+def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor) -> None:
+    """Raise unless what LAI reads of the samples that stay is the same beside other samples."""
+    for own, beside in zip(plain.layers, moved.layers, strict=True):
+        for name, array in own.arrays().items():
+            if not are_close(array[kept], beside.arrays()[name][kept], factor=100.0):
+                msg = (
+                    f"layer {own.name!r}: its {name} for a sample move with the other samples of the batch: "
+                    "samples are coupled; call model.eval() where a normalisation couples them"
+                )
+                raise CoupledError(msg)
+
+
+def _hooked(name: str) -> ValueError:
+    return ValueError(
+        f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
+        "read without hooks; remove it, or use estimator 'exact'"
+    )
+
+
+def _record_nothing(graph: Graph, plan: Plan) -> lai.GainTrace:
+    """Return a record of nothing, which Ghost adds up to nothing, and LAI and LLI refuse as a last layer."""
+    name = f"no single last layer: {plan.refusal}"
+    return lai.GainTrace(None, graph.losses.detach().new_zeros(plan.samples, 1), name=name)
+
+
+def _cut_to_one(recording: Recording) -> Recording:
+    """Return the recording of the first sample alone."""
+
+    def cut(record: Any) -> Any:
+        return replace(record, **{name: array[:1] for name, array in record.arrays().items()})
+
+    readouts = [replace(one, record=cut(one.record)) for one in recording.readouts]
+    trace = lai.Trace([cut(one) for one in recording.trace.layers])
+    return replace(recording, trace=trace, losses=recording.losses[:1], readouts=readouts)

@@ -1,0 +1,144 @@
+"""The autograd graph of a batch's losses: its nodes, its edges, and the gradients that arrive at them."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
+
+Node = Any
+Edge = tuple[int, int]
+"""A node's number, and which of its function's results."""
+LEAF = "torch::autograd::AccumulateGrad"
+
+
+@dataclass(eq=False, repr=False)
+class Graph:
+    """Nodes in the order of a walk from the losses, and of each the edges to what it was computed from."""
+
+    losses: Tensor
+    nodes: list[Node]
+    names: list[str]
+    edges: list[tuple[Edge | None, ...]]
+    leaves: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What two graphs of the same program share."""
+        return (tuple(self.names), tuple(self.edges))
+
+    @property
+    def samples(self) -> int:
+        """How many losses there are."""
+        return int(self.losses.shape[0])
+
+    def shape(self, edge: Edge) -> torch.Size:
+        """Return the shape of the gradient that an edge receives."""
+        number, result = edge
+        if number in self.leaves:
+            return self.leaves[number].shape
+        return torch.Size(self.nodes[number]._input_metadata[result].shape)
+
+    def dtype(self, edge: Edge) -> torch.dtype:
+        """Return the type of the gradient that an edge receives."""
+        number, result = edge
+        if number in self.leaves:
+            return self.leaves[number].dtype
+        found: torch.dtype = self.nodes[number]._input_metadata[result].dtype
+        return found
+
+    def count_results(self, number: int) -> int:
+        """Return how many results the function of a node had."""
+        return len(self.nodes[number]._input_metadata)
+
+    def received(self) -> list[Edge]:
+        """Return every edge into a node that is no leaf, each once."""
+        found = {(0, self.losses.output_nr): None}
+        for edges in self.edges:
+            found.update((edge, None) for edge in edges if edge is not None and edge[0] not in self.leaves)
+        return list(found)
+
+    def list_readers(self) -> dict[int, list[int]]:
+        """Return for each node those that were computed from it, once for each argument."""
+        readers: dict[int, list[int]] = defaultdict(list)
+        for node, edges in enumerate(self.edges):
+            for edge in edges:
+                if edge is not None:
+                    readers[edge[0]].append(node)
+        return readers
+
+    def reach(self, start: int) -> list[int]:
+        """Return the nodes that a node was computed from, the node itself first."""
+        found, pending = {start: None}, [start]
+        while pending:
+            for edge in self.edges[pending.pop()]:
+                if edge is not None and edge[0] not in found:
+                    found[edge[0]] = None
+                    pending.append(edge[0])
+        return list(found)
+
+    def gradient_edge(self, edge: Edge) -> GradientEdge:
+        """Return an edge as `torch.autograd.grad` takes it."""
+        return GradientEdge(self.nodes[edge[0]], edge[1])
+
+    def gradients(self, edges: list[Edge], weights: Tensor) -> list[Tensor | None]:
+        """Return the gradients of the weighted sum of the losses that arrive at `edges`; keep the graph."""
+        if not edges:
+            return []
+        wanted = [self.gradient_edge(edge) for edge in edges]
+        found = torch.autograd.grad(self.losses, wanted, weights, retain_graph=True, allow_unused=True)
+        return [None if one is None else one.detach() for one in found]
+
+
+def walk(losses: Tensor) -> Graph:
+    """Return the graph that computed the losses.
+
+    Raises
+    ------
+    ValueError
+        If the losses depend on nothing that requires a gradient.
+    """
+    root = losses.grad_fn
+    if root is None:
+        msg = (
+            "model: expected the loss to depend on a trainable parameter, it depends on none; its output may "
+            "be detached"
+        )
+        raise ValueError(msg)
+    number = {root: 0}
+    nodes: list[Node] = [root]
+    edges: list[tuple[Edge | None, ...]] = []
+    graph = Graph(losses, nodes, [root.name()], edges)
+    for node in nodes:  # grows while it is read
+        own: list[Edge | None] = []
+        for child, result in node.next_functions:
+            if child is None:
+                own.append(None)
+                continue
+            index = number.get(child)
+            if index is None:
+                index = number[child] = len(nodes)
+                nodes.append(child)
+                graph.names.append(child.name())
+                if graph.names[-1] == LEAF:
+                    graph.leaves[index] = child.variable
+            own.append((index, result))
+        edges.append(tuple(own))
+    return graph
+
+
+def name_function(name: str) -> str:
+    """Return what a node's function is called in messages: `MulBackward0` is `mul`."""
+    short = re.sub(r"Backward\d*$", "", name.rpartition("::")[2])
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
+
+
+def run_node(node: Node, gradients: list[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Run the backward formula of one node."""
+    with torch.no_grad():
+        # A function that is written in Python has its formula under another name.
+        found = node(*gradients) if callable(node) else node.apply(*gradients)
+    return found if isinstance(found, tuple) else (found,)

@@ -1,0 +1,82 @@
+"""The reader of the autograd graph: places, proofs and records against one reverse pass a sample."""
+
+import warnings
+
+import pytest
+import torch
+from lai_torch._graph.places import Axis, place_samples
+from lai_torch._graph.record import Reader
+from lai_torch._graph.uses import CoupledError
+from lai_torch._graph.walk import walk
+from torch import nn
+
+import lai_core as lai
+from tests.lai_torch.support import LOSS, labels, randn
+from tests.support.torch_judge import KERNELS, TOLERANCE, error, truth
+from tests.support.torch_parts import SOUND
+from tests.support.torch_programs import program
+
+WRITING = {"partly_set_gain", "clamped_gain"}
+"""Parts whose forward pass writes a parameter, which is refused."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", [part for part in SOUND if part not in WRITING])
+def test_records_add_up_to_ghost_in_the_batch_that_proves_and_in_later_ones(part):
+    made_of = ("linear", part, "cross_entropy", "flat", "")
+    one, expected = program(1, made_of=made_of), truth(1, made_of, KERNELS["ghost"])
+    reader = Reader(one.model, one.loss, every=True)
+    for _ in range(3):
+        trace = reader.record(one.training).trace
+        assert error(lai.ghost_kernel(trace, trace), expected) <= TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_powers_of_two_place_samples_behind_views_and_products(dtype):
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 3)
+
+        def forward(self, inputs):
+            hidden = self.first(inputs.transpose(0, 1).flatten(0, 1)).unflatten(0, (5, -1))
+            return self.second((hidden.softmax(0) * hidden).sum(0))
+
+    model = Mixed().to(dtype)
+    graph = walk(LOSS(model(randn(7, 5, 4).to(dtype)), labels(7)))
+    places, _ = place_samples(graph, graph.received())
+    products = [place for (node, _), place in places.items() if graph.names[node] == "AddmmBackward0"]
+    assert products == [Axis(0, 1, 1, 7), Axis(0, 5, 1, 7)]
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("couple", [lambda h: h - h.mean(0), lambda h: h - h.mean(0).detach()])
+def test_a_statistic_of_the_batch_is_seen_with_and_without_a_gradient(couple, every):
+    class Centred(nn.Sequential):
+        def forward(self, inputs):
+            return self[1](couple(self[0](inputs)))
+
+    model = Centred(nn.Linear(4, 4), nn.Linear(4, 3)).double()
+    with pytest.raises(CoupledError):
+        Reader(model, LOSS, every=every).record((randn(6, 4), labels(6)))
+
+
+def test_a_bias_that_a_node_of_its_own_adds_is_the_bias_of_its_layer():
+    """`F.linear` of an input that is not contiguous is a product and a sum."""
+
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.head(inputs.transpose(1, 2)).mean(1)
+
+    model = Turned().double()
+    batch = randn(5, 4, 2), labels(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace = Reader(model, LOSS, every=False).record(batch).trace
+    assert trace.layers[-1].bias
+    every = Reader(model, LOSS, every=True).record(batch).trace
+    torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.ghost_kernel(every, every))
