@@ -413,6 +413,13 @@ class Assembly:
                 return lai.ReadoutTrace(sides.activations, sides.gradients, **options)
         elif layer.slot == 1 and isinstance(layer.place, Axis) and layer.place.axis == 0:
             maps, gradient = self.saved(graph.nodes[layer.node], "input"), self.received.get((layer.node, 0))
+            geometry, edge = read_geometry(self.saved, graph.nodes[layer.node]), graph.edges[layer.node][1]
+            plain = layer.place == Axis(0, 1, 1, layer.place.samples) and layer.source is not None
+            if maps is not None and geometry is not None and edge is not None and gradient is None and plain:
+                kernel = tuple(graph.shape(edge)[2:])
+                key = None if layer.source is None else layer.source.key
+                named: dict[str, Any] = {"bias": biased, "weight": key, "name": layer.name}
+                return lai.ConvolutionTrace(maps, kernel=kernel, **geometry, **named)
             if maps is not None:
                 pair = [None if one is None else _by_pixel(one, layer.place) for one in (maps, gradient)]
                 return lai.ReadoutTrace(pair[0], pair[1], bias=biased, name=layer.name)

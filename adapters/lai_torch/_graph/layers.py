@@ -119,10 +119,10 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
     return reached
 
 
-def find_near(graph: Graph, layers: Iterable[Layer]) -> set[int]:
-    """Return the nodes from which the losses are reached without passing a layer, these layers included."""
+def find_near(graph: Graph, layers: Iterable[Layer], start: int = 0) -> set[int]:
+    """Return the nodes from which the losses, or `start`, are reached without passing a layer; layers too."""
     stops = {layer.node for layer in layers}
-    found, pending = {0}, [0]
+    found, pending = {start}, [start]
     while pending:
         node = pending.pop()
         if node in stops:

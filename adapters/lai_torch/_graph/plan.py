@@ -45,6 +45,8 @@ class Plan:
     indices: dict[int, tuple[Axis, tuple[Any, ...]]] = field(default_factory=dict)
     # of what arrives at the uses and layers
     shapes: dict[Edge, torch.Size] = field(default_factory=dict)
+    # edges at which nothing but zeros arrived: uses behind them are not known
+    dead: tuple[Edge, ...] = ()
     # layers that train and that LAI does not read, and why
     unread: dict[str, str] = field(default_factory=dict)
     # parameters that are left out, and why
@@ -66,6 +68,11 @@ class Plan:
                 found[name].append(use)
         return found
 
+    def is_still_dead(self, received: Mapping[Edge, Tensor | None]) -> bool:
+        """Whether nothing but zeros arrives where nothing else did when the plan was made."""
+        arrived = [one for edge in self.dead if (one := received.get(edge)) is not None]
+        return not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any())
+
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
         found = {(layer.node, 0): None for layer in self.last}
@@ -73,6 +80,7 @@ class Plan:
         if every:
             found |= {edge: None for use in self.uses for edge in use.received}
             found |= {(layer.node, 0): None for layer in self.layers}
+            found |= dict.fromkeys(self.dead)
         return list(found)
 
     def resize(self, samples: int) -> "Plan | None":

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
@@ -181,15 +180,9 @@ def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor)
     if not _differ(problem, moved, expected, kept):
         return
     place = int((moved - expected).abs().nan_to_num().argmax())
-    norms = [
-        name or type(module).__name__
-        for name, module in problem[0].named_modules()
-        if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
-    ]
-    where = f"by {', '.join(map(repr, norms))}" if norms else "by a statistic of the batch, or an order"
     msg = (
         f"model: the loss of sample {int(kept.nonzero()[place])} is {float(expected[place]):.6g} in this "
-        f"batch and {float(moved[place]):.6g} among other samples: samples are coupled ({where}), so that no "
+        f"batch and {float(moved[place]):.6g} among other samples: samples are coupled, so that no "
         "sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
         "what is coupled as one sample (the sum of its rows' losses)"
     )

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
 from lai_torch._graph.layers import Layer, check_past, find_last, find_layers, find_unread
+from lai_torch._graph.per_sample import Received
 from lai_torch._graph.places import (
     DEAD,
-    NONE,
     RAGGED,
     SUMMED,
     Axis,
@@ -37,9 +38,9 @@ from lai_torch._graph.prove import (
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
 from lai_torch._graph.walk import Graph, name_function, walk
-from lai_torch._model.batch import Loss, check_losses, count, rows, tensors, usable
+from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
-from lai_torch._model.preserve import once, preserved
+from lai_torch._model.preserve import eager, empty_gradients, once, preserved
 from lai_torch._model.snapshot import NOT_OWNED, called, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
 from lai_torch._model.walk import Held, held, modules_of, named_parameters
@@ -96,8 +97,13 @@ class Reader:
         self.routed: frozenset[str] = frozenset()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._varying: list[frozenset[str]] = []
-        self._left: frozenset[str] = frozenset()
+        self.left: frozenset[str] = frozenset()
         self._said: set[str] = set()
+
+    def leave(self, names: frozenset[str]) -> None:
+        """Leave parameters to one backward pass a sample from now on."""
+        self.left |= names
+        self._plans.clear()
 
     def record(self, batch: tuple[Any, Any]) -> Recording:
         """Run model and loss on a batch, leave nothing behind, and read the pass."""
@@ -122,6 +128,15 @@ class Reader:
                     raise ValueError(msg)
             return self.read(batch, losses, alike=alike)
 
+    def record_live(self, batch: tuple[Any, Any]) -> Recording:
+        """Run model and loss as a step of training does, and read the pass that trains."""
+        samples = count(*batch)
+        with eager():
+            losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
+        if samples > 1 and losses.requires_grad:
+            return self.read(batch, losses)
+        return replace(self.record(batch), losses=losses)
+
     def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:
         """Read the pass whose losses these are; its graph stays for a backward pass."""
         positions = self.masks(self.model, batch[0], len(losses))
@@ -132,7 +147,9 @@ class Reader:
         if plan is not None and plan.holds(graph):
             plan.calls += 1
             if plan.calls & (plan.calls - 1):  # at calls 2, 4, 8, ... a graph is proved again
-                return self._assemble(graph, plan, positions)
+                received = collect_gradients(graph, plan, every=self.every)
+                if plan.is_still_dead(received):
+                    return self._assemble(graph, plan, positions, received)
         calls = 1 if plan is None else plan.calls
         recording = self._prove(graph, batch, positions, alike=alike)
         if recording.plan.settled:
@@ -145,7 +162,8 @@ class Reader:
         return recording
 
     @property
-    def _names(self) -> dict[int, str]:
+    def names(self) -> dict[int, str]:
+        """The names of all parameters, by identity."""
         return held(self.model, self.loss).made(_identify)
 
     @property
@@ -153,10 +171,13 @@ class Reader:
         """The parameters whose writes are looked for; a renormalised embedding may be written."""
         return held(self.model, self.loss).made(_watch_writes)
 
-    def _assemble(self, graph: Graph, plan: Plan, positions: Positions) -> Recording:
+    def _assemble(
+        self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None
+    ) -> Recording:
         """Return the records of a batch by a plan that holds."""
-        received = collect_gradients(graph, plan, every=self.every)
-        assembly = Assembly(graph, plan, received, self._names, positions)
+        if received is None:
+            received = collect_gradients(graph, plan, every=self.every)
+        assembly = Assembly(graph, plan, received, self.names, positions)
         if not self.every:
             readouts = assembly.build_last()
             records = [one.record for one in readouts]
@@ -180,22 +201,44 @@ class Reader:
 
     def _prove(self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool) -> Recording:
         """Find out where the samples lie in a graph, and prove it."""
-        problem = self.model, self.loss, batch
-        known = frozenset(graph.names)
+        named = named_parameters(self.model, self.loss)
+        with empty_gradients(named.values()):
+            try:
+                recording = self._prove_alone(graph, batch, positions, alike=alike)
+            except CoupledError as error:
+                raise self._name_norm(error) from error
+            check_returned(named)
+        return recording
+
+    def _prove_alone(
+        self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool
+    ) -> Recording:
+        problem, names = (self.model, self.loss, batch), frozenset(graph.names)
         # A program whose graph is another in every batch is proved once, and placed in each batch.
-        exchange = None if any(known <= one for one in self._varying) else self._exchange(graph, problem)
-        places, ambiguous, settled = self._place(graph, exchange)
+        known = any(names <= one for one in self._varying)
+        exchange = None if known else self._exchange(graph, problem)
+        places, ambiguous, varies = self._place(graph, exchange)
         plan = self._plan(graph, exchange, places, ambiguous, alike=alike)
-        plan.settled = settled and plan.settled
+        plan.settled = plan.settled and varies is False
         recording = self._assemble(graph, plan, positions)
-        if not any(known <= one for one in self._varying):
+        if not known:
             recording = self._check(recording, graph, exchange, positions)
-            if not plan.settled:
-                self._varying.append(known)
+            if varies:
+                self._varying.append(names)
         self._check_masks(recording, positions)
-        check_returned(named_parameters(self.model, self.loss))
         self._warn(plan)
         return recording
+
+    def _name_norm(self, error: CoupledError) -> CoupledError:
+        """Name the norm with the statistics of the batch, if any, in an error of coupled samples."""
+        for name, module in self.model.named_modules():
+            if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None):
+                return CoupledError(
+                    f"model: BatchNorm {name!r} normalises with the statistics of the batch, so that samples "
+                    "are coupled, and none has a gradient of its own; call model.eval(), or use a norm "
+                    "without the batch"
+                )
+        return error
 
     def _exchange(self, graph: Graph, problem: Problem) -> Exchange | None:
         """Return an exchanged batch: a small one if it has this graph, else the batch itself."""
@@ -212,28 +255,35 @@ class Reader:
                 return found
         return exchange_samples(problem)
 
-    def _place(self, graph: Graph, exchange: Exchange | None) -> tuple[Places, set[Any], bool]:
-        """Return where the samples lie, which edges leave it open, and whether other batches are alike."""
+    def _place(self, graph: Graph, exchange: Exchange | None) -> tuple[Places, set[Any], bool | None]:
+        """Return where the samples lie, which edges leave it open, and whether that varies between batches.
+
+        None: it does not vary with the batch, but with what is zero in it.
+        """
         # What only moves a parameter's entries has no samples, also where one sample alone reaches it.
         moved: Places = {edge: SUMMED for edge in graph.received() if is_moved_parameter(graph, edge)}
         edges = [edge for edge in graph.received() if edge not in moved]
+        varies: bool | None = True
         if exchange is not None and exchange.matches(graph):
             # In the exchanged batch every sample is there twice, so that no parameter has a gradient of one
             # alone.
             places, ambiguous = place_samples(exchange.moved, edges)
-            # What is routed, or zero so far, may lie elsewhere in the batch itself.
-            settled = not any(isinstance(one, Entries) or one == DEAD for one in places.values())
-            resized = resize_places(places, graph, graph.samples) if settled else None
-            if resized is not None:
-                return resized | moved, ambiguous, True
+            varies = any(isinstance(one, Entries) for one in places.values())
+            resized = None if varies else resize_places(places, graph, graph.samples)
+            dead = [edge for edge, place in places.items() if place == DEAD]
+            arrived = graph.gradients(dead, torch.ones_like(graph.losses))
+            if resized is not None and not any(one is not None and one.any() for one in arrived):
+                return resized | moved, ambiguous, False
+            varies = varies or None
         places, ambiguous = place_samples(graph, edges)
-        return places | moved, ambiguous, False
+        return places | moved, ambiguous, varies
 
     def _plan(
         self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
     ) -> Plan:
         """Return what the records of a graph are made of."""
-        sources = Sources(graph, self._names)
+        sources = Sources(graph, self.names)
+        places = self._settle(graph, exchange, places, ambiguous, alike=alike)
         uses = find_uses(graph, places, sources)
         self._check_owned(sources)
         routed = {
@@ -242,11 +292,10 @@ class Reader:
             if isinstance(use.place, Entries)
             and (is_argument(graph, use.node, use.slot) or graph.names[use.node] == GROUPED)
         }
-        read = self._settle(graph, exchange, places, ambiguous, alike=alike)
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
-            found = find_layers(graph, Saved(), read, sources, self._frozen())
+            found = find_layers(graph, Saved(), places, sources, self._frozen())
             self.routed |= routed | _find_banks(found)
             recurrent = self._recurrent()
             for layer in found:
@@ -271,15 +320,16 @@ class Reader:
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
         plan = Plan(graph.samples, uses, layers, last, find_biases(graph, sources), refusal)
-        plan.routed, plan.left = self.routed, self._left
+        plan.routed, plan.left = self.routed, self.left
+        plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, not uncertain
         self._drop_unreadable(graph, plan)
-        plan.watch(graph, read)
+        plan.watch(graph, places)
         return plan
 
     def _drop_unreadable(self, graph: Graph, plan: Plan) -> None:
         """Leave out layers before the last one of which LAI cannot read the rows."""
-        assembly, last = Assembly(graph, plan, {}, self._names), {layer.node for layer in plan.last}
+        assembly, last = Assembly(graph, plan, {}, self.names), {layer.node for layer in plan.last}
         for layer in list(plan.layers):
             if layer.node not in last and not assembly.can_read(layer):
                 plan.layers.remove(layer)
@@ -291,7 +341,7 @@ class Reader:
         """Return the places, those of products decided by their inputs where gradients leave them open."""
         found, plain, moved = dict(places), Saved(), Saved()
         for edge, place in places.items():
-            if graph.names[edge[0]] not in PRODUCTS or (place not in (NONE, DEAD) and edge not in ambiguous):
+            if graph.names[edge[0]] not in PRODUCTS or (place != DEAD and edge not in ambiguous):
                 continue
             axis = None
             if alike:
@@ -300,6 +350,7 @@ class Reader:
                 axis = locate_samples(exchange, plain, moved, edge[0])
             if axis is not None:
                 found[edge] = axis.resized(graph.samples)
+                ambiguous.discard(edge)
         return found
 
     def _frozen(self) -> dict[int, str]:
@@ -312,7 +363,7 @@ class Reader:
 
     def _recurrent(self) -> dict[str, str]:
         """Return the parameters of recurrent modules: unrolled on one device, and one function on another."""
-        names = self._names
+        names = self.names
         return {
             names[id(one)]: f"torch.nn.{type(module).__name__}"
             for module in modules_of(self.model, self.loss)
@@ -341,7 +392,7 @@ class Reader:
         self, recording: Recording, graph: Graph, exchange: Exchange | None, positions: Positions
     ) -> Recording:
         """Raise unless the records are right in the batch, and the same beside other samples."""
-        plan, names = recording.plan, self._names
+        plan, names = recording.plan, self.names
         by_name = {names[id(one)]: one for one in graph.leaves.values() if id(one) in names}
         if not self.every:
             final = recording.trace.layers[-1]
@@ -361,8 +412,8 @@ class Reader:
         wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
         wrong = [name for name in wrong if name not in plan.unexplained]
         if wrong and self.every and plan.left.isdisjoint(wrong):
-            self._left |= frozenset(wrong)
-            plan.left = self._left
+            self.left |= frozenset(wrong)
+            plan.left = self.left
             return self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
         if wrong:
             if not self.every:

@@ -206,6 +206,17 @@ def _empty(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
             parameter.grad = None
 
 
+@contextmanager
+def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Run the body from parameters without `.grad`, and put it back."""
+    gradients = [(parameter, parameter.grad) for parameter in parameters]
+    try:
+        _empty(gradients)
+        yield
+    finally:
+        _give_back(gradients)
+
+
 def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
     for parameter, gradient in gradients:
         if parameter.grad is not gradient:
