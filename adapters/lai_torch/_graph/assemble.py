@@ -83,7 +83,7 @@ class Assembly:
     def build_every(self, parameters: Mapping[str, Tensor]) -> tuple[list[Record], list[Readout]]:
         """Return the records of all parameters, last those of the layers, and the layers."""
         owned, biases = self._own(self.plan.uses_by_name)
-        records: list[Record] = []
+        built: dict[str, list[Record]] = {}
         routed = {
             name for name, pairs in owned.items() if any(isinstance(one, lai.ExpertTrace) for _, one in pairs)
         }
@@ -94,15 +94,17 @@ class Assembly:
             if unused and parameter.ndim in {2, 3}:
                 routed.add(name)  # an expert to which no row was routed, maybe
             else:
-                records += self._build(name, parameter)
+                built[name] = self._build(name, parameter)
         layered = {(layer.node, layer.slot) for layer in self.plan.layers}
+        # In the order of the parameters, whatever a batch's records are made of.
+        records: list[Record] = []
         for name, parameter in parameters.items():
+            records += built.get(name, [])
             if name in routed:
                 records += self._build_experts(name, parameter, owned.get(name, []))
             else:
-                records += [
-                    record for use, record in owned.get(name, ()) if (use.node, use.slot) not in layered
-                ]
+                own = owned.get(name, ())
+                records += [record for use, record in own if (use.node, use.slot) not in layered]
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         layers = self.build_layers(by_node)
         return [*records, *(one.record for one in layers)], layers

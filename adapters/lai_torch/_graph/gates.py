@@ -18,7 +18,7 @@ from lai_torch._graph.layers import Layer, find_near
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import CONVOLUTION, PRODUCTS
 from lai_torch._graph.record import Reader, Recording
-from lai_torch._graph.walk import Edge, Graph, walk
+from lai_torch._graph.walk import Edge, Graph
 from lai_torch._model.sample_axis import differ, powers_of_two
 
 
@@ -30,12 +30,12 @@ def read_gates(reader: Reader, recording: Recording) -> GateTrace:
     ValueError
         If the layers are no chain.
     """
-    graph, plan = walk(recording.losses), recording.plan
+    graph, plan, samples = recording.graph, recording.plan, len(recording.losses)
     layers = [one.layer for one in recording.readouts]
     assembly = Assembly(graph, plan, collect_gradients(graph, plan, every=False), reader.names)
     for readout in recording.readouts:
         _check_rows(graph, readout.layer, readout.record)
-    gates = tuple(_read_gate(graph, layers, before, layer) for before, layer in pairwise(layers))
+    gates = tuple(_read_gate(graph, layers, *pair)[:samples] for pair in pairwise(layers))
     norms = tuple(squared_column_norms(_read_matrix(graph, assembly, layer)) for layer in layers[1:])
     return GateTrace(recording.trace, gates, norms)
 

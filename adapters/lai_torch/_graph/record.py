@@ -68,6 +68,7 @@ class Recording:
     """
 
     trace: lai.Trace
+    graph: Graph
     losses: Tensor
     readouts: list[Readout]
     explained: Mapping[Any, list[str]]
@@ -130,6 +131,7 @@ class Reader:
 
     def record_live(self, batch: tuple[Any, Any]) -> Recording:
         """Run model and loss as a step of training does, and read the pass that trains."""
+        batch = usable(batch)
         samples = count(*batch)
         with eager():
             losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
@@ -186,7 +188,7 @@ class Reader:
             if not plan.last:
                 records.append(_record_nothing(graph, plan))
         kinds = {name: list(found) for name, found in assembly.kinds.items()}
-        return Recording(lai.Trace(records), graph.losses, readouts, assembly.explained, kinds, plan)
+        return Recording(lai.Trace(records), graph, graph.losses, readouts, assembly.explained, kinds, plan)
 
     def _parameters(self, graph: Graph, plan: Plan) -> dict[str, Tensor]:
         """Return the trainable parameters that have records: those in the graph, and experts outside it."""
@@ -207,7 +209,8 @@ class Reader:
                 recording = self._prove_alone(graph, batch, positions, alike=alike)
             except CoupledError as error:
                 raise self._name_norm(error) from error
-            check_returned(named)
+            if self.every:  # LAI reads no gradient that a backward pass inside the backward pass hides
+                check_returned(named)
         return recording
 
     def _prove_alone(
@@ -218,7 +221,7 @@ class Reader:
         known = any(names <= one for one in self._varying)
         exchange = None if known else self._exchange(graph, problem)
         places, ambiguous, varies = self._place(graph, exchange)
-        plan = self._plan(graph, exchange, places, ambiguous, alike=alike)
+        plan = self._plan(graph, exchange, places, ambiguous, alike=alike, varies=bool(varies))
         plan.settled = plan.settled and varies is False
         recording = self._assemble(graph, plan, positions)
         if not known:
@@ -279,7 +282,14 @@ class Reader:
         return places | moved, ambiguous, varies
 
     def _plan(
-        self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
+        self,
+        graph: Graph,
+        exchange: Exchange | None,
+        places: Places,
+        ambiguous: set[Any],
+        *,
+        alike: bool,
+        varies: bool,
     ) -> Plan:
         """Return what the records of a graph are made of."""
         sources = Sources(graph, self.names)
@@ -313,7 +323,7 @@ class Reader:
             if not self.every or self.last is not None:
                 raise
             refusal, last = str(error), []
-        if exchange is None or not exchange.matches(graph):
+        if varies:
             alone = _find_unreached(graph, layers)
             unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}
             layers = [layer for layer in layers if layer not in alone or layer in last]
