@@ -212,3 +212,5 @@ def test_what_passes_in_spite_of_mixing_is_of_the_size_of_the_roundings(own, oth
     sizes = (Fraction(w + weights[0]) * abs(Fraction(c)) for w, c in zip(weights, terms, strict=True))
     if plain * weights[0] == scaled:
         assert abs(foreign) <= gamma * sum(sizes)
+        if len(others) == 1:
+            assert abs(Fraction(others[0])) <= gamma * (3 * abs(Fraction(others[0])) + 4 * Fraction(own))
