@@ -15,7 +15,7 @@ from lai_core._adapters import agreements, check_agreement, check_batch, relativ
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._curation.scoring import made_pass
-from lai_torch._graph.prove import run_again
+from lai_torch._graph.prove import draw_weights, run_again
 from lai_torch._graph.record import Reader
 from lai_torch._graph.uses import CoupledError
 from lai_torch._model.batch import Loss, count, mapped, rows
@@ -24,7 +24,6 @@ from lai_torch._model.mixing import mixing
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.walk import named_parameters
-from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch.curator import Curator
 from lai_torch.exact import exact_scores
 from lai_torch.options import Estimator, EstimatorName
@@ -269,7 +268,7 @@ def _backward_errors(
             forward.backward(weights, 1)
             gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
         masked = _masked(model, loss, batch, weights)
-        signed = _masked(model, loss, batch, weights * signed_weights(weights)[0].sign())
+        signed = _masked(model, loss, batch, weights * draw_weights(weights, torch.isfinite(weights)).sign())
         sizes = {name: float(one.abs().max()) for name, one in signed.items()}
         largest = max(*sizes.values(), *(float(one.abs().max()) for one in masked.values()))
         for name, exact in masked.items():
