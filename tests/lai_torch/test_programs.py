@@ -73,7 +73,7 @@ def test_every_part_is_scored_exactly(part):
 
 @pytest.mark.parametrize("part", SOUND)
 def test_every_part_is_trained_as_by_plain_torch(part):
-    ways = [("exact", "kept")] if part == "force" else [("exact", "kept"), ("lai", "whole")]
+    ways = [("exact", "kept")] if part in {"force", *WRITING} else [("exact", "kept"), ("lai", "whole")]
     for estimator, backward in ways:
         one, twin = (program(1, made_of=("linear", part, "cross_entropy", "flat", "")) for _ in range(2))
         options = {"estimator": estimator, "backward": backward, "policy": lambda s: lai.keep_top(s, 1.0)}

@@ -13,7 +13,7 @@ from lai_torch._graph.layers import Layer
 from lai_torch._graph.places import Axis, Place, Places
 from lai_torch._graph.products import CONVOLUTION, LINEAR, PRODUCTS
 from lai_torch._graph.saved import read_signed
-from lai_torch._graph.uses import MOVES, Sources, Use
+from lai_torch._graph.uses import MOVES, Sources, Use, is_moved_parameter
 from lai_torch._graph.walk import Edge, Graph, Node
 
 _MOVING = ("Index", "Gather", "Scatter", "Sort", "Topk", "Take", "Slice", "Roll", "Masked", "Flip")
@@ -200,9 +200,9 @@ def find_biases(graph: Graph, sources: Sources) -> dict[int, Bias]:
         if bias is None:
             continue
         edge = graph.edges[bias[0]][bias[1]]
-        leaf = None if edge is None else graph.leaves.get(edge[0])
-        if leaf is not None and leaf.ndim == 1 and id(leaf) in sources.names:
-            found[node] = Bias(*bias, sources.names[id(leaf)], len(leaf))
+        source = None if edge is None else sources(edge)
+        if source is not None and source.turned is False and source.leaves[0].ndim == 1:
+            found[node] = Bias(*bias, source.names[0], len(source.leaves[0]))
     return found
 
 
@@ -225,6 +225,6 @@ def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tup
         return None
     width = graph.shape((adding, 0))[-1:]
     for other, edge in enumerate(graph.edges[adding]):
-        if edge is not None and edge[0] in graph.leaves and graph.leaves[edge[0]].shape == width:
+        if edge is not None and is_moved_parameter(graph, edge) and graph.shape(edge) == width:
             return adding, other
     return None

@@ -104,7 +104,7 @@ def exchange_samples(problem: Problem) -> Exchange | None:
         if (
             drawn is None
             and after is None
-            and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept))
+            and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept), plain)
         ):
             raise _not_by_rows(batch, samples)
         if found is None:
@@ -165,7 +165,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
     except Exception:  # whatever it is, it is about the size
         return None
     kept = torch.arange(samples, device=plain.device) < samples - 1
-    if _differ(problem, shorter, plain[kept], kept):
+    if _differ(problem, shorter, plain[kept], kept, plain):
         msg = (
             "model: expected every sample's loss to be its own, got one that moves with the number of "
             "samples: do not divide by the batch's size"
@@ -177,7 +177,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
 def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor) -> None:
     """Raise if the losses of the samples that are kept have changed: `moved` holds those alone."""
     moved, expected = moved.detach(), plain.detach()[kept]
-    if not _differ(problem, moved, expected, kept):
+    if not _differ(problem, moved, expected, kept, plain):
         return
     place = int((moved - expected).abs().nan_to_num().argmax())
     msg = (
@@ -189,21 +189,22 @@ def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor)
     raise CoupledError(msg)
 
 
-def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor) -> bool:
-    """Whether the losses of the samples that are kept differ by more than rounding explains."""
-    if are_close(found, expected):
+def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, plain: Tensor) -> bool:
+    """Whether losses of the samples that are kept differ by more than rounding explains."""
+    found, expected = found.detach(), expected.detach()
+    eps = walk(plain).coarsest() if plain.requires_grad else 0.0
+    if are_close(found, expected, eps=eps):
         return False
     # What one rounding does to each loss is measured only where it matters: a loss near zero may be off by
     # more.
     parameters = named_parameters(*problem[:2]).values()
-    eps = max((torch.finfo(one.dtype).eps for one in parameters if one.is_floating_point()), default=0.0)
     within = measured_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
     same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
     return not bool(same.all())
 
 
-def are_close(left: Tensor, right: Tensor, *, factor: float = 1.0) -> bool:
-    """Whether two tensors are equal but for rounding."""
+def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 1.0) -> bool:
+    """Whether two tensors are equal but for rounding, of a model that computes in a type of this epsilon."""
     left, right = left.detach(), right.detach()
     if left.shape != right.shape:
         return False
@@ -211,7 +212,7 @@ def are_close(left: Tensor, right: Tensor, *, factor: float = 1.0) -> bool:
         return True
     if not (left.is_floating_point() or left.is_complex()):
         return False
-    precision = torch.finfo(left.dtype).eps ** 0.7 * factor
+    precision = max(eps, torch.finfo(left.dtype).eps) ** 0.7 * factor
     scale = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
     return torch.allclose(left, right, rtol=precision, atol=precision * scale, equal_nan=True)
 

@@ -3,6 +3,7 @@
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,10 +41,11 @@ from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_par
 from lai_torch._graph.walk import Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
+from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import eager, empty_gradients, once, preserved
 from lai_torch._model.snapshot import NOT_OWNED, called, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
-from lai_torch._model.walk import Held, held, modules_of, named_parameters
+from lai_torch._model.walk import Held, Step, held, modules_of, named_parameters
 
 PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
@@ -111,7 +113,8 @@ class Reader:
         batch = usable(batch)
         samples = count(*batch)
         if samples == 1:  # which axis holds the samples is seen of two
-            pair = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), 1)
+            with torch.inference_mode(mode=False):
+                pair = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), 1)
             return _cut_to_one(self._record(pair, 2, alike=True))
         return self._record(batch, samples)
 
@@ -119,7 +122,8 @@ class Reader:
         """Run model and loss; of a batch of samples that are all `alike` shapes say where these lie."""
         with preserved(self.model, self.loss, hooks=True), once():
             versions = {name: one._version for name, one in self._written.items()}
-            losses = check_losses(losses_of(self.model, self.loss, batch), samples)
+            with OwnAutocast() if not self._plans and not self._varying else nullcontext():
+                losses = check_losses(losses_of(self.model, self.loss, batch), samples)
             for name, one in self._written.items():
                 if one._version != versions.get(name, one._version):
                     msg = (
@@ -133,11 +137,12 @@ class Reader:
         """Run model and loss as a step of training does, and read the pass that trains."""
         batch = usable(batch)
         samples = count(*batch)
+        alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
         with eager():
             losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
-        if samples > 1 and losses.requires_grad:
-            return self.read(batch, losses)
-        return replace(self.record(batch), losses=losses)
+        if Step.current is not None:
+            Step.current.streams = None  # this pass may have drawn
+        return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
     def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:
         """Read the pass whose losses these are; its graph stays for a backward pass."""
@@ -341,7 +346,7 @@ class Reader:
         """Leave out layers before the last one of which LAI cannot read the rows."""
         assembly, last = Assembly(graph, plan, {}, self.names), {layer.node for layer in plan.last}
         for layer in list(plan.layers):
-            if layer.node not in last and not assembly.can_read(layer):
+            if layer.trains and layer.node not in last and not assembly.can_read(layer):
                 plan.layers.remove(layer)
                 plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
 
@@ -416,7 +421,7 @@ class Reader:
             ]
             if hooked:
                 raise _hooked(hooked[0])
-        eps = _coarsest(graph)
+        eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
         wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
@@ -451,7 +456,7 @@ class Reader:
                 found = find_wrong(exchange.moved, exchange.kept, records, moved.explained, parameters, eps)
                 wrong += [name for name in found if name not in plan.unexplained]
             else:
-                _check_rows(plain.trace, moved.trace, exchange.kept)
+                _check_rows(plain.trace, moved.trace, exchange.kept, eps)
         if wrong:
             msg = (
                 f"model: what some samples give to the gradient of {min(wrong)!r} moves with the other "
@@ -537,17 +542,11 @@ def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
     return [one for one in layers if one.node in reached and not torch.equal(reached[one.node], alive)]
 
 
-def _coarsest(graph: Graph) -> float:
-    """Return the machine epsilon of the type with the fewest digits among the gradients of a graph."""
-    found = {graph.dtype(edge) for edge in graph.received()} | {graph.losses.dtype}
-    return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
-
-
-def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor) -> None:
+def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor, eps: float) -> None:
     """Raise unless what LAI reads of the samples that stay is the same beside other samples."""
     for own, beside in zip(plain.layers, moved.layers, strict=True):
         for name, array in own.arrays().items():
-            if not are_close(array[kept], beside.arrays()[name][kept], factor=100.0):
+            if not are_close(array[kept], beside.arrays()[name][kept], eps=eps, factor=100.0):
                 msg = (
                     f"layer {own.name!r}: its {name} for a sample move with the other samples of the batch: "
                     "samples are coupled; call model.eval() where a normalisation couples them"
