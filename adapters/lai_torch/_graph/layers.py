@@ -106,8 +106,8 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
         return found
     if not reached:
         msg = (
-            "model: expected the loss to depend on the output of a layer with a registered weight, it "
-            "depends on none; use estimator 'ghost' or 'exact'"
+            "model: expected the loss to depend on the output of a layer with a registered weight, real and "
+            "dense, it depends on none; use estimator 'ghost' or 'exact'"
         )
         raise ValueError(msg)
     if len(names) > 1:

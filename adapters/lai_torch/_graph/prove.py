@@ -8,7 +8,6 @@ what autograd finds for the weighted losses.
 """
 
 import warnings
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,8 +43,8 @@ class Exchange:
     kept: Tensor
     # which sample stands at each place
     index: Tensor
-    # the batch without its last sample; None where that is another program
-    shorter: Graph | None = None
+    # other batches, and the samples of the first one that stand in them where they stood
+    others: tuple[tuple[Graph, Tensor], ...] = ()
 
     def matches(self, graph: Graph) -> bool:
         """Whether both passes have the graph of a batch."""
@@ -86,13 +85,13 @@ def exchange_samples(problem: Problem) -> Exchange | None:
     plain, drawn = run_again(problem, gradients=True)
     device = plain.device
     found: Exchange | None = None
-    for half in (
-        half for cut in bisections(torch.ones(samples, dtype=torch.bool, device="cpu")) for half in cut
-    ):
+    others: list[tuple[Graph, Tensor]] = []
+    cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
+    for half in (half for cut in cuts for half in cut):
         index = row_sources(half)
         part = model, loss, rows(batch, index, samples)
         try:
-            moved, after = run_again(part, gradients=found is None)
+            moved, after = run_again(part, gradients=len(others) < len(cuts[0]))
         except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
         except Exception:  # whatever it is, it is about samples that stand there twice
@@ -107,12 +106,14 @@ def exchange_samples(problem: Problem) -> Exchange | None:
             and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept), plain)
         ):
             raise _not_by_rows(batch, samples)
-        if found is None:
-            if not moved.requires_grad:
-                return None
-            found = Exchange(walk(plain), walk(moved), kept, index.to(device))
+        if moved.requires_grad:
+            others.append((walk(moved), kept))
+            if found is None:
+                found = Exchange(walk(plain), others[0][0], kept, index.to(device))
     shorter = _check_size(problem, plain, drawn)
-    return found if found is None else replace(found, shorter=shorter)
+    if shorter is not None:
+        others.append((shorter, torch.arange(samples, device=device) < samples - 1))
+    return found if found is None else replace(found, others=tuple(others))
 
 
 def _not_by_rows(batch: Any, samples: int) -> CoupledError:
@@ -251,13 +252,9 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
 
 def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
     """Return the parameters of which samples that stay give another gradient in another batch."""
-    kept, wanted = exchange.kept, list(parameters.values())
-    others = [(exchange.moved, kept)]
-    if exchange.shorter is not None:
-        first = torch.arange(len(kept), device=kept.device) < exchange.shorter.samples
-        others.append((exchange.shorter, first))
+    wanted = list(parameters.values())
     wrong: dict[str, None] = {}
-    for graph, own in others:
+    for graph, own in exchange.others:
         weights = draw_weights(exchange.plain.losses, own)
         sides = []
         for one, factors in ((exchange.plain, weights), (graph, weights[: graph.samples])):
@@ -285,35 +282,55 @@ def find_wrong(
 ) -> list[str]:
     """Return the parameters whose recorded gradients do not add up to those of the weighted losses.
 
-    Compared are the lengths of both sums: that of the recorded one is w^T K w of the parameter's part K of
-    Ghost's kernel, which is right for almost all w only if K is.
+    For weights w of the samples, the sum of w_j times the recorded gradient of sample j is the gradient of
+    the weighted losses for almost all w only if every recorded gradient is right. Both are compared as
+    vectors.
     """
     wrong: dict[str, None] = {}
     recorded = [record for record in records if record.weight in explained]
+    missing = set(parameters) - {name for names in explained.values() for name in names}
     # A hook that clips may leave small gradients as they are.
     scales = (1.0, 1024.0) if any(one._backward_hooks for one in parameters.values()) else (1.0,)
     for scale in scales:
-        weights = scale * draw_weights(graph.losses, kept)
-        wanted = list(parameters.values())
+        weights, wanted = scale * draw_weights(graph.losses, kept), list(parameters.values())
         found = torch.autograd.grad(graph.losses, wanted, weights, retain_graph=True, allow_unused=True)
-        plain = {name: _norm(one) for name, one in zip(parameters, found, strict=True)}
-        squares: dict[tuple[str, ...], float] = defaultdict(float)
-        if recorded:
-            trace = lai.Trace([_weigh(record, weights) for record in recorded])
-            for (key, _), sums in summed_gradients(trace, GRADIENT_BUDGET).items():
-                squares[tuple(explained[key])] += sum(_norm(one) ** 2 for one in sums)
-        missing = set(parameters) - {name for names in explained.values() for name in names}
-        blocks, names = [], []
-        for group, square in [*squares.items(), *(((name,), 0.0) for name in missing)]:
-            own = [name for name in group if name in parameters]
-            size = sum(plain[name] ** 2 for name in own) ** 0.5
+        plain = {name: _flatten(one) for name, one in zip(parameters, found, strict=True)}
+        squares = {name: _norm(plain[name]) ** 2 for name in missing}
+        trace = lai.Trace([_weigh(record, weights) for record in recorded]) if recorded else None
+        sums = {} if trace is None else summed_gradients(trace, GRADIENT_BUDGET)
+        for (key, part), given in sums.items():
+            name = explained[key][-1 if part == "bias" else 0]
+            if name in plain:
+                whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
+                squares[name] = squares.get(name, 0.0) + _compare(whole, plain[name], str(key)) ** 2
+        blocks = []
+        for name, square in squares.items():
             # A gradient has its parameter's type, which may be coarser than all that the model computes in.
-            coarsest = max([eps, *(torch.finfo(parameters[name].dtype).eps for name in own)])
-            blocks.append(Block(abs(square**0.5 - size), size, coarsest))
-            names.append(own)
+            coarsest = max(eps, torch.finfo(parameters[name].dtype).eps)
+            blocks.append(Block(square**0.5, _norm(plain[name]), coarsest))
         agreed = sums_agree(blocks, float(weights.double().square().sum()))
-        wrong |= {name: None for own, agrees in zip(names, agreed, strict=True) if not agrees for name in own}
+        wrong |= {name: None for name, agrees in zip(squares, agreed, strict=True) if not agrees}
     return list(wrong)
+
+
+def _flatten(gradient: Tensor | None) -> Tensor | None:
+    """Return a gradient as a dense one of real numbers."""
+    if gradient is None:
+        return None
+    gradient = densify(gradient.detach())
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+
+
+def _compare(recorded: Tensor, plain: Tensor | None, key: str) -> float:
+    """Return the distance of a recorded sum from the plain one; a matrix may be recorded transposed."""
+    if plain is None:
+        return _norm(recorded)
+    if key.endswith("]") and plain.ndim == 3 and recorded.numel() < plain.numel():  # one matrix of several
+        plain = plain[int(key[key.rindex("[") + 1 : -1])]
+    own = plain.reshape(-1)
+    ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
+    found = [_norm(way.reshape(-1) - own.to(way)) for way in ways if way.numel() == own.numel()]
+    return min(found, default=abs(_norm(recorded) - _norm(plain)))
 
 
 def _weigh(record: Any, weights: Tensor) -> Any:
