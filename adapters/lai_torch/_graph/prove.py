@@ -119,7 +119,9 @@ def exchange_samples(problem: Problem) -> Exchange | None:
 def _not_by_rows(batch: Any, samples: int) -> CoupledError:
     """Build the error of a batch in which a sample's rows do not carry its loss to another place."""
     shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
-    held = f"; a tensor of shape {shapes[0]} holds samples in another way (offsets, packed sequences): pad it"
+    held = (
+        f"; a tensor of shape {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
+    )
     return CoupledError(
         "model: expected rows that can be exchanged, got losses that do not move with their samples' rows: "
         f"samples are coupled, or no rows of the batch{held if shapes else ''}"

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
-from lai_torch._graph.layers import Layer, check_past, find_last, find_layers, find_unread
+from lai_torch._graph.layers import Layer, check_past, find_biases, find_last, find_layers, find_unread
 from lai_torch._graph.per_sample import Received
 from lai_torch._graph.places import (
     DEAD,
@@ -25,7 +25,7 @@ from lai_torch._graph.places import (
     list_axes,
     place_samples,
 )
-from lai_torch._graph.plan import Plan, find_biases, mixes_by_data, resize_places
+from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
 from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
 from lai_torch._graph.prove import (
     Exchange,
@@ -307,6 +307,7 @@ class Reader:
             if isinstance(use.place, Entries)
             and (is_argument(graph, use.node, use.slot) or graph.names[use.node] == GROUPED)
         }
+        biases = find_biases(graph, sources)
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
@@ -322,7 +323,7 @@ class Reader:
                 else:
                     layers.append(layer)
             last = find_last(graph, layers, self.last)
-            check_past(graph, uses, layers, last)
+            check_past(graph, uses, layers, last, biases)
             unread = find_unread(graph, uses, layers) | self._ragged(graph, places, sources) | unread
         except ValueError as error:
             if not self.every or self.last is not None:
@@ -334,7 +335,7 @@ class Reader:
             layers = [layer for layer in layers if layer not in alone or layer in last]
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
-        plan = Plan(graph.samples, uses, layers, last, find_biases(graph, sources), refusal)
+        plan = Plan(graph.samples, uses, layers, last, biases, refusal)
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, not uncertain
