@@ -96,6 +96,7 @@ def normalised(net, hidden, inputs):
     ones, zeros = hidden.new_ones(hidden.shape[1]), hidden.new_zeros(hidden.shape[1])
     return functional.batch_norm(hidden, zeros, ones, training=bool(net.flags[0]))
 
+
 WIRED = {"mean of a few", "a list of rows", "buffer", "buffer within", "statistics", "a factor"}
 """Places of both kinds whose graph joins samples from the start, by numbers that are zero so far."""
 
