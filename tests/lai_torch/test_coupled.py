@@ -160,7 +160,6 @@ def test_samples_of_their_own_are_never_refused(gradients):
 
 
 REJECTING = {
-    "poisson": lambda values: torch.poisson(values.abs()),
     "gamma": lambda values: torch._standard_gamma(values.abs() + 1),
     "until one fits": lambda values: next(
         one for one in iter(lambda: torch.randn_like(values), None) if bool((one * values).sum() > 1)

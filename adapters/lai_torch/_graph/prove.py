@@ -97,7 +97,8 @@ def exchange_samples(problem: Problem) -> Exchange | None:
         except Exception:  # whatever it is, it is about samples that stand there twice
             _compare_halves(problem, plain, drawn)
             return None
-        kept = half.to(device)
+        # Of passes that drew other random numbers no two losses can be compared.
+        kept = half.to(device) & _draws_alike(drawn, after)
         if _draws_alike(drawn, after):
             _check_unmoved(problem, moved[kept], plain, kept)
         if (
@@ -119,9 +120,7 @@ def exchange_samples(problem: Problem) -> Exchange | None:
 def _not_by_rows(batch: Any, samples: int) -> CoupledError:
     """Build the error of a batch in which a sample's rows do not carry its loss to another place."""
     shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
-    held = (
-        f"; a tensor of shape {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
-    )
+    held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
     return CoupledError(
         "model: expected rows that can be exchanged, got losses that do not move with their samples' rows: "
         f"samples are coupled, or no rows of the batch{held if shapes else ''}"
@@ -272,6 +271,21 @@ def _distance(left: Tensor | None, right: Tensor | None) -> float:
     if left is None or right is None:
         return _norm(left) + _norm(right)
     return _norm(left - right)
+
+
+def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
+    """Return the first of nodes behind a sum over samples that kept something of the batch; None without one.
+
+    What a use reads is computed from parameters alone. A product of the batch whose rows were mixed on their
+    way to the losses has a gradient that is such a sum, too.
+    """
+    for node in nodes:
+        here, there = exchange.plain.nodes[node], exchange.moved.nodes[node]
+        for name in (name for name in dir(here) if name.startswith("_saved_")):
+            pair = [getattr(one, name) for one in (here, there)]
+            if all(isinstance(one, Tensor) for one in pair) and not are_close(*pair):
+                return node
+    return None
 
 
 def find_wrong(

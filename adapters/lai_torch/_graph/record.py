@@ -32,6 +32,7 @@ from lai_torch._graph.prove import (
     Problem,
     are_close,
     exchange_samples,
+    find_data,
     find_moved,
     find_wrong,
     locate_samples,
@@ -214,8 +215,7 @@ class Reader:
                 recording = self._prove_alone(graph, batch, positions, alike=alike)
             except CoupledError as error:
                 raise self._name_norm(error) from error
-            if self.every:  # LAI reads no gradient that a backward pass inside the backward pass hides
-                check_returned(named)
+            check_returned(named)
         return recording
 
     def _prove_alone(
@@ -428,9 +428,10 @@ class Reader:
         wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
         wrong = [name for name in wrong if name not in plan.unexplained]
         if wrong and self.every and plan.left.isdisjoint(wrong):
-            self.left |= frozenset(wrong)
-            plan.left = self.left
-            return self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
+            plan.left = self.left | frozenset(wrong)
+            recording = self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
+            self.left = plan.left
+            return recording
         if wrong:
             if not self.every:
                 raise _hooked(min(wrong))
@@ -447,6 +448,16 @@ class Reader:
         self, graph: Graph, exchange: Exchange, plan: Plan, parameters: Mapping[str, Tensor], eps: float
     ) -> None:
         """Raise unless gradients and records of the samples that stay are the same beside others."""
+        sources = {use.source.edge[0] for use in plan.uses} if exchange.matches(graph) else set()
+        behind = [node for source in sources for node in graph.reach(source) if node not in graph.leaves]
+        mixed = find_data(exchange, behind)
+        if mixed is not None:
+            msg = (
+                "model: expected samples that do not depend on each other, got rows of a "
+                f"{name_function(graph.names[mixed])} that go into the losses of others: samples are "
+                "coupled; call model.eval() where a normalisation couples them, or score what is coupled as one sample"
+            )
+            raise CoupledError(msg)
         named = named_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         small = plan.resize(exchange.plain.samples) if exchange.matches(graph) else None
