@@ -264,7 +264,7 @@ def test_what_is_mixed_on_its_way_to_a_large_matrix_is_refused():
         Part(lambda _, values: Centred.apply(values)),
         nn.Linear(1100, coupling.CLASSES),
     )
-    with pytest.raises(ValueError, match=r"what some samples give to the gradient of '0\.weight'"):
+    with pytest.raises(ValueError, match="rows of a tanh that go into the losses of others"):
         curated(large.double(), batch(9)).step(*batch(0))
 
 

@@ -283,7 +283,7 @@ def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
         here, there = exchange.plain.nodes[node], exchange.moved.nodes[node]
         for name in (name for name in dir(here) if name.startswith("_saved_")):
             pair = [getattr(one, name) for one in (here, there)]
-            if all(isinstance(one, Tensor) for one in pair) and not are_close(*pair):
+            if all(isinstance(one, Tensor) for one in pair) and not are_close(*map(densify, pair)):
                 return node
     return None
 

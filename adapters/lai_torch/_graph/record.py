@@ -455,7 +455,8 @@ class Reader:
             msg = (
                 "model: expected samples that do not depend on each other, got rows of a "
                 f"{name_function(graph.names[mixed])} that go into the losses of others: samples are "
-                "coupled; call model.eval() where a normalisation couples them, or score what is coupled as one sample"
+                "coupled; call model.eval() where a normalisation couples them, or score what is coupled as "
+                "one sample"
             )
             raise CoupledError(msg)
         named = named_parameters(self.model, self.loss)
