@@ -153,13 +153,3 @@ def test_lai_leaves_out_a_layer_whose_rows_no_gradient_assigns_to_samples():
     with pytest.warns(UserWarning, match=r"'sides\.1\.weight'.*'sides\.0\.weight'.*leaves it out"):
         trace = lai_torch.trace(branching().double(), LOSS, inputs, labels(2))
     assert [layer.weight for layer in trace.layers] == ["body.weight", "head.weight"]
-
-
-def test_lai_leaves_experts_out_also_where_a_part_of_the_validation_set_leaves_one_idle():
-    model, validation, training = routed().double(), drawn(99, 7), drawn(1, 2)
-    scores = []
-    for chunk in (None, 1):
-        curator = curated(model, validation, estimator=lai_torch.LAI(chunk=chunk))
-        with pytest.warns(UserWarning, match="LAI has no readout .* rows that are routed to it"):
-            scores.append(curator.score(*training)[1].scores)
-    torch.testing.assert_close(*scores)
