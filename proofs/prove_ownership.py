@@ -4,7 +4,9 @@ Losses are added one by one. A loss whose gradient reaches row i with D and whos
 first gradient and w D to the second, hence (w - w_i) D to what is left of ``second - w_i first``: nothing
 where it is sample i's own, whatever its gradient. Moving one other loss's weight by s moves what is left by
 s D: two weightings that differ there alone cannot both hide it, so that the weightings that hide it are a
-proper subspace. Of two losses either can hide the other, at one ratio of gradients.
+proper subspace. Of two losses either can hide the other, at one ratio of gradients. Hence two samples with
+different weights hide nothing: what is left, over the difference of the weights, is the other's gradient.
+Three with weights 1, 2, 4 do: 2 d from the first and d from the third pass as the second one's.
 """
 
 from typing import Any
@@ -88,4 +90,8 @@ def prove_sample_ownership(statement: Statement, steps: Steps) -> None:
     other = sp.Symbol("v", real=True)
     pair = (w - w0) * (other - w0) * d - (other - w0) * (w - w0) * d
     steps.identity("two losses that cancel", pair, 0)
+    steps.identity("two samples", left(F + d, w0 * F + w * d) / (w - w0), d)
+    powers = {w0: 2, w: 1, other: 4}
+    first, third = ((weight - w0).subs(powers) * part for weight, part in ((w, 2 * d), (other, d)))
+    steps.identity("weights 1, 2, 4: two gradients that cancel", first + third, 0)
     steps.base(statement, statement.depths)

@@ -15,16 +15,15 @@ from lai_core._adapters import agreements, check_agreement, check_batch, relativ
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._curation.scoring import made_pass
+from lai_torch._graph.prove import draw_weights, run_again
+from lai_torch._graph.record import Reader
+from lai_torch._graph.uses import CoupledError
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.function import Function, losses_of
 from lai_torch._model.mixing import mixing
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.walk import named_parameters
-from lai_torch._recording.assemble import assemble, parameters_of
-from lai_torch._recording.proving.independence import CoupledError, run
-from lai_torch._recording.proving.weighted_sums import signed_weights
-from lai_torch._recording.record import record
 from lai_torch.curator import Curator
 from lai_torch.exact import exact_scores
 from lai_torch.options import Estimator, EstimatorName
@@ -118,16 +117,16 @@ def selfcheck(
     if not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
-    recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
-    check_explained(recording)
-    trace = assemble(recording)
-    gradients = _one_by_one(model, loss, (inputs, targets), recording.samples)
+    recording = Reader(model, loss, every=True, last=last).record((inputs, targets))
+    check_explained(recording.plan.unexplained)
+    trace = recording.trace
+    gradients = _one_by_one(model, loss, (inputs, targets), len(recording.losses))
     whole = _kernel(list(gradients.values()))  # the loss's own parameters included
-    exact = _kernel([part for name, part in gradients.items() if name in recording.parameters])
+    exact = _kernel(list(gradients.values()))
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
     keys: dict[tuple[str, ...], list[Any]] = defaultdict(list)  # of the matrices of one parameter all
-    for key, names in parameters_of(recording).items():
+    for key, names in recording.explained.items():
         keys[tuple(names)].append(key)
     for together, found in keys.items():
         part = lai.Trace(layer for layer in trace.layers if layer.weight in found)
@@ -194,7 +193,7 @@ def check_per_sample_gradients(model: nn.Module, loss: Loss, batch: Any) -> Self
             raise
         msg = f"{error}; the first operation that mixes samples is {operation}"
         raise CoupledError(msg) from error
-    draws = run((model, loss, batch))[1] is not None
+    draws = run_again((model, loss, batch), gradients=False)[1] is not None
     remark = "the model draws random numbers, others for a sample alone: call model.eval(), or set p=0"
     trainable = [one for one in named_parameters(model, loss).values() if one.requires_grad]
     eps = max(torch.finfo(one.dtype).eps for one in trainable)
@@ -269,7 +268,7 @@ def _backward_errors(
             forward.backward(weights, 1)
             gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
         masked = _masked(model, loss, batch, weights)
-        signed = _masked(model, loss, batch, weights * signed_weights(weights)[0].sign())
+        signed = _masked(model, loss, batch, weights * draw_weights(weights, torch.isfinite(weights)).sign())
         sizes = {name: float(one.abs().max()) for name, one in signed.items()}
         largest = max(*sizes.values(), *(float(one.abs().max()) for one in masked.values()))
         for name, exact in masked.items():

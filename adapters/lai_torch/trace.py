@@ -1,5 +1,6 @@
 """From a model and a batch to a `lai_core.Trace`, its gates, what it explains, and gradients' products."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -8,13 +9,12 @@ import lai_core as lai
 from lai_core._adapters import Coverage as Coverage
 from lai_core._adapters import check_batch
 from lai_core.estimators.gates import GateTrace as GateTrace
+from lai_torch._graph.gates import read_gates
+from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import alone
 from lai_torch._model.valid import Valid
 from lai_torch._model.walk import named_parameters
-from lai_torch._recording.assemble import assemble, gated
-from lai_torch._recording.record import record
-from lai_torch._recording.watching.recording import Recording
 
 
 @alone
@@ -88,11 +88,11 @@ def trace(
     if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
-    options: dict[str, Any] = {"every_layer": gradients == "all", "last": last, "valid": valid}
-    recording = record(model, loss, inputs, targets, **options)
+    reader = Reader(model, loss, every=gradients == "all", last=last, valid=valid, partial=partial)
+    recording = reader.record((inputs, targets))
     if not partial:
-        check_explained(recording)
-    return assemble(recording)
+        check_explained(recording.plan.unexplained)
+    return recording.trace
 
 
 @alone
@@ -133,7 +133,8 @@ def trace_gates(
     >>> gate_lai_kernel(found, found).shape
     torch.Size([5, 5])
     """
-    return gated(record(model, loss, inputs, targets, every_layer=False, last=last, gates=True))
+    reader = Reader(model, loss, every=False, last=last)
+    return read_gates(reader, reader.record((inputs, targets)))
 
 
 def per_sample_norms(model: nn.Module, loss: Loss, batch: Any) -> Tensor:
@@ -215,11 +216,11 @@ def _whole_trace(role: str, model: nn.Module, loss: Loss, batch: Any) -> lai.Tra
     return trace(model, loss, *batch, gradients="all")
 
 
-def check_explained(recording: Recording) -> None:
+def check_explained(unexplained: Mapping[str, str]) -> None:
     """Raise if a trainable parameter has a gradient that no record explains."""
-    if not recording.unexplained:
+    if not unexplained:
         return
-    found = "; ".join(f"{name!r} (used by {function})" for name, function in recording.unexplained.items())
+    found = "; ".join(f"{name!r} (used by {function})" for name, function in unexplained.items())
     msg = (
         f"model: expected every trainable parameter to be explained, cannot explain {found}; pass "
         "partial=True to leave them out, freeze them, or use lai_torch.exact_scores, which needs no trace"
@@ -256,21 +257,13 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     >>> lai_torch.coverage(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).share
     1.0
     """
-    recording = record(model, loss, inputs, targets, every_layer=True, last=last, ghost_alone=last is None)
-    sizes = {name: parameter.numel() for name, parameter in recording.parameters.items()}
-    kinds: dict[str, dict[str, None]] = {name: {} for name in sizes if name not in recording.unexplained}
-    for use in recording.uses:
-        used = dict.fromkeys(use.weight.names, use.kind)
-        if use.bias is not None:
-            used[use.bias.name] = "bias"
-        for name, kind in used.items():
-            kinds.get(name, {})[kind] = None
-    for routed in recording.routed:
-        kinds.get(routed.source.name, {})["expert"] = None
+    reader = Reader(model, loss, every=True, last=last, partial=True)
+    recording = reader.record((inputs, targets))
+    named = named_parameters(model, loss)
+    sizes = {name: parameter.numel() for name, parameter in named.items() if parameter.requires_grad}
+    unexplained = dict(recording.plan.unexplained)
+    kinds = {name: tuple(recording.kinds.get(name, ())) for name in sizes if name not in unexplained}
     total = sum(sizes.values())
     share = sum(sizes[name] for name in kinds) / total if total else 1.0
-    frozen = tuple(
-        name for name, parameter in named_parameters(model, loss).items() if not parameter.requires_grad
-    )
-    explained = {name: tuple(found) for name, found in kinds.items()}
-    return Coverage(share, total, explained, dict(recording.unexplained), frozen)
+    frozen = tuple(name for name, parameter in named.items() if not parameter.requires_grad)
+    return Coverage(share, total, kinds, unexplained, frozen)

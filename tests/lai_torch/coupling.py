@@ -10,7 +10,7 @@ from tests.lai_torch.support import LOSS, curated
 
 WIDTH, CLASSES, SAMPLES, FAR = 4, 3, 6, 8.0
 DOUBLE = torch.float64
-REFUSED = r"coupled|goes into the losses of others|move with the other samples|add up|statistics of the batch"
+REFUSED = r"coupled|can be exchanged|moves? with the (other|number of) samples|add up|statistics of the batch"
 EACH = "lai", "ghost", "lli", "exact"
 
 
@@ -96,6 +96,9 @@ def normalised(net, hidden, inputs):
     ones, zeros = hidden.new_ones(hidden.shape[1]), hidden.new_zeros(hidden.shape[1])
     return functional.batch_norm(hidden, zeros, ones, training=bool(net.flags[0]))
 
+
+WIRED = {"mean of a few", "a list of rows", "buffer", "buffer within", "statistics", "a factor"}
+"""Places of both kinds whose graph joins samples from the start, by numbers that are zero so far."""
 
 BY_FLAG = {
     "an axis": lambda net, h, x: h - h.mean(1 - net.flags[0], keepdim=True),

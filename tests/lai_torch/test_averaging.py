@@ -6,7 +6,7 @@ import functools
 import lai_torch
 import pytest
 import torch
-from lai_torch._recording import averaging
+from lai_torch._graph import averaging
 from torch import nn
 from torch.nn import functional
 

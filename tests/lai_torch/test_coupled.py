@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.lai_torch import coupling
-from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, EACH, Net, batch, centred, check_refused
+from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, EACH, WIRED, Net, batch, centred, check_refused
 from tests.lai_torch.support import LOSS, curated, labels, randn
 from tests.support.torch_functions import Centred
 from tests.support.torch_modules import Part, held, holding
@@ -84,6 +84,10 @@ def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, b
     curator = curated(
         net.eval(), batch(9), loss, lr=1e-3, estimator=estimator, refresh=100, backward=backward
     )
+    if estimator != "exact" and WIRED & {name, name[0]}:
+        with pytest.raises(ValueError, match="samples are coupled"):
+            curator.step(*batch(0))
+        return
     for step in range(2):
         curator.step(*batch(step))
     given = coupling.meeting(net)
@@ -93,7 +97,8 @@ def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, b
 
 def test_samples_that_begin_to_meet_are_seen_where_a_model_draws():
     curator = curated(drawing(front=lambda x: x - (x.amax() > 9) * x.mean(0)), vectors(6), refresh=9)
-    curator.step(*vectors(6))
+    for _ in range(2):  # the fourth call is proved
+        curator.step(*vectors(6))
     with pytest.raises(ValueError, match="coupled"):
         curator.step(20 * vectors(6)[0], labels(6))
 
@@ -110,7 +115,8 @@ def test_an_operation_that_mixes_is_found_whatever_is_drawn():
 
 @pytest.mark.parametrize("name", BY_VALUES)
 def test_the_selective_pass_takes_no_model_whose_samples_may_meet(name):
-    with pytest.raises(ValueError, match="backward: 'selective' expects"):
+    words = "samples are coupled" if name in WIRED else "backward: 'selective' expects"
+    with pytest.raises(ValueError, match=words):
         curated(Net(BY_VALUES[name]).eval(), batch(9), backward="selective").step(*batch(0))
 
 
@@ -154,7 +160,6 @@ def test_samples_of_their_own_are_never_refused(gradients):
 
 
 REJECTING = {
-    "poisson": lambda values: torch.poisson(values.abs()),
     "gamma": lambda values: torch._standard_gamma(values.abs() + 1),
     "until one fits": lambda values: next(
         one for one in iter(lambda: torch.randn_like(values), None) if bool((one * values).sum() > 1)
@@ -208,16 +213,13 @@ def leaking(share, leak):
     return Net(lambda net, h, x: h - share * leak(h))
 
 
-LEAK = r"layer '(first|second)': .* goes into the losses of others"
-
-
 @pytest.mark.parametrize("leak", [lambda hidden: hidden.mean(0), lambda hidden: hidden.roll(1, 0), one_pair])
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, leak):
     inputs, targets = batch(0)
     precision = torch.finfo(kind).eps
     for share in (1.0, (64 if precision > 1e-4 else 2048) * precision):
-        with pytest.raises(ValueError, match=LEAK):
+        with pytest.raises(ValueError, match=coupling.REFUSED):
             lai_torch.trace(leaking(share, leak).to(kind), LOSS, inputs.to(kind), targets, gradients="all")
 
 
@@ -229,7 +231,7 @@ def test_half_precision_near_its_ends_is_neither_refused_nor_let_off(factor):
     inputs, targets = batch(0)
     call = functools.partial(lai_torch.trace, inputs=inputs.half(), targets=targets, gradients="all")
     call(leaking(0.0, one_pair).half(), loss)
-    with pytest.raises(ValueError, match="goes into the losses of others"):
+    with pytest.raises(ValueError, match=coupling.REFUSED):
         call(leaking(0.25, lambda hidden: hidden.roll(1, 0)).half(), loss)
 
 
@@ -262,7 +264,7 @@ def test_what_is_mixed_on_its_way_to_a_large_matrix_is_refused():
         Part(lambda _, values: Centred.apply(values)),
         nn.Linear(1100, coupling.CLASSES),
     )
-    with pytest.raises(ValueError, match=r"what some samples give to the gradient of '0\.weight'"):
+    with pytest.raises(ValueError, match="rows of a tanh that go into the losses of others"):
         curated(large.double(), batch(9)).step(*batch(0))
 
 

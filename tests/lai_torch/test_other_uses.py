@@ -67,39 +67,11 @@ REVERSIBLE = {
 }
 
 
-PLAIN = {
-    "in a loop": lambda m, h: m.block(h),
-    "of a part": lambda m, h: torch.cat([h[:, :3], m.block(h)[:, 3:]], 1),
-    "of a lambda": lambda m, h: m.block(h) * 2,
-    "of a leaf": lambda m, h: m.block(h.detach()),
-}
-"""The same functions without a backward pass of their own."""
-
-
-@pytest.mark.parametrize("estimator", ["lai", "lli"])
+@pytest.mark.filterwarnings("ignore:.*has no readout")
 @pytest.mark.parametrize("name", REVERSIBLE)
-def test_what_reads_no_gradient_of_it_is_right_and_leaves_none(name, estimator):
-    torch.manual_seed(2)
-    batches = [data(6), data(6), data(4), data(4)]
-    models, found = (net(REVERSIBLE[name]), net(PLAIN.get(name))), []
-    for model in models:
-        curator = curated(model, LOSS, estimator, accumulate=2)
-        for batch in batches:  # of other lengths later, which are proved anew between two micro-batches
-            found.append(curator.step(*batch).scores)
-            before = [one.grad for one in model.parameters()]
-            values = [None if one is None else one.clone() for one in before]
-            curator.score(*data(3))
-            for one, old, at in zip(model.parameters(), before, values, strict=True):
-                assert one.grad is old
-                assert old is None or torch.equal(old, at)
-    torch.testing.assert_close(found[:4], found[4:])
-    torch.testing.assert_close(models[0].state_dict(), models[1].state_dict())
-
-
-@pytest.mark.parametrize("name", REVERSIBLE)
-def test_a_backward_pass_that_writes_gradients_is_refused_by_what_reads_them(name):
+def test_a_backward_pass_that_writes_gradients_is_refused(name):
     model, words = net(REVERSIBLE[name]), "returns every gradient"
-    for estimator in ("ghost", "exact", "midpoint", "calibrated_lai"):
+    for estimator in (*EACH, "midpoint", "calibrated_lai"):
         curator = curated(model, LOSS, estimator, accumulate=2)
         for _ in range(2):
             with pytest.raises(ValueError, match=words):
@@ -138,11 +110,6 @@ HOOKS = {
     "clips": (lambda m: m.head.weight.register_hook(clipped)),
     "clips far away": (lambda m: m.head.weight.register_hook(functools.partial(clipped, at=50.0))),
     "clips a norm": (lambda m: m.head.weight.register_hook(lambda g: g / g.norm().clamp(min=1e-3))),
-    "of the last module": (
-        lambda m: m.head.register_full_backward_pre_hook(lambda _, g: tuple(one * 3 for one in g))
-    ),
-    "of one behind": (lambda m: m.end.register_full_backward_hook(halved)),
-    "of the root": (lambda m: m.register_full_backward_pre_hook(lambda _, g: tuple(2 * o for o in g))),
 }
 """Hooks that change the gradient of the last layer's parameters."""
 
@@ -151,19 +118,24 @@ HARMLESS = {
     "looks at a module": (lambda m: m.head.register_full_backward_hook(lambda *_: None)),
     "of a hidden weight": (lambda m: m.body.weight.register_hook(masked)),
     "of a hidden module": (lambda m: m.block.register_full_backward_hook(halved)),
+    "of the last module": (
+        lambda m: m.head.register_full_backward_pre_hook(lambda _, g: tuple(one * 3 for one in g))
+    ),
+    "of one behind": (lambda m: m.end.register_full_backward_hook(halved)),
+    "of the root": (lambda m: m.register_full_backward_pre_hook(lambda _, g: tuple(2 * o for o in g))),
     "masks outputs": (lambda m: setattr(m, "behind", on_outputs(lambda g: g * torch.arange(3.0)))),
 }
-"""Hooks that do not, or that the record sees."""
+"""Hooks that do not, or that the graph shows."""
 
 
 def last_scores(model, loss, validation, batch):
     """Return the inner products of the last layer's gradients, one reverse pass a sample."""
     twin = copy.deepcopy(model).requires_grad_(requires_grad=False)
     twin.head.requires_grad_(requires_grad=True)
-    twin.head._backward_hooks.clear()  # torch warns of one where no input wants a gradient
     return by_autograd(twin, validation, batch, loss)
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("backward", ["kept", "whole"])
 @pytest.mark.parametrize("name", HARMLESS)
 def test_hooks_that_leave_the_last_layer_alone_are_no_matter(name, backward):

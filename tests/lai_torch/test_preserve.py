@@ -133,7 +133,8 @@ def test_a_parameter_written_for_the_first_time_later_is_named():
     with pytest.raises(ValueError, match="a forward pass wrote parameter 'weight', as none before it did"):
         lai_torch.trace(model, LOSS, *batch)
     before = model.weight.detach().clone()
-    lai_torch.trace(model, LOSS, *batch)
+    with pytest.raises(ValueError, match="leaves parameters as they are, got one that writes 'weight'"):
+        lai_torch.trace(model, LOSS, *batch)
     assert torch.equal(model.weight, before)
 
 

@@ -9,8 +9,8 @@ import lai_torch
 import pytest
 import torch
 from lai_torch._curation.passes.base import WholePass
+from lai_torch._graph.record import Reader
 from lai_torch._model.sample_axis import SampleAxis
-from lai_torch._recording.assemble import assemble
 from torch import nn
 
 from tests.lai_torch import support
@@ -194,7 +194,7 @@ def test_products_and_norms_are_those_of_plain_autograd():
 
 def test_what_couples_samples_is_named():
     with pytest.raises(
-        ValueError, match=r"layer 'body'.* operation that mixes samples is torch\.Tensor\.mean"
+        ValueError, match=r"samples are coupled.* operation that mixes samples is torch\.Tensor\.mean"
     ):
         lai_torch.check_per_sample_gradients(support.centred().double(), LOSS, support.batch(N, 4))
 
@@ -204,12 +204,15 @@ def test_what_couples_samples_is_named():
     [(torch.float64, 1e-10, True), (torch.float64, 1e-6, False), (torch.float32, 1e-6, True)],
 )
 def test_a_wrong_layer_is_named(monkeypatch, dtype, error, right):
-    def wrong(recording):
-        trace = assemble(recording)
-        object.__setattr__(trace.layers[1], "activations", trace.layers[1].activations * (1 + error))
-        return trace
+    def wrong(reader, batch):
+        recording = record(reader, batch)
+        layer = next(one for one in recording.trace.layers if one.name == "2")
+        object.__setattr__(layer, "activations", layer.activations * (1 + error))
+        return recording
+
+    record = Reader.record
 
     (inputs, targets), model = support.batch(N, 4), network().to(dtype)
-    monkeypatch.setattr(sys.modules["lai_torch.selfcheck"], "assemble", wrong)
+    monkeypatch.setattr(Reader, "record", wrong)
     with nullcontext() if right else pytest.raises(ValueError, match=r"errors of .* for 2\.weight; please"):
         lai_torch.check_per_sample_gradients(model, LOSS, (inputs.to(dtype), targets))

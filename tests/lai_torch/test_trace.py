@@ -121,41 +121,27 @@ def test_gradients_are_recorded_inside_no_grad_and_inference_mode():
 
 
 def test_what_takes_too_many_bytes_is_refused_by_name_or_left_out(monkeypatch):
-    monkeypatch.setattr("lai_torch._recording.per_sample.GRADIENT_BUDGET", 100)
+    monkeypatch.setattr("lai_torch._graph.assemble.GRADIENT_BUDGET", 100)
     one = program(1, made_of=("hidden", "linear", "cross_entropy", "mean", ""))
     given, words = (
         (one.model, one.loss, *one.training),
-        r"explain 'parts\.0\.w' .* cannot be watched; .* 1440 bytes",
+        r"explain 'parts\.0\.w' \(used by ruled; its per-sample gradients take 1440 bytes",
     )
     with pytest.raises(ValueError, match=words):
         lai_torch.trace(*given, gradients="all")
     made = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))).double()
-    with pytest.raises(ValueError, match=r"gradients of .*original1.* that fit 100 bytes, they take"):
+    with pytest.raises(
+        ValueError, match=r"explain '0.parametrizations.weight.original1' .*gradients take \d+ bytes of 100"
+    ):
         lai_torch.trace(made, LOSS, *batch(), gradients="all")
     partial = lai_torch.trace(*given, gradients="all", partial=True)
     assert [layer.name for layer in partial.layers if layer.weight] == ["parts.1", "head.layer"]
 
 
-@holding(lambda: held(filter=nn.Conv2d(1, 2, 3), head=nn.Linear(24, 3)))
-def make_frames(own, inputs):
-    """Apply a convolution on frames that are merged with the samples."""
-    return own.head(own.filter(inputs.flatten(0, 1)).reshape(len(inputs), -1))
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "named"),
-    [
-        (
-            make_frames(),
-            (3, 1, 4, 4),
-            r"'filter.weight' \(used by torch.nn.functional.conv2d\), and leaves",
-        ),
-        (recurrent(), (7, 4), r"'memory.weight_ih_l0' \(used by torch.gru\); 'memory.weight_hh_l0'"),
-    ],
-)
-def test_a_matrix_that_lai_has_no_readout_to_is_named(model, shape, named):
-    with pytest.warns(UserWarning, match=f"LAI has no readout from the input of {named}"):
-        found = lai_torch.trace(model, LOSS, torch.randn(N, *shape), labels())
+def test_a_matrix_that_lai_has_no_readout_to_is_named():
+    words = r"'memory.weight_ih_l0' \(used by torch.nn.GRU\); 'memory.weight_hh_l0' .*, and leaves"
+    with pytest.warns(UserWarning, match=f"LAI has no readout from the input of {words}"):
+        found = lai_torch.trace(recurrent(), LOSS, torch.randn(N, 7, 4), labels())
     assert [layer.name for layer in found.layers] == ["head"]
 
 
@@ -180,15 +166,16 @@ def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
         assert len(calls) == before
 
 
-def test_frozen_layers_and_biases_are_out_of_ghost_and_in_lai():
+def test_frozen_layers_and_biases_are_out_of_ghost_and_of_lai():
     layers = nn.Conv1d(2, 3, 2), nn.Flatten(), nn.Linear(9, 6), nn.GELU(), nn.Linear(6, 3)
     model, inputs = nn.Sequential(*layers).double(), randn(N, 2, 4)
-    whole = lai_torch.trace(model, LOSS, inputs, labels())
-    expected = lai.lai_kernel(whole, whole, positions="flatten")
-    for parameter in (model[4].bias, model[2].weight, *model[0].parameters()):
+    names = [["0", "2", "4"], ["0", "4"], ["4"], ["4"]]
+    for parameter, left in zip((model[4].bias, model[2].weight, *model[0].parameters()), names, strict=True):
         parameter.requires_grad_(requires_grad=False)
         trace = check_exact(model, inputs)
-        torch.testing.assert_close(lai.lai_kernel(trace, trace, positions="flatten"), expected)
+        read = [layer for layer in trace.layers if not isinstance(layer, lai.GainTrace)]
+        assert [layer.name for layer in read] == left
+        assert not read[-1].bias
 
 
 def test_coverage_says_what_is_explained_and_frozen():
@@ -199,7 +186,9 @@ def test_coverage_says_what_is_explained_and_frozen():
     model = partly().double()
     model.head.bias.requires_grad_(False)
     found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
-    memory = {name: ("operation",) for name, _ in model.named_parameters() if "memory" in name}
+    kinds = {"weight": ("dense",), "bias": ("bias",)}
+    named = [name for name, _ in model.named_parameters() if "memory" in name]
+    memory = {name: kinds[name.split(".")[1].split("_")[0]] for name in named}
     assert found.explained == {"head.weight": ("dense",)} | memory
     assert found.frozen == ("head.bias",)
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)

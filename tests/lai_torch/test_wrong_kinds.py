@@ -103,21 +103,18 @@ def test_without_its_framework_an_adapter_names_the_extra(name, extra):
     assert f"which is not installed; pip install 'lai-core[{extra}]' adds it" in found.stderr
 
 
-def test_a_model_that_is_mostly_frozen_is_named_once():
+def test_frozen_layers_have_no_part_in_scores_and_some_layer_must_train():
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     model[:4].requires_grad_(False)
-    curator = curated(model, data(5))
-    with pytest.warns(UserWarning, match="2 of the 3 layers whose inputs LAI reads are frozen"):
-        curator.step(*data(4))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        curator.step(*data(4))
-        curated(model, data(5), estimator="lli").step(*data(4))  # whose head trains
-        curated(model, data(5), estimator="ghost").step(*data(4))
+    validation, training = data(5), data(4)
+    scores = [
+        curated(model, validation, estimator=one).score(*training)[1].scores
+        for one in ("lai", "lli", "ghost")
+    ]
+    torch.testing.assert_close(scores[:1] * 2, scores[1:])  # of one layer that trains all three are one
     model.requires_grad_(True)[4].requires_grad_(False)
-    curator = curated(model, data(5), estimator="lli")
-    with pytest.warns(UserWarning, match="LLI scores the last layer alone, '4', which is frozen"):
-        curator.step(*data(4))
+    with pytest.raises(ValueError, match="LLI scores the last layer alone, '4', so that every score"):
+        curated(model, data(5), estimator="lli").step(*data(4))
 
 
 CALLS = {

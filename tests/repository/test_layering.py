@@ -143,8 +143,8 @@ def test_an_injected_import_of_something_private_is_named(path, line, count):
 def test_no_folder_of_a_package_holds_more_than_sixteen_entries():
     """Files and folders, `py.typed` and `__main__.py` aside: what one sees at a glance.
 
-    `lai_core` has an entry for each chapter, one more; `lai_torch` has two readers until the older one goes.
+    `lai_core` has an entry for each chapter, one more.
     """
     for folder in {path.parent for path in FILES.values()}:
         entries = {path.name for path in folder.iterdir()} - {"py.typed", "__main__.py", "__pycache__"}
-        assert len(entries) <= 16 + (folder.name in {"lai_core", "lai_torch"}), folder
+        assert len(entries) <= 16 + (folder.name == "lai_core"), folder

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.torch_forwards import scripted
 from tests.support.torch_functions import Product
 from tests.support.torch_modules import Part
 from tests.support.torch_parts import linear, weights
@@ -78,30 +77,27 @@ READ: dict[str, Head] = {
     "vector": number(lambda p, h: torch.mv(h, p.w)),
     "times_a_vector": number(lambda p, h: h @ p.w),
     "vector_on_the_left": number(lambda p, h: p.w @ h.T),
-    "summed_product": number(lambda p, h: (h * p.w).sum(-1)),
-    "summed_by_a_function": number(lambda p, h: torch.sum(p.w * h, dim=1)),
-    "summed_and_kept": number(lambda p, h: h.mul(p.w).sum(-1, keepdim=True)[:, 0]),
-    "mean_product": number(lambda p, h: (h * p.w).mean(-1)),
-    "mean_of_products": of_mean(lambda p, h: (h[:, None] * p.w).mean(2), 3, 0),
-    "sum_of_products": of_mean(lambda p, h: (h[:, None] * p.w).sum(2), 3, 0),
-    "sum_of_columns": of_mean(lambda p, h: (h[:, :, None] * p.w).sum(1), 0, 3),
-    "sum_over_positions": head(lambda p, h: (h[..., None] * p.w).sum((1, 2)), 0, 3),
-    "sum_over_positions_and_kept": head(
-        lambda p, h: (h[..., None] * p.w).sum((1, 2), keepdim=True)[:, 0, 0], 0, 3
-    ),
     "view": of_mean(lambda p, h: functional.linear(h, p.w.view(CLASSES, -1)), 3, 0, 1),
+    "stacked": of_mean(
+        lambda p, h: torch.vmap(lambda w: functional.linear(h, w))(p.w).tanh().mean(0), 5, CLASSES, 0
+    ),
+    "dots": number(lambda p, h: torch.vmap(lambda one: torch.dot(one, p.w))(h)),
 }
 UNREAD: dict[str, tuple[Head, str]] = {
-    "prototypes": (of_mean(lambda p, h: -torch.cdist(h, p.w), 3, 0), "cdist"),
-    "scripted": (of_mean(lambda p, h: scripted(h, p.w), 0, 3), "cannot be watched"),
-    "hidden": (head(lambda p, h: Product.apply(h, p.w).mean(1), 0, 3), "cannot be watched"),
-    "stacked": (
-        of_mean(
-            lambda p, h: torch.vmap(lambda w: functional.linear(h, w))(p.w).tanh().mean(0), 5, CLASSES, 0
-        ),
-        "cannot be watched.*outside of torch.func.vmap",
+    "summed_product": (number(lambda p, h: (h * p.w).sum(-1)), "mul"),
+    "summed_by_a_function": (number(lambda p, h: torch.sum(p.w * h, dim=1)), "mul"),
+    "summed_and_kept": (number(lambda p, h: h.mul(p.w).sum(-1, keepdim=True)[:, 0]), "mul"),
+    "mean_product": (number(lambda p, h: (h * p.w).mean(-1)), "mul"),
+    "mean_of_products": (of_mean(lambda p, h: (h[:, None] * p.w).mean(2), 3, 0), "mul"),
+    "sum_of_products": (of_mean(lambda p, h: (h[:, None] * p.w).sum(2), 3, 0), "mul"),
+    "sum_of_columns": (of_mean(lambda p, h: (h[:, :, None] * p.w).sum(1), 0, 3), "mul"),
+    "sum_over_positions": (head(lambda p, h: (h[..., None] * p.w).sum((1, 2)), 0, 3), "mul"),
+    "sum_over_positions_and_kept": (
+        head(lambda p, h: (h[..., None] * p.w).sum((1, 2), keepdim=True)[:, 0, 0], 0, 3),
+        "mul",
     ),
-    "dots": (number(lambda p, h: torch.vmap(lambda one: torch.dot(one, p.w))(h)), "cannot be watched"),
+    "prototypes": (of_mean(lambda p, h: -torch.cdist(h, p.w), 3, 0), "cdist"),
+    "hidden": (head(lambda p, h: Product.apply(h, p.w).mean(1), 0, 3), "ruled"),
     "product_of_a_fixed_matrix": (
         of_mean(lambda p, h: (h * p.w) @ torch.arange(3.0 * len(p.w), dtype=h.dtype).reshape(-1, 3).cos(), 0),
         "mul",
@@ -113,12 +109,12 @@ UNREAD: dict[str, tuple[Head, str]] = {
     ),
     "reshaped": (number(lambda p, h: (h * p.w).reshape(len(h), 1, -1).sum((1, 2))), "mul"),
     "loop_over_features": (number(lambda p, h: sum(h[:, i] * p.w[i] for i in range(len(p.w)))), "mul"),
-    "multiplied_in_place": (number(lambda p, h: h.clone().mul_(p.w).sum(-1)), "mul_"),
-    "part_in_place": (number(lambda p, h: scaled_in_place(h.clone(), p.w).sum(-1)), "mul_"),
+    "multiplied_in_place": (number(lambda p, h: h.clone().mul_(p.w).sum(-1)), "mul|copy_slices"),
+    "part_in_place": (number(lambda p, h: scaled_in_place(h.clone(), p.w).sum(-1)), "mul|copy_slices"),
     "divided": (number(lambda p, h: (h / p.w).sum(-1)), "div"),
     "addcmul": (number(lambda p, h: torch.addcmul(h, h, p.w).sum(-1)), "addcmul"),
     "lerp": (number(lambda p, h: torch.lerp(h, 2 * h, p.w).sum(-1)), "lerp"),
-    "expanded_vector": (number(lambda p, h: (h * p.w.expand_as(h)).sum(-1)), "expand_as"),
+    "expanded_vector": (number(lambda p, h: (h * p.w.expand_as(h)).sum(-1)), "expand"),
     "rows_of_a_table": (
         of_mean(lambda p, h: spread((h * functional.embedding(h.detach().argmax(-1), p.w)).sum(-1)), 0, 0),
         "embedding",
@@ -130,7 +126,7 @@ UNREAD: dict[str, tuple[Head, str]] = {
     ),
     "cosines": (
         of_mean(lambda p, h: functional.cosine_similarity(h[:, None], p.w, dim=-1), 3, 0),
-        "cosine_similarity",
+        "expand",
     ),
     "gain": (behind(lambda p, o: o * p.v, 3), "mul"),
     "gained": (
@@ -152,7 +148,7 @@ UNREAD: dict[str, tuple[Head, str]] = {
     ),
     "offset_a_sample": (
         of_mean(lambda p, h: functional.linear(h, p.w) + p.v[h.detach().argmax(-1)], 3, 0, v=(6, CLASSES)),
-        "getitem",
+        "index",
     ),
 }
 """Heads that may be layers, which LAI and LLI do not read, and what uses them by the refusal's words."""

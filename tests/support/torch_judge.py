@@ -85,8 +85,8 @@ KERNELS = {
 }
 REFUSED = {
     "exact": UNSOUND.keys() | UNSOUND_LOSSES.keys(),
-    # a hook scales what stands before it; rows as wide as there are samples may look like these
-    "ghost": UNSOUND.keys() | UNSOUND_LOSSES.keys() | {"hooked_module", "routed_and_summed"},
+    # what writes a parameter is refused
+    "ghost": UNSOUND.keys() | UNSOUND_LOSSES.keys() | {"partly_set_gain", "clamped_gain"},
 }
 """Parts and losses for which a refusal may be right even where every score is zero, say."""
 FAULTS = {"wrong", "crash", "needlessly refused"}
@@ -99,6 +99,8 @@ def judge(method: str, seed: int, made_of: MadeOf = None) -> tuple[str, str]:
     except RuntimeError as raised:  # such as a gain written twice in a pass: torch has no gradient either
         return "untrainable", str(raised)
     drawn = program(seed, made_of=made_of)
+    for _ in range(3 * ("scripted" in drawn.made_of)):  # after two runs the calls of a script are one node
+        drawn.model(drawn.training[0])
     before, answer = state(drawn), None
     try:
         answer = METHODS[method](drawn)
@@ -126,13 +128,15 @@ def _compared(answer: Any, expected: Tensor | None, drawn: Program) -> tuple[str
 def fault_of(drawn: Program, trace: lai.Trace, said: str) -> str:
     """Say what LAI and LLI read that is not the program's; nothing where all is."""
     names, last = {layer.name for layer in trace.layers}, trace.layers[-1].name
-    met = drawn.model.products - _idle(drawn)
+    met = drawn.model.products - _idle(drawn) - _without_gradient(drawn)
     if unsaid := [name for name in met if name not in names and f"'{name}" not in said]:
         return f"nothing said of {unsaid}"
     if drawn.made_of[-3] in PLAIN:
         if not last.startswith("head."):
             return f"last layer {last}"
         own = [*drawn.model.head.layer.parameters()] if last == "head.layer" else [drawn.model.matrix]
+        if last == "head.w" and trace.layers[-1].bias:  # an offset that is added to a product is its bias
+            own.append(drawn.model.head.v)
         rows = gradients(drawn, drawn.training, alone=True, of=own)
         if error(lai.lli_kernel(trace, trace), rows @ rows.T) > TOLERANCE:
             return "gradient of the last layer"
@@ -149,6 +153,16 @@ def _idle(drawn: Program) -> set[str]:
     for module in linear.values():
         module._forward_hooks.clear()
     return idle
+
+
+def _without_gradient(drawn: Program) -> set[str]:
+    """Return the modules and parameters that are frozen, or that no loss depends on."""
+    losses = drawn.loss(drawn.model(drawn.training[0]), drawn.training[1])
+    named = {name: one for name, one in drawn.model.named_parameters() if one.requires_grad}
+    found = torch.autograd.grad(losses.sum(), list(named.values()), allow_unused=True)
+    reached = {name for name, one in zip(named, found, strict=True) if one is not None}
+    every = {name.removesuffix(".weight") for name, _ in drawn.model.named_parameters()}
+    return every - {name.removesuffix(".weight") for name in reached}
 
 
 def _not_of_each_alone(drawn: Program, trace: lai.Trace) -> str:

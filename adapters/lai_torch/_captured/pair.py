@@ -159,7 +159,7 @@ class Pair:
         self.parameters: dict[str, str] = {}
         self.layers: dict[fx.Node, Layer] = {}
         self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
-        self.own: list[bool] | None = None
+        self.own: list[tuple[bool, bool] | None] | None = None
         self.told: dict[Any, Any] = {}
         self.run_backward: Callable[[Values], Any] = function_of(backward)
         self._run_forward: Callable[[Values], Any] | None = None

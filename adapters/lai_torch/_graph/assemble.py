@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -66,6 +66,8 @@ class Assembly:
     ) -> None:
         self.graph, self.plan, self.received, self.names = graph, plan, received, names
         self.valid, self.saved = valid, Saved()
+        own = {leaf.dtype for leaf in graph.leaves.values() if leaf.is_floating_point()}
+        self._finest = min(own, key=lambda one: torch.finfo(one).eps, default=graph.losses.dtype)
         self.explained: dict[Hashable, list[str]] = {}
         self.kinds: dict[str, dict[str, None]] = defaultdict(dict)
         self._sides: dict[tuple[int, int], Sides | None] = {}
@@ -75,15 +77,23 @@ class Assembly:
         key = (node, slot)
         if key not in self._sides:
             gradient = self.received.get((node, 0))
-            self._sides[key] = read_sides(self.graph, self.saved, node, slot, gradient, place)
+            sides = read_sides(self.graph, self.saved, node, slot, gradient, place)
+            if sides is not None and torch.finfo(sides.activations.dtype).bits < 32:
+                rows, outputs = self._raise(sides.activations), self._raise(sides.gradients)
+                sides = None if rows is None else replace(sides, activations=rows, gradients=outputs)
+            self._sides[key] = sides
         return self._sides[key]
+
+    def _raise(self, tensor: Tensor | None) -> Tensor | None:
+        """Return what autocast computed in the type of the parameters, for products to have all digits."""
+        return None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, self._finest))
 
     # ---- what Ghost adds up
 
     def build_every(self, parameters: Mapping[str, Tensor]) -> tuple[list[Record], list[Readout]]:
         """Return the records of all parameters, last those of the layers, and the layers."""
         owned, biases = self._own(self.plan.uses_by_name)
-        records: list[Record] = []
+        built: dict[str, list[Record]] = {}
         routed = {
             name for name, pairs in owned.items() if any(isinstance(one, lai.ExpertTrace) for _, one in pairs)
         }
@@ -94,15 +104,17 @@ class Assembly:
             if unused and parameter.ndim in {2, 3}:
                 routed.add(name)  # an expert to which no row was routed, maybe
             else:
-                records += self._build(name, parameter)
+                built[name] = self._build(name, parameter)
         layered = {(layer.node, layer.slot) for layer in self.plan.layers}
+        # In the order of the parameters, whatever a batch's records are made of.
+        records: list[Record] = []
         for name, parameter in parameters.items():
+            records += built.get(name, [])
             if name in routed:
                 records += self._build_experts(name, parameter, owned.get(name, []))
             else:
-                records += [
-                    record for use, record in owned.get(name, ()) if (use.node, use.slot) not in layered
-                ]
+                own = owned.get(name, ())
+                records += [record for use, record in own if (use.node, use.slot) not in layered]
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         layers = self.build_layers(by_node)
         return [*records, *(one.record for one in layers)], layers
@@ -111,6 +123,7 @@ class Assembly:
         """Return the parameters whose uses are all of one kind, with their records, and the biases within."""
         owned: Owned = {}
         within: set[str] = set()
+        last = {layer.node for layer in self.plan.last}
         for name, uses in uses_by_name.items():
             if name in self.plan.left or any(
                 use.source.turned is None or len(use.source.names) != 1 for use in uses
@@ -123,7 +136,10 @@ class Assembly:
             # An embedding may be tied to a matrix that is used as it is.
             tied = kinds - {("table",)}
             alone = len(kinds) == 1 or (len(tied) == 1 and next(iter(tied))[:2] == ("dense", True))
-            if not all(records for _, records in pairs) or not alone:
+            # As the last layer a kernel is a matrix on patches; elsewhere it is a kernel.
+            mixed = len(found) > 1 and any(isinstance(one, lai.ConvolutionTrace) for _, one in found)
+            mixed = mixed and any(use.node in last for use, _ in found)
+            if not all(records for _, records in pairs) or not alone or mixed:
                 continue
             owned[name] = found
             if bias is not None:
@@ -249,7 +265,7 @@ class Assembly:
 
     def _record_convolution(self, use: Use, gradient: Tensor, *, bias: bool) -> Record | None:
         node, place = self.graph.nodes[use.node], use.place
-        geometry, maps = read_geometry(self.saved, node), self.saved(node, "input")
+        geometry, maps = read_geometry(self.saved, node), self._raise(self.saved(node, "input"))
         if use.slot != 1 or geometry is None or maps is None or use.source.turned is not False:
             return None
         if place != Axis(0, 1, 1, place.samples):
@@ -413,6 +429,15 @@ class Assembly:
                 return lai.ReadoutTrace(sides.activations, sides.gradients, **options)
         elif layer.slot == 1 and isinstance(layer.place, Axis) and layer.place.axis == 0:
             maps, gradient = self.saved(graph.nodes[layer.node], "input"), self.received.get((layer.node, 0))
+            geometry, edge = read_geometry(self.saved, graph.nodes[layer.node]), graph.edges[layer.node][1]
+            plain = layer.place == Axis(0, 1, 1, layer.place.samples) and layer.source is not None
+            if any(one.name == layer.name for one in self.plan.last):
+                plain = False  # as the last layer its kernel is a matrix on patches
+            if maps is not None and geometry is not None and edge is not None and gradient is None and plain:
+                kernel = tuple(graph.shape(edge)[2:])
+                key = None if layer.source is None else layer.source.key
+                named: dict[str, Any] = {"bias": biased, "weight": key, "name": layer.name}
+                return lai.ConvolutionTrace(maps, kernel=kernel, **geometry, **named)
             if maps is not None:
                 pair = [None if one is None else _by_pixel(one, layer.place) for one in (maps, gradient)]
                 return lai.ReadoutTrace(pair[0], pair[1], bias=biased, name=layer.name)
@@ -449,7 +474,7 @@ class Assembly:
             return own
         if convolved and layer.slot == 1:
             node = self.graph.nodes[layer.node]
-            geometry, maps = read_geometry(self.saved, node), self.saved(node, "input")
+            geometry, maps = read_geometry(self.saved, node), self._raise(self.saved(node, "input"))
             edge = self.graph.edges[layer.node][1]
             if (
                 geometry is not None

@@ -8,7 +8,7 @@ from torch import Tensor
 from lai_torch._graph.places import NONE, RAGGED, SUMMED, Place, Places
 from lai_torch._graph.products import NORMS, PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
-from lai_torch._graph.uses import COPIES, Source, Sources, Use, is_moved_parameter
+from lai_torch._graph.uses import COPIES, MOVES, Source, Sources, Use, is_moved_parameter
 from lai_torch._graph.walk import Graph, name_function
 
 
@@ -28,6 +28,56 @@ class Layer:
     def trains(self) -> bool:
         """Whether the parameter is trained."""
         return self.source is not None
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A vector that is added to the output of a product: the node that adds it, and by which argument."""
+
+    node: int
+    slot: int
+    name: str
+    width: int
+
+
+def find_biases(graph: Graph, sources: Sources) -> dict[int, Bias]:
+    """Return of each product the vector that is added to its output, by itself or by the node after it."""
+    readers, found = graph.list_readers(), {}
+    for node, name in enumerate(graph.names):
+        if name not in PRODUCTS:
+            continue
+        bias = _find_bias(graph, node, readers)
+        if bias is None:
+            continue
+        edge = graph.edges[bias[0]][bias[1]]
+        source = None if edge is None else sources(edge)
+        if source is not None and source.turned is False and source.leaves[0].ndim == 1:
+            found[node] = Bias(*bias, source.names[0], len(source.leaves[0]))
+    return found
+
+
+def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tuple[int, int] | None:
+    """Return the node and the argument by which a bias is added to a product."""
+    slot = PRODUCTS[graph.names[node]].bias
+    if slot is not None and slot < len(graph.edges[node]) and graph.edges[node][slot] is not None:
+        return node, slot
+    # `F.linear` of an input that is not contiguous is a product, views, and a sum with the bias.
+    below = node
+    while len(readers[below]) == 1:
+        (above,) = readers[below]
+        if graph.names[above] not in MOVES:
+            break
+        below = above
+    if len(readers[below]) != 1 or graph.names[readers[below][0]] != "AddBackward0":
+        return None
+    (adding,) = readers[below]
+    if getattr(graph.nodes[adding], "_saved_alpha", 1) != 1:
+        return None
+    width = graph.shape((adding, 0))[-1:]
+    for other, edge in enumerate(graph.edges[adding]):
+        if edge is not None and is_moved_parameter(graph, edge) and graph.shape(edge) == width:
+            return adding, other
+    return None
 
 
 def find_layers(
@@ -106,8 +156,8 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
         return found
     if not reached:
         msg = (
-            "model: expected the loss to depend on the output of a layer with a registered weight, it "
-            "depends on none; use estimator 'ghost' or 'exact'"
+            "model: expected the loss to depend on the output of a layer with a registered weight, real and "
+            "dense, it depends on none; use estimator 'ghost' or 'exact'"
         )
         raise ValueError(msg)
     if len(names) > 1:
@@ -119,10 +169,10 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
     return reached
 
 
-def find_near(graph: Graph, layers: Iterable[Layer]) -> set[int]:
-    """Return the nodes from which the losses are reached without passing a layer, these layers included."""
+def find_near(graph: Graph, layers: Iterable[Layer], start: int = 0) -> set[int]:
+    """Return the nodes from which the losses, or `start`, are reached without passing a layer; layers too."""
     stops = {layer.node for layer in layers}
-    found, pending = {0}, [0]
+    found, pending = {start}, [start]
     while pending:
         node = pending.pop()
         if node in stops:
@@ -143,7 +193,9 @@ _BESIDE = frozenset(f"{name}Backward{number}" for name in _PLACING.split() for n
 _LOOKUPS = frozenset({"EmbeddingBackward0", "IndexBackward0", "IndexSelectBackward0", "GatherBackward0"})
 
 
-def check_past(graph: Graph, uses: list[Use], layers: list[Layer], last: list[Layer]) -> None:
+def check_past(
+    graph: Graph, uses: list[Use], layers: list[Layer], last: list[Layer], biases: Mapping[int, Bias]
+) -> None:
     """Raise if the losses read a parameter past the last layer, by a function that may be one more layer.
 
     An offset is added, and the gain of a norm multiplies entry by entry: neither is a layer. Any other
@@ -152,8 +204,12 @@ def check_past(graph: Graph, uses: list[Use], layers: list[Layer], last: list[La
     readers = graph.list_readers()
     near, finals = find_near(graph, layers), {layer.node for layer in last}
     own = {name for layer in last if layer.source is not None for name in layer.source.names}
+    added = [biases[layer.node] for layer in last if layer.node in biases]
+    own |= {bias.name for bias in added}
+    places = {(bias.node, bias.slot) for bias in added}
     for use in uses:
-        if use.node not in near or use.node in finals or not use.source.names:
+        inside = use.node in finals or (use.node, use.slot) in places
+        if use.node not in near or inside or not use.source.names:
             continue
         name, function = use.source.names[0], name_function(graph.names[use.node])
         if not own.isdisjoint(use.source.names):

@@ -125,6 +125,9 @@ def place_samples(graph: Graph, edges: list[Edge]) -> tuple[Places, set[Edge]]:
     scale = Scale.of({graph.dtype(edge) for edge in edges} | {losses.dtype})
     codes = scale.codes(samples, losses.device)
     plain = graph.gradients(edges, torch.full_like(losses, 2.0**scale.shift).detach())
+    if scale.within and any(one is not None and float(one.abs().max()) > 2.0**7 for one in plain):
+        scale = replace(scale, shift=-7)  # times a power of two they might overflow
+        plain = graph.gradients(edges, torch.full_like(losses, 2.0**scale.shift).detach())
     passes = torch.exp2((codes + scale.shift).to(torch.float64)).to(losses.dtype)
     scaled = [graph.gradients(edges, weights) for weights in passes]
     factors = torch.exp2(codes.to(torch.float64))

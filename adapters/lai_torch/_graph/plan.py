@@ -9,25 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._graph.layers import Layer
+from lai_torch._graph.layers import Bias, Layer
 from lai_torch._graph.places import Axis, Place, Places
 from lai_torch._graph.products import CONVOLUTION, LINEAR, PRODUCTS
 from lai_torch._graph.saved import read_signed
-from lai_torch._graph.uses import MOVES, Sources, Use
+from lai_torch._graph.uses import Use
 from lai_torch._graph.walk import Edge, Graph, Node
 
 _MOVING = ("Index", "Gather", "Scatter", "Sort", "Topk", "Take", "Slice", "Roll", "Masked", "Flip")
 """Beginnings of the names of nodes that may move samples by an index."""
-
-
-@dataclass(frozen=True)
-class Bias:
-    """A vector that is added to the output of a product: the node that adds it, and by which argument."""
-
-    node: int
-    slot: int
-    name: str
-    width: int
 
 
 @dataclass
@@ -45,6 +35,8 @@ class Plan:
     indices: dict[int, tuple[Axis, tuple[Any, ...]]] = field(default_factory=dict)
     # of what arrives at the uses and layers
     shapes: dict[Edge, torch.Size] = field(default_factory=dict)
+    # edges at which nothing but zeros arrived: uses behind them are not known
+    dead: tuple[Edge, ...] = ()
     # layers that train and that LAI does not read, and why
     unread: dict[str, str] = field(default_factory=dict)
     # parameters that are left out, and why
@@ -66,6 +58,11 @@ class Plan:
                 found[name].append(use)
         return found
 
+    def is_still_dead(self, received: Mapping[Edge, Tensor | None]) -> bool:
+        """Whether nothing but zeros arrives where nothing else did when the plan was made."""
+        arrived = [one for edge in self.dead if (one := received.get(edge)) is not None]
+        return not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any())
+
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
         found = {(layer.node, 0): None for layer in self.last}
@@ -73,6 +70,7 @@ class Plan:
         if every:
             found |= {edge: None for use in self.uses for edge in use.received}
             found |= {(layer.node, 0): None for layer in self.layers}
+            found |= dict.fromkeys(self.dead)
         return list(found)
 
     def resize(self, samples: int) -> "Plan | None":
@@ -180,43 +178,3 @@ def resize_places(places: Places, graph: Graph, samples: int) -> Places | None:
             return None
         found[edge] = resized
     return found
-
-
-def find_biases(graph: Graph, sources: Sources) -> dict[int, Bias]:
-    """Return of each product the vector that is added to its output, by itself or by the node after it."""
-    readers, found = graph.list_readers(), {}
-    for node, name in enumerate(graph.names):
-        if name not in PRODUCTS:
-            continue
-        bias = _find_bias(graph, node, readers)
-        if bias is None:
-            continue
-        edge = graph.edges[bias[0]][bias[1]]
-        leaf = None if edge is None else graph.leaves.get(edge[0])
-        if leaf is not None and leaf.ndim == 1 and id(leaf) in sources.names:
-            found[node] = Bias(*bias, sources.names[id(leaf)], len(leaf))
-    return found
-
-
-def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tuple[int, int] | None:
-    """Return the node and the argument by which a bias is added to a product."""
-    slot = PRODUCTS[graph.names[node]].bias
-    if slot is not None and slot < len(graph.edges[node]) and graph.edges[node][slot] is not None:
-        return node, slot
-    # `F.linear` of an input that is not contiguous is a product, views, and a sum with the bias.
-    below = node
-    while len(readers[below]) == 1:
-        (above,) = readers[below]
-        if graph.names[above] not in MOVES:
-            break
-        below = above
-    if len(readers[below]) != 1 or graph.names[readers[below][0]] != "AddBackward0":
-        return None
-    (adding,) = readers[below]
-    if getattr(graph.nodes[adding], "_saved_alpha", 1) != 1:
-        return None
-    width = graph.shape((adding, 0))[-1:]
-    for other, edge in enumerate(graph.edges[adding]):
-        if edge is not None and edge[0] in graph.leaves and graph.leaves[edge[0]].shape == width:
-            return adding, other
-    return None

@@ -8,14 +8,12 @@ what autograd finds for the weighted losses.
 """
 
 import warnings
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
@@ -45,8 +43,8 @@ class Exchange:
     kept: Tensor
     # which sample stands at each place
     index: Tensor
-    # the batch without its last sample; None where that is another program
-    shorter: Graph | None = None
+    # other batches, and the samples of the first one that stand in them where they stood
+    others: tuple[tuple[Graph, Tensor], ...] = ()
 
     def matches(self, graph: Graph) -> bool:
         """Whether both passes have the graph of a batch."""
@@ -87,39 +85,42 @@ def exchange_samples(problem: Problem) -> Exchange | None:
     plain, drawn = run_again(problem, gradients=True)
     device = plain.device
     found: Exchange | None = None
-    for half in (
-        half for cut in bisections(torch.ones(samples, dtype=torch.bool, device="cpu")) for half in cut
-    ):
+    others: list[tuple[Graph, Tensor]] = []
+    cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
+    for half in (half for cut in cuts for half in cut):
         index = row_sources(half)
         part = model, loss, rows(batch, index, samples)
         try:
-            moved, after = run_again(part, gradients=found is None)
+            moved, after = run_again(part, gradients=len(others) < len(cuts[0]))
         except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
         except Exception:  # whatever it is, it is about samples that stand there twice
             _compare_halves(problem, plain, drawn)
             return None
-        kept = half.to(device)
+        # Of passes that drew other random numbers no two losses can be compared.
+        kept = half.to(device) & _draws_alike(drawn, after)
         if _draws_alike(drawn, after):
             _check_unmoved(problem, moved[kept], plain, kept)
         if (
             drawn is None
             and after is None
-            and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept))
+            and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept), plain)
         ):
             raise _not_by_rows(batch, samples)
-        if found is None:
-            if not moved.requires_grad:
-                return None
-            found = Exchange(walk(plain), walk(moved), kept, index.to(device))
+        if moved.requires_grad:
+            others.append((walk(moved), kept))
+            if found is None:
+                found = Exchange(walk(plain), others[0][0], kept, index.to(device))
     shorter = _check_size(problem, plain, drawn)
-    return found if found is None else replace(found, shorter=shorter)
+    if shorter is not None:
+        others.append((shorter, torch.arange(samples, device=device) < samples - 1))
+    return found if found is None else replace(found, others=tuple(others))
 
 
 def _not_by_rows(batch: Any, samples: int) -> CoupledError:
     """Build the error of a batch in which a sample's rows do not carry its loss to another place."""
     shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
-    held = f"; a tensor of shape {shapes[0]} holds samples in another way (offsets, packed sequences): pad it"
+    held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
     return CoupledError(
         "model: expected rows that can be exchanged, got losses that do not move with their samples' rows: "
         f"samples are coupled, or no rows of the batch{held if shapes else ''}"
@@ -166,7 +167,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
     except Exception:  # whatever it is, it is about the size
         return None
     kept = torch.arange(samples, device=plain.device) < samples - 1
-    if _differ(problem, shorter, plain[kept], kept):
+    if _differ(problem, shorter, plain[kept], kept, plain):
         msg = (
             "model: expected every sample's loss to be its own, got one that moves with the number of "
             "samples: do not divide by the batch's size"
@@ -178,39 +179,34 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
 def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor) -> None:
     """Raise if the losses of the samples that are kept have changed: `moved` holds those alone."""
     moved, expected = moved.detach(), plain.detach()[kept]
-    if not _differ(problem, moved, expected, kept):
+    if not _differ(problem, moved, expected, kept, plain):
         return
     place = int((moved - expected).abs().nan_to_num().argmax())
-    norms = [
-        name or type(module).__name__
-        for name, module in problem[0].named_modules()
-        if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
-    ]
-    where = f"by {', '.join(map(repr, norms))}" if norms else "by a statistic of the batch, or an order"
     msg = (
         f"model: the loss of sample {int(kept.nonzero()[place])} is {float(expected[place]):.6g} in this "
-        f"batch and {float(moved[place]):.6g} among other samples: samples are coupled ({where}), so that no "
+        f"batch and {float(moved[place]):.6g} among other samples: samples are coupled, so that no "
         "sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
         "what is coupled as one sample (the sum of its rows' losses)"
     )
     raise CoupledError(msg)
 
 
-def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor) -> bool:
-    """Whether the losses of the samples that are kept differ by more than rounding explains."""
-    if are_close(found, expected):
+def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, plain: Tensor) -> bool:
+    """Whether losses of the samples that are kept differ by more than rounding explains."""
+    found, expected = found.detach(), expected.detach()
+    eps = walk(plain).coarsest() if plain.requires_grad else 0.0
+    if are_close(found, expected, eps=eps):
         return False
     # What one rounding does to each loss is measured only where it matters: a loss near zero may be off by
     # more.
     parameters = named_parameters(*problem[:2]).values()
-    eps = max((torch.finfo(one.dtype).eps for one in parameters if one.is_floating_point()), default=0.0)
     within = measured_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
     same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
     return not bool(same.all())
 
 
-def are_close(left: Tensor, right: Tensor, *, factor: float = 1.0) -> bool:
-    """Whether two tensors are equal but for rounding."""
+def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 1.0) -> bool:
+    """Whether two tensors are equal but for rounding, of a model that computes in a type of this epsilon."""
     left, right = left.detach(), right.detach()
     if left.shape != right.shape:
         return False
@@ -218,7 +214,7 @@ def are_close(left: Tensor, right: Tensor, *, factor: float = 1.0) -> bool:
         return True
     if not (left.is_floating_point() or left.is_complex()):
         return False
-    precision = torch.finfo(left.dtype).eps ** 0.7 * factor
+    precision = max(eps, torch.finfo(left.dtype).eps) ** 0.7 * factor
     scale = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
     return torch.allclose(left, right, rtol=precision, atol=precision * scale, equal_nan=True)
 
@@ -257,13 +253,9 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
 
 def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
     """Return the parameters of which samples that stay give another gradient in another batch."""
-    kept, wanted = exchange.kept, list(parameters.values())
-    others = [(exchange.moved, kept)]
-    if exchange.shorter is not None:
-        first = torch.arange(len(kept), device=kept.device) < exchange.shorter.samples
-        others.append((exchange.shorter, first))
+    wanted = list(parameters.values())
     wrong: dict[str, None] = {}
-    for graph, own in others:
+    for graph, own in exchange.others:
         weights = draw_weights(exchange.plain.losses, own)
         sides = []
         for one, factors in ((exchange.plain, weights), (graph, weights[: graph.samples])):
@@ -281,6 +273,21 @@ def _distance(left: Tensor | None, right: Tensor | None) -> float:
     return _norm(left - right)
 
 
+def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
+    """Return the first of nodes behind a sum over samples that kept something of the batch; None without one.
+
+    What a use reads is computed from parameters alone. A product of the batch whose rows were mixed on their
+    way to the losses has a gradient that is such a sum, too.
+    """
+    for node in nodes:
+        here, there = exchange.plain.nodes[node], exchange.moved.nodes[node]
+        for name in (name for name in dir(here) if name.startswith("_saved_")):
+            pair = [getattr(one, name) for one in (here, there)]
+            if all(isinstance(one, Tensor) for one in pair) and not are_close(*map(densify, pair)):
+                return node
+    return None
+
+
 def find_wrong(
     graph: Graph,
     kept: Tensor,
@@ -291,35 +298,55 @@ def find_wrong(
 ) -> list[str]:
     """Return the parameters whose recorded gradients do not add up to those of the weighted losses.
 
-    Compared are the lengths of both sums: that of the recorded one is w^T K w of the parameter's part K of
-    Ghost's kernel, which is right for almost all w only if K is.
+    For weights w of the samples, the sum of w_j times the recorded gradient of sample j is the gradient of
+    the weighted losses for almost all w only if every recorded gradient is right. Both are compared as
+    vectors.
     """
     wrong: dict[str, None] = {}
     recorded = [record for record in records if record.weight in explained]
+    missing = set(parameters) - {name for names in explained.values() for name in names}
     # A hook that clips may leave small gradients as they are.
     scales = (1.0, 1024.0) if any(one._backward_hooks for one in parameters.values()) else (1.0,)
     for scale in scales:
-        weights = scale * draw_weights(graph.losses, kept)
-        wanted = list(parameters.values())
+        weights, wanted = scale * draw_weights(graph.losses, kept), list(parameters.values())
         found = torch.autograd.grad(graph.losses, wanted, weights, retain_graph=True, allow_unused=True)
-        plain = {name: _norm(one) for name, one in zip(parameters, found, strict=True)}
-        squares: dict[tuple[str, ...], float] = defaultdict(float)
-        if recorded:
-            trace = lai.Trace([_weigh(record, weights) for record in recorded])
-            for (key, _), sums in summed_gradients(trace, GRADIENT_BUDGET).items():
-                squares[tuple(explained[key])] += sum(_norm(one) ** 2 for one in sums)
-        missing = set(parameters) - {name for names in explained.values() for name in names}
-        blocks, names = [], []
-        for group, square in [*squares.items(), *(((name,), 0.0) for name in missing)]:
-            own = [name for name in group if name in parameters]
-            size = sum(plain[name] ** 2 for name in own) ** 0.5
+        plain = {name: _flatten(one) for name, one in zip(parameters, found, strict=True)}
+        squares = {name: _norm(plain[name]) ** 2 for name in missing}
+        trace = lai.Trace([_weigh(record, weights) for record in recorded]) if recorded else None
+        sums = {} if trace is None else summed_gradients(trace, GRADIENT_BUDGET)
+        for (key, part), given in sums.items():
+            name = explained[key][-1 if part == "bias" else 0]
+            if name in plain:
+                whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
+                squares[name] = squares.get(name, 0.0) + _compare(whole, plain[name], str(key)) ** 2
+        blocks = []
+        for name, square in squares.items():
             # A gradient has its parameter's type, which may be coarser than all that the model computes in.
-            coarsest = max([eps, *(torch.finfo(parameters[name].dtype).eps for name in own)])
-            blocks.append(Block(abs(square**0.5 - size), size, coarsest))
-            names.append(own)
+            coarsest = max(eps, torch.finfo(parameters[name].dtype).eps)
+            blocks.append(Block(square**0.5, _norm(plain[name]), coarsest))
         agreed = sums_agree(blocks, float(weights.double().square().sum()))
-        wrong |= {name: None for own, agrees in zip(names, agreed, strict=True) if not agrees for name in own}
+        wrong |= {name: None for name, agrees in zip(squares, agreed, strict=True) if not agrees}
     return list(wrong)
+
+
+def _flatten(gradient: Tensor | None) -> Tensor | None:
+    """Return a gradient as a dense one of real numbers."""
+    if gradient is None:
+        return None
+    gradient = densify(gradient.detach())
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+
+
+def _compare(recorded: Tensor, plain: Tensor | None, key: str) -> float:
+    """Return the distance of a recorded sum from the plain one; a matrix may be recorded transposed."""
+    if plain is None:
+        return _norm(recorded)
+    if key.endswith("]") and plain.ndim == 3 and recorded.numel() < plain.numel():  # one matrix of several
+        plain = plain[int(key[key.rindex("[") + 1 : -1])]
+    own = plain.reshape(-1)
+    ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
+    found = [_norm(way.reshape(-1) - own.to(way)) for way in ways if way.numel() == own.numel()]
+    return min(found, default=abs(_norm(recorded) - _norm(plain)))
 
 
 def _weigh(record: Any, weights: Tensor) -> Any:

@@ -3,18 +3,20 @@
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
-from lai_torch._graph.layers import Layer, check_past, find_last, find_layers, find_unread
+from lai_torch._graph.layers import Layer, check_past, find_biases, find_last, find_layers, find_unread
+from lai_torch._graph.per_sample import Received
 from lai_torch._graph.places import (
     DEAD,
-    NONE,
     RAGGED,
     SUMMED,
     Axis,
@@ -23,13 +25,14 @@ from lai_torch._graph.places import (
     list_axes,
     place_samples,
 )
-from lai_torch._graph.plan import Plan, find_biases, mixes_by_data, resize_places
+from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
 from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
 from lai_torch._graph.prove import (
     Exchange,
     Problem,
     are_close,
     exchange_samples,
+    find_data,
     find_moved,
     find_wrong,
     locate_samples,
@@ -37,12 +40,13 @@ from lai_torch._graph.prove import (
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
 from lai_torch._graph.walk import Graph, name_function, walk
-from lai_torch._model.batch import Loss, check_losses, count, rows, tensors, usable
+from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
-from lai_torch._model.preserve import once, preserved
+from lai_torch._model.precision import OwnAutocast
+from lai_torch._model.preserve import eager, empty_gradients, once, preserved
 from lai_torch._model.snapshot import NOT_OWNED, called, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
-from lai_torch._model.walk import Held, held, modules_of, named_parameters
+from lai_torch._model.walk import Held, Step, held, modules_of, named_parameters
 
 PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
@@ -67,6 +71,7 @@ class Recording:
     """
 
     trace: lai.Trace
+    graph: Graph
     losses: Tensor
     readouts: list[Readout]
     explained: Mapping[Any, list[str]]
@@ -96,15 +101,21 @@ class Reader:
         self.routed: frozenset[str] = frozenset()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._varying: list[frozenset[str]] = []
-        self._left: frozenset[str] = frozenset()
+        self.left: frozenset[str] = frozenset()
         self._said: set[str] = set()
+
+    def leave(self, names: frozenset[str]) -> None:
+        """Leave parameters to one backward pass a sample from now on."""
+        self.left |= names
+        self._plans.clear()
 
     def record(self, batch: tuple[Any, Any]) -> Recording:
         """Run model and loss on a batch, leave nothing behind, and read the pass."""
         batch = usable(batch)
         samples = count(*batch)
         if samples == 1:  # which axis holds the samples is seen of two
-            pair = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), 1)
+            with torch.inference_mode(mode=False):
+                pair = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), 1)
             return _cut_to_one(self._record(pair, 2, alike=True))
         return self._record(batch, samples)
 
@@ -112,7 +123,8 @@ class Reader:
         """Run model and loss; of a batch of samples that are all `alike` shapes say where these lie."""
         with preserved(self.model, self.loss, hooks=True), once():
             versions = {name: one._version for name, one in self._written.items()}
-            losses = check_losses(losses_of(self.model, self.loss, batch), samples)
+            with OwnAutocast() if not self._plans and not self._varying else nullcontext():
+                losses = check_losses(losses_of(self.model, self.loss, batch), samples)
             for name, one in self._written.items():
                 if one._version != versions.get(name, one._version):
                     msg = (
@@ -121,6 +133,17 @@ class Reader:
                     )
                     raise ValueError(msg)
             return self.read(batch, losses, alike=alike)
+
+    def record_live(self, batch: tuple[Any, Any]) -> Recording:
+        """Run model and loss as a step of training does, and read the pass that trains."""
+        batch = usable(batch)
+        samples = count(*batch)
+        alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
+        with eager():
+            losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
+        if Step.current is not None:
+            Step.current.streams = None  # this pass may have drawn
+        return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
     def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:
         """Read the pass whose losses these are; its graph stays for a backward pass."""
@@ -132,7 +155,9 @@ class Reader:
         if plan is not None and plan.holds(graph):
             plan.calls += 1
             if plan.calls & (plan.calls - 1):  # at calls 2, 4, 8, ... a graph is proved again
-                return self._assemble(graph, plan, positions)
+                received = collect_gradients(graph, plan, every=self.every)
+                if plan.is_still_dead(received):
+                    return self._assemble(graph, plan, positions, received)
         calls = 1 if plan is None else plan.calls
         recording = self._prove(graph, batch, positions, alike=alike)
         if recording.plan.settled:
@@ -145,7 +170,8 @@ class Reader:
         return recording
 
     @property
-    def _names(self) -> dict[int, str]:
+    def names(self) -> dict[int, str]:
+        """The names of all parameters, by identity."""
         return held(self.model, self.loss).made(_identify)
 
     @property
@@ -153,10 +179,13 @@ class Reader:
         """The parameters whose writes are looked for; a renormalised embedding may be written."""
         return held(self.model, self.loss).made(_watch_writes)
 
-    def _assemble(self, graph: Graph, plan: Plan, positions: Positions) -> Recording:
+    def _assemble(
+        self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None
+    ) -> Recording:
         """Return the records of a batch by a plan that holds."""
-        received = collect_gradients(graph, plan, every=self.every)
-        assembly = Assembly(graph, plan, received, self._names, positions)
+        if received is None:
+            received = collect_gradients(graph, plan, every=self.every)
+        assembly = Assembly(graph, plan, received, self.names, positions)
         if not self.every:
             readouts = assembly.build_last()
             records = [one.record for one in readouts]
@@ -165,7 +194,7 @@ class Reader:
             if not plan.last:
                 records.append(_record_nothing(graph, plan))
         kinds = {name: list(found) for name, found in assembly.kinds.items()}
-        return Recording(lai.Trace(records), graph.losses, readouts, assembly.explained, kinds, plan)
+        return Recording(lai.Trace(records), graph, graph.losses, readouts, assembly.explained, kinds, plan)
 
     def _parameters(self, graph: Graph, plan: Plan) -> dict[str, Tensor]:
         """Return the trainable parameters that have records: those in the graph, and experts outside it."""
@@ -180,22 +209,44 @@ class Reader:
 
     def _prove(self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool) -> Recording:
         """Find out where the samples lie in a graph, and prove it."""
-        problem = self.model, self.loss, batch
-        known = frozenset(graph.names)
+        named = named_parameters(self.model, self.loss)
+        with empty_gradients(named.values()):
+            try:
+                recording = self._prove_alone(graph, batch, positions, alike=alike)
+            except CoupledError as error:
+                raise self._name_norm(error) from error
+            check_returned(named)
+        return recording
+
+    def _prove_alone(
+        self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool
+    ) -> Recording:
+        problem, names = (self.model, self.loss, batch), frozenset(graph.names)
         # A program whose graph is another in every batch is proved once, and placed in each batch.
-        exchange = None if any(known <= one for one in self._varying) else self._exchange(graph, problem)
-        places, ambiguous, settled = self._place(graph, exchange)
-        plan = self._plan(graph, exchange, places, ambiguous, alike=alike)
-        plan.settled = settled and plan.settled
+        known = any(names <= one for one in self._varying)
+        exchange = None if known else self._exchange(graph, problem)
+        places, ambiguous, varies = self._place(graph, exchange)
+        plan = self._plan(graph, exchange, places, ambiguous, alike=alike, varies=bool(varies))
+        plan.settled = plan.settled and varies is False
         recording = self._assemble(graph, plan, positions)
-        if not any(known <= one for one in self._varying):
+        if not known:
             recording = self._check(recording, graph, exchange, positions)
-            if not plan.settled:
-                self._varying.append(known)
+            if varies:
+                self._varying.append(names)
         self._check_masks(recording, positions)
-        check_returned(named_parameters(self.model, self.loss))
         self._warn(plan)
         return recording
+
+    def _name_norm(self, error: CoupledError) -> CoupledError:
+        """Name the norm with the statistics of the batch, if any, in an error of coupled samples."""
+        for name, module in self.model.named_modules():
+            if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None):
+                return CoupledError(
+                    f"model: BatchNorm {name!r} normalises with the statistics of the batch, so that samples "
+                    "are coupled, and none has a gradient of its own; call model.eval(), or use a norm "
+                    "without the batch"
+                )
+        return error
 
     def _exchange(self, graph: Graph, problem: Problem) -> Exchange | None:
         """Return an exchanged batch: a small one if it has this graph, else the batch itself."""
@@ -212,28 +263,42 @@ class Reader:
                 return found
         return exchange_samples(problem)
 
-    def _place(self, graph: Graph, exchange: Exchange | None) -> tuple[Places, set[Any], bool]:
-        """Return where the samples lie, which edges leave it open, and whether other batches are alike."""
+    def _place(self, graph: Graph, exchange: Exchange | None) -> tuple[Places, set[Any], bool | None]:
+        """Return where the samples lie, which edges leave it open, and whether that varies between batches.
+
+        None: it does not vary with the batch, but with what is zero in it.
+        """
         # What only moves a parameter's entries has no samples, also where one sample alone reaches it.
         moved: Places = {edge: SUMMED for edge in graph.received() if is_moved_parameter(graph, edge)}
         edges = [edge for edge in graph.received() if edge not in moved]
+        varies: bool | None = True
         if exchange is not None and exchange.matches(graph):
             # In the exchanged batch every sample is there twice, so that no parameter has a gradient of one
             # alone.
             places, ambiguous = place_samples(exchange.moved, edges)
-            # What is routed, or zero so far, may lie elsewhere in the batch itself.
-            settled = not any(isinstance(one, Entries) or one == DEAD for one in places.values())
-            resized = resize_places(places, graph, graph.samples) if settled else None
-            if resized is not None:
-                return resized | moved, ambiguous, True
+            varies = any(isinstance(one, Entries) for one in places.values())
+            resized = None if varies else resize_places(places, graph, graph.samples)
+            dead = [edge for edge, place in places.items() if place == DEAD]
+            arrived = graph.gradients(dead, torch.ones_like(graph.losses))
+            if resized is not None and not any(one is not None and one.any() for one in arrived):
+                return resized | moved, ambiguous, False
+            varies = varies or None
         places, ambiguous = place_samples(graph, edges)
-        return places | moved, ambiguous, False
+        return places | moved, ambiguous, varies
 
     def _plan(
-        self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
+        self,
+        graph: Graph,
+        exchange: Exchange | None,
+        places: Places,
+        ambiguous: set[Any],
+        *,
+        alike: bool,
+        varies: bool,
     ) -> Plan:
         """Return what the records of a graph are made of."""
-        sources = Sources(graph, self._names)
+        sources = Sources(graph, self.names)
+        places = self._settle(graph, exchange, places, ambiguous, alike=alike)
         uses = find_uses(graph, places, sources)
         self._check_owned(sources)
         routed = {
@@ -242,11 +307,11 @@ class Reader:
             if isinstance(use.place, Entries)
             and (is_argument(graph, use.node, use.slot) or graph.names[use.node] == GROUPED)
         }
-        read = self._settle(graph, exchange, places, ambiguous, alike=alike)
+        biases = find_biases(graph, sources)
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
-            found = find_layers(graph, Saved(), read, sources, self._frozen())
+            found = find_layers(graph, Saved(), places, sources, self._frozen())
             self.routed |= routed | _find_banks(found)
             recurrent = self._recurrent()
             for layer in found:
@@ -258,30 +323,31 @@ class Reader:
                 else:
                     layers.append(layer)
             last = find_last(graph, layers, self.last)
-            check_past(graph, uses, layers, last)
+            check_past(graph, uses, layers, last, biases)
             unread = find_unread(graph, uses, layers) | self._ragged(graph, places, sources) | unread
         except ValueError as error:
             if not self.every or self.last is not None:
                 raise
             refusal, last = str(error), []
-        if exchange is None or not exchange.matches(graph):
+        if varies:
             alone = _find_unreached(graph, layers)
             unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}
             layers = [layer for layer in layers if layer not in alone or layer in last]
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
-        plan = Plan(graph.samples, uses, layers, last, find_biases(graph, sources), refusal)
-        plan.routed, plan.left = self.routed, self._left
+        plan = Plan(graph.samples, uses, layers, last, biases, refusal)
+        plan.routed, plan.left = self.routed, self.left
+        plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, not uncertain
         self._drop_unreadable(graph, plan)
-        plan.watch(graph, read)
+        plan.watch(graph, places)
         return plan
 
     def _drop_unreadable(self, graph: Graph, plan: Plan) -> None:
         """Leave out layers before the last one of which LAI cannot read the rows."""
-        assembly, last = Assembly(graph, plan, {}, self._names), {layer.node for layer in plan.last}
+        assembly, last = Assembly(graph, plan, {}, self.names), {layer.node for layer in plan.last}
         for layer in list(plan.layers):
-            if layer.node not in last and not assembly.can_read(layer):
+            if layer.trains and layer.node not in last and not assembly.can_read(layer):
                 plan.layers.remove(layer)
                 plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
 
@@ -291,7 +357,7 @@ class Reader:
         """Return the places, those of products decided by their inputs where gradients leave them open."""
         found, plain, moved = dict(places), Saved(), Saved()
         for edge, place in places.items():
-            if graph.names[edge[0]] not in PRODUCTS or (place not in (NONE, DEAD) and edge not in ambiguous):
+            if graph.names[edge[0]] not in PRODUCTS or (place != DEAD and edge not in ambiguous):
                 continue
             axis = None
             if alike:
@@ -300,6 +366,7 @@ class Reader:
                 axis = locate_samples(exchange, plain, moved, edge[0])
             if axis is not None:
                 found[edge] = axis.resized(graph.samples)
+                ambiguous.discard(edge)
         return found
 
     def _frozen(self) -> dict[int, str]:
@@ -312,7 +379,7 @@ class Reader:
 
     def _recurrent(self) -> dict[str, str]:
         """Return the parameters of recurrent modules: unrolled on one device, and one function on another."""
-        names = self._names
+        names = self.names
         return {
             names[id(one)]: f"torch.nn.{type(module).__name__}"
             for module in modules_of(self.model, self.loss)
@@ -341,7 +408,7 @@ class Reader:
         self, recording: Recording, graph: Graph, exchange: Exchange | None, positions: Positions
     ) -> Recording:
         """Raise unless the records are right in the batch, and the same beside other samples."""
-        plan, names = recording.plan, self._names
+        plan, names = recording.plan, self.names
         by_name = {names[id(one)]: one for one in graph.leaves.values() if id(one) in names}
         if not self.every:
             final = recording.trace.layers[-1]
@@ -355,15 +422,16 @@ class Reader:
             ]
             if hooked:
                 raise _hooked(hooked[0])
-        eps = _coarsest(graph)
+        eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
         wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
         wrong = [name for name in wrong if name not in plan.unexplained]
         if wrong and self.every and plan.left.isdisjoint(wrong):
-            self._left |= frozenset(wrong)
-            plan.left = self._left
-            return self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
+            plan.left = self.left | frozenset(wrong)
+            recording = self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
+            self.left = plan.left
+            return recording
         if wrong:
             if not self.every:
                 raise _hooked(min(wrong))
@@ -380,6 +448,17 @@ class Reader:
         self, graph: Graph, exchange: Exchange, plan: Plan, parameters: Mapping[str, Tensor], eps: float
     ) -> None:
         """Raise unless gradients and records of the samples that stay are the same beside others."""
+        sources = {use.source.edge[0] for use in plan.uses} if exchange.matches(graph) else set()
+        behind = [node for source in sources for node in graph.reach(source) if node not in graph.leaves]
+        mixed = find_data(exchange, behind)
+        if mixed is not None:
+            msg = (
+                "model: expected samples that do not depend on each other, got rows of a "
+                f"{name_function(graph.names[mixed])} that go into the losses of others: samples are "
+                "coupled; call model.eval() where a normalisation couples them, or score what is coupled as "
+                "one sample"
+            )
+            raise CoupledError(msg)
         named = named_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         small = plan.resize(exchange.plain.samples) if exchange.matches(graph) else None
@@ -390,7 +469,7 @@ class Reader:
                 found = find_wrong(exchange.moved, exchange.kept, records, moved.explained, parameters, eps)
                 wrong += [name for name in found if name not in plan.unexplained]
             else:
-                _check_rows(plain.trace, moved.trace, exchange.kept)
+                _check_rows(plain.trace, moved.trace, exchange.kept, eps)
         if wrong:
             msg = (
                 f"model: what some samples give to the gradient of {min(wrong)!r} moves with the other "
@@ -476,17 +555,11 @@ def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
     return [one for one in layers if one.node in reached and not torch.equal(reached[one.node], alive)]
 
 
-def _coarsest(graph: Graph) -> float:
-    """Return the machine epsilon of the type with the fewest digits among the gradients of a graph."""
-    found = {graph.dtype(edge) for edge in graph.received()} | {graph.losses.dtype}
-    return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
-
-
-def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor) -> None:
+def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor, eps: float) -> None:
     """Raise unless what LAI reads of the samples that stay is the same beside other samples."""
     for own, beside in zip(plain.layers, moved.layers, strict=True):
         for name, array in own.arrays().items():
-            if not are_close(array[kept], beside.arrays()[name][kept], factor=100.0):
+            if not are_close(array[kept], beside.arrays()[name][kept], eps=eps, factor=100.0):
                 msg = (
                     f"layer {own.name!r}: its {name} for a sample move with the other samples of the batch: "
                     "samples are coupled; call model.eval() where a normalisation couples them"

@@ -50,6 +50,11 @@ class Graph:
         found: torch.dtype = self.nodes[number]._input_metadata[result].dtype
         return found
 
+    def coarsest(self) -> float:
+        """Return the machine epsilon of the type with the fewest digits among the gradients."""
+        found = {self.dtype(edge) for edge in self.received()} | {self.losses.dtype}
+        return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
+
     def count_results(self, number: int) -> int:
         """Return how many results the function of a node had."""
         return len(self.nodes[number]._input_metadata)

@@ -5,8 +5,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial, wraps
-from itertools import chain, compress
-from operator import attrgetter, not_
+from itertools import compress
+from operator import not_
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -82,7 +82,6 @@ def _standing(others: dict[str, Any]) -> Iterator[None]:
 _ALONE = RLock()
 """Held while a model's flags, hooks or values are not the user's."""
 _NOTHING = nullcontext()
-_BACKWARD = tuple(map(attrgetter, ("_backward_hooks", "_backward_pre_hooks")))
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -206,6 +205,17 @@ def _empty(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
             parameter.grad = None
 
 
+@contextmanager
+def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Run the body from parameters without `.grad`, and put it back."""
+    gradients = [(parameter, parameter.grad) for parameter in parameters]
+    try:
+        _empty(gradients)
+        yield
+    finally:
+        _give_back(gradients)
+
+
 def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
     for parameter, gradient in gradients:
         if parameter.grad is not gradient:
@@ -274,11 +284,3 @@ def _without_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
                 module._backward_pre_hooks.clear()
         for module, hooks, pre_hooks in hooked:
             module._backward_hooks, module._backward_pre_hooks = hooks, pre_hooks
-
-
-def gradient_hooks(modules: Iterable[nn.Module], parameters: Iterable[nn.Parameter] = ()) -> frozenset[int]:
-    """Return the numbers of the hooks on gradients of modules and parameters: no two ever had the same."""
-    held = [*modules]
-    tables: list[Any] = [*chain.from_iterable(map(table, held) for table in _BACKWARD)]
-    tables += (parameter._backward_hooks for parameter in parameters)
-    return frozenset(chain.from_iterable(filter(None, tables)))

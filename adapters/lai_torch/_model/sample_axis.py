@@ -2,7 +2,7 @@
 
 A batch of n samples usually lies on axis 0, inside attention on axis 1, and where positions are
 merged with it an axis has length n m, samples outermost or innermost. Shapes alone may leave
-several readings; what moves when the batch is put in another order decides, and gradients (`own_rows`).
+several readings.
 """
 
 from collections.abc import Iterable, Sequence
@@ -108,29 +108,6 @@ def powers_of_two(like: Tensor, dtypes: Iterable[torch.dtype]) -> Tensor:
         exponents = (exponents.unsqueeze(-1) + orders.flatten()[:length].to(like.device)) & (levels - 1)
     powers = torch.tensor([2.0**level for level in range(levels)], dtype=like.dtype, device=like.device)
     return powers[exponents]
-
-
-def own_rows(
-    gradient: Tensor, weighted: Tensor, sample_axis: SampleAxis, weights: Tensor, within: float
-) -> bool:
-    r"""Whether no row of a gradient feeds another sample's loss than `sample_axis` says.
-
-    `gradient` is that of :math:`\sum_i l_i`, `weighted` that of :math:`\sum_i w_i l_i` with powers of
-    two. A row belongs to sample i alone exactly if its second gradient is `w_i` times its first:
-    otherwise some other loss depends on it (for almost all weights). A leak between two samples of one
-    weight, as there are among more than 64, is not seen: prove models on small batches.
-    """
-    first, second = (sample_axis.in_front(side) for side in (gradient, weighted))
-    own = second / weights.to(first).reshape(-1, *[1] * (first.ndim - 1))
-    return not differ(own, first, within)
-
-
-def one_sample_each(gradient: Tensor, weighted: Tensor, weights: Tensor, within: float) -> bool:
-    """Whether every entry of a gradient feeds the loss of one sample alone, whichever that is."""
-    alone = ~torch.isfinite(gradient)
-    for weight in weights.unique():
-        alone = alone | ((weighted / weight.to(gradient.dtype) - gradient).abs() <= within)
-    return bool(alone.all())
 
 
 def rounding(first: Tensor, *, precision: float, largest: float) -> float:

@@ -243,7 +243,7 @@ GIVEN = {
     "ValueError: model: expected at least one trainable parameter to step": [
         lambda name=name: frozen(name).step(*data(4)) for name in ("lai", "ghost", "exact")
     ],
-    "ValueError: while tracing the validation set: model: expected at": (
+    "ValueError: while tracing the validation set: model: expected the loss to depend on a trainable": (
         lambda: frozen("ghost").score(*data(4))
     ),
     **{

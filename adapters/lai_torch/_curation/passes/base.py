@@ -261,11 +261,8 @@ class WholePass(Pass):
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
-        if not self.tracer.knows_last or self.tracer.mixing:
-            with evaluating(self.model):
-                self.tracer(batch)
         with self.tracer.masks.asking(self.deferred.holds):
-            trace, losses = self.tracer(batch, summary.positions, live=True)
+            trace, losses = self.tracer(batch, live=True)
         if not losses.requires_grad:
             msg = (
                 "backward: 'whole' expects the same last layer in training mode as in eval mode; use "

@@ -31,17 +31,16 @@ from lai_torch._curation.passes.base import (
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._curation.undo import DeferredChecks
 from lai_torch._exact.directional import check_reads_outputs
+from lai_torch._graph import averaging
+from lai_torch._graph.assemble import Readout
+from lai_torch._graph.prove import draw_weights
+from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
 from lai_torch._model.sample_axis import SampleAxis, norm
 from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
-from lai_torch._recording import averaging
-from lai_torch._recording.assemble import assemble
-from lai_torch._recording.proving.weighted_sums import signed_weights
-from lai_torch._recording.record import record
-from lai_torch._recording.watching.uses import READ_BY_LAI
 
 Given = Sequence[Tensor | Rows | None]
 """Gradients with respect to the model's outputs."""
@@ -131,24 +130,38 @@ class SelectivePass(Pass):
         *layers, last = run.layers(list(used))
         if run.pair.own is None:
             run.pair.own = self._owned([*layers, last], batch)
-        owned = zip(layers, run.pair.own, strict=False)
-        records = [self._record(run, layer, None, valid, own=own) for layer, own in owned]
+        known = {id(layer): one for layer, one in zip([*layers, last], run.pair.own, strict=True)}
+        records = [
+            self._record(run, layer, None, valid, own=one[0], bias=one[1])
+            for layer in layers
+            if (one := known[id(layer)]) is not None
+        ]
+        final = known[id(last)]
+        bias = final is not None and final[1]
         if averaged:
             inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
-            named: dict[str, Any] = {"bias": last.bias, "weight": last.names[0], "name": last.name}
+            named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
             mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
-            return lai.Trace([*records, mean])
+            return lai.Trace([*records, _unread(mean) if final is None else mean])
         gradient = vjp_through(run.behind(last, list(used)), last, run.values, used)
-        return lai.Trace([*records, self._record(run, last, gradient, valid, own=True)])
+        record = self._record(run, last, gradient, valid, own=True, bias=bias)
+        return lai.Trace([*records, _unread(record) if final is None else record])
 
     def _record(
-        self, run: Run, layer: Layer, gradient: Tensor | None, valid: Positions, *, own: bool
+        self,
+        run: Run,
+        layer: Layer,
+        gradient: Tensor | None,
+        valid: Positions,
+        *,
+        own: bool,
+        bias: bool,
     ) -> lai.Record:
         """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
         inputs = run.values[layer.inputs.name]
         record_type = lai.LayerTrace if own else lai.ReadoutTrace
         weight = layer.names[0] if own else None
-        named: dict[str, Any] = {"bias": layer.bias, "weight": weight, "name": layer.name}
+        named: dict[str, Any] = {"bias": bias, "weight": weight, "name": layer.name}
         axis = run.sample_axis(layer.inputs, layer.name)
         if layer.geometry is None:
             outputs = None
@@ -169,25 +182,31 @@ class SelectivePass(Pass):
             return record if gradient is None else record.unfolded()
         return record_type(inputs.flatten(2).movedim(1, 2), None, **named)
 
-    def _owned(self, layers: list[Layer], batch: Batch) -> list[bool]:
-        """Return which layers Ghost sees too, from an eager trace in eval mode, as summaries are made of."""
+    def _owned(self, layers: list[Layer], batch: Batch) -> list[tuple[bool, bool] | None]:
+        """Return of each layer whether Ghost sees it too and whether its bias trains; None if LAI reads none.
+
+        It is compared with an eager trace in eval mode, as summaries are made of.
+        """
         with evaluating(self.model):
-            recording = record(
-                self.model, self.loss, *batch, every_layer=False, last=self.last, valid=self.masks
-            )
-        if recording.samples > 1:
-            check_unmixed(mixing(self.model, self.loss, batch, recording.samples))
-        uses = [use for use in recording.uses if use.kind in READ_BY_LAI and use is not recording.last]
-        uses.append(recording.final)
-        expected = [(set(use.weight.names), use.bias is not None) for use in uses]
-        if [(set(layer.names), layer.bias) for layer in layers] != expected:
-            names = [use.weight.name for use in uses]
-            msg = (
-                f"backward: 'selective' expects the layers of an eager trace, {names}, in the captured "
-                f"graph, found {[layer.names[0] for layer in layers]}; use backward='kept'"
-            )
-            raise ValueError(msg)
-        return [one.weight is not None for one in assemble(recording).layers]
+            reader = Reader(self.model, self.loss, every=False, last=self.last, valid=self.masks)
+            readouts = [one for one in reader.record(batch).readouts if one.layer.source is not None]
+        check_unmixed(mixing(self.model, self.loss, batch, count(*batch)))
+        trains = {name for name, one in named_parameters(self.model).items() if one.requires_grad}
+        found: list[tuple[bool, bool] | None] = []
+        expected = list(readouts)
+        for layer in layers:
+            if trains.isdisjoint(layer.names):
+                found.append(None)
+                continue
+            source = expected[0].layer.source if expected else None
+            if source is None or not trains.intersection(layer.names) <= set(source.names):
+                found.append(None)
+                continue
+            record: Any = expected.pop(0).record
+            found.append((record.weight is not None, bool(record.bias)))
+        if expected:
+            raise _other_layers(readouts, layers)
+        return found
 
     def _backward(
         self, run: Run, gradients: Given, losses: Tensor, weights: Tensor, parts: int, *_: Any
@@ -200,7 +219,7 @@ class SelectivePass(Pass):
         both: tuple[dict[str, Tensor], dict[str, Tensor]] | None = None
         try:
             if not self.proved:
-                signed = signed_weights(torch.where(weights > 0, losses, torch.nan))[0]
+                signed = draw_weights(losses, weights > 0)
                 everyone = torch.isfinite(losses).nonzero().squeeze(1)
                 if kept.numel() < everyone.numel():  # else both are the same computation
                     both = run.vjp(gradients, signed, kept), run.vjp(gradients, signed, everyone)
@@ -221,6 +240,21 @@ class SelectivePass(Pass):
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
         return Gradient(weights, losses, kept=kept.numel())
+
+
+def _other_layers(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
+    """Build the error of a captured graph that has not the layers of an eager trace."""
+    return ValueError(
+        "backward: 'selective' expects the layers of an eager trace, "
+        f"{[one.layer.name for one in readouts]}, in the captured graph, found "
+        f"{[layer.names[0] for layer in layers]}; use backward='kept'"
+    )
+
+
+def _unread(record: Any) -> lai.Record:
+    """Return a frozen last layer as the graph's reader records it: its output gradients alone."""
+    rows = record.output_gradients
+    return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=record.name)
 
 
 def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions) -> averaging.Picked | None:

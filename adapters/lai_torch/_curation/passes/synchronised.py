@@ -11,10 +11,10 @@ from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scorer
+from lai_torch._graph.prove import draw_weights
 from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
 from lai_torch._model.preserve import preserved
 from lai_torch._model.sample_axis import norm
-from lai_torch._recording.proving.weighted_sums import signed_weights
 from lai_torch.options import Kept
 
 
@@ -89,7 +89,7 @@ class SynchronisedPass(KeptPass):
             named = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
             name = compared(named)
             found = []
-            for signs in (torch.ones_like(own), signed_weights(own)[0].sign()):
+            for signs in (torch.ones_like(own), draw_weights(own, torch.isfinite(own)).sign()):
                 total = losses.total(own * signs, share / parts)
                 (one,) = torch.autograd.grad(total, [named[name]], allow_unused=True, retain_graph=True)
                 found.append(torch.zeros_like(named[name]) if one is None else one.nan_to_num())

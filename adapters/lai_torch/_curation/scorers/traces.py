@@ -167,14 +167,14 @@ class TraceScorer(Scorer):
         """Yield parts of at most `size` rows with finite losses, their traces and how to read positions."""
         positions, nothing = self.positions, True
         for chunk in chunks(validation, size):
-            trace, losses = self.tracer(chunk, positions)
+            trace, losses = self.tracer(chunk)
             part = chunk
             if not bool(torch.isfinite(losses).all()):
                 finite = self.finite(chunk)
                 if finite is None:
                     continue
                 part = finite
-                trace, _ = self.tracer(part, positions)
+                trace, _ = self.tracer(part)
             positions, nothing = positions or self._positions_for(trace), False
             yield part, trace, positions
         if nothing:
@@ -183,7 +183,7 @@ class TraceScorer(Scorer):
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Trace the batch; its finite rows by themselves where not all are."""
         with self.tracer.masks.asking(self.deferred.holds):
-            trace, losses = self.tracer(batch, summary.positions)
+            trace, losses = self.tracer(batch)
         if self._alike.begun and not isinstance(summary, Itself):
             self._alike.check(trace)
         if self.deferred.finite(losses):
@@ -192,7 +192,7 @@ class TraceScorer(Scorer):
         if not kept.numel():
             return Reading(losses, None, batch, kept)
         part = rows(batch, kept, losses.shape[0])
-        trace, _ = self.tracer(part, summary.positions)
+        trace, _ = self.tracer(part)
         return Reading(losses, trace, part, kept)
 
     def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:

@@ -13,11 +13,9 @@ from lai_core._adapters import computed_weight, fitted_weights, layer_parts
 from lai_core.estimators.gates import gate_lai_scores
 from lai_torch._curation.scorers.base import Batch, Reading, Scored, ValidationSide
 from lai_torch._curation.scorers.traces import TraceScorer
+from lai_torch._graph.record import Reader, Recording
 from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
-from lai_torch._recording.assemble import layers_of
-from lai_torch._recording.record import record
-from lai_torch._recording.watching.recording import CachedProof, Recording
 from lai_torch.trace import GateTrace
 
 
@@ -40,7 +38,7 @@ def gate_product(validation: GateTrace, training: GateTrace, **options: Any) -> 
 class CalibratedScorer(TraceScorer):
     """LAI whose layer weights are fitted to Ghost on validation samples at every refresh."""
 
-    _known: CachedProof | None = None
+    _every: Reader | None = None
 
     def summary_of(self, validation: Batch, size: int) -> ValidationSide:
         """Sum the set up, and fit the weights on at most `size` of its samples (two at least)."""
@@ -59,24 +57,25 @@ class CalibratedScorer(TraceScorer):
                 f"among the {used} it is calibrated on"
             )
             raise UnusableError(msg)
-        options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.masks}
+        if self._every is None:
+            options: dict[str, Any] = {"last": self.tracer.last, "valid": self.tracer.masks}
+            self._every = Reader(self.model, self.loss, every=True, **options)
         with self.tracer.lowered():
-            recording = record(self.model, self.loss, *part, every_layer=True, known=self._known, **options)
-        self._known = recording.known
+            recording = self._every.record(part)
         return _weights(recording, positions)
 
 
 def _weights(recording: Recording, positions: str) -> Tensor:
     """Return each layer's slope of Ghost's part on LAI's, over pairs of different samples."""
-    layers = layers_of(recording)
-    last, parts = layers[-1].record, []
-    for layer in layers:
-        names = layer.use.weight.names
-        if not layer.own and any(name in recording.parameters for name in names):
-            raise computed_weight(layer.use.name)
-        parts.append(layer_parts(layer.record, last, positions, trains=layer.own))
-    device = recording.losses.device
-    others = ~torch.eye(recording.samples, dtype=torch.bool, device=device)
+    if not recording.readouts:
+        raise ValueError(recording.plan.refusal)
+    last, parts = recording.readouts[-1].record, []
+    for one in recording.readouts:
+        if not one.own and one.layer.trains:
+            raise computed_weight(one.layer.name)
+        parts.append(layer_parts(one.record, last, positions, trains=one.own))
+    losses = recording.losses
+    others = ~torch.eye(len(losses), dtype=torch.bool, device=losses.device)
     weights: Tensor = fitted_weights(parts, others)
     return weights
 

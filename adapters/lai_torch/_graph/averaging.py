@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from lai_torch._model.sample_axis import SampleAxis, differ, rounding
+from lai_torch._graph.saved import read_signed
+from lai_torch._model.sample_axis import differ, rounding
 from lai_torch._model.valid import Positions, fitting, masked_mean
-from lai_torch._recording.watching.uses import Probe, Use
 
 AT_ONCE = 2**18
 """How many probabilities are formed at a time."""
@@ -130,16 +130,16 @@ def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) 
     if not is_output(*end):
         return None
     rows = behind._saved_result.detach()
-    axis = _signed(behind._saved_dim) % rows.ndim
+    axis = read_signed(behind._saved_dim) % rows.ndim
     (coefficients,) = torch.autograd.grad(losses.sum(), [GradientEdge(node, 0)], retain_graph=True)
     if node.name() == "GatherBackward0":
         classes, last = node._saved_index, rows.ndim - 1
-        if axis != last or _signed(node._saved_dim) % rows.ndim != last or classes.shape[-1] != 1:
+        if axis != last or read_signed(node._saved_dim) % rows.ndim != last or classes.shape[-1] != 1:
             return None
         gradients = -coefficients
     else:
         classes = node._saved_target
-        counts = classes != _signed(node._saved_ignore_index)
+        counts = classes != read_signed(node._saved_ignore_index)
         classes = torch.where(counts, classes, 0)
         gradients = torch.where(counts, coefficients, 0.0)
         if node._saved_weight is not None:
@@ -153,43 +153,6 @@ def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) 
     return Picked(logarithms, classes, gradients, axis, rows.shape, ends)
 
 
-def averaged(
-    losses: Tensor, use: Use, axis: SampleAxis, samples: int, valid: Positions, dtype: torch.dtype
-) -> Use | None:
-    """Return the last layer with inputs and output gradients averaged over the positions that count.
-
-    None where the losses do not read it through log-probabilities of which they pick entries, and in no
-    other way.
-    """
-    found = picked(losses, _reads(use), samples)
-    inputs = axis.in_front(use.activations)
-    mean = None if found is None or inputs.ndim != 3 else found.mean(valid, inputs.shape[1])
-    if mean is None:
-        return None
-    probe = Probe()
-    probe.gradient = mean.to(dtype)
-    return use.again(masked_mean(inputs, valid), probe)
-
-
-def averages(
-    losses: Tensor, use: Use, axis: SampleAxis, samples: int, valid: Positions
-) -> torch.dtype | None:
-    """Return in which type `averaged` is right of all passes like this one, where it all arrived.
-
-    None where it is not.
-    """
-    gradient = use.probe.gradient
-    if gradient is None:
-        return None
-    rows = axis.in_front(gradient)
-    found = None if gradient.numel() < FEWEST else picked(losses, _reads(use), samples)
-    if found is None or not agrees(found, rows, valid):
-        return None
-    same = found.logarithms.shape == rows.shape
-    kept = found.keeps(axis.in_front, positions=same)
-    return gradient.dtype if kept else None
-
-
 def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     """Whether the mean is that of the gradient itself, `(n, t, c)`."""
     mean = found.mean(valid, gradient.shape[1]) if gradient.ndim == 3 else None
@@ -197,11 +160,6 @@ def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     precision = max(torch.finfo(one.dtype).eps for one in (gradient, found.logarithms))
     within = rounding(expected, precision=precision, largest=0.0)
     return mean is not None and mean.shape == expected.shape and not differ(mean, expected, within)
-
-
-def _reads(use: Use) -> Callable[[Any, int], bool]:
-    """Tell the node that reads the gradient of a use."""
-    return lambda node, _: getattr(node, "probe", None) is use.probe
 
 
 def _until_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterator[tuple[Any, int]]:
@@ -222,8 +180,3 @@ def _past_views(node: Any, result: int) -> tuple[Any, int]:
     while node is not None and node.name() in _VIEWS:
         node, result = node.next_functions[0]
     return node, result
-
-
-def _signed(number: int) -> int:
-    """Return the number that an unsigned one of 64 bits was made of."""
-    return number - 2**64 if number >= 2**63 else number

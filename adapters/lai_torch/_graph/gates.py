@@ -1,0 +1,83 @@
+"""The gates of a chain: what each layer's output is multiplied by on its way into the next layer.
+
+The input of layer l + 1 is a function of the output s of layer l. Where that function works entry by entry,
+its Jacobian is the diagonal of the gates phi'(s), which one product with ones reads off. A second product,
+with powers of two, is then those powers times the gates, bit for bit: a float times a power of two is not
+rounded. Two entries that mix, by however little, show wherever their powers differ.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from lai_core._adapters import not_a_chain
+from lai_core.estimators.gates import GateTrace, squared_column_norms
+from lai_torch._graph.assemble import Assembly, collect_gradients
+from lai_torch._graph.layers import Layer, find_near
+from lai_torch._graph.places import Axis
+from lai_torch._graph.products import CONVOLUTION, PRODUCTS
+from lai_torch._graph.record import Reader, Recording
+from lai_torch._graph.walk import Edge, Graph
+from lai_torch._model.sample_axis import differ, powers_of_two
+
+
+def read_gates(reader: Reader, recording: Recording) -> GateTrace:
+    """Return the trace of a recorded batch, its gates, and the column norms of its weights.
+
+    Raises
+    ------
+    ValueError
+        If the layers are no chain.
+    """
+    graph, plan, samples = recording.graph, recording.plan, len(recording.losses)
+    layers = [one.layer for one in recording.readouts]
+    assembly = Assembly(graph, plan, collect_gradients(graph, plan, every=False), reader.names)
+    for readout in recording.readouts:
+        _check_rows(graph, readout.layer, readout.record)
+    gates = tuple(_read_gate(graph, layers, *pair)[:samples] for pair in pairwise(layers))
+    norms = tuple(squared_column_norms(_read_matrix(graph, assembly, layer)) for layer in layers[1:])
+    return GateTrace(recording.trace, gates, norms)
+
+
+def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
+    """Raise unless a layer's input has one row per sample."""
+    if graph.names[layer.node] == CONVOLUTION:
+        raise not_a_chain(layer.name, "goes into a convolution")
+    activations = getattr(record, "activations", None)
+    if not isinstance(activations, Tensor) or activations.ndim != 2 or not isinstance(layer.place, Axis):
+        shape = None if activations is None else tuple(activations.shape)
+        raise not_a_chain(layer.name, f"has shape {shape}, not ({layer.place.samples}, d)")
+
+
+def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -> Tensor:
+    """Return the gates between two layers, `(n, d)`."""
+    slots = PRODUCTS[graph.names[layer.node]].slots
+    edge = graph.edges[layer.node][slots[0] if layer.slot == slots[1] else slots[1]]
+    others = {one.node for one in layers} - {before.node}
+    near = set() if edge is None else find_near(graph, layers, edge[0])
+    if edge is None or before.node not in near or not near.isdisjoint(others):
+        raise not_a_chain(layer.name, f"does not come from the output of layer {before.name!r} alone")
+    ones = torch.ones(graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device)
+    dtypes = {graph.dtype(one) for one in graph.received()}
+    powers = powers_of_two(ones, dtypes)
+    gates, scaled = (_multiply(graph, edge, before, factor) for factor in (ones, powers))
+    underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)
+    if gates.shape != ones.shape or differ(scaled, powers * gates, underflow * powers):
+        raise not_a_chain(layer.name, f"mixes entries of the output of layer {before.name!r}")
+    return gates
+
+
+def _multiply(graph: Graph, edge: Edge, before: Layer, factor: Tensor) -> Tensor:
+    """Return the product of a factor and the Jacobian between two layers."""
+    ends = [graph.gradient_edge(edge)], [graph.gradient_edge((before.node, 0))]
+    (found,) = torch.autograd.grad(*ends, [factor], retain_graph=True, allow_unused=True)
+    return torch.zeros_like(factor) if found is None else found.detach()
+
+
+def _read_matrix(graph: Graph, assembly: Assembly, layer: Layer) -> Tensor:
+    """Return the matrix of a layer, `(d_out, d_in)`, as the layer uses it."""
+    product = PRODUCTS[graph.names[layer.node]]
+    place = product.slots.index(layer.slot)
+    matrix: Tensor = assembly.saved(graph.nodes[layer.node], product.saved[place])
+    return matrix if place == 0 or product.natural else matrix.mT

@@ -1,1 +1,0 @@
-"""One watched forward pass, and the records it gives."""

@@ -1,1 +1,0 @@
-"""What each function does with a parameter, and what no rule can read."""

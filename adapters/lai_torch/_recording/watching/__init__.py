@@ -1,1 +1,0 @@
-"""Watching one forward pass: probes, uses, and where the samples lie."""
