@@ -153,3 +153,10 @@ def test_lai_leaves_out_a_layer_whose_rows_no_gradient_assigns_to_samples():
     with pytest.warns(UserWarning, match=r"'sides\.1\.weight'.*'sides\.0\.weight'.*leaves it out"):
         trace = lai_torch.trace(branching().double(), LOSS, inputs, labels(2))
     assert [layer.weight for layer in trace.layers] == ["body.weight", "head.weight"]
+
+
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
+def test_lai_names_an_expert_that_a_part_of_the_validation_set_leaves_idle():
+    model, validation = routed().double(), drawn(99, 7)
+    with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
+        curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(1, 2))
