@@ -124,12 +124,17 @@ class Assembly:
         owned: Owned = {}
         within: set[str] = set()
         last = {layer.node for layer in self.plan.last}
+        layers = [layer for layer in self.plan.layers if layer.node in self.plan.biases]
+        biased = {(layer.node, layer.slot) for layer in layers}
         for name, uses in uses_by_name.items():
             if name in self.plan.left or any(
                 use.source.turned is None or len(use.source.names) != 1 for use in uses
             ):
                 continue
             bias = self._find_bias(uses, uses_by_name)
+            # LAI reads a layer with its bias, which no record of the matrix alone has.
+            if bias is None and any((use.node, use.slot) in biased for use in uses):
+                continue
             pairs = [(use, self._records(use, bias=bias is not None)) for use in uses]
             found = [(use, record) for use, records in pairs for record in records or ()]
             kinds = {self._kind(use, record) for use, record in found}
