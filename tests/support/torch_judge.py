@@ -99,7 +99,9 @@ def judge(method: str, seed: int, made_of: MadeOf = None) -> tuple[str, str]:
     except RuntimeError as raised:  # such as a gain written twice in a pass: torch has no gradient either
         return "untrainable", str(raised)
     drawn = program(seed, made_of=made_of)
-    for _ in range(3 * ("scripted" in drawn.made_of)):  # after two runs the calls of a script are one node
+    for _ in range(
+        3 * any("scripted" in part for part in drawn.made_of)
+    ):  # after two runs the calls of a script are one node
         drawn.model(drawn.training[0])
     before, answer = state(drawn), None
     try:
