@@ -80,7 +80,12 @@ def test_every_way_takes_the_masked_step(name, source):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+        for name in MODELS
+        if name != "lora"  # whose head is frozen, so that it has no score by LLI
+    ],
 )
 def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
     found = torch_masked.measure(MODELS[name], steps=5)
