@@ -198,7 +198,8 @@ def prepared(
                 step = build(work, optimizer, kind)
                 for _ in range(2):  # the first steps prove and capture
                     step.run()
-                found[name] = counts(step)
+                # A graph is proved again at calls 4, 8, ...: of two steps in a row at most one proves.
+                found[name] = min((counts(step) for _ in range(2)), key=lambda row: float(row["flops"]))
         except (ValueError, RuntimeError, ModuleNotFoundError) as error:
             refused = not isinstance(error, RuntimeError) or isinstance(error, NotImplementedError)
             line = str(error).splitlines()[0]

@@ -128,16 +128,7 @@ UNREAD: dict[str, tuple[Head, str]] = {
         of_mean(lambda p, h: functional.cosine_similarity(h[:, None], p.w, dim=-1), 3, 0),
         "expand",
     ),
-    "gain": (behind(lambda p, o: o * p.v, 3), "mul"),
-    "gained": (
-        of_mean(
-            lambda p, h: functional.linear(h, p.w) * p.gain + p.offset, 3, 0, gain=CLASSES, offset=CLASSES
-        ),
-        "mul",
-    ),
-    "gain_and_softmax": (behind(lambda p, o: torch.log_softmax(o * p.v, -1), 3), "mul"),
     "gain_and_norm": (behind(lambda p, o: functional.normalize(o * p.v), 3), "mul"),
-    "absolute_errors": (behind(lambda p, o: -(o * p.v - 1).abs(), 3), "mul"),
     "mean_of_maps": (
         head(lambda p, h: (functional.conv1d(h.transpose(1, 2), p.w) * p.v[:, None]).mean(2), 3, 0, 1, v=3),
         "mul",
@@ -146,13 +137,18 @@ UNREAD: dict[str, tuple[Head, str]] = {
         of_mean(lambda p, h: functional.linear(h + p.v[0, 0], p.w) + p.v[1], 3, 0, v=(2, CLASSES)),
         "add",
     ),
-    "offset_a_sample": (
-        of_mean(lambda p, h: functional.linear(h, p.w) + p.v[h.detach().argmax(-1)], 3, 0, v=(6, CLASSES)),
-        "index",
-    ),
 }
 """Heads that may be layers, which LAI and LLI do not read, and what uses them by the refusal's words."""
 BEHIND: dict[str, Head] = {
+    "gain": behind(lambda p, o: o * p.v, 3),
+    "gained": of_mean(
+        lambda p, h: functional.linear(h, p.w) * p.gain + p.offset, 3, 0, gain=CLASSES, offset=CLASSES
+    ),
+    "gain_and_softmax": behind(lambda p, o: torch.log_softmax(o * p.v, -1), 3),
+    "absolute_errors": behind(lambda p, o: -(o * p.v - 1).abs(), 3),
+    "offset_a_sample": of_mean(
+        lambda p, h: functional.linear(h, p.w) + p.v[h.detach().argmax(-1)], 3, 0, v=(6, CLASSES)
+    ),
     "tempered": behind(lambda p, o: o * p.v.exp()),
     "offset": behind(lambda p, o: o + p.v, 3),
     "half_of_an_offset": behind(lambda p, o: o + p.v[3:], 6),

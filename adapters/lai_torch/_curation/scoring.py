@@ -59,6 +59,7 @@ def scorer(
         last=options["last"],
         valid=options["valid"],
         lowered=Lowered(model, getattr(estimator, "autocast", None)),
+        averaged=type(estimator) is LAI and options["positions"] == "mean" and sketch is None,
     )
     made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
     made["cut"] = getattr(estimator, "parts", None)

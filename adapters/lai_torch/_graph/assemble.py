@@ -30,7 +30,7 @@ from lai_torch._graph.products import (
 from lai_torch._graph.saved import Saved, read_signed
 from lai_torch._graph.uses import Use, densify
 from lai_torch._graph.walk import Edge, Graph, name_function
-from lai_torch._model.valid import Positions, fitting
+from lai_torch._model.valid import Positions, fitting, masked_mean
 
 Owned = dict[str, list[tuple[Use, Record]]]
 """Of each parameter whose uses have records of one kind: these."""
@@ -63,9 +63,10 @@ class Assembly:
         received: Received,
         names: Mapping[int, str],
         valid: Positions = (),
+        mean: Tensor | None = None,  # the last layer's gradient averaged over positions, `(n, 1, d)`
     ) -> None:
         self.graph, self.plan, self.received, self.names = graph, plan, received, names
-        self.valid, self.saved = valid, Saved()
+        self.valid, self.saved, self.mean = valid, Saved(), mean
         own = {leaf.dtype for leaf in graph.leaves.values() if leaf.is_floating_point()}
         self._finest = min(own, key=lambda one: torch.finfo(one).eps, default=graph.losses.dtype)
         self.explained: dict[Hashable, list[str]] = {}
@@ -381,7 +382,8 @@ class Assembly:
             {
                 name: uses
                 for name, uses in self.plan.uses_by_name.items()
-                if all(use.node in last for use in uses) or self._adds_to(name, uses, last)
+                if self.mean is None
+                and (all(use.node in last for use in uses) or self._adds_to(name, uses, last))
             }
         )
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
@@ -462,6 +464,12 @@ class Assembly:
 
     def _finish(self, layer: Layer, own: Record | None) -> Record:
         """Return the record of the last layer."""
+        if self.mean is not None:
+            sides = self.read(layer.node, layer.slot, layer.place)
+            assert sides is not None
+            rows, key = masked_mean(sides.activations, self.valid), layer.source and layer.source.key
+            biased = layer.node in self.plan.biases
+            return lai.LayerTrace(rows, self.mean, bias=biased, weight=key, name=layer.name)
         gradient = self.received[layer.node, 0]
         assert gradient is not None
         convolved = self.graph.names[layer.node] == CONVOLUTION
@@ -524,7 +532,7 @@ def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
     edges = plan.list_edges(every=every)
     arrived = graph.gradients(edges, torch.ones_like(graph.losses))
     received: Received = dict(zip(edges, arrived, strict=True))
-    for layer in [*plan.last, *(plan.layers if every else ())]:
+    for layer in [*(plan.last if plan.averaged is None else ()), *(plan.layers if every else ())]:
         edge: Edge = (layer.node, 0)
         if received.get(edge) is None:
             received[edge] = torch.zeros(

@@ -14,7 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from lai_torch._graph.layers import Layer
+from lai_torch._graph.places import Axis
+from lai_torch._graph.plan import Plan
+from lai_torch._graph.products import flatten_positions
 from lai_torch._graph.saved import read_signed
+from lai_torch._graph.walk import Graph
 from lai_torch._model.sample_axis import differ, rounding
 from lai_torch._model.valid import Positions, fitting, masked_mean
 
@@ -151,6 +156,33 @@ def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) 
     ends = GradientEdge(*behind.next_functions[0]), GradientEdge(*end)
     classes, gradients = classes.reshape(samples, -1), gradients.reshape(samples, -1)
     return Picked(logarithms, classes, gradients, axis, rows.shape, ends)
+
+
+def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> tuple[Any, ...] | None:
+    """Return the views behind a last layer whose gradient can be averaged as it is formed, else None."""
+    gradient = record.output_gradients
+    if not layer.trains or gradient.ndim != 3 or gradient.numel() < FEWEST:
+        return None
+    found, place = _pick(graph, layer), layer.place
+    if found is None or found.logarithms.shape != gradient.shape or not isinstance(place, Axis):
+        return None
+    kept = found.keeps(lambda one: flatten_positions(place.in_front(one)), positions=True)
+    return found.views if kept and agrees(found, gradient, valid) else None
+
+
+def average_again(graph: Graph, plan: Plan, valid: Positions) -> Tensor | None:
+    """Return the last layer's mean gradient in another batch of a plan; None where it has to be formed."""
+    if plan.averaged is None:
+        return None
+    found = _pick(graph, plan.last[0])
+    if found is None or found.views != plan.averaged:
+        return None
+    return found.mean(valid, found.logarithms.shape[1])
+
+
+def _pick(graph: Graph, layer: Layer) -> Picked | None:
+    own = graph.nodes[layer.node]
+    return picked(graph.losses, lambda node, result: node == own and result == 0, graph.samples)
 
 
 def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:

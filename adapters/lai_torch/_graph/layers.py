@@ -190,6 +190,14 @@ _PLACING = (
     "SliceScatter SelectScatter CopySlices Clone"
 )
 _BESIDE = frozenset(f"{name}Backward{number}" for name in _PLACING.split() for number in (0, 1)) | _ADDING
+_SCALING = frozenset({"MulBackward0", "DivBackward0"})
+_CURVES = (
+    "Abs BinaryCrossEntropy BinaryCrossEntropyWithLogits Clamp ClampMax ClampMin Elu Exp Gelu HuberLoss "
+    "LeakyRelu Log LogSigmoid LogSoftmax Logsumexp MseLoss Pow Relu Sigmoid Silu SmoothL1Loss Softmax "
+    "Softplus Tanh"
+)
+_BENDING = frozenset(f"{name}Backward{number}" for name in _CURVES.split() for number in (0, 1))
+"""Functions behind which sums of entries are no sums of products any more."""
 _LOOKUPS = frozenset({"EmbeddingBackward0", "IndexBackward0", "IndexSelectBackward0", "GatherBackward0"})
 
 
@@ -198,8 +206,8 @@ def check_past(
 ) -> None:
     """Raise if the losses read a parameter past the last layer, by a function that may be one more layer.
 
-    An offset is added, and the gain of a norm multiplies entry by entry: neither is a layer. Any other
-    function of several entries may be one, whose products are added up later on.
+    An offset is added, and a gain multiplies entry by entry: neither is a layer. Any other function of
+    several entries may be one, as are products by entries that are added up.
     """
     readers = graph.list_readers()
     near, finals = find_near(graph, layers), {layer.node for layer in last}
@@ -221,9 +229,10 @@ def check_past(
             raise ValueError(msg)
         if _is_offset(graph, use) or graph.names[use.node] in NORMS:
             continue
-        if graph.names[use.node] in _BESIDE - _ADDING and all(
-            graph.names[one] in _BESIDE - _ADDING for one in _find_readers(graph, readers, use.node)
-        ):
+        # What is used entry by entry may be put together later on.
+        apart = any(leaf.ndim > len(graph.shape(use.source.edge)) for leaf in use.source.leaves)
+        apart = apart or graph.names[use.node] in _ADDING
+        if not apart and not _may_be_product(graph, readers, use.node):
             continue
         # One number, a parameter or made of some, is a temperature or an offset.
         if 1 in {sum(leaf.numel() for leaf in use.source.leaves), graph.shape((use.node, 0)).numel()}:
@@ -238,11 +247,20 @@ def check_past(
         raise ValueError(msg)
 
 
-def _find_readers(graph: Graph, readers: Mapping[int, list[int]], node: int) -> list[int]:
-    """Return a node, or those that read the copies which it makes."""
-    if graph.names[node] not in COPIES:
-        return [node]
-    return [below for one in readers[node] for below in _find_readers(graph, readers, one)]
+def _may_be_product(graph: Graph, readers: Mapping[int, list[int]], start: int) -> bool:
+    """Whether entries of a parameter may be multiplied and then added up, as a matrix product does."""
+    pending, seen = [(start, False)], {(start, False)}
+    while pending:
+        node, multiplied = pending.pop()
+        name = graph.names[node]
+        multiplied = multiplied or name in _SCALING
+        if name in _BESIDE | _SCALING | _LOOKUPS | MOVES | COPIES:
+            following = {(one, multiplied) for one in readers[node]} - seen
+            seen |= following
+            pending += following
+        elif node == start or (multiplied and name not in _BENDING | NORMS):
+            return True
+    return False
 
 
 def _is_offset(graph: Graph, use: Use) -> bool:

@@ -45,6 +45,8 @@ class Plan:
     left: frozenset[str] = frozenset()
     # parameters of which rows are routed to several matrices
     routed: frozenset[str] = frozenset()
+    # the views behind the last layer, where its gradient is averaged over positions as it is formed
+    averaged: tuple[Any, ...] | None = None
     # whether all of it holds for other batches with the same graph
     settled: bool = True
     calls: int = 0
@@ -65,8 +67,9 @@ class Plan:
 
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
-        found = {(layer.node, 0): None for layer in self.last}
-        found |= {(self.biases[one.node].node, 0): None for one in self.last if one.node in self.biases}
+        last = self.last if self.averaged is None else []
+        found = {(layer.node, 0): None for layer in last}
+        found |= {(self.biases[one.node].node, 0): None for one in last if one.node in self.biases}
         if every:
             found |= {edge: None for use in self.uses for edge in use.received}
             found |= {(layer.node, 0): None for layer in self.layers}

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
+from lai_torch._graph.averaging import average_again, find_average
 from lai_torch._graph.layers import Layer, check_past, find_biases, find_last, find_layers, find_unread
 from lai_torch._graph.per_sample import Received
 from lai_torch._graph.places import (
@@ -95,8 +96,10 @@ class Reader:
         last: str | None = None,
         valid: Tensor | Valid | Masks | None = None,
         partial: bool = False,  # whether parameters that cannot be explained are left out
+        averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
     ) -> None:
         self.model, self.loss, self.every, self.last, self.partial = model, loss, every, last, partial
+        self.averaged = averaged and not every
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
@@ -183,9 +186,12 @@ class Reader:
         self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None
     ) -> Recording:
         """Return the records of a batch by a plan that holds."""
+        mean = average_again(graph, plan, positions)
+        if plan.averaged is not None and mean is None:
+            plan, received = replace(plan, averaged=None), None
         if received is None:
             received = collect_gradients(graph, plan, every=self.every)
-        assembly = Assembly(graph, plan, received, self.names, positions)
+        assembly = Assembly(graph, plan, received, self.names, positions, mean)
         if not self.every:
             readouts = assembly.build_last()
             records = [one.record for one in readouts]
@@ -235,6 +241,8 @@ class Reader:
                 self._varying.append(names)
         self._check_masks(recording, positions)
         self._warn(plan)
+        if self.averaged and len(plan.last) == 1:
+            plan.averaged = find_average(graph, plan.last[0], recording.trace.layers[-1], positions)
         return recording
 
     def _name_norm(self, error: CoupledError) -> CoupledError:
