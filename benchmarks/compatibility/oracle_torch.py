@@ -70,6 +70,7 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
     copies = 2 if normalises else 1
     rows: list[list[Tensor]] = []
     readings: list[Reading] = []
+    reached: set[str] = set()
     last: list[Tensor] = []
     for index in range(samples_of(batch[1])):
         with _read(case) as reading:
@@ -81,6 +82,7 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
             raise UnfitError("no gradient")
         wanted = [*trainable.values()] + ([] if reading.output is None else [reading.output])
         found = torch.autograd.grad(value, wanted, allow_unused=True)
+        reached |= {name for name, g in zip(trainable, found, strict=False) if g is not None}
         whole = [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
         rows.append([_reals(gradient).flatten() / copies for gradient in whole[: len(trainable)]])
         readings.append(reading)
@@ -92,6 +94,12 @@ def gradients_of(case: Case, batch: tuple[Any, Any]) -> Gradients:
     activations = [torch.stack(parts) for parts in zip(*(r.activations for r in readings), strict=True)]
     # what is the same for every sample, made of parameters and constants alone, is no layer's input
     moves = [each is activations[-1] or bool((each != each[:1]).any()) for each in activations]
+    # nor is one a layer that is frozen or reaches no loss; of a frozen last one LAI reads no input
+    lost = {name.removesuffix(".weight") for name, _ in case.model.named_parameters() if name not in reached}
+    if names[-1][0] in lost:
+        names, activations[-1] = [*names[:-1], (names[-1][0], False)], torch.zeros_like(activations[-1])
+    inner = [name not in lost for name, _ in names[:-1]]
+    moves = [moved and read for moved, read in zip(moves, [*inner, True], strict=True)]
     names = [name for name, moved in zip(names, moves, strict=True) if moved]
     activations = [each for each, moved in zip(activations, moves, strict=True) if moved]
     return Gradients(named, names, activations, torch.stack(last))

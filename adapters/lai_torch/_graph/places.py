@@ -143,6 +143,8 @@ def place_samples(graph: Graph, edges: list[Edge]) -> tuple[Places, set[Edge]]:
             continue
         if one.is_sparse:
             one, others = one.to_dense(), [other.to_dense() for other in others]
+        if one.dtype == torch.complex32:  # in which torch has hardly any arithmetic
+            one, others = one.to(torch.complex64), [other.to(torch.complex64) for other in others]
         nonzero = int(one.count_nonzero())
         if not nonzero:
             found[edge] = DEAD
