@@ -275,7 +275,7 @@ class Curator:
             named = gathered_groups(self._group, groups)
 
             def attempt() -> tuple[Scored | None, Update, str]:
-                chosen = self._scoring.passes.choose(scored=curated)
+                chosen = self._scoring.passes.choose(batch, scored=curated)
                 forward, scored = self._scoring.score([batch], samples, chosen, steps=True, curated=curated)
                 weights = self._weigh(scored, [batch], samples, named)
                 return scored, updater.step(weights, forward.backward, undo), forward.name
@@ -413,6 +413,8 @@ class Curator:
         state
             That state, from a curator with the same options.
         """
+        if isinstance(state, dict):  # what earlier states lack
+            state = {"timed": [], "backward": None} | state
         check_state(state, self.state_dict())
         with self._undo():
             self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
@@ -464,7 +466,7 @@ class Curator:
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""
         if scored is not None and not report.skipped:
-            self._scoring.take(scored, report.share)
+            self._scoring.take(scored)
         self.steps += 1
         self.skipped += report.skipped
         self.dropped += report.dropped

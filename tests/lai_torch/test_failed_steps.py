@@ -64,7 +64,9 @@ def everything(model, optimizer, curator):
     updater = curator._updater
     gradients = [parameter.grad for parameter in model.parameters()]
     held = gradients if updater.batches else None  # others are of no use to a later step
-    states = model.state_dict(), optimizer.state_dict(), curator.state_dict()
+    own = curator.state_dict()
+    own["timed"] = len(own["timed"])  # by the clock
+    states = model.state_dict(), optimizer.state_dict(), own
     return repr(plain((*states, updater.batches, updater.contributions, held)))
 
 

@@ -3,11 +3,13 @@
 import copy
 import functools
 import gc
+import itertools
 import weakref
 
 import lai_torch
 import pytest
 import torch
+from lai_torch._curation import scoring
 from torch import nn
 from torch.utils._pytree import tree_map
 
@@ -214,24 +216,40 @@ def test_the_forward_pass_of_the_whole_way_is_that_of_training_and_happens_once(
     torch.testing.assert_close(*([p.grad for p in one.parameters()] for one in (model, twin)))
 
 
-def test_auto_takes_the_way_that_the_mean_share_makes_cheaper_and_resumes_it():
+def timed(monkeypatch, kept, whole):
+    """Let the clock say that a step of each pass takes so long."""
+    lengths = itertools.cycle([0.0, kept, 0.0, whole])
+    times = itertools.accumulate(lengths)
+    monkeypatch.setattr(scoring.time, "perf_counter", lambda: next(times))
+
+
+@pytest.mark.parametrize(("kept", "whole", "chosen"), [(1.0, 2.0, "kept"), (2.0, 1.0, "whole")])
+def test_auto_stays_with_the_pass_that_is_faster_in_its_first_steps_and_resumes_it(
+    kept, whole, chosen, monkeypatch
+):
     model, validation, given = chain(), batch(20, 2, 6), batch(9, 2, 6)
-    for share, expected in ((0.6, ["kept"] * 3), (0.7, ["kept", "whole", "whole"])):
-        assert keeping(model, validation, share, "auto").score(*given)[1].backward == "kept"
-        curator = keeping(model, validation, share, "auto")
-        assert [curator.step(*given).backward for _ in range(3)] == expected
-    resumed = keeping(model, validation, 0.7, "auto")
+    timed(monkeypatch, kept, whole)
+    curator = keeping(model, validation, 0.6, "auto")
+    assert curator.score(*given)[1].backward == "kept"
+    assert [curator.step(*given).backward for _ in range(3)] == ["kept", "whole", "kept"]
+    resumed = keeping(model, validation, 0.6, "auto")
     resumed.load_state_dict(curator.state_dict())
-    assert resumed.step(*given).backward == "whole"
-    resumed.policy = lambda scores: lai.keep_top(scores, 0.01)
-    assert [resumed.step(*given).backward for _ in range(4)] == ["whole", "whole", "kept", "kept"]
+    timed(monkeypatch, whole, kept)  # its next step is the other pass's
+    found = [resumed.step(*given).backward for _ in range(7)]
+    assert found == ["whole", "kept", "whole", "kept", "whole", chosen, chosen]
+    again = keeping(model, validation, 0.6, "auto")
+    again.load_state_dict(resumed.state_dict())
+    assert again.step(*given).backward == chosen
 
 
-def test_batchnorm_in_training_mode_is_refused_by_the_whole_way_and_auto_never_takes_it():
+@pytest.mark.parametrize("part", [nn.Dropout(0.5), nn.BatchNorm1d(4)])
+def test_auto_stays_with_kept_where_training_mode_computes_something_else(part):
+    model, given = chain(part), batch(9, 2, 6)
+    curator = keeping(model, given, 1.0, "auto")
+    assert [curator.step(*given).backward for _ in range(10)] == ["kept"] * 10
+
+
+def test_batchnorm_in_training_mode_is_refused_by_the_whole_way():
     model, given = chain(nn.BatchNorm1d(4)), batch(9, 2, 6)
     with pytest.raises(ValueError, match=r"'whole' expects .* BatchNorm '1' in training mode does"):
         keeping(model, given, 1.0, "whole").step(*given)
-    curator = keeping(model, given, 1.0, "auto")
-    assert [curator.step(*given).backward for _ in range(2)] == ["kept", "kept"]
-    model.eval()
-    assert curator.step(*given).backward == "whole"

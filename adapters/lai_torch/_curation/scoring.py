@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import DEFAULT_MEMORY_BUDGET
 from lai_torch._curation.outcome import weigh
-from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, coupling, rounding
+from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, acts_alike
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import LocalPass, SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
+from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scored, Scorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
 from lai_torch._curation.scorers.summaries import Sketch
@@ -88,8 +90,8 @@ def scorer(
             return TraceScorer(model, loss, tracer, lai.lai_scores, **made)
 
 
-BREAK_EVEN = 2 / 3
-"""The share kept at which 1 + 3 k forwards, to score and then train on the kept rows, are 3."""
+TRIALS = 4
+"""Scored steps of each pass that `auto` times; the quickest counts, for a first one proves and compiles."""
 
 
 class Passes:
@@ -101,8 +103,10 @@ class Passes:
         The pass that scores without a step, and trains where nothing is scored.
     shared
         The pass that scores and trains on one forward pass; `kept` where none was asked for.
-    share
-        The running mean of the share kept; None before the first step.
+    timed
+        Of `auto`, the seconds of the steps that were timed, `kept` and `whole` in turn.
+    chosen
+        The pass that `auto` stays with; None as long as it is not chosen.
     """
 
     def __init__(
@@ -110,15 +114,12 @@ class Passes:
         model: nn.Module,  # model, loss: what is trained
         loss: Loss,
         scorer: Scorer,  # what reads a batch
-        # `kept`, `selective`, `whole`, or `auto`, which chooses between `kept` and `whole` by the
-        # running mean of the share kept
-        backward: str,
+        backward: str,  # `kept`, `selective`, `whole`, or `auto`, the faster of `kept` and `whole`
         chunk: int | None,  # how many samples to read at once for scoring alone; None: the whole batch
         training: Kept,  # how the pass `kept` trains
         engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
-        self.model = model
-        self.share: float | None = None
+        self.model, self.group = model, Alone() if engine is None else engine.group
         self.kept: Pass
         if engine is None or not engine.spread:
             self.kept = KeptPass(model, loss, scorer, chunk, training)
@@ -127,7 +128,9 @@ class Passes:
         else:
             self.kept = LocalPass(model, loss, scorer, chunk, training)
         self.shared: Pass = self.kept
-        self.by_share = backward == "auto"
+        self.timed: tuple[float, ...] = ()
+        self.chosen: str | None = None
+        self._began: float | None = None
         if isinstance(scorer, TraceScorer) and backward == "selective":
             last, masks = scorer.tracer.last, scorer.tracer.masks
             kind = scorer.tracer.lowered.kind
@@ -136,20 +139,43 @@ class Passes:
             )
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
             self.shared = WholePass(model, scorer.tracer, self.kept, scorer.deferred)
+        self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
-    def choose(self, *, scored: bool) -> Pass:
+    def choose(self, batch: Batch, *, scored: bool) -> Pass:
         """Return the pass of the next step, whose batch is scored or not."""
+        self._began = None
         if not scored:
             return self.kept
-        if self.by_share:
-            worth = self.share is not None and self.share > BREAK_EVEN
-            unfit = coupling(self.model) or rounding(self.model)
-            return self.shared if worth and unfit is None else self.kept
-        return self.shared
+        if not self.timing:
+            return self.shared
+        if self.chosen is None and not self.timed and not self._acts_alike(batch):
+            self.chosen = "kept"
+        if self.chosen is not None:
+            return self.kept if self.chosen == "kept" else self.shared
+        self._began = self._now()
+        return (self.kept, self.shared)[len(self.timed) % 2]
 
-    def observe(self, share: float) -> None:
-        """Take the share of a batch that was kept into the running mean."""
-        self.share = share if self.share is None else 0.9 * self.share + 0.1 * share
+    def observe(self) -> None:
+        """Take in how long a step took that is timed; choose once all are."""
+        if self._began is None:
+            return
+        self.timed += (self.group.totals(self._now() - self._began)[0],)
+        if len(self.timed) == 2 * TRIALS:
+            self.chosen = "kept" if min(self.timed[::2]) <= min(self.timed[1::2]) else "whole"
+
+    def _acts_alike(self, batch: Batch) -> bool:
+        """Whether `kept` and `whole` score alike, on every process: nothing is another in training mode."""
+        assert isinstance(self.shared, WholePass)
+        with self.group.agreed():
+            differs = not acts_alike(self.shared.tracer, batch)
+        return not self.group.totals(differs)[0]
+
+    def _now(self) -> float:
+        """Return the time once the device is done."""
+        device = next(self.model.parameters()).device
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        return time.perf_counter()
 
 
 def made_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
@@ -255,10 +281,10 @@ class Scoring:
         told["validation_losses"] = self.summaries.losses
         return weigh(self._group, scored, policy, told, own, self.scorer.deferred)
 
-    def take(self, scored: Scored, share: float) -> None:
-        """Take in a batch that was trained on, of which `share` was kept."""
+    def take(self, scored: Scored) -> None:
+        """Take in a batch that was trained on."""
         self.scorer.take(scored)
-        self.passes.observe(share)
+        self.passes.observe()
 
     def owners(self) -> list[Any]:
         """Return the objects whose attributes hold what scoring changes."""
@@ -273,7 +299,8 @@ class Scoring:
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs, as tensors and plain values."""
         return {
-            "share": self.passes.share,
+            "timed": list(self.passes.timed),
+            "backward": self.passes.chosen,
             "summary": self.summaries.state(),
             "scorer": self.scorer.state(),
             "generator": self._validation.generator.get_state(),
@@ -281,7 +308,7 @@ class Scoring:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
-        self.passes.share = state["share"]
+        self.passes.timed, self.passes.chosen = tuple(state["timed"]), state["backward"]
         self.summaries.load_state(state["summary"])
         self.scorer.load_state(state["scorer"])
         self._validation.generator.set_state(state["generator"])

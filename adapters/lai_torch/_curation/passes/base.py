@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
 from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._curation.undo import DeferredChecks
+from lai_torch._graph.prove import are_close
 from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, count, rows, tensors
+from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.preserve import evaluating, preserved
+from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of, named_parameters
 from lai_torch.options import Kept
 
@@ -98,6 +101,29 @@ def rounding(model: nn.Module) -> str | None:
     if kind is None:
         return None
     return next((name for name, one in model.named_modules() if isinstance(one, kind)), None)
+
+
+def acts_alike(tracer: Tracer, batch: Batch) -> bool:
+    """Whether a model computes in training mode what it does in eval mode, and draws nothing."""
+    model, loss = tracer.model, tracer.loss
+    modules = modules_of(model, loss)
+    try:
+        check_uncoupled(model, "auto")
+        check_precision(batch[0], "auto")
+        with preserved(model, loss), torch.no_grad():
+            streams = Streams(modules)
+            losses_of(model, loss, batch)
+            drawn = streams.moved()
+        own = tracer(batch)[0]
+        with evaluating(model):
+            still = tracer(batch)[0]
+    except ValueError:  # what is refused of one mode alone
+        return False
+    arrays = [
+        [array for layer in trace.layers for array in layer.arrays().values()] for trace in (own, still)
+    ]
+    same = len(arrays[0]) == len(arrays[1])
+    return same and not drawn and all(are_close(*pair) for pair in zip(*arrays, strict=True))
 
 
 def check_precision(inputs: Any, name: str) -> None:
