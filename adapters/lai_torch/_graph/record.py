@@ -26,6 +26,7 @@ from lai_torch._graph.places import (
     place_samples,
 )
 from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
+from lai_torch._graph.probe import check_torch
 from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
 from lai_torch._graph.prove import (
     Exchange,
@@ -96,6 +97,7 @@ class Reader:
         valid: Tensor | Valid | Masks | None = None,
         partial: bool = False,  # whether parameters that cannot be explained are left out
     ) -> None:
+        check_torch()
         self.model, self.loss, self.every, self.last, self.partial = model, loss, every, last, partial
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
