@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo data test slow proofs kernel mutation compatibility peers lint types docs recorded bench clean
+.PHONY: help install demo data test slow proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,6 +8,9 @@ READY := $(VENV)/.ready
 # Apart: BackPACK and timm bring torchvision, which transformers imports where it finds it, fit for this torch or not.
 PEERS := $(VENV)/peers
 SUITES := $(VENV)/suites
+VERSIONS := $(VENV)/versions
+OLDEST := $(shell sed -n 's/^torch = \["torch>=\(.*\)"\]/\1/p' pyproject.toml)
+READING := $(patsubst %,tests/lai_torch/test_%.py,graph placing averaging not_by_rows other_uses plain_torch)
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
@@ -52,6 +55,14 @@ peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, 
 	$(PEERS)/bin/python -m pytest tests/peers
 	$(PEERS)/bin/python -m benchmarks cost peers
 	$(PEERS)/bin/python -m benchmarks scoring
+
+versions: ## the reader of torch's graph on the oldest supported torch, and on the newest of the index (installs both)
+	for torch in "torch==$(OLDEST).*" torch; do \
+	  $(PYTHON) -m venv --clear $(VERSIONS) && \
+	  $(VERSIONS)/bin/python -m pip install --quiet --disable-pip-version-check "$$torch" -e ".[torch,jax,storage]" \
+	    array-api-strict beartype hypothesis pytest && \
+	  $(VERSIONS)/bin/python -m pytest -m "not slow" $(READING) || exit 1; \
+	done
 
 lint: $(READY) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

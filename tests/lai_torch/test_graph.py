@@ -1,13 +1,17 @@
 """The reader of the autograd graph: places, proofs and records against one reverse pass a sample."""
 
+import contextlib
+import re
 import warnings
 
 import pytest
 import torch
+from lai_torch._graph import probe
 from lai_torch._graph.places import Axis, place_samples
+from lai_torch._graph.probe import OLDEST, check_torch
 from lai_torch._graph.record import Reader
 from lai_torch._graph.uses import CoupledError
-from lai_torch._graph.walk import walk
+from lai_torch._graph.walk import Graph, walk
 from torch import nn
 
 import lai_core as lai
@@ -80,3 +84,50 @@ def test_a_bias_that_a_node_of_its_own_adds_is_the_bias_of_its_layer():
     assert trace.layers[-1].bias
     every = Reader(model, LOSS, every=True).record(batch).trace
     torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.ghost_kernel(every, every))
+
+
+MODES = {
+    "plain": contextlib.nullcontext,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "meta": lambda: torch.device("meta"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_probe_passes_in_every_mode_and_changes_none(mode):
+    def read():
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+        return *modes, torch.get_default_dtype(), torch.empty(0).device, torch.get_rng_state().tolist()
+
+    with MODES[mode]():
+        before = read()
+        check_torch.__wrapped__()
+        assert read() == before
+
+
+def refuse(*_, **__):
+    raise TypeError("expected a tensor")
+
+
+def refuse_outputs(outputs, *given, of=torch.autograd.grad, **options):
+    return refuse() if isinstance(outputs, list) else of(outputs, *given, **options)
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "put", "lacks"),
+    [
+        (Graph, "gradient_edge", refuse, "names of nodes"),
+        (Graph, "shape", lambda *_: (2, 3), "shapes of gradients"),
+        (Graph, "gradients", refuse, "edges as inputs of autograd.grad"),
+        (torch.autograd, "grad", refuse_outputs, "edges as outputs of autograd.grad"),
+        (probe, "Saved", lambda: lambda *_: None, "operands that a product saved"),
+        (probe, "run_node", lambda *_: (None, torch.zeros(3, 2)), "nodes that can be called"),
+    ],
+)
+def test_a_torch_that_shows_less_of_a_graph_is_refused_by_version(of, name, put, lacks, monkeypatch):
+    monkeypatch.setattr(of, name, put)
+    message = f"torch: expected {OLDEST} or a later release, got {torch.__version__}, which lacks {lacks}"
+    with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
+        check_torch.__wrapped__()

@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from lai_torch._graph.probe import OLDEST
 
 import lai_core
 
@@ -47,6 +49,13 @@ def test_the_source_distribution_holds_the_tests(built):
         names = {name.split("/", 1)[1] for name in opened.getnames()}
     assert {"pyproject.toml", "LICENSE", "tests/repository/test_packaging.py"} <= names
     assert {name.split("/")[0] for name in names} >= {"lai_core", "adapters", "tests"}
+
+
+def test_the_oldest_torch_is_the_one_that_is_required_and_named():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["torch"] == [f"torch>={OLDEST}"]
+    assert f"on torch {OLDEST} and" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"torch {OLDEST} or later" in (ROOT / "README.md").read_text()
 
 
 def test_there_is_no_package_called_adapters():

@@ -18,7 +18,7 @@ def product(x: Tensor, w: Tensor) -> Tensor:
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # deprecated, and still met
+    warnings.filterwarnings("ignore", ".*torch.jit.script.*")  # deprecated, and still met
     scripted = torch.jit.script(product)
 
 

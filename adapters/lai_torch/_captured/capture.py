@@ -52,7 +52,9 @@ class Captured:
         # numbers that a model keeps, such as a count of its calls, are inputs of the graph; a hook that a
         # module gets later is one of the things that it was captured with
         config = {"allow_unspec_int_on_nn_module": True, "skip_nnmodule_hook_guards": False}
-        self._settings: Any = torch._dynamo.config.patch(config)
+        # without a setting, as in torch 2.6, such a number is one of the things it was captured with
+        known = {name: value for name, value in config.items() if hasattr(torch._dynamo.config, name)}
+        self._settings: Any = torch._dynamo.config.patch(known)
         compiled, partition = (weakly(method) for method in (self._compiled, self._partition))
         differentiated = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
 

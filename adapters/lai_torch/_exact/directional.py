@@ -81,11 +81,11 @@ def forward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pai
         torch.no_grad(),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)  # torch's own rules
+        warnings.filterwarnings("ignore", ".*torch.jit.script.*")  # torch's own rules
         parameters = function.parameters()
-        with _unsafe_preserve_version_counter(tuple(parameters.values())):
-            for name, parameter in parameters.items():
-                dual = forward_ad.make_dual(parameter.detach().clone(), direction[name])
+        for name, parameter in parameters.items():
+            dual = forward_ad.make_dual(parameter.detach().clone(), direction[name])
+            with _unsafe_preserve_version_counter(parameter):  # torch 2.6 takes one at a time
                 parameter.copy_(dual)  # the same value; the tangent ends with the level
         found = forward_ad.unpack_dual(function(batch))
         losses = found.primal.detach().clone()

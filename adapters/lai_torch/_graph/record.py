@@ -27,6 +27,7 @@ from lai_torch._graph.places import (
     place_samples,
 )
 from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
+from lai_torch._graph.probe import check_torch
 from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
 from lai_torch._graph.prove import (
     Exchange,
@@ -98,6 +99,7 @@ class Reader:
         partial: bool = False,  # whether parameters that cannot be explained are left out
         averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
     ) -> None:
+        check_torch()
         self.model, self.loss, self.every, self.last, self.partial = model, loss, every, last, partial
         self.averaged = averaged and not every
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)

@@ -51,17 +51,28 @@ def asked() -> AbstractContextManager[None]:
     library = sys.modules.get("torch.utils.checkpoint")
     if library is None:
         return nullcontext()
-    checkpointed = getattr(library, _OTHERS)
+    name = _name_checkpoint()
+    checkpointed = getattr(library, name)
 
-    def unselective(function: Any, preserve: bool, _: Any, *args: Any, **options: Any) -> Any:
-        return checkpointed(function, preserve, library.noop_context_fn, *args, **options)
+    def unselective(function: Any, first: Any, second: Any, *args: Any, **options: Any) -> Any:
+        if name == _OTHERS:  # its third argument is the context
+            return checkpointed(function, first, library.noop_context_fn, *args, **options)
+        return checkpointed(
+            function, first, second, *args, **options | {"context_fn": library.noop_context_fn}
+        )
 
-    return _standing({_REENTRANT: _Refused, _OTHERS: unselective})
+    return _standing({_REENTRANT: _Refused, name: unselective})
+
+
+def _name_checkpoint() -> str:
+    """Return the name of torch's function that runs a checkpoint: since 2.14 another one."""
+    newer = _OTHERS + "_impl"
+    return newer if hasattr(sys.modules.get("torch.utils.checkpoint"), newer) else _OTHERS
 
 
 def once() -> AbstractContextManager[None]:
     """Run the body without checkpoints: what every layer's record keeps need not be computed again."""
-    return _standing({_OTHERS: _nothing})
+    return _standing({_name_checkpoint(): _nothing})
 
 
 @contextmanager
