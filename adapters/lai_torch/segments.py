@@ -342,7 +342,7 @@ def _exchange_contents(segments: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     ranks = (values.diff(dim=1, prepend=values[:, :1]) != 0).cumsum(1)
     order = torch.empty_like(ranks).scatter(1, by, ranks)
     for bit in range(int(order.max()).bit_length()):
-        for side in (0, 1):
+        for side in (1, 0):
             moved = (order // 2**bit) % 2 == side
             if not bool(moved.all()):
                 yield moved, torch.where(moved.flatten(), away, own)
