@@ -214,6 +214,18 @@ def test_documents_in_pieces_whatever_inputs_are_called(norm, estimator, seed):
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("estimator", ["ghost", "exact"])
+def test_dropout_of_a_model_in_training_mode_is_drawn_once(estimator):
+    model, batch = named(0, dropout=0.5)
+    found = lai_torch.segment_scores(model, loss, batch, batch, PIECES, 4, estimator=estimator)
+    losses = loss(model(**batch[0]), batch[1])
+    rows = [losses.sum(), *(losses[batch[0]["content"] == number].sum() for number in range(4))]
+    parameters = list(model.parameters())
+    gradients = [torch.autograd.grad(one, parameters, retain_graph=True) for one in rows]
+    total, *own = (torch.cat([each.flatten() for each in one]) for one in gradients)
+    torch.testing.assert_close(found, torch.stack(own) @ total, rtol=1e-10, atol=1e-12)
+
+
 MIXES = {
     "a mean over the row": lambda h: h.mean(1, keepdim=True),
     "a mean over the row without gradient": lambda h: h.detach().mean(1, keepdim=True),
