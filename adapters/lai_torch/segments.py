@@ -190,6 +190,13 @@ def check_apart(
     """
     inputs = _find_contents(batch[0], segments)
     usual = _check_gradients(losses, batch, inputs, segments, message)
+    if not inputs and len(segments.unique()) > 1:
+        shape = f"({segments.shape[0]}, {segments.shape[1]}, ...)"
+        msg = (
+            f"inputs: expected an array of contents, of shape {shape}, to show that segments do not see one "
+            "another, got none that differs between segments; score by 'exact'"
+        )
+        raise ValueError(msg)
     contents = {id(one) for one in [*inputs, *tensors(batch[1])] if one.shape[:2] == segments.shape}
     finite = torch.isfinite(usual)
     largest = float(torch.where(finite, usual.abs(), 0.0).amax())
@@ -305,15 +312,7 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
             like[place[own]] = numbers[own]
             if not torch.equal(like[place[own]], numbers[own]):
                 kind.append(one)
-    contents = found[0] or found[1]
-    if not contents and len(segments.unique()) > 1:
-        shape = f"({segments.shape[0]}, {segments.shape[1]}, ...)"
-        msg = (
-            f"inputs: expected an array of contents, of shape {shape}, to show that segments do not see one "
-            "another, got none that differs between segments; score by 'exact'"
-        )
-        raise ValueError(msg)
-    return contents
+    return found[0] or found[1]
 
 
 def _count_places(segments: Tensor) -> tuple[Tensor, Tensor]:
