@@ -197,7 +197,8 @@ def check_apart(
             "another, got none that differs between segments; score by 'exact'"
         )
         raise ValueError(msg)
-    contents = {id(one) for one in [*inputs, *tensors(batch[1])] if one.shape[:2] == segments.shape}
+    # by side, for a mask among the targets may say where segments lie among the inputs
+    sides = inputs, [one for one in tensors(batch[1]) if one.shape[:2] == segments.shape]
     finite = torch.isfinite(usual)
     largest = float(torch.where(finite, usual.abs(), 0.0).amax())
     kinds = {usual.dtype, *(one.dtype for one in parameters if one.is_floating_point())}
@@ -208,11 +209,14 @@ def check_apart(
     moves = 0.0
     for moved, index in _exchange_contents(segments):
 
-        def change(one: Tensor, index: Tensor = index) -> Tensor:
-            return one.flatten(0, 1)[index].view(one.shape) if id(one) in contents else one
+        def change(tree: Any, own: list[Tensor], index: Tensor = index) -> Any:
+            names = set(map(id, own))
+            return mapped(
+                tree, lambda one: one.flatten(0, 1)[index].view(one.shape) if id(one) in names else one
+            )
 
         with torch.no_grad():
-            found = losses(mapped(tuple(batch), change)).detach()
+            found = losses(tuple(map(change, batch, sides))).detach()
         apart = (found - usual).abs().nan_to_num(torch.inf)
         apart = torch.where(finite & ~moved & (segments >= 0), apart, 0.0)
         moves = max(moves, float(apart.amax()))
@@ -302,7 +306,7 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
     for one in tensors(inputs):
         if one.shape[:2] != segments.shape:
             continue
-        if one.shape == (*segments.shape, segments.shape[1]) and len(one.unique()) <= 2:
+        if one.shape == (*segments.shape, *segments.shape[1:]) and len(one.unique()) <= 2:
             continue
         values = one.detach().reshape(segments.numel(), -1)
         values = values.long() if values.dtype == torch.bool else values
