@@ -1,7 +1,7 @@
 """Scores of the documents of packed rows, or of other segments of samples."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,17 +13,17 @@ from lai_core._adapters import (
     check_batch,
     check_choice,
     check_segment_numbers,
-    holds_contents,
-    no_contents,
-    other_contents,
     rounding_bound,
     summed_by_segment,
 )
 from lai_torch._exact.by_position import RowSums, check_positions
-from lai_torch._model.batch import Loss
+from lai_torch._graph.places import Scale
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.walk import walk
+from lai_torch._model.batch import Loss, mapped, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import zeros_filled
-from lai_torch._model.preserve import alone, evaluating, preserved
+from lai_torch._model.preserve import alone, preserved
 from lai_torch.exact import exact_scores
 from lai_torch.trace import trace
 
@@ -42,8 +42,8 @@ def segment_scores(
     """Score the segments of a batch: documents of packed rows, turns of conversations.
 
     `lai`, `lli` and `ghost` score a segment as a sample of its own, which it is where no segment sees
-    another: that is tried on the batch, by other contents in some segments. `exact` scores the losses of a
-    segment's own positions, whatever they read.
+    another: `check_segments` shows that on the batch. `exact` scores the losses of a segment's own positions,
+    whatever they read; of segments that see none another these are Ghost's scores, too.
 
     Parameters
     ----------
@@ -52,11 +52,10 @@ def segment_scores(
     loss
         `loss(outputs, targets) -> (n, t)`: one unnormalised number a position.
     validation, training
-        `(inputs, targets)` each. Inputs named like positions, masks, sequences, segments or lengths say where
-        segments lie; all others, `(n, t, ...)`, are what is in them.
+        `(inputs, targets)` each.
     segments
-        `(n, t)`, integers: the segment of every position, in `[0, count)` over the whole batch. A position
-        with another number, such as -1, belongs to none.
+        `(n, t)`, integers: the segment of every position, in `[0, count)` over the whole batch. A segment may
+        lie in several pieces. A position with another number, such as -1, belongs to none.
     count
         Number of segments.
     estimator
@@ -92,13 +91,16 @@ def segment_scores(
     if not isinstance(given, Tensor):
         msg = f"segments: expected a tensor (n, t) of whole numbers, got {type(given).__name__}"
         raise TypeError(msg)
-    if estimator == "exact":
+    check_segment_numbers(segments, segments.shape, count)
+    segments = segments.long()
+    segments = torch.where((segments >= 0) & (segments < count), segments, -1)
+    if estimator != "exact":
+        check_segments(model, loss, training, segments)
+    if estimator in {"exact", "ghost"}:
         scores = exact_scores(model, loss, validation, training, per_position=True)
         return summed_by_segment(scores, segments, count)
-    check_segments(model, loss, training, segments)
-    gradients = "all" if estimator == "ghost" else "output"
     summed = RowSums(loss)
-    known, scored = (trace(model, summed, *batch, gradients=gradients) for batch in (validation, training))
+    known, scored = (trace(model, summed, *batch) for batch in (validation, training))
     if segments.shape[1] == 1:
         scored = _add_positions(scored)
     summary = lai.summarize(known, estimator, positions=positions)
@@ -122,66 +124,81 @@ def _add_positions(scored: lai.Trace) -> lai.Trace:
 
 @alone
 def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor) -> None:
-    """Raise if segments of a batch see one another: if a loss moves when others have other contents.
+    """Raise if segments of a batch see one another, in the mode in which the model is.
+
+    Inputs of shape `(n, t, ...)` say where segments lie if they count places or are constant within each
+    segment, as position ids, masks of ones and sequence ids are. All others are contents.
 
     Parameters
     ----------
     model, loss, training, segments
-        As for `segment_scores`.
+        As for `segment_scores`. A position with a negative number belongs to no segment.
 
     Raises
     ------
     ValueError
-        If a position's loss moves with the contents of another segment.
+        If a segment's losses depend on the contents or the targets of other positions.
     """
-    inputs, targets = training
 
-    def losses(changed: Any) -> Tensor:
+    def losses(batch: Any) -> Tensor:
         with preserved(model, loss):
-            return check_positions(losses_of(model, loss, (changed, targets)))
+            return check_positions(losses_of(model, loss, batch))
 
-    def message(row: int, place: int) -> str:
+    def message(segment: int) -> str:
         return (
-            "segments: expected ones that do not see one another, got a loss at position "
-            f"{place} of row {row} that moves with another segment's contents; have the model separate "
-            "them (position_ids, an attention mask), or score by 'exact', which needs none"
+            f"segments: expected ones that do not see one another, got losses of segment {segment} that move "
+            "with another segment's contents; have the model separate them (position_ids, an attention "
+            "mask), or score by 'exact', which needs none"
         )
 
     parameters = list(model.parameters())
-    with evaluating(model), torch.no_grad(), zeros_filled(parameters):
-        check_apart(losses, inputs, segments, parameters, message)
+    with zeros_filled(parameters):
+        check_apart(losses, training, segments, parameters, message)
 
 
 def check_apart(
     losses: Callable[[Any], Tensor],
-    inputs: Any,
+    batch: Any,
     segments: Tensor,
     parameters: Iterable[Tensor],
-    message: Callable[[int, int], str],
+    message: Callable[[int], str],
 ) -> None:
-    """Raise if a position's loss moves when other segments have other contents.
+    """Raise if a segment's losses move with what is at other positions.
 
-    A row's products are the same numbers beside other rows, so that nothing but rounding is allowed: that of
-    the losses, or, with a warning, that of the parameters (experts add up another number of rows).
+    Gradients show it of all that is differentiable (`_check_gradients`). What carries no gradient is shown by
+    losses of segments that stay while others have other contents and targets. A row's products are the same
+    numbers beside other rows, so that nothing but rounding is allowed: that of the losses, or, with a
+    warning, that of the parameters (experts add up another number of rows).
 
     Parameters
     ----------
     losses
-        From inputs to `(n, t)`.
-    inputs, segments
-        As for `segment_scores`.
+        From a batch to `(n, t)`.
+    batch
+        `(inputs, targets)`; targets move with their segment's contents.
+    segments
+        As for `check_segments`.
     parameters
         Of the model.
     message
-        What to say of a row and a position.
+        What to say of a segment.
 
     Raises
     ------
     ValueError
-        If a loss moves; if nothing in the inputs is known to be contents.
+        If a loss moves; if no input has an entry for each position.
     """
-    usual = losses(inputs)
-    check_segment_numbers(segments, usual.shape, 1)
+    inputs = _find_contents(batch[0], segments)
+    usual = _check_gradients(losses, batch, inputs, segments, message)
+    if not inputs and len(segments.unique()) > 1:
+        shape = f"({segments.shape[0]}, {segments.shape[1]}, ...)"
+        msg = (
+            f"inputs: expected an array of contents, of shape {shape}, to show that segments do not see one "
+            "another, got none that differs between segments; score by 'exact'"
+        )
+        raise ValueError(msg)
+    # by side, for a mask among the targets may say where segments lie among the inputs
+    sides = inputs, [one for one in tensors(batch[1]) if one.shape[:2] == segments.shape]
     finite = torch.isfinite(usual)
     largest = float(torch.where(finite, usual.abs(), 0.0).amax())
     kinds = {usual.dtype, *(one.dtype for one in parameters if one.is_floating_point())}
@@ -190,13 +207,21 @@ def check_apart(
         for eps in (torch.finfo(usual.dtype).eps, max(torch.finfo(kind).eps for kind in kinds))
     )
     moves = 0.0
-    for moved, index in other_contents(segments):
-        apart = (losses(changed(inputs, index, segments)) - usual).abs().nan_to_num(torch.inf)
-        apart = torch.where(finite & ~moved, apart, 0.0)
+    for moved, index in _exchange_contents(segments):
+
+        def change(tree: Any, own: list[Tensor], index: Tensor = index) -> Any:
+            names = set(map(id, own))
+            return mapped(
+                tree, lambda one: one.flatten(0, 1)[index].view(one.shape) if id(one) in names else one
+            )
+
+        with torch.no_grad():
+            found = losses(tuple(map(change, batch, sides))).detach()
+        apart = (found - usual).abs().nan_to_num(torch.inf)
+        apart = torch.where(finite & ~moved & (segments >= 0), apart, 0.0)
         moves = max(moves, float(apart.amax()))
         if moves > coarsest:
-            row, place = divmod(int(apart.argmax()), apart.shape[1])
-            raise ValueError(message(row, place))
+            raise ValueError(message(int(segments.flatten()[apart.argmax()])))
     if moves > own:
         warnings.warn(
             f"segments: a loss of up to {largest:.3g} moved by {moves:.2g} with another segment's contents, "
@@ -206,43 +231,121 @@ def check_apart(
         )
 
 
-def changed(inputs: Any, index: Tensor, segments: Tensor) -> Any:
-    """Return inputs with the contents of other positions, `(n t,)`.
+def _check_gradients(
+    losses: Callable[[Any], Tensor],
+    batch: Any,
+    contents: list[Tensor],
+    segments: Tensor,
+    message: Callable[[int], str],
+) -> Tensor:
+    """Return the losses of a batch; raise if the gradient at other positions' contents is not zero."""
+    # With weight 2^k for the losses of segment k, the gradient at its contents, real ones or their embedding,
+    # is scaled by exactly 2^k unless the losses of another segment depend on them.
+    real = {id(one): one.detach().requires_grad_() for one in contents if one.is_floating_point()}
+    with torch.enable_grad():
+        # a copy, for a model may write to what is no leaf alone
+        usual = losses(
+            (mapped(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
+        )
+    check_segment_numbers(segments, usual.shape, 1)
+    if not usual.requires_grad:
+        return usual
+    graph, saved = walk(usual), Saved()
+    ids = [one.flatten() for one in contents if one.numel() == segments.numel() and id(one) not in real]
+    entries: list[Any] = list(real.values())
+    for node, name in enumerate(graph.names):
+        index = saved(graph.nodes[node], "indices") if name == "EmbeddingBackward0" else None
+        if index is not None and any(torch.equal(index.flatten(), one.to(index)) for one in ids):
+            entries.append(graph.gradient_edge((node, 0)))
 
-    Parameters
-    ----------
-    inputs
-        As a model takes them.
-    index
-        Where each position's contents come from.
-    segments
-        `(n, t)`, whose shape contents begin with.
+    def gradients(weights: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(usual, entries, weights.to(usual), retain_graph=True, allow_unused=True)
+        return [one.detach().reshape(segments.numel(), -1) for one in found if one is not None]
 
-    Returns
-    -------
-    Any
-        Of the same structure.
+    if entries:
+        _check_scaled(gradients, segments, message)
+    return usual.detach()
 
-    Raises
-    ------
-    ValueError
-        If nothing in them is known to be contents.
+
+def _check_scaled(
+    gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, message: Callable[[int], str]
+) -> None:
+    """Raise unless powers of two that weigh segments scale the gradients at their own positions alone."""
+    names, number = segments.unique(return_inverse=True)
+    kept = (segments >= 0).double()
+    scale = Scale.of({one.dtype for one in gradients(kept)})
+    plain = gradients(kept * 2.0**scale.shift)
+    for code in scale.codes(len(names), segments.device):
+        factors = torch.exp2(code[number].double()) * kept
+        for one, other in zip(plain, gradients(factors * 2.0**scale.shift), strict=True):
+            power = factors.to(one.dtype).view(-1, 1)
+            apart = (other - one * power).abs()
+            same = (other == one * power) | (one.isnan() & other.isnan())
+            if scale.within:
+                same |= apart <= scale.within * power * one.abs().nan_to_num(0.0, 0.0, 0.0).amax()
+            if not bool(same.all()):
+                raise ValueError(message(_find_reader(gradients, segments, names)))
+
+
+def _find_reader(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, names: Tensor) -> int:
+    """Return a segment whose losses have a gradient at other positions' contents."""
+    for name in names[names >= 0].tolist():
+        others = (segments != name).flatten()
+        if any(bool(one[others].any()) for one in gradients((segments == name).double())):
+            return int(name)
+    return int(names[-1])
+
+
+def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
+    """Return the inputs that are contents of positions, by their values."""
+    # What counts from a segment's first position on, or is constant in each segment, says where segments lie.
+    # Where that is so of every input, contents are those by which places of segments differ.
+    place, first = _count_places(segments)
+    own = (segments >= 0).flatten()
+    found: tuple[list[Tensor], list[Tensor]] = [], []
+    for one in tensors(inputs):
+        if one.shape[:2] != segments.shape:
+            continue
+        if one.shape == (*segments.shape, *segments.shape[1:]) and len(one.unique()) <= 2:
+            continue
+        values = one.detach().reshape(segments.numel(), -1)
+        values = values.long() if values.dtype == torch.bool else values
+        for kind, numbers in zip(found, (values - values[first], values), strict=True):
+            # the last position of each place stands for it
+            like = numbers.new_zeros(numbers.shape)
+            like[place[own]] = numbers[own]
+            if not torch.equal(like[place[own]], numbers[own]):
+                kind.append(one)
+    return found[0] or found[1]
+
+
+def _count_places(segments: Tensor) -> tuple[Tensor, Tensor]:
+    """Return of each position, `(n t,)`, its place within its segment, and the segment's first position."""
+    names, number = segments.flatten().unique(return_inverse=True)
+    sorted_by = number.argsort(stable=True)
+    sizes = number.bincount(minlength=len(names))
+    starts = sizes.cumsum(0) - sizes
+    place = torch.empty_like(number)
+    place[sorted_by] = torch.arange(len(number), device=number.device) - starts[number[sorted_by]]
+    return place, sorted_by[starts[number]]
+
+
+def _exchange_contents(segments: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield which positions of a batch get other contents, `(n, t)`, and where theirs come from, `(n t,)`.
+
+    Of every two segments of a row each moves once while the other stays: their numbers within the row differ
+    in a bit. A segment that moves gets the contents of the next one in the batch, place by place.
     """
-    found: list[str] = []
-
-    def moved(tree: Any, name: str = "") -> Any:
-        if isinstance(tree, Tensor):
-            if not holds_contents(name, tree, segments):
-                return tree
-            found.append(name)
-            return tree.flatten(0, 1)[index].view(tree.shape)
-        if isinstance(tree, Mapping):
-            return {key: moved(value, str(key)) for key, value in tree.items()}
-        if isinstance(tree, list | tuple):
-            return type(tree)(moved(part, name) for part in tree)
-        return tree
-
-    other = moved(inputs)
-    if not found:
-        raise no_contents(segments)
-    return other
+    names, number = segments.flatten().unique(return_inverse=True)
+    sorted_by, sizes = number.argsort(stable=True), number.bincount()
+    following = (number + 1) % len(names)
+    away = (sizes.cumsum(0) - sizes)[following] + _count_places(segments)[0] % sizes[following]
+    away, own = sorted_by[away], torch.arange(len(number), device=number.device)
+    values, by = segments.sort(1)
+    ranks = (values.diff(dim=1, prepend=values[:, :1]) != 0).cumsum(1)
+    order = torch.empty_like(ranks).scatter(1, by, ranks)
+    for bit in range(int(order.max()).bit_length()):
+        for side in (1, 0):
+            moved = (order // 2**bit) % 2 == side
+            if not bool(moved.all()):
+                yield moved, torch.where(moved.flatten(), away, own)

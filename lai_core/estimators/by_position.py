@@ -178,10 +178,11 @@ def segment_sums(values: Array, segments: Array, count: int, work: Workspace) ->
     # 0 times what is not finite is NaN: such a position would spoil every segment's sum, not its own alone
     kept = xp.where(finite, rows, xp.zeros_like(rows))
     spoilt = xp.astype(~xp.all(finite, axis=1), work.dtype)
-    own = xp.reshape(segments, (1, -1))
+    # in the type of numbers up to count, which that of segments may not reach
+    own = cast(xp, xp.reshape(segments, (1, -1)), xp.arange(0).dtype)
     parts = []
     for chunk in spans(count, work.fit(rows.shape[0], count, "the positions of one segment")):
-        numbers = xp.arange(chunk.start, chunk.stop, dtype=segments.dtype, device=device_of(segments))
+        numbers = xp.arange(chunk.start, chunk.stop, dtype=own.dtype, device=device_of(segments))
         members = xp.astype(own == numbers[:, None], work.dtype)
         bad = matmul(xp, members, spoilt[:, None]) > 0
         sums = matmul(xp, members, kept)

@@ -93,8 +93,8 @@ def test_segments_that_see_one_another_are_refused_but_by_exact(estimator):
     count = len(alone)
     if estimator != "exact":
         message = (
-            r"^segments: expected ones that do not see one another, got a loss at position \d of row \d that "
-            "moves with another segment's contents; "
+            r"^segments: expected ones that do not see one another, got losses of segment \d that move with "
+            "another segment's contents; "
         )
         with pytest.raises(ValueError, match=message):
             lai_torch.segment_scores(model, loss, batch, batch, segments, count, estimator=estimator)
@@ -138,30 +138,171 @@ def test_a_document_without_a_finite_loss_leaves_the_others_their_scores(estimat
     torch.testing.assert_close(found[kept], usual[kept])
 
 
-def test_inputs_in_which_nothing_is_known_to_be_contents_are_refused():
-    """By such a name an input says where segments lie; were it contents, nothing would have been tried."""
+class Named(nn.Module):
+    """Documents separated by ids that are called like contents, and contents that are called like ids."""
 
-    class Renamed(Packed):
-        def forward(self, input_seq, position_ids):
-            return super().forward(input_seq, position_ids)
+    def __init__(self, norm=nn.LayerNorm, dropout=0.0, mixes=None):
+        super().__init__()
+        self.read, self.norm, self.drop = nn.Embedding(7, 6), norm(6), nn.Dropout(dropout)
+        self.mix, self.head, self.mixes = nn.Linear(6, 6), nn.Linear(6, 7), mixes
 
-    (inputs, targets), segments, _ = drawn([[2, 3]], 5)
-    inputs["input_seq"] = inputs.pop("input_ids")
+    def forward(self, sequence, content):
+        h = self.read(sequence)
+        mask = (content[:, :, None] == content[:, None, :]).tril()
+        scores = (h @ h.transpose(1, 2)).masked_fill(~mask, -torch.inf)
+        h = self.norm(h + self.drop(torch.tanh(self.mix(scores.softmax(-1) @ h))))
+        return self.head(h if self.mixes is None else h + self.mixes(h))
+
+
+PIECES = torch.tensor([[0, 0, 1, 0, 1], [2, 3, 3, -1, 2]])
+
+
+def named(seed, segments=PIECES, **options):
+    """Return a model, and a batch in whose documents other numbers stand."""
+    torch.manual_seed(seed)
+    ids, targets = torch.randint(7, (2, *segments.shape))
+    return Named(**options).double(), ({"sequence": ids, "content": segments}, targets)
+
+
+def alone(batch, segments, number):
+    own = segments == number
+    ids = batch[0]["sequence"][own][None]
+    return {"sequence": ids, "content": torch.zeros_like(ids)}, batch[1][own][None]
+
+
+def gradient_of(model, batch):
+    found = torch.autograd.grad(loss(model(**batch[0]), batch[1]).sum(), list(model.parameters()))
+    return torch.cat([one.flatten() for one in found])
+
+
+def sides_of(model, batch):
+    """Return the inputs of the linear layers, with one for the bias, and the gradient of the outputs."""
+    inputs = []
+    handles = [
+        one.register_forward_hook(
+            lambda module, args, out: inputs.append(functional.pad(args[0], (0, 1), value=1))
+        )
+        for one in (model.mix, model.head)
+    ]
+    outputs = model(**batch[0])
+    for one in handles:
+        one.remove()
+    (gradient,) = torch.autograd.grad(loss(outputs, batch[1]).sum(), outputs)
+    own = batch[0]["content"] >= 0
+    return [one[own] for one in inputs], gradient[own]
+
+
+def score_alone(estimator, model, validation, document):
+    if estimator in {"ghost", "exact"}:
+        return gradient_of(model, validation) @ gradient_of(model, document)
+    (known, outer), (own, inner) = sides_of(model, validation), sides_of(model, document)
+    layers = slice(None) if estimator == "lai" else slice(-1, None)
+    pairs = zip(known[layers], own[layers], strict=True)
+    return ((outer @ inner.T) * sum(one @ other.T for one, other in pairs)).sum()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm, nn.Identity])
+@given(st.integers(0, 99))
+@settings(max_examples=5)
+def test_documents_in_pieces_whatever_inputs_are_called(norm, estimator, seed):
+    model, batch = named(seed, norm=norm)
+    validation = named(seed + 1, torch.zeros(2, 4, dtype=torch.long))[1]
+    found = lai_torch.segment_scores(model, loss, validation, batch, PIECES, 4, estimator=estimator)
+    documents = [alone(batch, PIECES, number) for number in range(4)]
+    expected = [score_alone(estimator, model, validation, one) for one in documents]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "exact"])
+def test_dropout_of_a_model_in_training_mode_is_drawn_once(estimator):
+    model, batch = named(0, dropout=0.5)
+    found = lai_torch.segment_scores(model, loss, batch, batch, PIECES, 4, estimator=estimator)
+    losses = loss(model(**batch[0]), batch[1])
+    rows = [losses.sum(), *(losses[batch[0]["content"] == number].sum() for number in range(4))]
+    parameters = list(model.parameters())
+    gradients = [torch.autograd.grad(one, parameters, retain_graph=True) for one in rows]
+    total, *own = (torch.cat([each.flatten() for each in one]) for one in gradients)
+    torch.testing.assert_close(found, torch.stack(own) @ total, rtol=1e-10, atol=1e-12)
+
+
+MIXES = {
+    "a mean over the row": lambda h: h.mean(1, keepdim=True),
+    "a mean over the row without gradient": lambda h: h.detach().mean(1, keepdim=True),
+    "a cumulative mean without gradient": lambda h: h.detach().cumsum(1) / torch.arange(1, 6)[:, None],
+    "a sum over what came before": lambda h: h.cumsum(1),
+    "a sum over what comes after": lambda h: h.flip(1).cumsum(1).flip(1),
+    "a sum that gradients alone show": lambda h: h.cumsum(1) - h.detach().cumsum(1),
+}
+
+
+@pytest.mark.parametrize("mixes", MIXES)
+@pytest.mark.parametrize("estimator", ["lai", "lli", "ghost"])
+def test_documents_that_are_mixed_are_refused_and_nothing_changes(mixes, estimator):
+    model, batch = named(0, mixes=MIXES[mixes], dropout=0.5)
+    before = {name: one.clone() for name, one in model.state_dict().items()}, torch.get_rng_state()
+    with pytest.raises(ValueError, match=r"^segments: expected ones that do not see one another"):
+        lai_torch.segment_scores(model, loss, batch, batch, PIECES, 4, estimator=estimator)
+    torch.testing.assert_close(model.state_dict(), before[0], rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert model.training
+
+
+def test_targets_of_other_documents_are_exchanged_too():
+    model, batch = named(0)
+
+    def leaking(outputs, targets):
+        return loss(outputs, targets) + targets.double().mean(1, keepdim=True)
+
+    with pytest.raises(ValueError, match=r"^segments: expected ones that do not see one another"):
+        lai_torch.segments.check_segments(model, leaking, batch, PIECES)
+
+
+def test_documents_are_tried_in_the_models_own_mode():
+    class Leaking(nn.Module):
+        def forward(self, h):
+            return h.mean(1, keepdim=True) if self.training else torch.zeros_like(h)
+
+    model, batch = named(0, mixes=Leaking())
+    with pytest.raises(ValueError, match=r"^segments: expected ones that do not see one another"):
+        lai_torch.segments.check_segments(model, loss, batch, PIECES)
+    lai_torch.segments.check_segments(model.eval(), loss, batch, PIECES)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+@pytest.mark.parametrize("count", [4, 200, 256, 1000])
+def test_segments_may_have_any_integers_and_any_count(estimator, dtype, count):
+    """In int8 the number 255 would be -1, and -1 is 255 in uint8."""
+    model, batch = named(0)
+    usual, found = (
+        lai_torch.segment_scores(model, loss, batch, batch, one, count, estimator=estimator)
+        for one in (PIECES, PIECES.to(dtype))
+    )
+    assert torch.equal(usual[:4], found[:4])
+    assert found.shape == (count,)
+    assert not found[4:255].any()
+
+
+def test_inputs_that_do_not_differ_between_segments_are_refused():
+    model, batch = named(0)
+    batch[0]["sequence"] = torch.zeros_like(PIECES)
+    batch[0]["content"] = torch.ones_like(PIECES)
     with pytest.raises(
-        ValueError, match=r"^inputs: expected an array of contents, .* of shape \(1, 5, \.\.\.\)"
+        ValueError, match=r"^inputs: expected an array of contents, of shape \(2, 5, \.\.\.\)"
     ):
-        lai_torch.segment_scores(Renamed().double(), loss, (inputs, targets), (inputs, targets), segments, 2)
+        lai_torch.segment_scores(model, loss, batch, batch, PIECES, 4)
 
 
 def test_a_movement_of_the_size_of_the_parameters_rounding_is_said():
-    """Experts in bfloat16 add up another number of rows; an attention across documents may hide there."""
+    """Experts in bfloat16 add up another number of rows; a statistic of documents may hide there."""
     (inputs, targets), segments, _ = drawn([[2, 3]], 6)
     model = model_of(6).to(torch.bfloat16)
 
     def leaks(share):
         def leaking(outputs, targets):
             own = loss(outputs.double(), targets)
-            return own + share * torch.sin(100.0 * outputs.double().mean())
+            return own + share * torch.sin(100.0 * outputs.detach().double().mean())
 
         return lai_torch.segments.check_segments(model, leaking, (inputs, targets), segments)
 

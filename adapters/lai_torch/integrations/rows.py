@@ -148,8 +148,8 @@ def check_documents(
     """
     documents = _checked(batch)
 
-    def by_position(changed: Mapping[str, Any]) -> Tensor:
-        found = losses({**batch, **changed})
+    def by_position(changed: tuple[Mapping[str, Any], None]) -> Tensor:
+        found = losses({**batch, **changed[0]})
         if found.shape != (number := int(documents[-1, -1]) + 1,):
             msg = (
                 f"sample_loss: expected one number a document of packed rows, ({number},), got shape "
@@ -158,15 +158,15 @@ def check_documents(
             raise ValueError(msg)
         return found[documents]
 
-    def message(row: int, place: int) -> str:
+    def message(document: int) -> str:
         return (
             "model: expected the documents of a packed row not to see one another, got a loss of document "
-            f"{int(documents[row, place])} that moves with another's contents; use an "
+            f"{document} that moves with another's contents; use an "
             "attn_implementation that separates packed documents ('flash_attention_2', or 'sdpa' where the "
             "model makes its mask of position_ids), or packing_strategy='wrapped', whose rows are samples"
         )
 
-    check_apart(by_position, contents, documents, parameters, message)
+    check_apart(by_position, (contents, None), documents, parameters, message)
 
 
 def _checked(batch: Mapping[str, Any]) -> Tensor:

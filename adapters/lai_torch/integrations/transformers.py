@@ -12,7 +12,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from lai_core.mixtures import Mixture
 from lai_torch._model.precision import zeros_filled
-from lai_torch._model.preserve import evaluating, preserved
+from lai_torch._model.preserve import preserved
 from lai_torch.curator import Curator
 from lai_torch.integrations._options import Log, check_own_keywords, curator_options
 from lai_torch.integrations._trainer import (
@@ -243,8 +243,13 @@ class Curated:
         """Check once that packed documents do not see one another."""
         model = self.curator.model
         parameters, contents = list(model.parameters()), self._parts(batch)[0]
-        with preserved(model), evaluating(model), torch.no_grad(), zeros_filled(parameters):
-            check_documents(lambda other: self.trained_losses(model, other), batch, contents, parameters)
+
+        def losses(other: Any) -> Tensor:
+            with preserved(model):  # so that every pass draws the same random numbers
+                return self.trained_losses(model, other)
+
+        with zeros_filled(parameters):
+            check_documents(losses, batch, contents, parameters)
         self._apart = True
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:

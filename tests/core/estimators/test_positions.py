@@ -137,6 +137,16 @@ def test_one_number_that_is_not_finite_spoils_its_segments_whole_row():
     np.testing.assert_array_equal(found, [[math.nan, math.nan], [2.0, 3.0]])
 
 
+@pytest.mark.parametrize("count", [100, 200, 256])
+def test_segments_may_be_of_a_type_that_does_not_reach_their_count(backend, count):
+    """In int8 the number 255 would be -1."""
+    rows = backend.array(np.array([[[1.0], [2.0], [3.0]]]))
+    side = lai.Trace([lai.LayerTrace(rows, backend.array(np.ones((1, 3, 1))))])
+    segments = backend.array(np.array([[99, -1, 99]], np.int8))
+    found = backend.numpy(lai.segment_scores(side, side, segments, count, "lli"))
+    np.testing.assert_array_equal(found, np.where(np.arange(count) == 99, 24.0, 0.0))
+
+
 def test_segments_are_summed_in_as_many_parts_as_do_not_fit_at_once():
     values, segments = np.arange(4.0).reshape(2, 2), np.array([[0, 3], [2, 3]])
     for numbers in (4, 8, 12, 16):
