@@ -10,6 +10,7 @@ what autograd finds for the weighted losses.
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import hypot
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ from lai_torch._model.walk import modules_of, named_parameters
 
 Problem = tuple[nn.Module, Loss, tuple[Any, Any]]
 """A model, a loss and a batch."""
+PARTS = 8
+"""Number of parts that large gradients are cut into while a graph is proved."""
 
 
 @dataclass(frozen=True)
@@ -253,24 +256,62 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
 
 def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
     """Return the parameters of which samples that stay give another gradient in another batch."""
-    wanted = list(parameters.values())
+    parts = split_parameters(parameters)
     wrong: dict[str, None] = {}
     for graph, own in exchange.others:
         weights = draw_weights(exchange.plain.losses, own)
-        sides = []
-        for one, factors in ((exchange.plain, weights), (graph, weights[: graph.samples])):
-            found = torch.autograd.grad(one.losses, wanted, factors, retain_graph=True, allow_unused=True)
-            sides.append([None if each is None else densify(each.detach()) for each in found])
-        blocks = [Block(_distance(*pair), _norm(pair[0]), eps) for pair in zip(*sides, strict=True)]
-        agreed = sums_agree(blocks, float(own.sum()))
-        wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}
+        blocks: dict[str, Block] = {}
+        for part in parts:
+            blocks |= _compare_graphs(exchange.plain, graph, weights, part, eps)
+        agreed = sums_agree([*blocks.values()], float(own.sum()))
+        wrong |= {name: None for name, agrees in zip(blocks, agreed, strict=True) if not agrees}
     return list(wrong)
+
+
+def _compare_graphs(
+    plain: Graph, other: Graph, weights: Tensor, parameters: Mapping[str, Tensor], eps: float
+) -> dict[str, Block]:
+    """Return how far the gradients of weighted losses are apart in two graphs."""
+    here = _weigh_gradients(plain, weights, parameters)
+    there = _weigh_gradients(other, weights[: other.samples], parameters)
+    pairs = zip(parameters, here, there, strict=True)
+    return {name: Block(_distance(left, right), _norm(left), eps) for name, left, right in pairs}
+
+
+def split_parameters(parameters: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Return parameters in parts, so that only the gradients of one part are held at once.
+
+    Torch's own parameters are one part. Those of another class may be sharded and gathered where they are
+    read: a process has memory for their shards' gradients, not for all of theirs.
+    """
+    plain = {name: one for name, one in parameters.items() if type(one) in {Tensor, nn.Parameter}}
+    sizes = {name: one.nbytes for name, one in parameters.items() if name not in plain}
+    # Every part takes a backward pass, so that no more of them are made than bound the memory.
+    most = max(max(sizes.values(), default=0), sum(sizes.values()) // PARTS)
+    parts, left = [plain] if plain else [], 0
+    for name, size in sizes.items():
+        if size > left:
+            parts.append({})
+            left = most
+        parts[-1][name] = parameters[name]
+        left -= size
+    return parts
+
+
+def _weigh_gradients(graph: Graph, weights: Tensor, parameters: Mapping[str, Tensor]) -> list[Tensor | None]:
+    """Return the gradients of the weighted losses as dense ones, and keep the graph."""
+    wanted = list(parameters.values())
+    found = torch.autograd.grad(graph.losses, wanted, weights, retain_graph=True, allow_unused=True)
+    return [None if one is None else densify(one.detach()) for one in found]
 
 
 def _distance(left: Tensor | None, right: Tensor | None) -> float:
     if left is None or right is None:
         return _norm(left) + _norm(right)
-    return _norm(left - right)
+    left, right = torch.atleast_1d(left, right)
+    size = 1 + len(left) // PARTS  # by slices: the difference of all takes the memory of one more gradient
+    pairs = zip(left.split(size), right.split(size), strict=True)
+    return hypot(*(_norm(one - other) for one, other in pairs))
 
 
 def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
@@ -303,37 +344,50 @@ def find_wrong(
     vectors.
     """
     wrong: dict[str, None] = {}
-    recorded = [record for record in records if record.weight in explained]
-    missing = set(parameters) - {name for names in explained.values() for name in names}
+    parts = split_parameters(parameters)
     # A hook that clips may leave small gradients as they are.
     scales = (1.0, 1024.0) if any(one._backward_hooks for one in parameters.values()) else (1.0,)
+    recorded = [record for record in records if record.weight in explained]
     for scale in scales:
-        weights, wanted = scale * draw_weights(graph.losses, kept), list(parameters.values())
-        found = torch.autograd.grad(graph.losses, wanted, weights, retain_graph=True, allow_unused=True)
-        plain = {name: _flatten(one) for name, one in zip(parameters, found, strict=True)}
-        squares = {name: _norm(plain[name]) ** 2 for name in missing}
-        trace = lai.Trace([_weigh(record, weights) for record in recorded]) if recorded else None
-        sums = {} if trace is None else summed_gradients(trace, GRADIENT_BUDGET)
-        for (key, part), given in sums.items():
-            name = explained[key][-1 if part == "bias" else 0]
-            if name in plain:
-                whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
-                squares[name] = squares.get(name, 0.0) + _compare(whole, plain[name], str(key)) ** 2
-        blocks = []
-        for name, square in squares.items():
-            # A gradient has its parameter's type, which may be coarser than all that the model computes in.
-            coarsest = max(eps, torch.finfo(parameters[name].dtype).eps)
-            blocks.append(Block(square**0.5, _norm(plain[name]), coarsest))
-        agreed = sums_agree(blocks, float(weights.double().square().sum()))
-        wrong |= {name: None for name, agrees in zip(squares, agreed, strict=True) if not agrees}
+        weights = scale * draw_weights(graph.losses, kept)
+        blocks: dict[str, Block] = {}
+        for part in parts:
+            own = [one for one in recorded if not part.keys().isdisjoint(explained[one.weight])]
+            blocks |= _compare_sums(graph, weights, own, explained, part, eps)
+        agreed = sums_agree([*blocks.values()], float(weights.double().square().sum()))
+        wrong |= {name: None for name, agrees in zip(blocks, agreed, strict=True) if not agrees}
     return list(wrong)
 
 
+def _compare_sums(
+    graph: Graph,
+    weights: Tensor,
+    recorded: Iterable[Any],
+    explained: Mapping[Hashable, list[str]],
+    parameters: Mapping[str, Tensor],
+    eps: float,
+) -> dict[str, Block]:
+    """Return how far the weighted sums of recorded gradients are from the gradients of weighted losses."""
+    found = map(_flatten, _weigh_gradients(graph, weights, parameters))
+    plain = dict(zip(parameters, found, strict=True))
+    missing = set(parameters) - {name for names in explained.values() for name in names}
+    squares = {name: _norm(plain[name]) ** 2 for name in parameters if name in missing}
+    weighed = [_weigh(record, weights) for record in recorded]
+    sums = summed_gradients(lai.Trace(weighed), GRADIENT_BUDGET) if weighed else {}
+    for (key, part), given in sums.items():
+        name = explained[key][-1 if part == "bias" else 0]
+        if name in plain:
+            whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
+            squares[name] = squares.get(name, 0.0) + _compare(whole, plain[name], str(key)) ** 2
+    # A gradient has its parameter's type, which may be coarser than all that the model computes in.
+    coarsest = {name: max(eps, torch.finfo(one.dtype).eps) for name, one in parameters.items()}
+    return {name: Block(one**0.5, _norm(plain[name]), coarsest[name]) for name, one in squares.items()}
+
+
 def _flatten(gradient: Tensor | None) -> Tensor | None:
-    """Return a gradient as a dense one of real numbers."""
+    """Return a dense gradient as one of real numbers."""
     if gradient is None:
         return None
-    gradient = densify(gradient.detach())
     return torch.view_as_real(gradient) if gradient.is_complex() else gradient
 
 

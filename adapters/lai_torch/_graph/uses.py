@@ -97,7 +97,9 @@ class Sources:
         (back,) = pull_back(graph, source, probe)
         for turned, seen in ((False, probe), (True, probe.mT if probe.ndim > 1 else None)):
             # The parameter as it is, or a view of all of it.
-            if seen is not None and torch.equal(seen.reshape(-1).to(back.dtype), back.reshape(-1)):
+            if seen is None or seen.numel() != back.numel():
+                continue
+            if torch.equal(seen.reshape(back.shape).to(back.dtype), back):
                 return Source(source.edge, source.names, source.leaves, turned)
         # One matrix of several: which one is seen of where random entries arrive.
         flat = probe.squeeze() if probe.ndim > 2 else probe
