@@ -413,8 +413,8 @@ class Curator:
         state
             That state, from a curator with the same options.
         """
-        if isinstance(state, dict):  # what earlier states lack
-            state = {"timed": [], "backward": None} | state
+        lacking: dict[str, Any] = {"timed": [], "backward": None}  # of a state of the release before
+        state = lacking | state if isinstance(state, dict) else state
         check_state(state, self.state_dict())
         with self._undo():
             self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]

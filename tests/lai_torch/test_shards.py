@@ -57,6 +57,8 @@ def test_a_proof_holds_the_gradients_of_a_part_of_sharded_parameters_alone(model
         assert all(sum(one.nbytes for one in part.values()) <= most for part in parts)
     plain = dict(nn.Linear(3, 4).named_parameters())
     assert split_parameters(plain) == [plain]  # torch's own take one backward pass
+    large = {str(index): nn.Parameter(torch.empty(2**21)) for index in range(4)}
+    assert [list(part) for part in split_parameters(large)] == [["0", "1"], ["2", "3"]]
 
 
 def test_what_moves_a_parameter_for_a_proof_moves_what_reads_it(model):

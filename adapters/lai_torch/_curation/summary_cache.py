@@ -15,7 +15,7 @@ from lai_torch._curation.validation import Validation, moved, select_keys
 from lai_torch._model.batch import Staying, count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.walk import forget
+from lai_torch._model.walk import forget, named_parameters
 from lai_torch.trace import GateTrace
 
 KINDS: dict[str, Any] = {
@@ -135,7 +135,7 @@ class SummaryCache:
             self._versions = self._read_versions()
 
     def _read_versions(self) -> list[int]:
-        return [parameter._version for parameter in self.model.parameters()]
+        return [parameter._version for parameter in named_parameters(self.model).values()]
 
     def forget(self) -> None:
         """Have the summary made again when it is asked for next."""

@@ -377,15 +377,7 @@ class Assembly:
 
     def build_last(self) -> list[Readout]:
         """Return the layers with the output gradients of the last one alone."""
-        last = {layer.node for layer in self.plan.last}
-        owned, _ = self._own(
-            {
-                name: uses
-                for name, uses in self.plan.uses_by_name.items()
-                if self.mean is None
-                and (all(use.node in last for use in uses) or self._adds_to(name, uses, last))
-            }
-        )
+        owned, _ = self._own({} if self.mean is not None else self.plan.last_uses)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         readouts = self.build_layers(by_node)
         record = readouts[-1].record
@@ -401,11 +393,6 @@ class Assembly:
             )
             readouts[-1] = Readout(readouts[-1].layer, own, own=True)
         return readouts
-
-    def _adds_to(self, name: str, uses: list[Use], last: set[int]) -> bool:
-        """Whether a parameter is the bias of a last layer that adds it by a node of its own."""
-        nodes = {bias.node for node, bias in self.plan.biases.items() if node in last and bias.name == name}
-        return bool(nodes) and all(use.node in nodes for use in uses)
 
     def build_layers(self, owned: Mapping[tuple[int, int], Record]) -> list[Readout]:
         """Return the layers that LAI sees, in order, the last one last."""

@@ -60,6 +60,17 @@ class Plan:
                 found[name].append(use)
         return found
 
+    @cached_property
+    def last_uses(self) -> Mapping[str, list[Use]]:
+        """The uses of the parameters that nothing but the last layer uses, its bias among them."""
+        nodes = {layer.node for layer in self.last}
+        adding = {bias.name: bias.node for node, bias in self.biases.items() if node in nodes}
+        return {
+            name: uses
+            for name, uses in self.uses_by_name.items()
+            if all(use.node in nodes or use.node == adding.get(name) for use in uses)
+        }
+
     def is_still_dead(self, received: Mapping[Edge, Tensor | None]) -> bool:
         """Whether nothing but zeros arrives where nothing else did when the plan was made."""
         arrived = [one for edge in self.dead if (one := received.get(edge)) is not None]

@@ -34,6 +34,8 @@ Problem = tuple[nn.Module, Loss, tuple[Any, Any]]
 """A model, a loss and a batch."""
 PARTS = 8
 """Number of parts that large gradients are cut into while a graph is proved."""
+LARGE = 2**24
+"""Bytes of parameters beyond which a proof does not hold the gradients of all of them at once."""
 
 
 @dataclass(frozen=True)
@@ -281,21 +283,28 @@ def _compare_graphs(
 def split_parameters(parameters: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
     """Return parameters in parts, so that only the gradients of one part are held at once.
 
-    Torch's own parameters are one part. Those of another class may be sharded and gathered where they are
-    read: a process has memory for their shards' gradients, not for all of theirs.
+    Every part takes a backward pass: torch's own parameters are one part, or two where they are large. Those
+    of another class may be sharded and gathered where they are read: a process has memory for their shards'
+    gradients, not for all of theirs.
     """
     plain = {name: one for name, one in parameters.items() if type(one) in {Tensor, nn.Parameter}}
-    sizes = {name: one.nbytes for name, one in parameters.items() if name not in plain}
-    # Every part takes a backward pass, so that no more of them are made than bound the memory.
-    most = max(max(sizes.values(), default=0), sum(sizes.values()) // PARTS)
-    parts, left = [plain] if plain else [], 0
+    others = {name: one for name, one in parameters.items() if name not in plain}
+    large = sum(one.nbytes for one in plain.values()) > LARGE
+    return [*_cut(plain, 2 if large else 1), *_cut(others, PARTS)]
+
+
+def _cut(parameters: Mapping[str, Tensor], parts: int) -> list[dict[str, Tensor]]:
+    sizes = {name: one.nbytes for name, one in parameters.items()}
+    most = max(max(sizes.values(), default=0), sum(sizes.values()) // parts)
+    found: list[dict[str, Tensor]] = []
+    left = -1
     for name, size in sizes.items():
         if size > left:
-            parts.append({})
+            found.append({})
             left = most
-        parts[-1][name] = parameters[name]
+        found[-1][name] = parameters[name]
         left -= size
-    return parts
+    return found
 
 
 def _weigh_gradients(graph: Graph, weights: Tensor, parameters: Mapping[str, Tensor]) -> list[Tensor | None]:
@@ -417,4 +426,4 @@ def _norm(gradient: Tensor | None) -> float:
         return 0.0
     gradient = densify(gradient.detach())
     real = torch.view_as_real(gradient) if gradient.is_complex() else gradient
-    return float(torch.linalg.vector_norm(real.double()))
+    return float(torch.linalg.vector_norm(real, dtype=torch.float64))

@@ -100,7 +100,8 @@ def rounding(model: nn.Module) -> str | None:
     kind = float8_linear()
     if kind is None:
         return None
-    return next((name for name, one in model.named_modules() if isinstance(one, kind)), None)
+    found = next((one for one in modules_of(model) if isinstance(one, kind)), None)
+    return None if found is None else next(name for name, one in model.named_modules() if one is found)
 
 
 def acts_alike(tracer: Tracer, batch: Batch) -> bool:
