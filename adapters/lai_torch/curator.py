@@ -414,7 +414,7 @@ class Curator:
             That state, from a curator with the same options.
         """
         if isinstance(state, dict):  # what earlier states lack
-            state = {"timed": [], "backward": None} | state
+            state = dict[str, Any](timed=[], backward=None) | state
         check_state(state, self.state_dict())
         with self._undo():
             self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]

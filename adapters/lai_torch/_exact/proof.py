@@ -139,7 +139,7 @@ class Proof:
         halves = bisections(self.finite)[0]
         self._check_rows(halves)
         for part in halves:
-            with self.function.preserved():
+            with self.function.preserved(), torch.no_grad():
                 losses = self._resampled_losses(part).detach()
             self._compare(losses, part)
 
