@@ -134,6 +134,8 @@ class Pair:
         The nodes that are computed from sizes alone.
     own
         Of each layer, the last one last, whether Ghost sees it too; None until an eager trace has told.
+    calls
+        How many batches were run.
     told
         What follows from the graphs and some sizes alone, by these.
     run_backward
@@ -160,6 +162,7 @@ class Pair:
         self.layers: dict[fx.Node, Layer] = {}
         self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
         self.own: list[tuple[bool, bool] | None] | None = None
+        self.calls = 0
         self.told: dict[Any, Any] = {}
         self.run_backward: Callable[[Values], Any] = function_of(backward)
         self._run_forward: Callable[[Values], Any] | None = None
