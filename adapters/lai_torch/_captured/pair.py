@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from lai_torch._captured.code import Values, function_of
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
 from lai_torch._captured.sample_axis import sized
-from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._graph.places import Axis
 
 _SWITCH = torch._C._set_grad_enabled
 _ENTER = torch.autograd.grad_mode._enter_inference_mode
@@ -160,7 +160,7 @@ class Pair:
         self.sized = sized(forward.graph)
         self.parameters: dict[str, str] = {}
         self.layers: dict[fx.Node, Layer] = {}
-        self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
+        self.sample_axes: dict[Any, dict[fx.Node, list[Axis]]] = {}
         self.own: list[tuple[bool, bool] | None] | None = None
         self.calls = 0
         self.told: dict[Any, Any] = {}

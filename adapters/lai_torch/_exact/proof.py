@@ -24,9 +24,8 @@ from lai_core._adapters import rounding_bound, tolerance
 from lai_torch._exact.directional import Pair, why
 from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned
 from lai_torch._model.function import Function, Point, along, vjp
-from lai_torch._model.precision import measured_roundings
+from lai_torch._model.precision import differ, measured_roundings
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.sample_axis import differ
 
 Batch = tuple[Any, Any]
 Method = Callable[[Function, Point, Batch], Pair]

@@ -19,6 +19,7 @@ from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.pair import coarsest
 from lai_torch._captured.run import Rows, Run
+from lai_torch._captured.sample_axis import IN_FRONT
 from lai_torch._curation.passes.base import (
     Forward,
     Gradient,
@@ -32,11 +33,10 @@ from lai_torch._curation.undo import DeferredChecks
 from lai_torch._exact.directional import check_reads_outputs
 from lai_torch._graph import averaging
 from lai_torch._graph.assemble import Readout
-from lai_torch._graph.prove import draw_weights
+from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.sample_axis import SampleAxis, norm
 from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
 
@@ -144,7 +144,7 @@ class SelectivePass(Pass):
         final = known[id(last)]
         bias = final is not None and final[1]
         if averaged:
-            inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
+            inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
             named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
             mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
             return lai.Trace([*records, _unread(mean) if final is None else mean])
@@ -167,16 +167,15 @@ class SelectivePass(Pass):
         record_type = lai.LayerTrace if own else lai.ReadoutTrace
         weight = layer.names[0] if own else None
         named: dict[str, Any] = {"bias": bias, "weight": weight, "name": layer.name}
-        axis = run.sample_axis(layer.inputs, layer.name)
         if layer.geometry is None:
             outputs = None
             if gradient is not None:
-                outputs = run.sample_axis(layer.output, layer.name).in_front(gradient, left=layer.left)
-            rows = record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
+                outputs = run.lay_out(layer.output, gradient, layer)
+            rows = record_type(run.lay_out(layer.inputs, inputs, layer), outputs, **named)
             for mask in valid:
                 rows = rows.masked(mask.to(inputs.device))
             return rows
-        if axis != SampleAxis(0):
+        if run.sample_axis(layer.inputs, layer.name) != IN_FRONT:
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
                 "found them merged with another; use backward='kept'"
@@ -255,8 +254,8 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     plain = all(one.target in {*RESHAPES, CAST} for one in run.behind(last, run.outputs)) and not last.left
     if part is None or not plain or not output.is_contiguous():
         return None
-    inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
-    if run.sample_axis(node, "output") != SampleAxis(0) or inputs.shape[:-1] != output.shape[:-1]:
+    inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
+    if run.sample_axis(node, "output") != IN_FRONT or inputs.shape[:-1] != output.shape[:-1]:
         return None
     key = "averages", output.shape, output.dtype, len(valid), part.views
     if key not in run.pair.told:
