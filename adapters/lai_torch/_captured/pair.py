@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx
+from torch.fx.graph import CodeGen
 
-from lai_torch._captured.code import Values, function_of
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
 from lai_torch._captured.sample_axis import sized
 from lai_torch._graph.places import Axis
@@ -57,6 +57,7 @@ def _requires_gradient(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
+Values = list[Any]
 Found = TypeVar("Found")
 MOST = 256
 """How many things are kept that follow from the graphs and sizes."""
@@ -182,3 +183,27 @@ def _entering(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
     """Return the nodes outside that `nodes` read."""
     inside = set(nodes)
     return (before for node in nodes for before in node.all_input_nodes if before not in inside)
+
+
+def function_of(module: fx.GraphModule, also: Sequence[fx.Node] = ()) -> Callable[[Values], Any]:
+    """Return a graph as a function of a list, which it empties: what it has used is freed.
+
+    It is to be run where no gradient is recorded. With `also`, it returns the values of those nodes, too,
+    behind what the graph returns.
+    """
+    env: dict[fx.Node, fx.Node] = {}
+    graph = fx.Graph()
+    found = graph.graph_copy(module.graph, env)
+    graph.output((found, tuple(env[node] for node in also)) if also else found)
+    graph.set_codegen(_Boxed())
+    return fx.GraphModule(module, graph).forward
+
+
+class _Boxed(CodeGen):
+    """Writes functions of one list of arguments, which they empty first."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
+        """Write the head of the function."""
+        names = [one.split(":")[0].split("=")[0].strip() for one in free_vars if one != "self"]
+        taken = "".join(f"{name}, " for name in names)
+        return f"def {self._func_name}(self, boxed):\n    {taken}= boxed\n    boxed.clear()"
