@@ -75,13 +75,13 @@ def _exchange_buffers(modules: Iterable[nn.Module]) -> None:
                 module._buffers[name] = copies.setdefault(id(buffer), buffer.detach().clone())
 
 
-def exchange_samples(problem: Problem) -> Exchange | None:
+def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | None:
     """Return a batch beside an exchanged one; None where the batch does not run with copies of its samples.
 
     Raises
     ------
     CoupledError
-        If the loss of a sample that stays changes.
+        If the loss of a sample that stays changes, or, `by_rows`, that of a copy is not its sample's.
     """
     model, loss, batch = problem
     samples = count(*batch)
@@ -105,7 +105,8 @@ def exchange_samples(problem: Problem) -> Exchange | None:
         if _draws_alike(drawn, after):
             _check_unmoved(problem, moved[kept], plain, kept)
         if (
-            drawn is None
+            by_rows
+            and drawn is None
             and after is None
             and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept), plain)
         ):
