@@ -94,7 +94,7 @@ class Proof:
             if exchange_samples(problem, by_rows=by_rows) is None:
                 raise immovable()
         halves = bisections(self.finite)[0]
-        sides = [self._side(part) for part in halves]
+        sides, longer = [self._side(part) for part in halves], self._longer()
         reasons: list[str] = []
         unbounded = compared = False
         for name, way in methods.items():
@@ -112,6 +112,8 @@ class Proof:
                 continue
             errors = [self._errors(scores, side) for side in sides]
             if all(error.within for error in errors):
+                if longer is not None and not self._errors(scores, longer).within:
+                    self._check_size(longer)
                 return (name, scores, max(error.relative for error in errors)), reasons
             if not compared:
                 self._check_apart(halves, sides)
@@ -152,7 +154,23 @@ class Proof:
             if not abs(self._side(part, beside=True).value - side.value) <= within:
                 raise coupled()
 
-    def _side(self, part: Tensor, *, beside: bool = False, powers: bool = False) -> _Side:
+    def _check_size(self, longer: _Side) -> None:
+        """Raise if the batch's gradient is another one in a batch with a sample more."""
+        own = self._side(self.finite)
+        within = tolerance(self.eps, own.size, float(own.weights.count_nonzero()))
+        if not abs(own.value - longer.value) <= within:
+            raise coupled()
+
+    def _longer(self) -> _Side | None:
+        """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
+        if self.plain.draws:  # noise goes by place and shape
+            return None
+        try:
+            return self._side(self.finite, more=1)
+        except Exception:  # whatever it is, it is about the size: the batch itself went through
+            return None
+
+    def _side(self, part: Tensor, *, more: int = 0, beside: bool = False, powers: bool = False) -> _Side:
         """Compute the VJP of random weights of a part, on a batch of copies of that part.
 
         With `beside`, on the batch itself, where the other losses have weight zero. With powers of two as
@@ -165,9 +183,10 @@ class Proof:
         weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
-            losses = self.function(self.batch if beside else resampled(self.batch, part))
-            pieces = vjp(losses, weights.to(losses), parameters)
-        self._compare(losses, part)
+            losses = self.function(self.batch if beside else resampled(self.batch, part, more))
+            spread = torch.cat([weights, weights.new_zeros(more)])
+            pieces = vjp(losses, spread.to(losses), parameters)
+        self._compare(losses[: len(part)], part)
         return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
 
     def _errors(self, scores: Tensor, side: _Side) -> _Error:
@@ -205,11 +224,11 @@ class Proof:
         return losses
 
 
-def resampled(batch: Batch, part: Tensor) -> Batch:
-    """Return a batch in which copies of a part's samples stand for all others."""
-    if bool(part.all()):
+def resampled(batch: Batch, part: Tensor, more: int = 0) -> Batch:
+    """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
+    if not more and bool(part.all()):
         return batch
-    found: Batch = rows(batch, row_sources(part), len(part))
+    found: Batch = rows(batch, row_sources(part, more), len(part))
     return found
 
 
@@ -226,7 +245,8 @@ def coupled() -> ValueError:
     """Build the error of samples that have no gradients of their own."""
     return ValueError(
         "model: expected every sample's loss and gradient to be its own, got ones that move with the other "
-        "samples of the batch: normalise by running statistics (model.eval(), not BatchNorm in training "
-        "mode), let nothing in the model or the loss average, compare or attend across the first axis, and "
-        "score at the level at which samples are independent (pairs, graphs), one row for each"
+        "samples of the batch, or their number: normalise by running statistics (model.eval(), not BatchNorm "
+        "in training mode), let nothing in the model or the loss average, compare or attend across the first "
+        "axis, nor an embedding scale its gradient by frequency, and score at the level at which samples are "
+        "independent (pairs, graphs), one row for each"
     )
