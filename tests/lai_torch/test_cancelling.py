@@ -9,9 +9,9 @@ from unittest import mock
 import lai_torch
 import pytest
 import torch
+from lai_torch._captured import run
 from lai_torch._curation.passes.synchronised import check_synchronised
 from lai_torch._curation.processes.group import Alone
-from lai_torch._model.sample_axis import SampleAxis
 from torch import nn
 
 from tests.lai_torch.support import LOSS, curated
@@ -57,16 +57,16 @@ def test_a_selective_gradient_that_cancels_is_not_refused():
 
 
 def test_one_percent_of_one_row_in_a_selective_gradient_is_seen():
-    inputs, own = torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH), SampleAxis.weighted
+    inputs, own = torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH), run.weigh_rows
     targets = torch.full((512, 5), 3.0)  # all push one way
 
-    def wrong(self, value, weights):
+    def wrong(place, value, weights):
         changed = weights.clone()
         changed[3] *= 1.01 if len(weights) < 512 else 1.0
-        return own(self, value, changed)
+        return own(place, value, changed)
 
     with (
-        mock.patch.object(SampleAxis, "weighted", wrong),
+        mock.patch.object(run, "weigh_rows", wrong),
         pytest.raises(ValueError, match="differs from the"),
     ):
         stepped(network(), inputs, targets, (torch.arange(512) % 2 == 0).float())

@@ -5,7 +5,6 @@ import functools
 import lai_torch
 import pytest
 import torch
-from lai_torch._model.mixing import mixing
 from torch import nn
 from torch.nn import functional
 
@@ -103,21 +102,17 @@ def test_samples_that_begin_to_meet_are_seen_where_a_model_draws():
         curator.step(20 * vectors(6)[0], labels(6))
 
 
-def test_an_operation_that_mixes_is_found_whatever_is_drawn():
-    """An order may be the samples' own, this once, and one sample alone has the largest value."""
-    places = [(lambda net, h, x: h + h[torch.randperm(len(h))], 2 + seed % 2, seed) for seed in range(24)]
-    places += [(lambda net, h, x: h / h.amax(), n, 0) for n in range(2, 8)]
-    for place, n, seed in places:
-        net, given = Net(place), batch(seed, n)
-        torch.manual_seed(seed)
-        assert mixing(net, LOSS, given, n) is not None
-
-
 @pytest.mark.parametrize("name", BY_VALUES)
-def test_the_selective_pass_takes_no_model_whose_samples_may_meet(name):
-    words = "samples are coupled" if name in WIRED else "backward: 'selective' expects"
-    with pytest.raises(ValueError, match=words):
-        curated(Net(BY_VALUES[name]).eval(), batch(9), backward="selective").step(*batch(0))
+def test_the_selective_pass_refuses_a_model_at_the_latest_where_its_samples_meet(name):
+    net = Net(BY_VALUES[name]).eval()
+    curator = curated(net, batch(9), backward="selective", lr=1e-3, refresh=100)
+
+    def steps():
+        for step in range(4):  # the fourth is proved
+            curator.step(*(batch(step) if step < 3 else coupling.meeting(net)))
+
+    with pytest.raises(ValueError, match=r"coupled|backward: 'selective' expects"):
+        steps()
 
 
 APART = {

@@ -414,5 +414,5 @@ def test_a_sample_without_a_finite_loss_leaves_the_others_alone():
 
 def test_positions_may_see_one_another_and_samples_may_not():
     model, *sides = setting(4)
-    with pytest.raises(ValueError, match="its own, got ones that move with the other samples"):
+    with pytest.raises(ValueError, match="samples are coupled"):
         positions_of(model, lambda o, t: loss(o - o.mean(0), t), *sides)

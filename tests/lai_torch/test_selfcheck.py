@@ -4,13 +4,14 @@ import copy
 import functools
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 
 import lai_torch
 import pytest
 import torch
+from lai_torch._captured import run
 from lai_torch._curation.passes.base import WholePass
 from lai_torch._graph.record import Reader
-from lai_torch._model.sample_axis import SampleAxis
 from torch import nn
 
 from tests.lai_torch import support
@@ -77,28 +78,28 @@ def encoder_batch():
 
 
 def next_rows(real):
-    def kept(self, value, rows):
-        samples = value.shape[self.axis] // (self.outer * self.inner)
-        return real(self, value, (rows + 1) % samples)
+    def taken(place, value, rows):
+        samples = value.shape[place.axis] // (place.outer * place.inner)
+        return real(place, value, (rows + 1) % samples)
 
-    return kept
+    return taken
 
 
 MUTANTS = {
-    "rows": ("selective", SampleAxis, "kept", next_rows),
+    "rows": ("selective", run, "take_rows", next_rows),
     "order": (
         "selective",
-        SampleAxis,
-        "kept",
+        run,
+        "take_rows",
         lambda real: (
-            lambda self, value, rows: real(SampleAxis(self.axis, self.inner, self.outer), value, rows)
+            lambda place, value, rows: real(replace(place, outer=place.inner, inner=place.outer), value, rows)
         ),
     ),
     "weights": (
         "selective",
-        SampleAxis,
-        "weighted",
-        lambda real: lambda self, value, weights: real(self, value, weights.mean().expand_as(weights)),
+        run,
+        "weigh_rows",
+        lambda real: lambda place, value, weights: real(place, value, weights.mean().expand_as(weights)),
     ),
     "mask": (
         "whole",
@@ -161,7 +162,7 @@ def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
         model.head.weight.grad = torch.ones_like(model.head.weight)
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(SampleAxis, "kept", broken)
+    monkeypatch.setattr(run, "take_rows", broken)
     with pytest.raises(ValueError, match=r"on the kept rows alone, this one does not \(broken\)"):
         lai_torch.selfcheck(model, LOSS, *batch, backward="selective")
     assert model.body.weight.grad is held
@@ -192,10 +193,8 @@ def test_products_and_norms_are_those_of_plain_autograd():
     assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
 
 
-def test_what_couples_samples_is_named():
-    with pytest.raises(
-        ValueError, match=r"samples are coupled.* operation that mixes samples is torch\.Tensor\.mean"
-    ):
+def test_coupled_samples_are_refused():
+    with pytest.raises(ValueError, match=r"the loss of sample \d .* samples are coupled"):
         lai_torch.check_per_sample_gradients(support.centred().double(), LOSS, support.batch(N, 4))
 
 

@@ -14,7 +14,6 @@ RESHAPES = {
 }
 CAST = torch.ops.aten._to_copy.default
 """What gives a tensor another type."""
-_TRANSPOSES = {torch.ops.aten.t.default, torch.ops.aten.permute.default, torch.ops.aten.transpose.int}
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,6 @@ class Layer:
     inputs: fx.Node  # inputs, output: the nodes of its input and of itself
     output: fx.Node
     names: tuple[str, ...]  # the parameters that its weight is computed from
-    bias: bool  # whether a parameter is added to it as its bias
     left: bool = False  # whether it is `W a`, features on the first axis
     geometry: dict[str, Any] | None = None  # what else a convolution has
 
@@ -38,7 +36,7 @@ class _Graph:
     """Which nodes depend on the samples, and which parameters the others are computed from."""
 
     def __init__(self, graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]) -> None:
-        self.batched, self.names, self.parameters = set(samples), dict[fx.Node, tuple[str, ...]](), parameters
+        self.batched, self.names = set(samples), dict[fx.Node, tuple[str, ...]]()
         # Inputs stand before what reads them, so that one pass settles both: a node depends on the samples if
         # any of its inputs does, and is computed from the parameters of all of them.
         for node in graph.nodes:
@@ -55,9 +53,7 @@ class _Graph:
         arguments: Any = node.args
         inputs: Any
         weight: Any
-        inputs, weight, bias = (
-            None if index is None else arguments[index] for index in _PRODUCTS[node.target]
-        )
+        inputs, weight = (arguments[index] for index in _PRODUCTS[node.target])
         left = node.target is torch.ops.aten.mm.default and self._is_weight(inputs) and weight in self.batched
         if left:
             inputs, weight = weight, inputs
@@ -68,39 +64,18 @@ class _Graph:
             if arguments[6]:  # transposed
                 return None
             geometry = _geometry(arguments, weight)
-        biased = self._biased_after(node) if bias is None else self._is_parameter(bias)
-        return Layer(inputs, node, self.names[weight], biased, left, geometry)
+        return Layer(inputs, node, self.names[weight], left, geometry)
 
     def _is_weight(self, node: Any) -> bool:
         return isinstance(node, fx.Node) and node not in self.batched and bool(self.names[node])
 
-    def _is_parameter(self, node: fx.Node) -> bool:
-        """Whether a node is a parameter, its transpose, or it in another type."""
-        while node.op == "call_function" and node.target in {*_TRANSPOSES, CAST}:
-            node = node.all_input_nodes[0]
-        return node.name in self.parameters
 
-    def _biased_after(self, node: fx.Node) -> bool:
-        """Whether the call that made a product adds a bias to it, as linear layers do on strided inputs."""
-        # Such a layer is captured as a product, reshapes and a sum. The first sum behind the reshapes is its
-        # bias if the same call made both: a sum that the model wrote itself is no part of the layer.
-        call, users = node.meta.get("source_fn_stack"), list(node.users)
-        while users:
-            user = users.pop()
-            if user.target in RESHAPES:
-                users.extend(user.users)
-            elif user.target is torch.ops.aten.add.Tensor and call:
-                same = user.meta.get("source_fn_stack") == call
-                return same and any(self._is_parameter(one) for one in user.all_input_nodes)
-        return False
-
-
-_PRODUCTS: dict[Any, tuple[int, int, int | None]] = {
-    torch.ops.aten.mm.default: (0, 1, None),
-    torch.ops.aten.addmm.default: (1, 2, 0),
-    torch.ops.aten.convolution.default: (0, 1, 2),
+_PRODUCTS: dict[Any, tuple[int, int]] = {
+    torch.ops.aten.mm.default: (0, 1),
+    torch.ops.aten.addmm.default: (1, 2),
+    torch.ops.aten.convolution.default: (0, 1),
 }
-"""Where each product has its input, its weight and its bias."""
+"""Where each product has its input and its weight."""
 
 
 def _geometry(arguments: Sequence[Any], weight: fx.Node) -> dict[str, Any]:

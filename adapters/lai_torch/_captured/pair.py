@@ -1,36 +1,21 @@
 """A captured forward and backward graph, and what they are made of once the parameters are known."""
 
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx
+from torch.fx.graph import CodeGen
 
-from lai_torch._captured.code import Values, function_of
 from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
 from lai_torch._captured.sample_axis import sized
-from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._graph.places import Axis
 
 _SWITCH = torch._C._set_grad_enabled
 _ENTER = torch.autograd.grad_mode._enter_inference_mode
 _EXIT = torch.autograd.grad_mode._exit_inference_mode
 CUSTOM = "autograd_function_apply"
 """The operator that calls a `torch.autograd.Function`."""
-_OPERATORS = {
-    operator.setitem,
-    operator.iadd,
-    operator.isub,
-    operator.imul,
-    operator.itruediv,
-    operator.ifloordiv,
-    operator.imod,
-    operator.ipow,
-    operator.iand,
-    operator.ior,
-    operator.ixor,
-}
-"""Operators that write to their first operand."""
 
 
 def detach_without_gradients(module: fx.GraphModule) -> None:
@@ -41,36 +26,13 @@ def detach_without_gradients(module: fx.GraphModule) -> None:
     ValueError
         If such a region writes to a tensor that requires a gradient.
     """
-    for node in module.graph.nodes:
+    graph, enabled, before = module.graph, True, dict[Any, bool]()
+    inputs = _placeholders(module)
+    for node in list(graph.nodes):
         part = getattr(module, str(node.target), None) if node.op == "get_attr" else None
         # an autograd function's own forward pass, without gradients too, has a backward pass of its own
         if isinstance(part, fx.GraphModule) and all(str(one.target) != CUSTOM for one in node.users):
             detach_without_gradients(part)
-    _detach(module.graph)
-    module.recompile()
-
-
-def _detach(graph: fx.Graph) -> None:
-    # All that such a region reads is detached, not what it returns: then what it writes to a buffer has no
-    # gradient either, by whatever name the buffer is read later.
-    inside = _without_gradients(graph)
-    detached: dict[fx.Node, fx.Node] = {}
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in inside:
-        for one in node.all_input_nodes:
-            if one not in inside and one not in detached and _is_floating(one):
-                with graph.inserting_after(inputs[-1] if one in inputs else one):
-                    detached[one] = graph.call_method("detach", (one,))
-        for one in node.all_input_nodes:
-            if one in detached:
-                node.replace_input_with(one, detached[one])
-
-
-def _without_gradients(graph: fx.Graph) -> dict[fx.Node, None]:
-    """Return the nodes that compute where gradients are off, in order."""
-    found: dict[fx.Node, None] = {}
-    enabled, before = True, dict[Any, bool]()
-    for node in graph.nodes:
         if node.target is _SWITCH:
             enabled = bool(node.args[0])
         elif node.target is _ENTER:
@@ -78,37 +40,24 @@ def _without_gradients(graph: fx.Graph) -> dict[fx.Node, None]:
         elif node.target is _EXIT:
             enabled = before[node.args[0]]
         elif node.op.startswith("call_") and not enabled:
-            written = _written(node)
-            if written is not None and written.meta["example_value"].requires_grad:
+            value, name = node.meta.get("example_value"), getattr(node.target, "__name__", str(node.target))
+            read = list(filter(_requires_gradient, node.all_input_nodes))
+            itself = any(value is one.meta["example_value"] for one in read)
+            if read and (value is None or (itself and (name.endswith("_") or name.startswith("i")))):
                 msg = f"it writes, where gradients are off, to a tensor that requires one ({node.target})"
                 raise ValueError(msg)
-            if written is not None or not _is_an_input(node):
-                found[node] = None
-    return found
+            for one in [] if itself else read:  # `x.float()` may be x, with its gradient
+                with graph.inserting_after(inputs[-1] if one in inputs else one):
+                    node.replace_input_with(one, graph.call_method("detach", (one,)))
+    module.recompile()
 
 
-def _written(node: fx.Node) -> Any:
-    """Return the tensor that a node writes to in place; None if it writes to none."""
-    name = getattr(node.target, "__name__", str(node.target))
-    in_place = node.target in _OPERATORS
-    if in_place or (name.endswith("_") and not name.endswith("__")):
-        return node.args[0]
-    return node.kwargs.get("out")
-
-
-def _is_floating(node: fx.Node) -> bool:
+def _requires_gradient(node: fx.Node) -> bool:
     value = node.meta.get("example_value")
-    return isinstance(value, Tensor) and value.is_floating_point()
+    return isinstance(value, Tensor) and value.requires_grad
 
 
-def _is_an_input(node: fx.Node) -> bool:
-    """Whether a node returns one of its inputs itself, as `x.float()` may: that keeps its gradient."""
-    value = node.meta.get("example_value")
-    return isinstance(value, Tensor) and any(
-        value is one.meta.get("example_value") for one in node.all_input_nodes
-    )
-
-
+Values = list[Any]
 Found = TypeVar("Found")
 MOST = 256
 """How many things are kept that follow from the graphs and sizes."""
@@ -134,6 +83,8 @@ class Pair:
         The nodes that are computed from sizes alone.
     own
         Of each layer, the last one last, whether Ghost sees it too; None until an eager trace has told.
+    calls
+        How many batches were run.
     told
         What follows from the graphs and some sizes alone, by these.
     run_backward
@@ -158,8 +109,9 @@ class Pair:
         self.sized = sized(forward.graph)
         self.parameters: dict[str, str] = {}
         self.layers: dict[fx.Node, Layer] = {}
-        self.sample_axes: dict[Any, dict[fx.Node, list[SampleAxis]]] = {}
+        self.sample_axes: dict[Any, dict[fx.Node, list[Axis]]] = {}
         self.own: list[tuple[bool, bool] | None] | None = None
+        self.calls = 0
         self.told: dict[Any, Any] = {}
         self.run_backward: Callable[[Values], Any] = function_of(backward)
         self._run_forward: Callable[[Values], Any] | None = None
@@ -231,3 +183,27 @@ def _entering(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
     """Return the nodes outside that `nodes` read."""
     inside = set(nodes)
     return (before for node in nodes for before in node.all_input_nodes if before not in inside)
+
+
+def function_of(module: fx.GraphModule, also: Sequence[fx.Node] = ()) -> Callable[[Values], Any]:
+    """Return a graph as a function of a list, which it empties: what it has used is freed.
+
+    It is to be run where no gradient is recorded. With `also`, it returns the values of those nodes, too,
+    behind what the graph returns.
+    """
+    env: dict[fx.Node, fx.Node] = {}
+    graph = fx.Graph()
+    found = graph.graph_copy(module.graph, env)
+    graph.output((found, tuple(env[node] for node in also)) if also else found)
+    graph.set_codegen(_Boxed())
+    return fx.GraphModule(module, graph).forward
+
+
+class _Boxed(CodeGen):
+    """Writes functions of one list of arguments, which they empty first."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
+        """Write the head of the function."""
+        names = [one.split(":")[0].split("=")[0].strip() for one in free_vars if one != "self"]
+        taken = "".join(f"{name}, " for name in names)
+        return f"def {self._func_name}(self, boxed):\n    {taken}= boxed\n    boxed.clear()"

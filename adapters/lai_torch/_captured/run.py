@@ -1,6 +1,7 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
 from lai_torch._captured.pair import Pair
-from lai_torch._captured.sample_axis import Sizes, resized, sample_axes
-from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._captured.sample_axis import Sizes, resized, sample_axes, take_rows, weigh_rows
+from lai_torch._graph.places import Axis
+from lai_torch._graph.products import flatten_positions
 
 Values = list[Any]
 Rows = Callable[[Tensor], Tensor]
@@ -80,7 +82,7 @@ class Run:
         """Return the nodes between the last layer and the outputs, in order."""
         return self.pair.once(_behind, last.output, last.name, tuple(outputs))
 
-    def sample_axis(self, node: fx.Node, name: str) -> SampleAxis:
+    def sample_axis(self, node: fx.Node, name: str) -> Axis:
         """Return where a layer's input or output holds the samples."""
         found = self._axes[node]
         if len(found) != 1:
@@ -90,6 +92,13 @@ class Run:
             )
             raise ValueError(msg)
         return found[0]
+
+    def lay_out(self, node: fx.Node, value: Tensor, layer: Layer) -> Tensor:
+        """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions."""
+        axis = self.sample_axis(node, layer.name)
+        if layer.left:
+            axis, value = replace(axis, axis=1 - axis.axis), value.T
+        return flatten_positions(axis.in_front(value))
 
     def vjp(
         self,
@@ -127,7 +136,7 @@ class Run:
             if not axes:
                 saved[place] = resized(source, self.sizes, rows.numel())
             for axis in axes:
-                saved[place] = axis.kept(saved[place], rows)
+                saved[place] = take_rows(axis, saved[place], rows)
 
     def _fewer(self, count: int) -> list[tuple[int, Any]]:
         """Return the saved numbers for so many samples, by place: worked out once for each count."""
@@ -154,8 +163,8 @@ class Run:
             if callable(gradient):
                 kept = gradient(rows).to(value).contiguous()
             else:
-                kept = axis.kept(_laid_out_as(value, gradient), rows)
-            result.append(axis.weighted(kept, weights.index_select(0, rows)))
+                kept = take_rows(axis, _laid_out_as(value, gradient), rows)
+            result.append(weigh_rows(axis, kept, weights.index_select(0, rows)))
         return result
 
     def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
@@ -196,7 +205,7 @@ def _symbol(place: tuple[str, int | None, Any]) -> str:
     return str(place[2])
 
 
-def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[SampleAxis]]]:
+def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[Axis]]]:
     """Return what is saved of the samples: where, by which node, and where it holds them.
 
     Of what is computed from sizes alone, nowhere.

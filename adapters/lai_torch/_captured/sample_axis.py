@@ -13,9 +13,12 @@ import torch
 from torch import Tensor, fx
 
 from lai_torch._captured.graphs import RESHAPES, is_random
-from lai_torch._model.sample_axis import SampleAxis
+from lai_torch._graph.places import Axis
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
+ANY = -1
+"""The number of samples of a graph for every one."""
+IN_FRONT = Axis(0, 1, 1, ANY)
 
 
 class Sizes:
@@ -65,7 +68,7 @@ class Sizes:
         return one
 
 
-def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[SampleAxis]]:
+def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Axis]]:
     """Return where each tensor of a forward graph holds samples; an empty list where none are.
 
     On an axis of length `outer n inner`, sample j owns the entries `(i n + j) inner + k` for `i < outer` and
@@ -74,7 +77,7 @@ def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[SampleAxis]
     merged the axes, and is passed on from there: a node that does not reshape keeps an axis of as many
     entries a sample as it was.
     """
-    found: dict[fx.Node, list[SampleAxis]] = {}
+    found: dict[fx.Node, list[Axis]] = {}
     merged: dict[fx.Node, dict[int, tuple[int, int]]] = {}
     for node in graph.nodes:
         inherited: dict[int, tuple[int, int]] = {}
@@ -97,8 +100,8 @@ def _placed(
     shape: Any,
     sizes: Sizes,
     inherited: dict[int, tuple[int, int]],
-    found: dict[fx.Node, list[SampleAxis]],
-) -> list[SampleAxis]:
+    found: dict[fx.Node, list[Axis]],
+) -> list[Axis]:
     """Return where a node's tensor holds samples: merged by its own reshaping, or as its inputs were."""
     multiples = {axis: many for axis, length in enumerate(shape) if (many := sizes.multiple(length))}
     result = []
@@ -122,18 +125,16 @@ def _placed(
                 "with another; use backward='kept'"
             )
             raise ValueError(msg)
-        result.append(SampleAxis(axis, outer, inner))
+        result.append(Axis(axis, outer, inner, ANY))
     return result
 
 
-def _joined(
-    node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[SampleAxis]]
-) -> tuple[int, int] | None:
+def _joined(node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Axis]]) -> tuple[int, int] | None:
     """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
     # p batches one after another: entry i n + j of the axis is sample j of part i, so outer = p, inner = 1.
     parts, *rest = node.args
     parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
-    plain = all(found.get(part) == [SampleAxis(axis)] for part in parts)
+    plain = all(found.get(part) == [Axis(axis, 1, 1, ANY)] for part in parts)
     return (many, 1) if along % node.meta["val"].ndim == axis and plain else None
 
 
@@ -160,3 +161,25 @@ def resized(node: fx.Node, sizes: Sizes, samples: int) -> Any:
     target: Any = node.target
     arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: resized(one, sizes, samples))
     return target(*arguments[0], **arguments[1])
+
+
+def take_rows(place: Axis, value: Tensor, rows: Tensor) -> Tensor:
+    """Return the samples `rows`, in the order of the strides that the value has."""
+    # The backward graph was captured for these strides, so rows are taken with the axes in their order in
+    # memory, from the largest stride to the smallest, and the axes put back.
+    strides = value.stride()
+    order = sorted(range(value.ndim), key=lambda one: -strides[one])
+    axis, ordered = order.index(place.axis), value.permute(order)
+    if place.outer == place.inner == 1:
+        taken = ordered.index_select(axis, rows)
+    else:
+        split = ordered.unflatten(axis, (place.outer, -1, place.inner))
+        taken = split.index_select(axis + 1, rows).flatten(axis, axis + 2)
+    return taken.permute([order.index(one) for one in range(value.ndim)])
+
+
+def weigh_rows(place: Axis, value: Tensor, weights: Tensor) -> Tensor:
+    """Return the tensor with every sample multiplied by its weight."""
+    split = place.split(value)
+    factors = weights.to(split).reshape(-1, *[1] * (split.ndim - place.axis - 2))
+    return (split * factors).flatten(place.axis, place.axis + 2)

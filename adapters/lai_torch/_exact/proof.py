@@ -22,11 +22,10 @@ from torch import Tensor
 
 from lai_core._adapters import rounding_bound, tolerance
 from lai_torch._exact.directional import Pair, why
-from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned
+from lai_torch._graph.prove import are_close, exchange_samples
+from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned, usable
 from lai_torch._model.function import Function, Point, along, vjp
-from lai_torch._model.precision import measured_roundings
-from lai_torch._model.preserve import evaluating
-from lai_torch._model.sample_axis import differ
+from lai_torch._model.precision import differ, measured_roundings
 
 Batch = tuple[Any, Any]
 Method = Callable[[Function, Point, Batch], Pair]
@@ -81,14 +80,21 @@ class Proof:
         ValueError
             If no way meets the identity, or one does on the batch and not on its parts.
         """
-        halves, *others = bisections(self.finite)
-        self._check_rows(halves)
-        sides = [self._side(part) for part in halves]
-        for part in (part for split in others for part in split):
-            with self.function.preserved():
-                losses = self._resampled_losses(part).detach()
-            self._compare(losses, part)
-        longer = self._longer()
+        if not are_close(self._losses()[self.finite], self.plain.losses[self.finite], eps=self.eps):
+            msg = (
+                "model: expected the same losses of the same batch, random streams and buffers put back, got "
+                "others at the second call: forward changes something else (an attribute, a file, a "
+                "counter); keep in buffers what it changes"
+            )
+            raise ValueError(msg)
+        # A loss may hold weights of this batch's places, unless nobody knows which row is a sample's.
+        by_rows = bool(unaligned(self.batch, len(self.finite)))
+        with self.function.preserved():
+            problem = self.function.model, self.function.loss, usable(self.batch)
+            if exchange_samples(problem, by_rows=by_rows) is None:
+                raise immovable()
+        halves = bisections(self.finite)[0]
+        sides, longer = [self._side(part) for part in halves], self._longer()
         reasons: list[str] = []
         unbounded = compared = False
         for name, way in methods.items():
@@ -136,12 +142,9 @@ class Proof:
 
     def compare_halves(self) -> None:
         """Raise if a sample's loss moves where one half of the samples makes room for copies of the other."""
-        halves = bisections(self.finite)[0]
-        self._check_rows(halves)
-        for part in halves:
-            with self.function.preserved():
-                losses = self._resampled_losses(part).detach()
-            self._compare(losses, part)
+        for part in bisections(self.finite)[0]:
+            with torch.no_grad():
+                self._compare(self._losses(part), part)
 
     def _check_apart(self, parts: list[Tensor], sides: list[_Side]) -> None:
         """Raise if a part's gradient depends on the other samples of the batch."""
@@ -156,20 +159,16 @@ class Proof:
         own = self._side(self.finite)
         within = tolerance(self.eps, own.size, float(own.weights.count_nonzero()))
         if not abs(own.value - longer.value) <= within:
-            raise sized()
+            raise coupled()
 
     def _longer(self) -> _Side | None:
         """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
-        try:
-            with self.function.preserved():
-                losses = self.function(resampled(self.batch, self.finite, more=1))
-        except Exception:  # whatever it is, it is about the size: the batch itself went through
-            return None
-        if self._alike(losses[:-1], self.finite):
-            return self._side(self.finite, more=1)
         if self.plain.draws:  # noise goes by place and shape
             return None
-        raise sized()
+        try:
+            return self._side(self.finite, more=1)
+        except Exception:  # whatever it is, it is about the size: the batch itself went through
+            return None
 
     def _side(self, part: Tensor, *, more: int = 0, beside: bool = False, powers: bool = False) -> _Side:
         """Compute the VJP of random weights of a part, on a batch of copies of that part.
@@ -184,41 +183,11 @@ class Proof:
         weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
-            losses = self.function(self.batch) if beside else self._resampled_losses(part, more)
+            losses = self.function(self.batch if beside else resampled(self.batch, part, more))
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
-        self._compare(losses[: len(part)], part)  # outside: to run the batch again draws the same numbers
+        self._compare(losses[: len(part)], part)
         return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
-
-    def _resampled_losses(self, part: Tensor, more: int = 0) -> Tensor:
-        """Return the losses of a batch in which copies of a part replace all other samples."""
-        if not more and bool(part.all()):
-            return self.function(self.batch)
-        try:
-            return self.function(resampled(self.batch, part, more=more))
-        except (torch.OutOfMemoryError, KeyboardInterrupt):
-            raise
-        except Exception as error:  # the batch itself went through: it is about which rows are where
-            raise immovable(f"one that fails when they are ({type(error).__name__}: {error})") from error
-
-    def _check_rows(self, parts: list[Tensor]) -> None:
-        """Raise where something in the batch holds samples in another way than by rows.
-
-        What has no row a sample stays where it is when copies of samples stand for others. If it is the same
-        for all samples, a copy has the loss of its sample. If not (nodes of graphs side by side, lists with
-        offsets), samples may meet in it, and no exchange of rows would show that. In eval mode, for what a
-        model draws differs from place to place.
-        """
-        if not unaligned(self.batch, len(self.finite)):
-            return
-        with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
-            own = self.function(self.batch)
-        for part in parts:
-            with self.function.preserved(), evaluating(self.function.model), torch.no_grad():
-                losses = self._resampled_losses(part)
-            index = row_sources(part)
-            if not self._near(losses, own[index], index):
-                raise immovable("one in which a copy of a sample has another loss than the sample")
 
     def _errors(self, scores: Tensor, side: _Side) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
@@ -234,21 +203,8 @@ class Proof:
 
     def _compare(self, losses: Tensor, part: Tensor) -> None:
         """Raise if a part's losses are not those of the batch."""
-        if self._alike(losses, part):
-            return
-        with self.function.preserved():
-            again = self.function(self.batch)
-        if self._alike(again, self.finite):
+        if not self._near(losses.detach()[part], self.plain.losses[part], part):
             raise coupled()
-        msg = (
-            "model: expected the same losses of the same batch, random streams and buffers put back, got "
-            "others at the second call: forward changes something else (an attribute, a file, a counter); "
-            "keep in buffers what it changes"
-        )
-        raise ValueError(msg)
-
-    def _alike(self, losses: Tensor, part: Tensor) -> bool:
-        return self._near(losses.detach()[part], self.plain.losses[part], part)
 
     def _near(self, losses: Tensor, expected: Tensor, index: Tensor) -> bool:
         """Whether the losses of the samples `index` are those expected, but for rounding."""
@@ -261,13 +217,14 @@ class Proof:
             self._roundings = measured_roundings(self._losses, parameters, self.eps)
         return not differ(losses, expected, self._roundings.to(losses)[index])
 
-    def _losses(self) -> Tensor:
+    def _losses(self, part: Tensor | None = None) -> Tensor:
+        """Return the losses; with a `part`, copies of its samples replace all others."""
         with self.function.preserved(), torch.no_grad():
-            losses: Tensor = self.function(self.batch)
+            losses: Tensor = self.function(self.batch if part is None else resampled(self.batch, part))
         return losses
 
 
-def resampled(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
+def resampled(batch: Batch, part: Tensor, more: int = 0) -> Batch:
     """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
     if not more and bool(part.all()):
         return batch
@@ -275,11 +232,12 @@ def resampled(batch: Batch, part: Tensor, *, more: int = 0) -> Batch:
     return found
 
 
-def immovable(got: str) -> ValueError:
+def immovable() -> ValueError:
     """Build the error of a batch whose rows cannot be exchanged."""
     return ValueError(
         "training: expected a batch whose rows can be exchanged, to check that samples are independent, got "
-        f"{got}; hold one row a sample in every tensor, padded where they differ in length"
+        "one that fails when they are; hold one row a sample in every tensor, padded where they differ in "
+        "length"
     )
 
 
@@ -287,16 +245,8 @@ def coupled() -> ValueError:
     """Build the error of samples that have no gradients of their own."""
     return ValueError(
         "model: expected every sample's loss and gradient to be its own, got ones that move with the other "
-        "samples of the batch: normalise by running statistics (model.eval(), not BatchNorm in training "
-        "mode), let nothing in the model or the loss average, compare or attend across the first axis, and "
-        "score at the level at which samples are independent (pairs, graphs), one row for each"
-    )
-
-
-def sized() -> ValueError:
-    """Build the error of samples whose gradients depend on how many they are."""
-    return ValueError(
-        "model: expected every sample's loss and gradient to be its own, got ones that move with the number "
-        "of samples: do not divide by the batch's size in the loss, nor let an embedding scale its gradient "
-        "by frequency"
+        "samples of the batch, or their number: normalise by running statistics (model.eval(), not BatchNorm "
+        "in training mode), let nothing in the model or the loss average, compare or attend across the first "
+        "axis, nor an embedding scale its gradient by frequency, and score at the level at which samples are "
+        "independent (pairs, graphs), one row for each"
     )

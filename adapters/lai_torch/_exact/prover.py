@@ -1,6 +1,6 @@
 """Derivatives of a batch's losses along directions, proved on the first batch of each kind."""
 
-import warnings
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -10,11 +10,9 @@ from lai_torch._exact.directional import METHODS, check_owned, precision
 from lai_torch._exact.proof import Batch, Plain, Proof, resampled
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
-from lai_torch._model.mixing import Mixing
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.signatures import Signatures
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_buffers
+from lai_torch._model.walk import modules_of
 
 
 class Derivative(NamedTuple):
@@ -27,22 +25,30 @@ class Derivative(NamedTuple):
     residual: float | None
 
 
+@dataclass
+class _Proved:
+    """The way that was proved for batches of a kind, and how many of these there were."""
+
+    method: str
+    reason: str | None
+    precision: float
+    calls: int
+
+
 class Prover:
-    """Derivatives along directions, each way proved on the first batch of its kind."""
+    """Derivatives along directions, each way proved on the first batch of its kind, and on the 2nd, 4th, ...
+
+    In every batch each loss is computed beside other samples as well, and must not move.
+    """
 
     def __init__(
         self,
         function: Function,  # what is differentiated
         method: str | None = None,  # the only way to take; None: the first that is proved
-        *,
-        # whether batches follow the first one, so that it matters what its proof says of them
-        lasting: bool = False,
     ) -> None:
-        self.function, self.lasting = function, lasting
+        self.function = function
         self.methods = dict(METHODS) if method is None else {method: METHODS[method]}
-        self._proved: dict[Any, tuple[str, str | None]] = {}
-        self._kinds: dict[Any, frozenset[str]] = {}
-        self._mixing: dict[Any, str | None] = {}
+        self._proved: dict[Any, _Proved] = {}
 
     def __call__(self, direction: Point, batch: Batch) -> Derivative:
         """Return the derivatives of a batch; NaN where a sample's loss or gradient is not finite.
@@ -54,46 +60,27 @@ class Prover:
             the loss holds parameters that nobody handed over, or two calls give different losses.
         """
         kind = self._kind(batch)
-        if (known := self._proved.get(kind)) is not None:
-            try:
-                with self.function.watched(Signatures()) as calls:
-                    scores, losses = self.methods[known[0]](self.function, direction, batch)
-            except torch.OutOfMemoryError:
-                raise
-            except (RuntimeError, NotImplementedError):
-                pass  # not as it was: prove again
-            else:
-                finite = bool((torch.isfinite(scores) & torch.isfinite(losses)).all())
-                own = set(map(id, self.function.parameters().values()))
-                if finite and calls.found() <= self._kinds[kind] and calls.trained <= own:
-                    self._check_apart(kind, batch, losses)
-                    return Derivative(scores, losses, *known, None)
-        return self._prove(direction, batch)
+        proved = self._proved.get(kind)
+        if proved is not None:
+            proved.calls += 1
+            if proved.calls & (proved.calls - 1):  # at calls 2, 4, 8, ... a kind is proved again
+                try:
+                    scores, losses = self.methods[proved.method](self.function, direction, batch)
+                except torch.OutOfMemoryError:
+                    raise
+                except (RuntimeError, NotImplementedError):
+                    pass  # not as it was: prove again
+                else:
+                    if bool((torch.isfinite(scores) & torch.isfinite(losses)).all()):
+                        everyone = torch.ones_like(losses, dtype=torch.bool)
+                        plain = Plain(losses, draws=False, precision=proved.precision)
+                        Proof(self.function, {}, batch, plain, everyone).compare_halves()
+                        return Derivative(scores, losses, proved.method, proved.reason, None)
+        return self._prove(direction, batch, kind)
 
-    def _check_apart(self, kind: Any, batch: Batch, losses: Tensor) -> None:
-        """Raise if samples of a batch see one another, where the model's operations leave that open."""
-        if self._mixing[kind] is not None:
-            everyone = torch.ones_like(losses, dtype=torch.bool)
-            plain = Plain(losses, draws=False, precision=precision(losses))
-            Proof(self.function, {}, batch, plain, everyone).compare_halves()
-
-    def _mixed(self, batch: Batch, samples: int) -> str | None:
-        """Return the first operation that mixes samples; None where nobody will ask."""
-        if samples < 2 or not self.lasting:
-            return None
-        parameters, model = self.function.parameters().values(), self.function.model
-        watch = Mixing(batch, samples, parameters, named_buffers(model).values())
-        with self.function.preserved(), warnings.catch_warnings(), self.function.watched(watch):
-            warnings.simplefilter("ignore")
-            self.function(batch)
-        return watch.found
-
-    def _prove(self, direction: Point, batch: Batch) -> Derivative:
+    def _prove(self, direction: Point, batch: Batch, kind: Any) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
-        kind = self._kind(batch)
-        with self.function.watched(Signatures()) as watch:
-            plain = self._plain(batch)
-        calls = watch.found()
+        plain = self._plain(batch)
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
             proof = Proof(self.function, direction, resampled(batch, finite), plain, finite)
@@ -101,8 +88,8 @@ class Prover:
             if found is not None:
                 name, scores, residual = found
                 reason = "; ".join(reasons) or None
-                self._proved[kind], self._kinds[kind] = (name, reason), self._kinds.get(kind, calls) | calls
-                self._mixing[kind] = self._mixed(batch, len(finite))
+                calls = self._proved[kind].calls if kind in self._proved else 1
+                self._proved[kind] = _Proved(name, reason, plain.precision, calls)
                 scores = torch.where(finite, scores, torch.nan)
                 return Derivative(scores, plain.losses, name, reason, residual)
             finite = proof.bounded()

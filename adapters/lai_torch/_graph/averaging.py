@@ -20,7 +20,7 @@ from lai_torch._graph.plan import Plan
 from lai_torch._graph.products import flatten_positions
 from lai_torch._graph.saved import read_signed
 from lai_torch._graph.walk import Graph
-from lai_torch._model.sample_axis import differ, rounding
+from lai_torch._model.precision import differ
 from lai_torch._model.valid import Positions, fitting, masked_mean
 
 AT_ONCE = 2**18
@@ -190,7 +190,9 @@ def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     mean = found.mean(valid, gradient.shape[1]) if gradient.ndim == 3 else None
     expected = masked_mean(gradient, valid) if gradient.ndim == 3 else gradient
     precision = max(torch.finfo(one.dtype).eps for one in (gradient, found.logarithms))
-    within = rounding(expected, precision=precision, largest=0.0)
+    roundings = 4.0 if precision > 1e-4 else 64.0  # half precision has few digits to give away
+    largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).max()
+    within = roundings * precision * float(largest)
     return mean is not None and mean.shape == expected.shape and not differ(mean, expected, within)
 
 

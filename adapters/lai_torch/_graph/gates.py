@@ -6,6 +6,7 @@ with powers of two, is then those powers times the gates, bit for bit: a float t
 rounded. Two entries that mix, by however little, show wherever their powers differ.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import torch
@@ -19,7 +20,7 @@ from lai_torch._graph.places import Axis
 from lai_torch._graph.products import CONVOLUTION, PRODUCTS
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.walk import Edge, Graph
-from lai_torch._model.sample_axis import differ, powers_of_two
+from lai_torch._model.precision import differ
 
 
 def read_gates(reader: Reader, recording: Recording) -> GateTrace:
@@ -60,12 +61,29 @@ def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -
         raise not_a_chain(layer.name, f"does not come from the output of layer {before.name!r} alone")
     ones = torch.ones(graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device)
     dtypes = {graph.dtype(one) for one in graph.received()}
-    powers = powers_of_two(ones, dtypes)
+    powers = _draw_powers(ones, dtypes)
     gates, scaled = (_multiply(graph, edge, before, factor) for factor in (ones, powers))
     underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)
     if gates.shape != ones.shape or differ(scaled, powers * gates, underflow * powers):
         raise not_a_chain(layer.name, f"mixes entries of the output of layer {before.name!r}")
     return gates
+
+
+def _draw_powers(like: Tensor, dtypes: Iterable[torch.dtype]) -> Tensor:
+    """Return a power of two per entry of `like`, in no order and the same ones at every call.
+
+    A float times one is not rounded, so that what is linear in its weights shows it bit for bit in
+    every type. Along an axis, every 64 entries in a row have different ones, every 8 where the model
+    computes in float16, which holds no more beside a gradient; `dtypes` are the types it computes in.
+    """
+    levels = 8 if torch.float16 in dtypes else 64
+    generator = torch.Generator().manual_seed(0)
+    exponents = torch.zeros((), dtype=torch.int64, device=like.device)
+    for length in like.shape:
+        orders = torch.rand(-(-length // levels), levels, generator=generator, device="cpu").argsort(1)
+        exponents = (exponents.unsqueeze(-1) + orders.flatten()[:length].to(like.device)) & (levels - 1)
+    powers = torch.tensor([2.0**level for level in range(levels)], dtype=like.dtype, device=like.device)
+    return powers[exponents]
 
 
 def _multiply(graph: Graph, edge: Edge, before: Layer, factor: Tensor) -> Tensor:

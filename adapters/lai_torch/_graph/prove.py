@@ -77,13 +77,13 @@ def _exchange_buffers(modules: Iterable[nn.Module]) -> None:
                 module._buffers[name] = copies.setdefault(id(buffer), buffer.detach().clone())
 
 
-def exchange_samples(problem: Problem) -> Exchange | None:
+def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | None:
     """Return a batch beside an exchanged one; None where the batch does not run with copies of its samples.
 
     Raises
     ------
     CoupledError
-        If the loss of a sample that stays changes.
+        If the loss of a sample that stays changes, or, `by_rows`, that of a copy is not its sample's.
     """
     model, loss, batch = problem
     samples = count(*batch)
@@ -107,7 +107,8 @@ def exchange_samples(problem: Problem) -> Exchange | None:
         if _draws_alike(drawn, after):
             _check_unmoved(problem, moved[kept], plain, kept)
         if (
-            drawn is None
+            by_rows
+            and drawn is None
             and after is None
             and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept), plain)
         ):
@@ -277,7 +278,7 @@ def _compare_graphs(
     here = _weigh_gradients(plain, weights, parameters)
     there = _weigh_gradients(other, weights[: other.samples], parameters)
     pairs = zip(parameters, here, there, strict=True)
-    return {name: Block(_distance(left, right), _norm(left), eps) for name, left, right in pairs}
+    return {name: Block(_distance(left, right), norm(left), eps) for name, left, right in pairs}
 
 
 def split_parameters(parameters: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
@@ -316,11 +317,11 @@ def _weigh_gradients(graph: Graph, weights: Tensor, parameters: Mapping[str, Ten
 
 def _distance(left: Tensor | None, right: Tensor | None) -> float:
     if left is None or right is None:
-        return _norm(left) + _norm(right)
+        return norm(left) + norm(right)
     left, right = torch.atleast_1d(left, right)
     size = 1 + len(left) // PARTS  # by slices: the difference of all takes the memory of one more gradient
     pairs = zip(left.split(size), right.split(size), strict=True)
-    return hypot(*(_norm(one - other) for one, other in pairs))
+    return hypot(*(norm(one - other) for one, other in pairs))
 
 
 def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
@@ -380,7 +381,7 @@ def _compare_sums(
     found = map(_flatten, _weigh_gradients(graph, weights, parameters))
     plain = dict(zip(parameters, found, strict=True))
     missing = set(parameters) - {name for names in explained.values() for name in names}
-    squares = {name: _norm(plain[name]) ** 2 for name in parameters if name in missing}
+    squares = {name: norm(plain[name]) ** 2 for name in parameters if name in missing}
     weighed = [_weigh(record, weights) for record in recorded]
     sums = summed_gradients(lai.Trace(weighed), GRADIENT_BUDGET) if weighed else {}
     for (key, part), given in sums.items():
@@ -390,7 +391,7 @@ def _compare_sums(
             squares[name] = squares.get(name, 0.0) + _compare(whole, plain[name], str(key)) ** 2
     # A gradient has its parameter's type, which may be coarser than all that the model computes in.
     coarsest = {name: max(eps, torch.finfo(one.dtype).eps) for name, one in parameters.items()}
-    return {name: Block(one**0.5, _norm(plain[name]), coarsest[name]) for name, one in squares.items()}
+    return {name: Block(one**0.5, norm(plain[name]), coarsest[name]) for name, one in squares.items()}
 
 
 def _flatten(gradient: Tensor | None) -> Tensor | None:
@@ -403,13 +404,13 @@ def _flatten(gradient: Tensor | None) -> Tensor | None:
 def _compare(recorded: Tensor, plain: Tensor | None, key: str) -> float:
     """Return the distance of a recorded sum from the plain one; a matrix may be recorded transposed."""
     if plain is None:
-        return _norm(recorded)
+        return norm(recorded)
     if key.endswith("]") and plain.ndim == 3 and recorded.numel() < plain.numel():  # one matrix of several
         plain = plain[int(key[key.rindex("[") + 1 : -1])]
     own = plain.reshape(-1)
     ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
-    found = [_norm(way.reshape(-1) - own.to(way)) for way in ways if way.numel() == own.numel()]
-    return min(found, default=abs(_norm(recorded) - _norm(plain)))
+    found = [norm(way.reshape(-1) - own.to(way)) for way in ways if way.numel() == own.numel()]
+    return min(found, default=abs(norm(recorded) - norm(plain)))
 
 
 def _weigh(record: Any, weights: Tensor) -> Any:
@@ -420,7 +421,7 @@ def _weigh(record: Any, weights: Tensor) -> Any:
     return replace(record, output_gradients=torch.where(factors != 0, gradients * factors, 0.0))
 
 
-def _norm(gradient: Tensor | None) -> float:
+def norm(gradient: Tensor | None) -> float:
     """Return the root of the sum of squares."""
     if gradient is None:
         return 0.0

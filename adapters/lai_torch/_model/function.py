@@ -1,13 +1,12 @@
 """The losses of a batch, and their function of everything that trains, on the user's own parameters."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.modes import renew
@@ -51,7 +50,6 @@ def _versions(batch: Any) -> list[int]:
         return [0 if one.is_inference() else one._version for one in tensors(batch)]
 
 
-Mode = TypeVar("Mode", bound=TorchFunctionMode)
 Point = dict[str, Tensor]
 """One tensor per trainable parameter, by name."""
 
@@ -82,7 +80,6 @@ class Function:
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
-        self._watch: AbstractContextManager[Any] = nullcontext()
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -142,21 +139,10 @@ class Function:
             yield
             check_returned(named_parameters(self.model, self.loss))
 
-    @contextmanager
-    def watched(self, watch: Mode) -> Iterator[Mode]:
-        """Run the body with a mode around each call of the model and the loss."""
-        self._watch = watch
-        try:
-            yield watch
-        finally:
-            self._watch = nullcontext()
-
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""
         batch = usable(batch)
-        with self._watch:
-            losses = losses_of(self.model, self.loss, batch)
-        return check_losses(losses, count(*batch))
+        return check_losses(losses_of(self.model, self.loss, batch), count(*batch))
 
 
 def gradient(

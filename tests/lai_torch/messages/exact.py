@@ -118,7 +118,7 @@ MESSAGES = {
     "ValueError: validation: expected a finite gradient of the losses": (
         lambda: exact(validation=(torch.full((9, 4), torch.nan, dtype=torch.float64), data(9)[1]))
     ),
-    "ValueError: …model.eval(), not BatchNorm in training mode": lambda: exact(NORMED),
+    "ValueError: …call model.eval() where a normalisation couples": lambda: exact(NORMED),
     "ValueError: …ones that move with the other samples": lambda: exact(drawing(nn.BatchNorm1d(6))),
     "ValueError: …move with the other samples": [
         lambda n=n: exact(loss=one_pair, training=data(n)) for n in (4, 8, 16)

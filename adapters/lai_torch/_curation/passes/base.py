@@ -150,16 +150,6 @@ def check_unhooked(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
-def check_unmixed(function: str | None) -> None:
-    """Raise if a function mixes samples: that it does not matter would be to prove of every batch."""
-    if function is not None:
-        msg = (
-            f"backward: 'selective' expects operations that keep samples apart, {function} mixes them, if "
-            "not in this batch's losses; use backward='kept', which looks at that in every batch"
-        )
-        raise ValueError(msg)
-
-
 @dataclass(frozen=True)
 class Losses:
     """What is minimised on some rows."""

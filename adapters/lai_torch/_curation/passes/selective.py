@@ -19,6 +19,7 @@ from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
 from lai_torch._captured.pair import coarsest
 from lai_torch._captured.run import Rows, Run
+from lai_torch._captured.sample_axis import IN_FRONT
 from lai_torch._curation.passes.base import (
     Forward,
     Gradient,
@@ -26,19 +27,16 @@ from lai_torch._curation.passes.base import (
     check_precision,
     check_uncoupled,
     check_unhooked,
-    check_unmixed,
 )
 from lai_torch._curation.scorers.base import Batch, Itself, Reading
 from lai_torch._curation.undo import DeferredChecks
 from lai_torch._exact.directional import check_reads_outputs
 from lai_torch._graph import averaging
 from lai_torch._graph.assemble import Readout
-from lai_torch._graph.prove import draw_weights
+from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, check_losses, count
-from lai_torch._model.mixing import mixing
 from lai_torch._model.preserve import evaluating
-from lai_torch._model.sample_axis import SampleAxis, norm
 from lai_torch._model.valid import Masks, Positions, masked_mean
 from lai_torch._model.walk import named_parameters
 
@@ -49,17 +47,18 @@ Given = Sequence[Tensor | Rows | None]
 class SelectivePass(Pass):
     """A model's forward and backward graph, run on the whole batch and on the kept rows.
 
-    The first batch is traced eagerly, too: layers of the graph that are not those of a trace are refused.
-    Where a sample is first dropped, a gradient from the kept rows is compared with that of every sample,
-    dropped ones with weight zero, through the same graph: samples that are coupled, or merged with something
-    else on an axis, show there. `selfcheck` compares with plain autograd, which shares nothing.
+    Batches 1, 2, 4, 8, ... of a graph are proved. An eager trace proves that no sample's loss moves with the
+    others; layers of the graph that are not those of the trace are refused. And a gradient from every second
+    row is compared with that of every row, the others with weight zero, through the same graph: samples that
+    are merged with something else on an axis show there. `selfcheck` compares with plain autograd, which
+    shares nothing.
 
     Attributes
     ----------
     captured
         The captured model.
-    proved
-        Whether a backward pass has been compared.
+    proves
+        Whether gradients from some rows are compared.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class SelectivePass(Pass):
         self.model, self.loss, self.kept, self.last = model, loss, kept, last
         self.masks = Masks(None) if masks is None else masks
         self.deferred = deferred
-        self.proved = False
+        self.proves = True
         self.captured = Captured(model, autocast)
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
@@ -97,6 +96,9 @@ class SelectivePass(Pass):
             found = [one for one in _leaves(outputs) if one.requires_grad]
             check_reads_outputs(self.model, self.loss, losses, found)
             run = self.captured.read(found, self.last)
+            run.pair.calls += 1
+            if not run.pair.calls & (run.pair.calls - 1):
+                run.pair.own = None
             with self.masks.asking(self.deferred.holds):
                 valid = self.masks(self.model, batch[0], samples)
             picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
@@ -106,12 +108,15 @@ class SelectivePass(Pass):
         losses = losses.detach()
         if isinstance(summary, Itself) and not self.deferred.finite(losses):  # it spoils every score
             return self.kept.forward(batch, summary)
+        proves = self.proves and run.pair.own is None
         if picked is None:
             ordered: list[Any] = [gradients[index] for index in run.order]
             trace = self._trace(run, ordered, valid, batch)
         else:
             ordered = [picked.rows]
             trace = self._trace(run, [picked.mean(valid, found[0].shape[1])], valid, batch, averaged=True)
+        if proves:
+            _check_rows(run, ordered, losses)
         reading = Reading(losses, trace, batch)
         return Forward("selective", iter((reading,)), functools.partial(self._backward, run, ordered, losses))
 
@@ -139,7 +144,7 @@ class SelectivePass(Pass):
         final = known[id(last)]
         bias = final is not None and final[1]
         if averaged:
-            inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
+            inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
             named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
             mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
             return lai.Trace([*records, _unread(mean) if final is None else mean])
@@ -162,16 +167,15 @@ class SelectivePass(Pass):
         record_type = lai.LayerTrace if own else lai.ReadoutTrace
         weight = layer.names[0] if own else None
         named: dict[str, Any] = {"bias": bias, "weight": weight, "name": layer.name}
-        axis = run.sample_axis(layer.inputs, layer.name)
         if layer.geometry is None:
             outputs = None
             if gradient is not None:
-                outputs = run.sample_axis(layer.output, layer.name).in_front(gradient, left=layer.left)
-            rows = record_type(axis.in_front(inputs, left=layer.left), outputs, **named)
+                outputs = run.lay_out(layer.output, gradient, layer)
+            rows = record_type(run.lay_out(layer.inputs, inputs, layer), outputs, **named)
             for mask in valid:
                 rows = rows.masked(mask.to(inputs.device))
             return rows
-        if axis != SampleAxis(0):
+        if run.sample_axis(layer.inputs, layer.name) != IN_FRONT:
             msg = (
                 f"layer {layer.name!r}: expected the samples on the first axis of a convolution's input, "
                 "found them merged with another; use backward='kept'"
@@ -190,7 +194,6 @@ class SelectivePass(Pass):
         with evaluating(self.model):
             reader = Reader(self.model, self.loss, every=False, last=self.last, valid=self.masks)
             readouts = [one for one in reader.record(batch).readouts if one.layer.source is not None]
-        check_unmixed(mixing(self.model, self.loss, batch, count(*batch)))
         trains = {name for name, one in named_parameters(self.model).items() if one.requires_grad}
         found: list[tuple[bool, bool] | None] = []
         expected = list(readouts)
@@ -211,30 +214,11 @@ class SelectivePass(Pass):
     def _backward(
         self, run: Run, gradients: Given, losses: Tensor, weights: Tensor, parts: int, *_: Any
     ) -> Gradient:
-        """Run the backward graph on the kept rows; compare it when a sample is first dropped."""
+        """Run the backward graph on the kept rows."""
         kept = self.deferred.rows(weights > 0)
         if not kept.numel():
             return Gradient(weights, losses, kept=0)
-        shares = weights / parts
-        both: tuple[dict[str, Tensor], dict[str, Tensor]] | None = None
-        try:
-            if not self.proved:
-                signed = draw_weights(losses, weights > 0)
-                everyone = torch.isfinite(losses).nonzero().squeeze(1)
-                if kept.numel() < everyone.numel():  # else both are the same computation
-                    both = run.vjp(gradients, signed, kept), run.vjp(gradients, signed, everyone)
-            found = run.vjp(gradients, shares, kept, release=True)
-        except torch.OutOfMemoryError:
-            raise
-        except (IndexError, RuntimeError) as error:
-            msg = (
-                "backward: 'selective' expects a backward pass that runs on the kept rows alone, this one "
-                f"does not ({str(error).splitlines()[0]}); use backward='kept'"
-            )
-            raise ValueError(msg) from error
-        if both is not None and all(bool(torch.isfinite(one).all()) for one in both[1].values()):
-            _check_equal(*both, float(signed.double().square().sum()), run.pair.once(coarsest))
-            self.proved = True
+        found = _vjp(run, gradients, weights / parts, kept, release=True)
         parameters = named_parameters(self.model)
         for name, gradient in found.items():
             before = parameters[name].grad
@@ -270,8 +254,8 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     plain = all(one.target in {*RESHAPES, CAST} for one in run.behind(last, run.outputs)) and not last.left
     if part is None or not plain or not output.is_contiguous():
         return None
-    inputs = run.sample_axis(last.inputs, last.name).in_front(run.values[last.inputs.name])
-    if run.sample_axis(node, "output") != SampleAxis(0) or inputs.shape[:-1] != output.shape[:-1]:
+    inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
+    if run.sample_axis(node, "output") != IN_FRONT or inputs.shape[:-1] != output.shape[:-1]:
         return None
     key = "averages", output.shape, output.dtype, len(valid), part.views
     if key not in run.pair.told:
@@ -281,19 +265,39 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     return part.without_graph() if run.pair.told[key] else None
 
 
-def _check_equal(
-    gradients: dict[str, Tensor], masked: dict[str, Tensor], count: float, precision: float
-) -> None:
-    """Raise unless the gradient from the kept rows is the masked one, but for the roundings of a sum.
+def _vjp(run: Run, gradients: Given, weights: Tensor, rows: Tensor, **options: bool) -> dict[str, Tensor]:
+    """Return the gradient of the weighted losses of some rows."""
+    try:
+        return run.vjp(gradients, weights, rows, **options)
+    except torch.OutOfMemoryError:
+        raise
+    except (IndexError, RuntimeError) as error:
+        msg = (
+            "backward: 'selective' expects a backward pass that runs on the kept rows alone, this one "
+            f"does not ({str(error).splitlines()[0]}); use backward='kept'"
+        )
+        raise ValueError(msg) from error
 
-    With `signed_weights`, as the step's own gradient may nearly cancel. An error of 1% in one sample is seen,
+
+def _check_rows(run: Run, gradients: Given, losses: Tensor) -> None:
+    """Raise unless the gradient from every second row is the masked one, but for the roundings of a sum.
+
+    With `draw_weights`, as the step's own gradient may nearly cancel. An error of 1% in one sample is seen,
     but not in bfloat16, whose bound is 6% of the root of the samples' sum of squares.
     """
-    blocks = []
+    everyone = torch.isfinite(losses).nonzero().squeeze(1)
+    rows = everyone[1::2]
+    if not rows.numel():
+        return
+    signed = draw_weights(losses, torch.zeros_like(losses).index_fill_(0, rows, 1.0) > 0)
+    found, masked = (_vjp(run, gradients, signed, part) for part in (rows, everyone))
+    if not all(bool(torch.isfinite(one).all()) for one in masked.values()):
+        return
+    precision, blocks = run.pair.once(coarsest), []
     for name, expected in masked.items():
         eps = max(precision, torch.finfo(expected.dtype).eps)
-        blocks.append(Block(norm(gradients[name] - expected), norm(expected), eps))
-    agreed = sums_agree(blocks, count)
+        blocks.append(Block(norm(found[name] - expected), norm(expected), eps))
+    agreed = sums_agree(blocks, float(signed.double().square().sum()))
     for name in (name for name, agrees in zip(masked, agreed, strict=True) if not agrees):
         msg = (
             f"backward: the selective gradient of {name!r} differs from the masked one: samples are "

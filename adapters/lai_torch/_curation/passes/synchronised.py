@@ -11,10 +11,9 @@ from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scorer
-from lai_torch._graph.prove import draw_weights
+from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
 from lai_torch._model.preserve import preserved
-from lai_torch._model.sample_axis import norm
 from lai_torch.options import Kept
 
 

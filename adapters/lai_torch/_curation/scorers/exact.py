@@ -18,7 +18,7 @@ class ExactScorer(Scorer):
     def __init__(self, model: nn.Module, loss: Loss, method: str | None = None) -> None:
         super().__init__(model, loss)
         self.function = Function(model, loss)
-        self.prover = Prover(self.function, method, lasting=True)
+        self.prover = Prover(self.function, method)
 
     def summary_of(self, validation: Batch, size: int) -> Point:
         """Return the gradient of the summed validation loss.
