@@ -101,7 +101,7 @@ class Use:
     frozen: bool = False  # whether the weight is not a parameter
     # length of each enclosing loop, and whether it runs backwards, outermost first
     loops: tuple[tuple[int, bool], ...] = ()
-    followed: bool = False  # whether another layer reads, however indirectly, what this one puts out
+    before: set["Use"] = field(default_factory=set)  # the layers that a layer's input went through last
 
     @property
     def is_layer(self) -> bool:

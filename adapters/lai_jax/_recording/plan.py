@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_jax._program.errors import INSTEAD, UnexplainedError
-from lai_jax._program.model import Model, final_layers
+from lai_jax._program.model import Model, final_layers, find_reaching_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
@@ -37,7 +37,8 @@ class Plan:
 
 def make_plan(model: Model, last: str | None, *, partial: bool = False, everything: bool = False) -> Plan:
     """Say which uses explain which parameters; where `everything` counts, without a last layer too."""
-    uses = model.program.uses()
+    reached = find_reaching_layers(model.program)
+    uses = [use for use in model.program.uses() if use in reached or not use.is_layer]
     by_leaf: dict[int, list[Use]] = defaultdict(list)
     for use in uses:
         for leaf in use.operand.leaves:
@@ -146,7 +147,8 @@ def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[
         )
     tables = [use for use in uses if use.kind == "gather"]
     records: list[PlannedRecord] = []
-    for use in [*tables, *(use for use in layers if use is not final), final]:
+    # Of frozen layers the last one alone is read: LAI stands for Ghost over what trains.
+    for use in [*tables, *(use for use in layers if use is not final and not use.frozen), final]:
         # a loop may use one matrix again and again at positions, as a recurrent network does
         merged = bool(use.loops) and _is_invariant(use)
         if merged and (use is not final or unread is not None):

@@ -159,8 +159,8 @@ class SampleReader(Reader):
         summed = frozenset(one.use for value in values for one in value.scaled)
         if summed:
             self.reading.summed |= {(use, eqn.primitive.name) for use in summed}
-            for earlier in layers - summed:
-                earlier.followed = True
+            for own in summed:
+                own.before |= layers - summed
             layers = summed
         mapped = MappedEquation(eqn, [value.batched for value in values], self.samples.samples)
         outputs = [
