@@ -23,6 +23,7 @@ class Scaled:
     part: bool = False  # whether they may be other entries than those at the use, or in another order
     # whether they are a row of a matrix that was added, or compared, and all that came of it
     row: bool = False
+    bent: bool = False  # whether nothing is left of a product but a function of it that is not linear
 
 
 @dataclass(frozen=True, eq=False)

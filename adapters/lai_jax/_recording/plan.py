@@ -59,8 +59,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     factored -= model.left_out.keys()
     biases = bias_uses(model.program)
     ordered = [replace(own, biased=own.use in biases) for own in ordered]
-    apart = set(by_leaf)
-    while apart:
+    while True:
         records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
         # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
         records = _shared([own for own in records if own.use.is_layer or not own.materialised])
@@ -71,6 +70,8 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
         halves = [own for own in records if own.biased and not (own.bias or own.seen_by_lai_alone)]
         apart = {leaf for own in halves for leaf in own.use.operand.leaves}
         factored -= apart
+        if not apart:
+            break
     if unread is None:
         unread = _other_use(model, records[-1], by_leaf, biases)
         if not everything and unread is not None:
