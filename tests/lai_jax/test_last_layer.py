@@ -27,8 +27,8 @@ def beside(products):
     return jnp.concatenate([products, jnp.tanh(products)], 1)
 
 
-def doubled(numbers):
-    return numbers + numbers
+def below_largest(products):
+    return products - products.max(-1, keepdims=True)
 
 
 READ = {
@@ -63,8 +63,8 @@ REFUSED = {
     "repeated": lambda p, h, x: classes((h * jnp.broadcast_to(p["w"], h.shape)).sum(-1)),
     "jitted": lambda p, h, x: classes(jax.jit(lambda a, b: (a * b).sum(-1))(h, p["w"])),
     "recomputed": lambda p, h, x: classes(jax.checkpoint(lambda a, b: (a * b).sum(-1))(h, p["w"])),
-    "beside functions of them": lambda p, h, x: classes(doubled(beside(h * p["w"])).sum(-1)),
-    "less the largest": lambda p, h, x: classes((h * p["w"] - (h * p["w"]).max(-1, keepdims=True)).sum(-1)),
+    "beside functions of them": lambda p, h, x: classes(beside(h * p["w"]).sum(-1)),
+    "less the largest": lambda p, h, x: classes(below_largest(h * p["w"]).sum(-1)),
     "normalised and gained": lambda p, h, x: classes(
         ((h - h.mean(-1, keepdims=True)) * p["w"]).sum(-1) + h[:, 0]
     ),

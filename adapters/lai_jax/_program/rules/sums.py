@@ -67,8 +67,8 @@ def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Fo
     products = [{one.use for one in value.scaled if not one.own} for value in plain]
     ended = set[Use]()
     if eqn.primitive.name in _ADDED | {"select_n"}:
-        for left, right in permutations(range(len(values)), 2):
-            ended |= (products[left] - bent[left]) & (bent[right] - products[right])
+        for (own, _), (_, curved) in permutations(zip(products, bent, strict=True), 2):
+            ended |= own & curved
         found = replace(found, scaled=frozenset(one for one in found.scaled if one.use not in ended))
     elif eqn.primitive.name in ELEMENTWISE:
         ended = set[Use]().union(*products) - {one.use for one in found.scaled}
