@@ -13,9 +13,7 @@ from jax import lax
 from torch.nn import functional
 
 import lai_core as lai
-from benchmarks.compatibility.judge_jax import judge
-from benchmarks.compatibility.nets_jax import batches, between
-from tests.lai_jax.support import computed, cross_entropy, drawn, gradients, kernel_error
+from tests.lai_jax.support import computed, cross_entropy, gradients, kernel_error
 from tests.support.torch_modules import Part
 
 N, CLASSES = 5, 3
@@ -140,10 +138,3 @@ def test_nothing_scores_where_nothing_that_trains_is_reached():
     trace = computed(lai_jax.trace, *frozen_model(frozen, "stopped"), cross_entropy, *numbers()[1:])
     assert not lai.lai_kernel(trace, trace).any()
     assert lai_jax.coverage(*frozen_model(frozen, "stopped"), cross_entropy, *numbers()[1:]).share == 1.0
-
-
-@pytest.mark.parametrize("stop", [lambda hidden: hidden, lax.stop_gradient])
-def test_the_judge_of_other_libraries_expects_the_same(stop):
-    rng = np.random.default_rng(0)
-    case = between(lambda gain, hidden: gain * stop(hidden), drawn(3), 3, rng, batches(rng))
-    assert judge(case).lai == "exact"

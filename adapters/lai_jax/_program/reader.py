@@ -210,8 +210,8 @@ class Reader:
             found = Followed(entries_of(use, read, size=self.reading.size(use.operand)))
         if found.summed:  # products that are summed are a layer, which LAI does not read
             self.reading.summed |= {(own, eqn.primitive.name) for own in found.summed}
-            for own in found.summed:
-                own.before |= layers - found.summed
+            for last in found.summed:
+                last.before |= layers - found.summed
             layers = found.summed
         outputs = []
         for position, variable in enumerate(eqn.outvars):

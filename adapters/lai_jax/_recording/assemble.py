@@ -75,9 +75,8 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         # LLI reads the weight that the samples meet, whatever parameters it is computed from
         planned[-1] = replace(planned[-1], materialised=False)
     layers = [_record(own, measured) for own in planned]
-    if (
-        plan.last is not None and plan.last.frozen
-    ):  # of a frozen last layer the output gradients alone are read
+    # Of a frozen last layer the output gradients alone are read.
+    if plan.last is not None and plan.last.frozen:
         gradients: Any = getattr(layers[-1], "output_gradients", None)
         layers[-1] = lai.ReadoutTrace(jnp.zeros_like(gradients[..., :1]), gradients, name=planned[-1].name)
     if model.mapped:

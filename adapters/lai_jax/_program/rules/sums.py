@@ -57,26 +57,23 @@ def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Fo
     """
     if not any(value.scaled for value in values):
         return Followed()
-    rowed = {one for value in values for one in value.scaled if one.row}
-    bent = [{one.use for one in value.scaled if one.bent} for value in values]
-    plain = [
-        replace(value, scaled=frozenset(one for one in value.scaled if not (one.row or one.bent)))
-        for value in values
-    ]
+    carried = {one for value in values for one in value.scaled if one.row or one.bent}
+    plain = [replace(value, scaled=value.scaled - carried) for value in values]
     found = _followed(eqn, plain, rows)
-    products = [{one.use for one in value.scaled if not one.own} for value in plain]
+    products = [{one.use for one in value.scaled if not (one.own or one.part)} for value in plain]
     ended = set[Use]()
     if eqn.primitive.name in _ADDED | {"select_n"}:
+        bent = [{one.use for one in value.scaled if one.bent} for value in values]
         for (own, _), (_, curved) in permutations(zip(products, bent, strict=True), 2):
             ended |= own & curved
         found = replace(found, scaled=frozenset(one for one in found.scaled if one.use not in ended))
     elif eqn.primitive.name in ELEMENTWISE:
         ended = set[Use]().union(*products) - {one.use for one in found.scaled}
-    curves = {Scaled(use, frozenset(), bent=True) for use in ended.union(*bent)}
-    rowed |= {one for one in found.scaled if one.row}
+    carried |= {Scaled(use, frozenset(), bent=True) for use in ended}
+    rowed = {one for one in carried | found.scaled if one.row}
     # A row of a matrix beside the batch is an offset; several of them are prototypes.
     several = {one.use for one in rowed for other in rowed if one is not other and _differ(one, other)}
-    return Followed(found.scaled | rowed | curves, found.summed | several)
+    return Followed(found.scaled | carried, found.summed | several)
 
 
 def _followed(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Followed:
