@@ -16,7 +16,7 @@ ALONE = {
     "routes": "Compare the ways torch's LAI scores a language model: what each costs and how near it comes.",
     "formats": "Compare scores of torch models in bfloat16 and in torchao's float8 with those in float32.",
     "processes": "Compare curated runs on 2 and 4 processes with one process on the whole batch.",
-    "adapted": "Compare which layers LAI reads on frozen and adapted models with the exact scores.",
+    "adapted": "Compare scores of frozen and adapted models with the exact ones.",
     "selective": "Check torch's selective backward against the masked gradient, by architecture.",
     "vocabulary": "Compare scoring a language model with its forward pass, for 2,000 to 128,000 words.",
 }

@@ -1,6 +1,7 @@
-"""LAI on frozen and adapted models: which layers' inputs to read, against the exact scores."""
+"""LAI on frozen and adapted models, against the exact scores."""
 
 import itertools
+import math
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import lai_core as lai
 from benchmarks import report
 from benchmarks.methods import CACHED, curator
 from benchmarks.models import ENDS, Work
@@ -22,9 +22,7 @@ ATTENTION = ("c_attn", "query", "value")
 LINEAR = (*ATTENTION, "c_proj", "c_fc", "key", "dense")
 MODELS = {"gpt2, tokens": "tokens", "gpt2, mean": "mean", "bert, mean": "mean"}
 WAYS = ("everything", "lora on attention", "lora on all layers", "top block")
-READ = ("all layers", "trained layers", "trained and last", "last layer", "calibrated_lai", "ghost")
-GAIN = 0.05
-"""By how much reading trained layers alone would have to be nearer to be worth a default of its own."""
+READ = ("lai", "lli", "calibrated_lai", "ghost")
 
 
 class Adapted(nn.Module):
@@ -103,29 +101,17 @@ class Task:
 
 
 def correlations(task: Task, positions: str) -> dict[str, float]:
-    """Return each way's correlation with the exact scores on one batch."""
+    """Return each estimator's correlation with the exact scores on one batch; no LLI of a frozen head."""
     validation, training = task.batch(48), task.batch(48, noise=0.4)
-    sides = validation, training
     exact = lai_torch.exact_scores(task.model, task.loss, validation, training)
-    before, now = (lai_torch.trace(task.model, task.loss, *side) for side in sides)
-    trains = {name.removesuffix(".weight") for name, p in task.model.named_parameters() if p.requires_grad}
-    trained = [layer.name in trains for layer in now.layers]
-    last = [False] * (len(trained) - 1) + [True]
-    read = {
-        "all layers": [True] * len(trained),
-        "trained layers": trained,
-        "trained and last": [one or other for one, other in zip(trained, last, strict=True)],
-        "last layer": last,
-    }
-    found = {
-        name: lai.lai_scores(before, now, positions=positions, layer_weights=[float(one) for one in layers])
-        for name, layers in read.items()
-    }
-    for estimator in (lai_torch.CalibratedLAI(positions=positions), lai_torch.Ghost()):
+    estimators = [lai_torch.LAI(positions=positions), lai_torch.CalibratedLAI(positions=positions)]
+    head = task.model.classifier if task.classifies else task.model.lm_head
+    found = {}
+    for estimator in [*estimators, lai_torch.Ghost(), *[lai_torch.LLI()] * head.weight.requires_grad]:
         curator = lai_torch.Curator(task.model, task.loss, None, validation, estimator=estimator)
-        scores = curator.score(*training)[1].scores
-        found[estimator.name] = scores  # type: ignore[assignment]  # a batch that is scored has scores
-    return {name: float(torch.corrcoef(torch.stack([one, exact]))[0, 1]) for name, one in found.items()}
+        scores: Any = curator.score(*training)[1].scores
+        found[estimator.name] = float(torch.corrcoef(torch.stack([scores, exact]))[0, 1])
+    return found
 
 
 def cases() -> Iterator[tuple[str, str, int, int, dict[str, float]]]:
@@ -150,38 +136,38 @@ def operations() -> dict[str, float]:
         made = curator(work, work.optimizer(), estimator, refresh=CACHED)
         made.step(*work.batch)
         plain = counted(lambda work=work: work.losses(*work.batch).mean().backward()).flops
-        found[estimator.name] = counted(lambda made=made, work=work: made.step(*work.batch)).flops / plain
+        steps = [counted(lambda made=made, work=work: made.step(*work.batch)).flops for _ in range(3)]
+        found[estimator.name] = min(steps) / plain  # of a step that proves nothing
     return found
 
 
+def _means(parts: list[dict[str, list[float]]]) -> dict[str, float]:
+    """Return each estimator's mean over some models, NaN where there is none."""
+    values = {read: [one for part in parts for one in part[read]] for read in READ}
+    return {read: sum(each) / len(each) if each else math.nan for read, each in values.items()}
+
+
 def run() -> None:
-    """Measure, print, and fail where the default would be another one."""
+    """Measure, print, and fail where Ghost is not exact."""
     found: dict[str, dict[str, list[float]]] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of frozen layers, of what pairs of tokens cost
+        warnings.simplefilter("ignore", UserWarning)  # of what pairs of tokens cost
         for name, way, _, _, values in cases():
             row = found.setdefault(f"{name}: {way}", {read: [] for read in READ})
             for read, value in values.items():
                 row[read].append(value)
         costs = operations()
-    means = {
-        row: {read: sum(each) / len(each) for read, each in reads.items()} for row, reads in found.items()
-    }
-    adapted = [row for name, row in means.items() if not name.endswith("everything")]
-    overall = {read: sum(row[read] for row in adapted) / len(adapted) for read in READ}
+    means = {row: _means([reads]) for row, reads in found.items()}
+    overall = _means([found[row] for row in found if not row.endswith("everything")])
     rows = [(name, *(f"{row[read]:.2f}" for read in READ)) for name, row in means.items()]
     rows.append(("mean of those with frozen layers", *(f"{overall[read]:.2f}" for read in READ)))
     remarks = [
         f"operations of a step on adapters: {name} {value:.2f} of a plain one"
         for name, value in costs.items()
     ]
-    report.table(
-        "correlation with the exact scores, by the layers that are read", ("model", *READ), rows, remarks
-    )
+    report.table("correlation with the exact scores", ("model", *READ), rows, remarks)
     failed = []
-    if not overall["trained layers"] - overall["all layers"] < GAIN:
-        failed.append("trained layers alone come nearer: they should be the default")
     if not min(row["ghost"] for row in means.values()) > 1 - 1e-4:
         failed.append("ghost is not exact")
     figures = {"models": means, "frozen": overall, "operations": costs}
-    report.close("adapted", figures, {"gain": GAIN}, failed, packages=("torch", "transformers"))
+    report.close("adapted", figures, {}, failed, packages=("torch", "transformers"))

@@ -69,7 +69,7 @@ class Coverage:
     unexplained
         Of each other trainable parameter, why not.
     frozen
-        Names of the weights that LAI sees and that do not train.
+        Names of the weights that do not train.
     """
 
     share: float

@@ -191,8 +191,8 @@ def _side_by_side(parts: lai.ValidationSummary) -> lai.ValidationSummary:
 def _fitted_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, size: int) -> jax.Array:
     """Return each layer's slope of Ghost's part on LAI's, over pairs of different samples, `(L,)`."""
     # Fitted on at most `size` rows of the batch, at equal distances; those whose loss is not finite count
-    # for nothing. A layer's part of Ghost is that of its matrix and bias from this use alone; it is
-    # nothing for a frozen layer, whose weight is then 0.
+    # for nothing. A layer's part of Ghost is that of its matrix and bias from this use alone; it is nothing
+    # for a frozen last layer, whose weight is then 0.
     samples = batch_size(batch[0])
     used = min(samples, max(size, 2))
     if used < 2:

@@ -39,7 +39,7 @@ def trace(
         `apply(params, inputs)`: the model, a pure function.
     params
         Its parameters: any pytree; the floating-point leaves count as trainable. Arrays that `apply`
-        captures are frozen weights.
+        captures, and parameters behind `stop_gradient`, are frozen: LAI reads no input of theirs.
     loss
         `loss(outputs, targets) -> (n,)`: what the model returned, and one unnormalised number a sample.
     inputs

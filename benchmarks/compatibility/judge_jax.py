@@ -58,7 +58,7 @@ def judge(case: Case) -> Row:
 
 def _errors(case: Case, *sides: dict[str, Any]) -> Errors:
     found: Errors = {"ghost": partial(_ghost, case, *sides), "exact": partial(_exact, case, *sides)}
-    return found if case.seen is None else found | {"lai": partial(_lai, case)}
+    return found if case.seen is None else found | {"lai": partial(_lai, case, *sides)}
 
 
 def gradients_of(case: Case, batch: Batch) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def _exact(case: Case, training: dict[str, Any], validation: dict[str, Any]) -> 
     return _error(np.asarray(scores), exact, part, case.bound)
 
 
-def _lai(case: Case) -> float:
-    """Compare with the sum of all alphas times the last layer's beta."""
+def _lai(case: Case, *gradients: dict[str, Any]) -> float:
+    """Compare with the sum of the alphas of all layers that have a gradient, times the last layer's beta."""
     assert case.seen is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -158,7 +158,11 @@ def _lai(case: Case) -> float:
     if case.only:
         traces = [lai.Trace([layer for layer in trace.layers if layer.name in LAYERS]) for trace in traces]
     (here, beta), (there, other) = sides
-    alpha = sum(left @ right.T + 1.0 for left, right in zip(here, there, strict=True))
+    # LAI reads no input of a layer that is frozen or reaches no loss
+    moves = [
+        any(side.get(name.removesuffix("/w"), np.zeros(1)).any() for side in gradients) for name in LAYERS
+    ]
+    alpha = sum(moved * (left @ right.T + 1.0) for moved, left, right in zip(moves, here, there, strict=True))
     exact = alpha * (beta @ other.T)
     return _error(lai.lai_kernel(*traces), exact, exact, case.bound)
 

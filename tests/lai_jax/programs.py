@@ -250,7 +250,7 @@ def along_a_window(params, inputs):
     return jnp.zeros_like(hidden).at[:, jnp.array([3, 1])].add(hidden[:, :2]) @ params["o"]
 
 
-@ruled(layers=WO)
+@ruled(layers=["o"])
 def frozen(params, inputs):
     return jnp.tanh(inputs @ lax.stop_gradient(params["w"])) @ params["o"]
 

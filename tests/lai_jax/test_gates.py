@@ -104,8 +104,8 @@ def residual(params, x):
     return (first + jnp.tanh(first @ params["b"])) @ params["c"]
 
 
-def detached(params, x):
-    return lax.stop_gradient(jnp.tanh(x @ params["a"]) @ params["b"]) @ params["c"]
+def frozen_between(params, x):
+    return jnp.tanh(jnp.tanh(x @ params["a"]) @ lax.stop_gradient(params["b"])) @ params["c"]
 
 
 def through(function):
@@ -142,7 +142,7 @@ MIXING = {
 """Functions between two layers that are no functions entry by entry, by the operation that says so."""
 NO_CHAINS = [
     (residual, f"layer 'c': .* its input {ALONE}"),
-    (detached, f"layer 'c': .* its input {ALONE}"),
+    (frozen_between, "layer 'c': .* does not come from the output of layer 'a' alone"),
     (looped, "layer 'stack.0.': .* its input is inside a loop, a branch or a recomputation"),
     (
         lambda p, x: jnp.tanh(x[..., None] @ p["one"]).reshape(5, -1) @ p["o"],

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.support import computed, explained, gradients, kernel_error
+from tests.lai_jax.support import computed, explained, gradients, kernel_error, relative
 from tests.lai_jax.support import cross_entropy as loss
 
 N, WIDTH = 5, 6
@@ -21,6 +21,14 @@ def classes(numbers):
 
 def chosen(x):
     return (jnp.abs(lax.stop_gradient(x[:, 0])) * 3).astype(int) % 5
+
+
+def beside(products):
+    return jnp.concatenate([products, jnp.tanh(products)], 1)
+
+
+def below_largest(products):
+    return products - products.max(-1, keepdims=True)
 
 
 READ = {
@@ -55,6 +63,8 @@ REFUSED = {
     "repeated": lambda p, h, x: classes((h * jnp.broadcast_to(p["w"], h.shape)).sum(-1)),
     "jitted": lambda p, h, x: classes(jax.jit(lambda a, b: (a * b).sum(-1))(h, p["w"])),
     "recomputed": lambda p, h, x: classes(jax.checkpoint(lambda a, b: (a * b).sum(-1))(h, p["w"])),
+    "beside functions of them": lambda p, h, x: classes(beside(h * p["w"]).sum(-1)),
+    "less the largest": lambda p, h, x: classes(below_largest(h * p["w"]).sum(-1)),
     "normalised and gained": lambda p, h, x: classes(
         ((h - h.mean(-1, keepdims=True)) * p["w"]).sum(-1) + h[:, 0]
     ),
@@ -83,6 +93,11 @@ BEHIND = {
     "thresholds of one number": (lambda p, s, x: s[:, :1] + p["w"], (3,)),
     "gain and offset": (lambda p, s, x: s * p["w"][:3] + p["w"][3:], (6,)),
     "gain and softmax": (lambda p, s, x: jax.nn.log_softmax(s * p["w"]), (3,)),
+    "gain and cross-entropy": (
+        lambda p, s, x: classes((jax.nn.log_softmax(s * p["w"]) * jnp.eye(3)[chosen(x) % 3]).sum(-1)),
+        (3,),
+    ),
+    "gain and softplus": (lambda p, s, x: classes(jax.nn.softplus(s * p["w"]).sum(-1)), (3,)),
     "normalised": (lambda p, s, x: (s - s.mean(-1, keepdims=True)) / s.std(-1, keepdims=True) * p["w"], (3,)),
     "mean of scaled positions": (
         lambda p, s, x: (s[:, None] * jnp.arange(1.0, 5)[:, None] * p["w"]).mean(1),
@@ -140,6 +155,10 @@ def test_gains_and_offsets_behind_the_last_layer_are_none(name):
     function, shape = BEHIND[name]
     model, batch = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
     assert explained(*model, batch)[-1] == "body"
+    apply, params, _ = model
+    rows = gradients(lambda body, x: apply(params | {"body": body}, x), params["body"], loss, batch)
+    trace = computed(lai_jax.trace, *model, *batch)
+    assert relative(np.asarray(lai.lli_kernel(trace, trace)), rows @ rows.T) < 1e-12
 
 
 @pytest.mark.parametrize("name", BIASED)

@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 import lai_core as lai
-from benchmarks.compatibility import around, counts, judge_torch
+from benchmarks.compatibility import around, counts, judge_jax, judge_torch, nets_jax
 from benchmarks.compatibility.forms import LOOP, Form, Operation, as_it_is, form_of
 from benchmarks.compatibility.verdicts import Row
 
@@ -83,6 +85,15 @@ def test_an_answer_of_another_function_is_seen_to_be_wrong(monkeypatch):
     monkeypatch.setattr(judge_torch.lai, "lai_kernel", lambda *traces, positions: lai.lli_kernel(*traces))
     row = around.attempt(operation(torch.sin, torch.randn(2, 2)), "data")
     assert (row.ghost, row.exact, row.lai) == ("exact", "wrong", "wrong")
+
+
+@pytest.mark.parametrize("stop", [lambda hidden: hidden, jax.lax.stop_gradient])
+def test_jax_layers_that_reach_no_loss_are_not_expected(stop):
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        gain = nets_jax.drawn(rng, 3)
+        case = nets_jax.between(lambda own, hidden: own * stop(hidden), gain, 3, rng, nets_jax.batches(rng))
+        assert judge_jax.judge(case).lai == "exact"
 
 
 def test_what_is_pinned_may_not_get_worse():

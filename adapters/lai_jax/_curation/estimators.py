@@ -1,5 +1,6 @@
 """Every estimator in a step: its validation side, the passes it takes, and how it scores a batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +14,11 @@ from lai_jax._curation.moments import Moment, moved_moment, moved_moments
 from lai_jax._curation.passes import Back, Recorded, directional_pass, separate_pass, shared_pass
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zeroed
-from lai_jax._curation.warned import warn_of_frozen, warn_of_unread
+from lai_jax._curation.warned import warn_of_unread
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
 from lai_jax._program.model import Model
 from lai_jax._recording.plan import Plan
+from lai_jax._recording.planned import PlannedRecord
 from lai_jax._recording.recorders import GateRecorder, Recorder, TraceRecorder
 from lai_jax.validation import Sketch, Validation
 
@@ -102,21 +104,15 @@ class LLI(_Gradients):
 
     def check(self, model: Model, plan: Plan) -> None:
         """Raise where that layer is frozen."""
-        last = plan.records[-1]
-        if last.use.frozen:
-            msg = (
-                f"estimator: 'lli' scores the last layer alone, {last.name!r}, which is frozen; estimators "
-                "'ghost' and 'exact' score the parameters that train"
-            )
-            raise ValueError(msg)
+        _check_trains(plan.records[-1:], "LLI scores the last layer alone")
 
 
 class LAI(_Traced):
     """Virtual readouts of every layer."""
 
     def check(self, model: Model, plan: Plan) -> None:
-        """Warn where most layers are frozen, and of matrices that are no layers."""
-        warn_of_frozen(plan)
+        """Raise where every layer is frozen, and warn of matrices that are no layers."""
+        _check_trains([own for own in plan.records if own.use.is_layer], "LAI reads layers")
         warn_of_unread(model, plan)
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
@@ -166,14 +162,6 @@ class PreconditionedLAI(LAI):
         return Scored(losses, scores, moved)
 
 
-class CalibratedLAI(LAI):
-    """LAI with layer weights, which are 0 for layers that do not train."""
-
-    def check(self, model: Model, plan: Plan) -> None:
-        """Warn of matrices that are no layers."""
-        warn_of_unread(model, plan)
-
-
 class GateLAI(_Traced):
     """LAI with output gradients carried down a chain by its gates."""
 
@@ -219,7 +207,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "lli": LLI(),
     "preconditioned_lai": PreconditionedLAI(),
     "gate_lai": GateLAI(),
-    "calibrated_lai": CalibratedLAI(),
+    "calibrated_lai": LAI(),
     "exact": Exact(),
 }
 
@@ -241,6 +229,17 @@ def sound_scores(scored: Scored) -> jax.Array:
     """Return the scores; NaN for a sample whose loss or score is not finite."""
     sound = jnp.isfinite(scored.losses) & jnp.isfinite(scored.scores)
     return jnp.where(sound, scored.scores, jnp.nan)
+
+
+def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:
+    """Raise where none of the layers that are read trains."""
+    if all(own.use.frozen for own in read):
+        msg = (
+            f"apply: expected a layer that trains, got a frozen one, {read[-1].name!r}: {reading}, so that "
+            "every score would be zero; use estimator 'ghost' or 'exact', which score the parameters that "
+            "train"
+        )
+        raise ValueError(msg)
 
 
 def _check_width(validation: Validation, trace: lai.Trace) -> None:

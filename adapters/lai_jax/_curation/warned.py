@@ -1,43 +1,21 @@
-"""What LAI reads too much of, where most of a model is frozen, and what it leaves out: said in warnings."""
+"""What LAI leaves out: said in a warning."""
 
-import math
 import warnings
 
-from lai_jax._program.model import Model
+from lai_jax._program.model import Model, find_reaching_layers
 from lai_jax._program.program import Use
 from lai_jax._program.rules.axes import RULES
 from lai_jax._recording.plan import Plan, use_name
 
 
-def warn_of_frozen(plan: Plan) -> None:
-    """Warn where most of what LAI reads belongs to layers that do not train."""
-    read = [own for own in plan.records if own.use.is_layer]
-    frozen = [own for own in read if own.use.frozen]
-    if 2 * sum(_width(own.use) for own in frozen) > sum(_width(own.use) for own in read):
-        warnings.warn(
-            f"apply: {len(frozen)} of the {len(read)} layers whose inputs LAI reads are frozen: its scores "
-            "stand for training these layers too; estimators 'ghost' and 'exact' score the parameters that "
-            "train, and these alone",
-            UserWarning,
-            stacklevel=2,
-        )
-
-
-def _width(use: Use) -> int:
-    """Return how many numbers a layer reads at each position."""
-    shape, params = use.eqn.invars[use.data].aval.shape, use.eqn.params
-    if use.kind == "convolution":
-        return int(shape[params["dimension_numbers"].lhs_spec[1]])
-    return math.prod(shape[axis] for axes in params["dimension_numbers"] for axis in axes[use.data])
-
-
 def warn_of_unread(model: Model, plan: Plan) -> None:
     """Warn of matrices that multiply something of the batch from which LAI has no readout."""
     read = frozenset[int]().union(*(own.use.operand.leaves for own in plan.records if own.use.is_layer))
+    reached = find_reaching_layers(model.program)
     found = {
         use_name(model, use): use.eqn.primitive.name
         for use, adding in sorted(model.summed, key=lambda one: one[0].number)
-        if not use.operand.leaves <= read and _is_matrix(use, adding)
+        if use in reached and not use.operand.leaves <= read and _is_matrix(use, adding)
     }
     unread = "; ".join(f"{name!r} (used by {function})" for name, function in found.items())
     if unread:

@@ -151,4 +151,15 @@ def datum(aval: Any, samples: int) -> Value:
 def final_layers(program: Program) -> list[Use]:
     """Return the layers whose outputs reach the losses through no other layer, in the program's order."""
     reached = program.values[program.outputs[0]].layers
-    return [use for use in program.uses() if use in reached and not use.followed]
+    followed = frozenset[Use]().union(*(use.before for use in find_reaching_layers(program)))
+    return [use for use in program.uses() if use in reached and use not in followed]
+
+
+def find_reaching_layers(program: Program) -> set[Use]:
+    """Return the layers whose outputs reach the losses: the others have no gradient."""
+    found, pending = set[Use](), set(program.values[program.outputs[0]].layers)
+    while pending:
+        use = pending.pop()
+        found.add(use)
+        pending |= use.before - found
+    return found

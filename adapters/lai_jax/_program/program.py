@@ -23,6 +23,7 @@ class Scaled:
     part: bool = False  # whether they may be other entries than those at the use, or in another order
     # whether they are a row of a matrix that was added, or compared, and all that came of it
     row: bool = False
+    bent: bool = False  # whether nothing is left of a product but a function of it that is not linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class Use:
     frozen: bool = False  # whether the weight is not a parameter
     # length of each enclosing loop, and whether it runs backwards, outermost first
     loops: tuple[tuple[int, bool], ...] = ()
-    followed: bool = False  # whether another layer reads, however indirectly, what this one puts out
+    before: set["Use"] = field(default_factory=set)  # the layers that a layer's input went through last
 
     @property
     def is_layer(self) -> bool:

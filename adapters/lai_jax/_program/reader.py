@@ -167,7 +167,13 @@ class Reader:
 
     def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
         """Append an operation; return the slots of its outputs."""
-        made = tuple(self.slot(value) for value in outputs)
+        stops = eqn.primitive.name == "stop_gradient"
+        made = tuple(
+            self.slot(replace(value, layers=frozenset(), scaled=frozenset()))
+            if stops or not jnp.issubdtype(value.dtype, jnp.inexact)  # no gradient goes back from there
+            else self.slot(value)
+            for value in outputs
+        )
         batched = any(value.batched for value in outputs) or any(
             self.program.values[slot].batched for slot in slots
         )
@@ -196,8 +202,7 @@ class Reader:
         if use is not None:
             use.samples_out = samples
             if use.is_layer:
-                for earlier in layers:
-                    earlier.followed = True
+                use.before |= layers
                 layers = frozenset((use,))
         found = Followed() if use is not None else follow(eqn, values, self.reading.takes_rows)
         if use is not None and use.kind == "gather" and use.operand.leaves:
@@ -205,8 +210,8 @@ class Reader:
             found = Followed(entries_of(use, read, size=self.reading.size(use.operand)))
         if found.summed:  # products that are summed are a layer, which LAI does not read
             self.reading.summed |= {(own, eqn.primitive.name) for own in found.summed}
-            for earlier in layers - found.summed:
-                earlier.followed = True
+            for last in found.summed:
+                last.before |= layers - found.summed
             layers = found.summed
         outputs = []
         for position, variable in enumerate(eqn.outvars):

@@ -53,14 +53,10 @@ class Measured:
 
 def measure(model: Model, plan: Plan, everything: bool) -> Measured:
     """Run the program once, and back to the last layer's output, or to the outputs of `everything`."""
-    uses = model.program.uses()
-    perturbed = [use for use in uses if use is plan.last]
-    recorded = [use for use in uses if use.is_layer]
-    if everything:
-        biases = {own.bias for own in plan.records}
-        perturbed = [use for use in uses if use not in biases]
-        recorded = [use for use in uses if use.kind != "copy"]
-    wanted = Wanted(frozenset(use.number for use in recorded))
+    read = [own.use for own in plan.records if everything or own.use.is_layer]
+    uses = dict.fromkeys([*read, *(use for uses in plan.materialised.values() for use in uses)])
+    perturbed = list(uses) if everything else [use for use in uses if use is plan.last]
+    wanted = Wanted(frozenset(use.number for use in uses if use.kind != "copy"))
 
     # The gradient with respect to a perturbation of zero, added to an output, is the output's gradient.
     def losses(perturbations: Records) -> tuple[jax.Array, Records]:
@@ -79,6 +75,10 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         # LLI reads the weight that the samples meet, whatever parameters it is computed from
         planned[-1] = replace(planned[-1], materialised=False)
     layers = [_record(own, measured) for own in planned]
+    # Of a frozen last layer the output gradients alone are read.
+    if plan.last is not None and plan.last.frozen:
+        gradients: Any = getattr(layers[-1], "output_gradients", None)
+        layers[-1] = lai.ReadoutTrace(jnp.zeros_like(gradients[..., :1]), gradients, name=planned[-1].name)
     if model.mapped:
         layers = [_of_one_row(layer) for layer in layers]
     if plan.unread is None and isinstance(layers[-1], lai.ConvolutionTrace):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_jax._program.errors import INSTEAD, UnexplainedError
-from lai_jax._program.model import Model, final_layers
+from lai_jax._program.model import Model, final_layers, find_reaching_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
@@ -37,7 +37,8 @@ class Plan:
 
 def make_plan(model: Model, last: str | None, *, partial: bool = False, everything: bool = False) -> Plan:
     """Say which uses explain which parameters; where `everything` counts, without a last layer too."""
-    uses = model.program.uses()
+    reached = find_reaching_layers(model.program)
+    uses = [use for use in model.program.uses() if use in reached or not use.is_layer]
     by_leaf: dict[int, list[Use]] = defaultdict(list)
     for use in uses:
         for leaf in use.operand.leaves:
@@ -58,8 +59,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     factored -= model.left_out.keys()
     biases = bias_uses(model.program)
     ordered = [replace(own, biased=own.use in biases) for own in ordered]
-    apart = set(by_leaf)
-    while apart:
+    while True:
         records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
         # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
         records = _shared([own for own in records if own.use.is_layer or not own.materialised])
@@ -70,6 +70,8 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
         halves = [own for own in records if own.biased and not (own.bias or own.seen_by_lai_alone)]
         apart = {leaf for own in halves for leaf in own.use.operand.leaves}
         factored -= apart
+        if not apart:
+            break
     if unread is None:
         unread = _other_use(model, records[-1], by_leaf, biases)
         if not everything and unread is not None:
@@ -146,7 +148,8 @@ def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[
         )
     tables = [use for use in uses if use.kind == "gather"]
     records: list[PlannedRecord] = []
-    for use in [*tables, *(use for use in layers if use is not final), final]:
+    # Of frozen layers the last one alone is read: LAI stands for Ghost over what trains.
+    for use in [*tables, *(use for use in layers if use is not final and not use.frozen), final]:
         # a loop may use one matrix again and again at positions, as a recurrent network does
         merged = bool(use.loops) and _is_invariant(use)
         if merged and (use is not final or unread is not None):

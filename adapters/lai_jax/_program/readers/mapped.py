@@ -156,11 +156,11 @@ class SampleReader(Reader):
         values = [self.program.values[slot] for slot in slots]
         layers = frozenset[Use]().union(*(value.layers for value in values))
         # It may add up what it takes: then a parameter in it is a layer, which LAI does not read.
-        summed = frozenset(one.use for value in values for one in value.scaled)
+        summed = frozenset(one.use for value in values for one in value.scaled if not one.bent)
         if summed:
             self.reading.summed |= {(use, eqn.primitive.name) for use in summed}
-            for earlier in layers - summed:
-                earlier.followed = True
+            for own in summed:
+                own.before |= layers - summed
             layers = summed
         mapped = MappedEquation(eqn, [value.batched for value in values], self.samples.samples)
         outputs = [

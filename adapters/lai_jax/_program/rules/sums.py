@@ -3,11 +3,13 @@
 A gain is no layer: each of its entries multiplies entries of what it meets. It becomes one where such
 products are summed, `y = sum_i w_i h_i`, whether by a sum, a product with a fixed matrix, or one after the
 other. So it is followed through the program which entries are entries of a parameter, which are products
-with one, and along which axes these differ; every operation that is not linear in them ends it.
+with one, and along which axes these differ; every operation that is not linear in them ends it, as does a
+sum of a product and such a function of it: `x - log(sum(exp(x)))`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 from lai_jax._program.program import Scaled, Use, Value
@@ -55,13 +57,23 @@ def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Fo
     """
     if not any(value.scaled for value in values):
         return Followed()
-    rowed = {one for value in values for one in value.scaled if one.row}
-    plain = [replace(value, scaled=frozenset(one for one in value.scaled if not one.row)) for value in values]
+    carried = {one for value in values for one in value.scaled if one.row or one.bent}
+    plain = [replace(value, scaled=value.scaled - carried) for value in values]
     found = _followed(eqn, plain, rows)
-    rowed |= {one for one in found.scaled if one.row}
+    products = [{one.use for one in value.scaled if not (one.own or one.part)} for value in plain]
+    ended = set[Use]()
+    if eqn.primitive.name in _ADDED | {"select_n"}:
+        bent = [{one.use for one in value.scaled if one.bent} for value in values]
+        for (own, _), (_, curved) in permutations(zip(products, bent, strict=True), 2):
+            ended |= own & curved
+        found = replace(found, scaled=frozenset(one for one in found.scaled if one.use not in ended))
+    elif eqn.primitive.name in ELEMENTWISE:
+        ended = set[Use]().union(*products) - {one.use for one in found.scaled}
+    carried |= {Scaled(use, frozenset(), bent=True) for use in ended}
+    rowed = {one for one in carried | found.scaled if one.row}
     # A row of a matrix beside the batch is an offset; several of them are prototypes.
     several = {one.use for one in rowed for other in rowed if one is not other and _differ(one, other)}
-    return Followed(found.scaled | frozenset(rowed), found.summed | several)
+    return Followed(found.scaled | carried, found.summed | several)
 
 
 def _followed(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Followed:
