@@ -56,6 +56,8 @@ def test_every_part_is_scored_exactly(part):
     assert judge("exact", 1, made_of)[0] == "exact"
     one = program(1, made_of=made_of)
     found = lai_torch.exact_scores(one.model, one.loss, one.validation, one.training, explain=True)
+    if part in {"attention", "convolution", "depthwise", "encoder_time_first", "groupnorm", "heads", "table"}:
+        assert (found.method, found.reason) == ("forward", None)
     if part in DOUBLE_BACKWARD:
         assert found.method == "double backward"
         assert found.reason.startswith("forward: ")
