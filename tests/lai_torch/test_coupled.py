@@ -11,8 +11,7 @@ from torch.nn import functional
 from tests.lai_torch import coupling
 from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, EACH, WIRED, Net, batch, centred, check_refused
 from tests.lai_torch.support import LOSS, curated, labels, randn
-from tests.support.torch_functions import Centred
-from tests.support.torch_modules import Part, held, holding
+from tests.support.torch_modules import held, holding
 
 
 def mixed(values):
@@ -32,13 +31,6 @@ def weighted(outputs, targets):
     return losses * (losses / losses.sum()).detach()
 
 
-def contrastive(outputs, targets):
-    """SupCon: a sample's class mates in the batch attract it."""
-    unit = functional.normalize(outputs)
-    likely = (unit @ unit.T).log_softmax(1)
-    return -(likely * (targets[:, None] == targets)).sum(1)
-
-
 def drawing(*places, **ends):
     """Return a network that draws a number for each value, so that no two runs are alike."""
     return Net(*places, noise=torch.randn_like, **ends)
@@ -52,8 +44,6 @@ MEETING = {
     "centred outputs": (drawing(behind=centred), LOSS),
     "mixed targets": (drawing(), mixed_targets),
     "weights of the batch": (drawing(), weighted),
-    "a centred loss": (Net(), lambda outputs, targets: LOSS(outputs - outputs.mean(0), targets)),
-    "a contrastive loss": (Net(), contrastive),
     "a gate that is zero so far": (Net(lambda net, h, x: h + net.zero * h.mean(0), zero=True), LOSS),
 }
 
@@ -116,19 +106,11 @@ def test_the_selective_pass_refuses_a_model_at_the_latest_where_its_samples_meet
 
 
 APART = {
-    "attention within a sample": lambda net, h, x: functional.scaled_dot_product_attention(
-        *[h[:, :, None]] * 3
-    )[..., 0],
-    "time first": lambda net, h, x: (h.T * h.T.softmax(0)).T,
-    "merged": lambda net, h, x: torch.tanh(h.reshape(-1, 1) @ net.table[:1]).reshape(len(h), -1)[
-        :, : coupling.WIDTH
-    ],
     "a table by rows": lambda net, h, x: (
         h[torch.arange(len(h)), (x > 0).long().sum(1).clamp(max=3), None] + h
     ),
     "a buffer of positions": lambda net, h, x: h + net.table[0] + net.gate,
     "dropout": lambda net, h, x: functional.dropout(h, 0.5, training=net.training),
-    "written": lambda net, h, x: torch.zeros_like(h).copy_(h).add_(h),
     "recurrent": lambda net, h, x: torch.cumsum(h, 1).flip(1),
 }
 BRANCHES = {
@@ -143,15 +125,6 @@ def test_what_keeps_samples_apart_is_taken(name):
     curator = curated(net, batch(9), backward=backward)
     for step in range(2):
         assert curator.step(*batch(step)).scores.isfinite().all()
-
-
-@pytest.mark.parametrize("gradients", ["output", "all"])
-def test_samples_of_their_own_are_never_refused(gradients):
-    functions = [torch.relu, functools.partial(torch.softmax, dim=1), lambda h: h - h.mean(1, keepdim=True)]
-    for kind in (torch.float64, torch.float32, torch.bfloat16):
-        for function in functions:
-            net, (inputs, targets) = Net(lambda _, h, x, function=function: function(h)), batch(0)
-            lai_torch.trace(net.to(kind), LOSS, inputs.to(kind), targets, gradients=gradients)
 
 
 REJECTING = {
@@ -250,28 +223,3 @@ def test_roundings_of_what_the_model_computes_in_are_no_coupling(precision):
     curator = curated(rounded(precision), (torch.randn(8, 4), torch.arange(8) % 3))
     for _ in range(3):
         assert curator.step(torch.randn(6, 4), torch.arange(6) % 3).scores.isfinite().all()
-
-
-def test_what_is_mixed_on_its_way_to_a_large_matrix_is_refused():
-    large = nn.Sequential(
-        nn.Linear(coupling.WIDTH, 1100, bias=False),
-        nn.Tanh(),
-        Part(lambda _, values: Centred.apply(values)),
-        nn.Linear(1100, coupling.CLASSES),
-    )
-    with pytest.raises(ValueError, match="rows of a tanh that go into the losses of others"):
-        curated(large.double(), batch(9)).step(*batch(0))
-
-
-def test_batchnorm_without_running_statistics_is_refused_where_samples_meet_and_scored_where_none_do():
-    """Of one sample a call, it normalises over the sample's own four positions."""
-
-    def one_by_one(own, inputs):
-        maps = own.body(inputs).reshape(-1, 4, 2)
-        return own.head(torch.stack([own.norm(each) for each in maps]).flatten(1))
-
-    layers = {"body": nn.Linear(coupling.WIDTH, 8), "head": nn.Linear(8, coupling.CLASSES)}
-    alone = Part(one_by_one, norm=nn.BatchNorm1d(2, track_running_stats=False), **layers).double()
-    assert lai_torch.selfcheck(alone, LOSS, *batch(0)).relative_error < 1e-12
-    met = nn.Sequential(layers["body"], nn.BatchNorm1d(8, track_running_stats=False), layers["head"])
-    check_refused(met.double(), LOSS, functools.partial(batch, 0), words="samples are coupled", estimators=())

@@ -26,19 +26,6 @@ def deep(own, inputs):
     return own.head(inputs)
 
 
-@holding(
-    lambda: held(
-        latents=nn.Parameter(torch.randn(1, 3, 4)),
-        attention=nn.MultiheadAttention(4, 2, batch_first=True),
-        head=nn.Linear(4, 3),
-    )
-)
-def make_latents(own, inputs):
-    """Let queries of its own, which one sample needs no copies of, look at each sample."""
-    seen = torch.stack([inputs, inputs.flip(1)], 1)
-    return own.head(own.attention(own.latents.expand(len(inputs), 3, 4), seen, seen)[0].mean(1))
-
-
 def routed():
     """Send rows to two experts each, and samples to one of two."""
     parts = "top_two", "routed"
@@ -68,7 +55,7 @@ def drawn(seed, n):
 
 @pytest.mark.filterwarnings("ignore:refresh:")
 @pytest.mark.parametrize("options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}])
-@pytest.mark.parametrize("kind", [routed, deep, make_latents])
+@pytest.mark.parametrize("kind", [routed, deep])
 def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
     torch.manual_seed(0)
     model, validation = kind().double(), drawn(99, 7)

@@ -25,14 +25,10 @@ FLAGGED = {
     "a parameter for a buffer": lambda net, h, flag: functional.linear(
         h, net.second.weight if flag else net.table[:WIDTH]
     ),
-    "a parameter on the right": lambda net, h, flag: h @ (net.third.weight if flag else net.table[:WIDTH]),
     "a parameter in a list": lambda net, h, flag: (
         h @ torch.stack([net.table[:WIDTH], net.second.weight if flag else net.table[:WIDTH]])[1]
     ),
     "detached": lambda net, h, flag: h @ (net.second.weight.detach() if flag else net.second.weight),
-    "another offset": lambda net, h, flag: functional.linear(
-        h, net.second.weight, (net.third if flag else net.second).bias
-    ),
     "no offset": lambda net, h, flag: functional.linear(
         h, net.third.weight, None if flag else net.third.bias
     ),
@@ -40,7 +36,6 @@ FLAGGED = {
     "an axis": lambda net, h, flag: h - h.reshape(len(h), 2, 2).mean(1 + flag).repeat(1, 2),
     "another function": lambda net, h, flag: h.tanh() if flag else net.third(h),
     "another depth": lambda net, h, flag: net.third(net.third(h).tanh()) if flag else net.third(h),
-    "another order": lambda net, h, flag: net.third(h.relu()) if flag else net.third(h).relu(),
 }
 """Places that go one way or another by a flag, and couple no samples either way."""
 

@@ -33,16 +33,6 @@ def graphs(n):
     return (randn(len(graph), 4), torch.stack([torch.arange(len(graph)), ends]), graph, n), labels(n)
 
 
-@holding(lambda: held(bag=nn.EmbeddingBag(9, 4), head=nn.Linear(4, 3)))
-def make_bags(own, words, offsets):
-    """Sum up words of which one list holds those of all samples, one after another."""
-    return own.head(own.bag(words, offsets))
-
-
-def bags(n):
-    return (torch.randint(9, (3 * n,)), torch.arange(n) * 3), labels(n)
-
-
 STAYS = r"coupled|in another order|rows can be exchanged|samples in another way .* pad it"
 
 
@@ -65,11 +55,6 @@ def test_what_is_the_same_for_all_samples_is_cut():
     )
     assert 0 < report.kept < 6
     assert model.rows == report.kept
-
-
-@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
-def test_lists_with_offsets_are_refused():
-    check_refused(make_bags().double(), LOSS, bags, STAYS, [*EACH, lai_torch.Ghost(chunk=2)])
 
 
 def test_exact_scores_take_what_is_the_same_for_all_also_where_a_model_draws():

@@ -8,12 +8,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from tests.lai_torch import support
 from tests.lai_torch.coupling import EACH
 from tests.lai_torch.support import LOSS, by_autograd, data
-from tests.support.torch_functions import Accumulating, Reversible
 from tests.support.torch_modules import held, holding
 
 OF_LAYERS = ("lai", "lli", "preconditioned_lai", "calibrated_lai")
@@ -47,57 +45,8 @@ def curated(model, loss, estimator, **options):
     return support.curated(model, data(5), loss, 0.5, estimator=estimator, **options)
 
 
-def make_a_leaf(module, hidden):
-    """Need no gradient but that of a leaf that is made here."""
-    leaf = torch.zeros((), dtype=hidden.dtype, requires_grad=True)
-    return Reversible.apply(hidden.detach() + leaf, module.block)
-
-
-REVERSIBLE = {
-    "calls backward": lambda m, h: Reversible.apply(h, m.block),
-    "of a leaf": make_a_leaf,
-    "adds by itself": lambda m, h: Accumulating.apply(h, m.block, *m.block.parameters()),
-    "in a loop": lambda m, h: functools.reduce(lambda x, one: Reversible.apply(x, one), m.block, h),
-    "in a checkpoint": lambda m, h: checkpoint(
-        lambda x: Reversible.apply(x, m.block), h, use_reentrant=False
-    ),
-    "of a part": lambda m, h: torch.cat([h[:, :3], Reversible.apply(h, m.block)[:, 3:]], 1),
-    "of a lambda": lambda m, h: Reversible.apply(h, lambda x: m.block(x) * 2),
-    "nested": lambda m, h: Reversible.apply(h, lambda x: Reversible.apply(x, m.block)),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*has no readout")
-@pytest.mark.parametrize("name", REVERSIBLE)
-def test_a_backward_pass_that_writes_gradients_is_refused(name):
-    model, words = net(REVERSIBLE[name]), "returns every gradient"
-    for estimator in (*EACH, "midpoint", "calibrated_lai"):
-        curator = curated(model, LOSS, estimator, accumulate=2)
-        for _ in range(2):
-            with pytest.raises(ValueError, match=words):
-                curator.step(*data(6))
-    with pytest.raises(ValueError, match=words):
-        lai_torch.trace(model, LOSS, *data(5), gradients="all")
-    with pytest.raises(ValueError, match=words):
-        lai_torch.coverage(model, LOSS, *data(5))
-    assert all(one.grad is None for one in model.parameters())
-
-
 def masked(gradient):
     return gradient * (torch.arange(gradient.shape[-1]) % 2)
-
-
-def halved(module, inputs, outputs):
-    return tuple(None if one is None else one / 2 for one in inputs)
-
-
-def on_outputs(hook):
-    def behind(model, outputs):
-        if outputs.requires_grad:
-            outputs.register_hook(hook)
-        return outputs
-
-    return behind
 
 
 def clipped(gradient, at=0.01):
@@ -113,20 +62,6 @@ HOOKS = {
 }
 """Hooks that change the gradient of the last layer's parameters."""
 
-HARMLESS = {
-    "looks at a weight": (lambda m: m.head.weight.register_hook(lambda gradient: None)),
-    "looks at a module": (lambda m: m.head.register_full_backward_hook(lambda *_: None)),
-    "of a hidden weight": (lambda m: m.body.weight.register_hook(masked)),
-    "of a hidden module": (lambda m: m.block.register_full_backward_hook(halved)),
-    "of the last module": (
-        lambda m: m.head.register_full_backward_pre_hook(lambda _, g: tuple(one * 3 for one in g))
-    ),
-    "of one behind": (lambda m: m.end.register_full_backward_hook(halved)),
-    "of the root": (lambda m: m.register_full_backward_pre_hook(lambda _, g: tuple(2 * o for o in g))),
-    "masks outputs": (lambda m: setattr(m, "behind", on_outputs(lambda g: g * torch.arange(3.0)))),
-}
-"""Hooks that do not, or that the graph shows."""
-
 
 def last_scores(model, loss, validation, batch):
     """Return the inner products of the last layer's gradients, one reverse pass a sample."""
@@ -135,26 +70,8 @@ def last_scores(model, loss, validation, batch):
     return by_autograd(twin, validation, batch, loss)
 
 
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("backward", ["kept", "whole"])
-@pytest.mark.parametrize("name", HARMLESS)
-def test_hooks_that_leave_the_last_layer_alone_are_no_matter(name, backward):
-    torch.manual_seed(2)
-    model, batch = net(), data(6)
-    HARMLESS[name](model)
-    curator = curated(model, LOSS, "lli", backward=backward)
-    for _ in range(2):
-        expected = last_scores(model, LOSS, curator.validation, batch)
-        torch.testing.assert_close(curator.step(*batch).scores, expected)
-
-
 def hooking(hook):
     return lambda model: (hook(model), LOSS)[1]
-
-
-@holding(lambda model: held(held=[model]))
-def make_penalised(own, outputs, targets):
-    return LOSS(outputs, targets) + own.held[0].head.weight.square().sum()
 
 
 def penalised(penalty):
@@ -164,7 +81,6 @@ def penalised(penalty):
 PENALTIES = {
     "a square": penalised(lambda m: m.head.weight.square().sum()),
     "a bias": penalised(lambda m: m.head.bias.abs().sum()),
-    "a module": make_penalised,
     "of a sample": lambda m: lambda o, t: LOSS(o, t) + (t + 1.0) * m.head.weight.square().mean(),
     "the layer again": lambda m: lambda o, t: LOSS(o + m.head(m.head.weight.mean(0)), t),
 }
@@ -181,25 +97,9 @@ def test_a_penalty_is_none_of_the_last_layer_where_others_or_only_training_read_
         torch.testing.assert_close(curator.step(*batch).scores, expected)
 
 
-class Called:
-    def __init__(self, head):
-        self.head = head
-
-    def __call__(self, outputs, targets):
-        return LOSS(self.head(outputs), targets)
-
-
-def headed(head, outputs, targets):
-    return LOSS(head(outputs), targets)
-
-
 OTHERS = {
     "a closure": lambda head: lambda o, t: LOSS(head(o), t),
-    "a partial": lambda head: functools.partial(headed, head),
-    "a callable": Called,
-    "a matrix": lambda head: lambda o, t: LOSS(o @ head.weight.T, t),
     "beside": lambda head: lambda o, t: LOSS(o, t) + functional.cross_entropy(head(o), t, reduction="none"),
-    "a bias": lambda head: lambda o, t: LOSS(o + head.bias, t),
 }
 
 
@@ -251,11 +151,3 @@ def test_frozen_heads_and_those_of_a_loss_are_scored(estimator):
     assert curated(net(), make_headed(), estimator).step(*data(6)).scores.isfinite().all()
     head.requires_grad_(False)
     assert curated(net(), OTHERS["a closure"](head), estimator).step(*data(6)).scores.isfinite().all()
-
-
-@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
-def test_layers_in_a_plain_list_are_refused(estimator):
-    hidden = [nn.Linear(6, 6).double()]
-    model = net(lambda m, h: torch.tanh(hidden[0](h)))
-    with pytest.raises(ValueError, match=r"belongs to neither the model nor the loss|not registered by"):
-        curated(model, LOSS, estimator).step(*data(6))

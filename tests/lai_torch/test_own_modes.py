@@ -62,10 +62,6 @@ def with_attribute(model):
     return model
 
 
-def detached(self):
-    return self.gain * 2 if self.training else Gained.kept(self).detach()
-
-
 class Table(Gained):
     """Keeps in a dictionary, as LeViT does."""
 
@@ -101,15 +97,6 @@ class Buffered(Gained):
 def make_within(own, inputs):
     """Apply modules with modes of their own, in a list, in a model without."""
     return own.parts[1]["one"](torch.cat([own.parts[0](inputs), inputs[:, :1]], 1))
-
-
-class Around(nn.Sequential):
-    """Has modes of its own, and a plain part in which a module has some too."""
-
-    def __init__(self):
-        super().__init__(nn.Sequential(nn.Sequential(Buffered())))
-
-    train = plain_train
 
 
 class OfAChild(nn.Module):
@@ -174,10 +161,8 @@ RIGHT = {
     "drops when evaluating": gained(nn.Module.train, eval=lambda self: drops_always(self, mode=False)),
     "without arguments": gained(lambda self: drops_always(self), eval=by_hand),
     "a table": Table,
-    "detached": gained(drops, kept=detached),
     "a buffer": Buffered,
     "within others": make_within,
-    "around": Around,
     "of a child": OfAChild,
     "by an attribute": lambda: with_attribute(Gained()),
     "resampled": Resampled,

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, curated, data, network, sgd
-from tests.support.torch_modules import held, holding
+from tests.lai_torch.support import LOSS, curated, data, network
 
 
 def test_a_policy_sees_what_its_signature_names():
@@ -190,30 +189,6 @@ def test_a_group_floor_with_parts_ranks_by_the_score():
     for group in (0, 1):
         own = report.scores[group::2]
         assert torch.equal(weights[group::2] > 0, own >= own.sort(descending=True).values[1])
-
-
-@holding(lambda body: held(body=body))
-def make_named(own, vectors, classes=None):
-    """Take its batch by name."""
-    return own.body(vectors)
-
-
-def test_a_mapping_is_inputs_and_targets_both():
-    def loss(outputs, given):
-        return LOSS(outputs, given["classes"])
-
-    def mapping(pair):
-        return {"vectors": pair[0], "classes": pair[1]}
-
-    given, known, body = data(8), data(9), network()
-    named, plain = make_named(body), curated(body, known)
-    expected = plain.score(*given)[1]
-    for validation in (mapping(known), [mapping(known)]):
-        curator = lai_torch.Curator(named, loss, sgd(body), validation)
-        assert torch.equal(curator.score(mapping(given))[1].scores, expected.scores)
-    parts = curator.weigh([mapping(given)])[0]
-    assert torch.equal(parts[0], expected.weights)
-    assert torch.equal(curator.step(mapping(given)).weights, expected.weights)
 
 
 @pytest.mark.parametrize("backward", ["kept", "whole", "selective"])

@@ -17,20 +17,17 @@ ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 
 
 class Packed(nn.Module):
-    """A causal language model that sees documents by the positions that begin anew, or does not."""
+    """A causal language model that sees documents by the positions that begin anew."""
 
-    def __init__(self, sees_all=False):
+    def __init__(self):
         super().__init__()
         self.read, self.place = nn.Embedding(7, 6), nn.Embedding(9, 6)
         self.mix, self.head = nn.Linear(6, 6), nn.Linear(6, 7)
-        self.sees_all = sees_all
 
     def forward(self, input_ids, position_ids):
         h = self.read(input_ids) + self.place(position_ids)
         document = (position_ids == 0).cumsum(1)
-        mask = torch.ones(h.shape[1], h.shape[1], dtype=torch.bool).tril()
-        if not self.sees_all:
-            mask = mask & (document[:, :, None] == document[:, None, :])
+        mask = (document[:, :, None] == document[:, None, :]).tril()
         scores = (h @ h.transpose(1, 2)).masked_fill(~mask, -torch.inf)
         return self.head(torch.tanh(self.mix(scores.softmax(-1) @ h)) + h)
 
@@ -58,10 +55,10 @@ def drawn(lengths, seed):
     return ({"input_ids": ids, "position_ids": positions}, targets), segments, alone
 
 
-def model_of(seed, **options):
+def model_of(seed):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Packed(**options).double()
+        return Packed().double()
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -83,38 +80,6 @@ def test_documents_score_as_rows_of_their_own(estimator, lengths, seed):
         for one in alone
     ]
     torch.testing.assert_close(found, torch.cat(expected), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_segments_that_see_one_another_are_refused_but_by_exact(estimator):
-    """By `exact` the documents add up to the rows all the same."""
-    model = model_of(0, sees_all=True)
-    batch, segments, alone = drawn([[2, 3], [3, 2]], 0)
-    count = len(alone)
-    if estimator != "exact":
-        message = (
-            r"^segments: expected ones that do not see one another, got losses of segment \d that move with "
-            "another segment's contents; "
-        )
-        with pytest.raises(ValueError, match=message):
-            lai_torch.segment_scores(model, loss, batch, batch, segments, count, estimator=estimator)
-        return
-    found = lai_torch.segment_scores(model, loss, batch, batch, segments, count, estimator=estimator)
-    rows = lai_torch.exact_scores(model, lambda o, t: loss(o, t).sum(1), batch, batch)
-    torch.testing.assert_close(torch.stack([found[:2].sum(), found[2:].sum()]), rows, rtol=1e-10, atol=0)
-
-
-def test_positions_of_no_segment_count_for_nothing():
-    model = model_of(1)
-    batch, segments, alone = drawn([[2, 3], [3, 2]], 1)
-    left_out = torch.where(segments == 1, -1, segments)
-    for estimator in ESTIMATORS:
-        every, some = (
-            lai_torch.segment_scores(model, loss, batch, batch, one, len(alone), estimator=estimator)
-            for one in (segments, left_out)
-        )
-        assert some[1] == 0
-        torch.testing.assert_close(some[[0, 2, 3]], every[[0, 2, 3]])
 
 
 @pytest.mark.parametrize("estimator", ["lai", "lli", "ghost"])
@@ -246,6 +211,14 @@ def test_documents_that_are_mixed_are_refused_and_nothing_changes(mixes, estimat
     torch.testing.assert_close(model.state_dict(), before[0], rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), before[1])
     assert model.training
+
+
+def test_exact_scores_of_documents_that_are_mixed_are_the_sums_of_their_positions():
+    model, batch = named(0, mixes=MIXES["a mean over the row"])
+    positions = lai_torch.exact_scores(model, loss, batch, batch, per_position=True)
+    found = lai_torch.segment_scores(model, loss, batch, batch, PIECES, 4, estimator="exact")
+    expected = torch.stack([positions[number == PIECES].sum() for number in range(4)])
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
 
 
 def test_targets_of_other_documents_are_exchanged_too():

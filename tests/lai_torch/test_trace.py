@@ -26,16 +26,6 @@ def labels(n=N):
     return support.labels(n)
 
 
-def check_exact(model, inputs):
-    """Compare Ghost with per-sample autograd, and return the trace."""
-    trace = lai_torch.trace(model, LOSS, inputs, labels(), gradients="all")
-    expected = exact_kernel(model, LOSS, inputs, labels(), N)
-    error = float((lai.ghost_kernel(trace, trace) - expected).abs().max() / expected.abs().max())
-    assert error <= 1e-10
-    assert lai_torch.coverage(model, LOSS, inputs, labels()).share == 1.0
-    return trace
-
-
 def chain(*between):
     layers = [nn.Linear(4, 7), *between, nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)]
     return nn.Sequential(*layers).double()
@@ -50,33 +40,6 @@ def test_architectures_are_exact_over_all_parameters(name):
     found = torch_exactness.measure(torch_models.MODELS[name])
     assert found["relative_error"] <= torch_exactness.bound(name)
     assert found["coverage"] == 1.0
-
-
-@BOTH
-def test_records_hold_inputs_and_output_gradients(gradients):
-    model, (inputs, targets) = chain(nn.ReLU(inplace=True)), batch()
-    seen = []
-    handles = [
-        layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone())) for layer in model[::2]
-    ]
-    outputs = model(inputs)
-    for handle in handles:
-        handle.remove()
-    trace = lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)
-    for layer, expected in zip(trace.layers, seen, strict=True):
-        torch.testing.assert_close(layer.activations, expected)
-    leaf = outputs.detach().requires_grad_()
-    (expected,) = torch.autograd.grad(LOSS(leaf, targets).sum(), leaf)
-    torch.testing.assert_close(trace.layers[-1].output_gradients, expected)
-    assert [layer.output_gradients is None for layer in trace.layers[:-1]] == [gradients == "output"] * 2
-
-
-@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x,), lambda x: {"input": x}])
-def test_inputs_may_be_an_array_a_tuple_or_a_mapping(form):
-    model, (inputs, targets) = chain(nn.ReLU()), batch()
-    plain = lai_torch.trace(model, LOSS, inputs, targets)
-    formed = lai_torch.trace(model, LOSS, form(inputs), targets)
-    torch.testing.assert_close(lai.lai_kernel(formed, formed), lai.lai_kernel(plain, plain))
 
 
 @BOTH
@@ -164,18 +127,6 @@ def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
         torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected)
         compiled(inputs)
         assert len(calls) == before
-
-
-def test_frozen_layers_and_biases_are_out_of_ghost_and_of_lai():
-    layers = nn.Conv1d(2, 3, 2), nn.Flatten(), nn.Linear(9, 6), nn.GELU(), nn.Linear(6, 3)
-    model, inputs = nn.Sequential(*layers).double(), randn(N, 2, 4)
-    names = [["0", "2", "4"], ["0", "4"], ["4"], ["4"]]
-    for parameter, left in zip((model[4].bias, model[2].weight, *model[0].parameters()), names, strict=True):
-        parameter.requires_grad_(requires_grad=False)
-        trace = check_exact(model, inputs)
-        read = [layer for layer in trace.layers if not isinstance(layer, lai.GainTrace)]
-        assert [layer.name for layer in read] == left
-        assert not read[-1].bias
 
 
 def test_coverage_says_what_is_explained_and_frozen():

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.support.torch_forwards import hooked
 from tests.support.torch_functions import Product
 from tests.support.torch_modules import Part
-from tests.support.torch_parts import linear, weights
+from tests.support.torch_parts import backward_hook, linear, weights
 
 CLASSES = 3
 Head = Callable[[int, int], nn.Module]
@@ -57,6 +58,14 @@ def scaled_in_place(hidden: Tensor, vector: Tensor) -> Tensor:
     return hidden
 
 
+def module_hooked(t: int, d: int) -> nn.Module:
+    """Read by a module with hooks that scale gradients of outputs and inputs, and look at a weight's."""
+    layer = backward_hook(linear(d, CLASSES), 0.5)
+    layer.weight.register_hook(lambda gradient: None)
+    layer.register_full_backward_pre_hook(lambda _, gradients: tuple(one * 3 for one in gradients))
+    return Part(lambda p, h: p.layer(h.mean(1)), layer=layer)
+
+
 READOUTS: dict[str, Head] = {
     "mean": lambda t, d: Part(lambda p, h: p.layer(h.mean(1)), layer=linear(d, CLASSES)),
     "last": lambda t, d: Part(lambda p, h: p.layer(h[:, -1]), layer=linear(d, CLASSES)),
@@ -80,6 +89,10 @@ READ: dict[str, Head] = {
     "view": of_mean(lambda p, h: functional.linear(h, p.w.view(CLASSES, -1)), 3, 0, 1),
     "stacked": of_mean(
         lambda p, h: torch.vmap(lambda w: functional.linear(h, w))(p.w).tanh().mean(0), 5, CLASSES, 0
+    ),
+    "module_hooked": module_hooked,
+    "masked_outputs": of_mean(
+        lambda p, h: hooked(functional.linear(h, p.w), lambda g: g * torch.arange(3.0)), 3, 0
     ),
     "dots": number(lambda p, h: torch.vmap(lambda one: torch.dot(one, p.w))(h)),
 }

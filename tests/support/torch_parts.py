@@ -14,7 +14,16 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tests.support import torch_forwards as forwards
-from tests.support.torch_functions import Centred, ClosedOver, Custom, Forgetful, Product, Signed
+from tests.support.torch_functions import (
+    Accumulating,
+    Centred,
+    ClosedOver,
+    Custom,
+    Forgetful,
+    Product,
+    Reversible,
+    Signed,
+)
 from tests.support.torch_modules import Part
 
 DOUBLE = torch.float64
@@ -130,6 +139,10 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "prelu": lambda t, d: transposed(nn.PReLU(d)),
     "groupnorm": lambda t, d: transposed(nn.GroupNorm(1, d)),
     "batchnorm": lambda t, d: transposed(nn.BatchNorm1d(d).eval()),
+    "normalised_alone": lambda t, d: Part(
+        lambda p, h: torch.stack([p.norm(one) for one in h]),
+        norm=nn.BatchNorm1d(d, track_running_stats=False).double(),
+    ),
     "gain": lambda t, d: Part(lambda p, h: h * p.v + p.b, v=weights(d), b=weights(d)),
     "offset": lambda t, d: Part(lambda p, h: h - p.v, v=weights(t, 1)),
     "scalar": lambda t, d: Part(lambda p, h: h * p.v.exp(), v=weights()),
@@ -288,11 +301,12 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "scripted_function": matrix(lambda p, h: forwards.scripted(h, p.w)),
 }
 
-# Where samples see one another, or the gradient of a sum is not the sum of gradients.
+# Where samples see one another, the gradient of a sum is not the sum of gradients, or backward writes it.
 UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "centred": layers(lambda p, h: p.a(h - h.mean(0)), "a"),
     "centred_without_gradient": layers(lambda p, h: p.a(h - h.mean(0).detach()), "a"),
     "normalised_batch": lambda t, d: transposed(nn.BatchNorm1d(d)),
+    "normalised_always": lambda t, d: transposed(nn.BatchNorm1d(d, track_running_stats=False).eval()),
     "attended_batch": lambda t, d: Part(
         lambda p, h: forwards.attended(p, h.transpose(0, 1)).transpose(0, 1), mixed=linear(d, 3 * d)
     ),
@@ -305,6 +319,17 @@ UNSOUND: dict[str, Callable[[int, int], nn.Module]] = {
     ),
     "by_frequency": lambda t, d: table(d, scale_grad_by_freq=True),
     "centred_by_a_function": layers(lambda p, h: Centred.apply(p.a(h)), "a"),
+    "writing_gradients": layers(lambda p, h: Reversible.apply(p.a(h), p.b), "a", "b"),
+    "writing_of_a_leaf": layers(
+        lambda p, h: Reversible.apply(h.detach() + torch.zeros((), dtype=DOUBLE, requires_grad=True), p.a),
+        "a",
+    ),
+    "writing_in_a_checkpoint": layers(
+        lambda p, h: checkpoint(lambda x: Reversible.apply(x, p.a), h * p.b.weight[0], use_reentrant=False),
+        "a",
+        "b",
+    ),
+    "adding_gradients": layers(lambda p, h: Accumulating.apply(p.b(h), p.a, *p.a.parameters()), "a", "b"),
     "centred_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g - g.mean(0)), "a"),
     "clipped_gradient": layers(lambda p, h: forwards.hooked(p.a(h), lambda g: g.clamp(-0.02, 0.02)), "a"),
 }

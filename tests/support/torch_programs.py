@@ -131,6 +131,13 @@ PLAIN = ("cross_entropy", "square")
 """Losses that multiply by no matrix."""
 
 
+ALONE = {
+    *("writing_gradients", "writing_of_a_leaf", "writing_in_a_checkpoint", "adding_gradients"),
+    *("normalised_alone", "normalised_always", "masked_outputs", "module_hooked"),
+}
+"""Parts and heads that are tried by themselves: random programs draw what they drew before these came."""
+
+
 @dataclass
 class Program:
     """A model, a loss, two batches, everything that trains, and the names of what it is made of."""
@@ -198,10 +205,11 @@ def _share(modules: list[nn.Module]) -> None:
 
 def drawn(rng: random.Random) -> tuple[str, ...]:
     """Draw the names of what a program is made of: parts, a loss, a head, and what they share."""
-    names = [rng.choice(list(SOUND)) for _ in range(rng.randint(1, 4))]
+    sound, unsound, heads = ([one for one in of if one not in ALONE] for of in (SOUND, UNSOUND, HEADS))
+    names = [rng.choice(sound) for _ in range(rng.randint(1, 4))]
     if rng.random() < 0.12:
-        names.insert(rng.randrange(len(names) + 1), rng.choice(list(UNSOUND)))
-    head = rng.choice(list(READOUTS if rng.random() < 0.5 else HEADS))
+        names.insert(rng.randrange(len(names) + 1), rng.choice(unsound))
+    head = rng.choice(list(READOUTS) if rng.random() < 0.5 else heads)
     losses = UNSOUND_LOSSES if rng.random() < 0.08 else LOSSES
     loss = rng.choice(list(losses)) if rng.random() < 0.5 and head in READOUTS else "cross_entropy"
     ties = ["", "", "", "tied", "tied", "shared", "shared", "masked"]

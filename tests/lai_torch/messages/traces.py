@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, centred, data, network, randn
+from tests.support.torch_functions import Reversible
 from tests.support.torch_modules import Part
 from tests.support.torch_parts import linear, weights
 
@@ -273,6 +274,12 @@ MESSAGES = {
     ],
     "ValueError: …to the gradient of 'table.weight' moves with the other samples…scale_grad_by_freq": [
         lambda kind=kind: frequent(kind) for kind in (nn.Embedding, nn.EmbeddingBag)
+    ],
+    "ValueError: model: expected a backward pass that returns every gradient": [
+        lambda call=call: call(
+            Part(lambda p, x: Reversible.apply(p.a(x), p.b), a=linear(4), b=linear(4, 3)), LOSS, X, Y
+        )
+        for call in (lai_torch.trace, lai_torch.coverage)
     ],
     "ValueError: loss: it depends on 'CENTRES' of shape (3, 3), which wants a gradient": (
         lambda: traced(loss=lambda o, t: LOSS(o @ CENTRES, t), gradients="all")
