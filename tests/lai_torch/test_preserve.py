@@ -196,8 +196,13 @@ def test_a_mode_that_a_forward_pass_changes_is_put_back():
         return own.head(torch.tanh(own.body(inputs)))
 
     model = unsettled().double()
-    curated(model, data(5)).score(*data(N))
-    assert [module.training for module in model.modules()] == [True, False, True]
+    for score in (
+        lambda: curated(model, data(5)).score(*data(N)),
+        lambda: lai_torch.trace(model, LOSS, *data(N)),
+        lambda: lai_torch.exact_scores(model, LOSS, data(5), data(N)),
+    ):
+        score()
+        assert [module.training for module in model.modules()] == [True, False, True]
 
 
 @holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), inputs=False, targets=False))

@@ -72,6 +72,10 @@ def test_every_part_is_scored_exactly(part):
         assert found.residual < 1e-12
 
 
+def test_rows_of_one_number_are_placed_where_graphs_vary():
+    assert judge("ghost", 129, ("looped", "cross_entropy", "vector", ""))[0] == "exact"
+
+
 @pytest.mark.parametrize("part", SOUND)
 def test_every_part_is_trained_as_by_plain_torch(part):
     ways = (

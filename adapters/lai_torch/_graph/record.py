@@ -558,7 +558,7 @@ def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
     reached = {}
     for layer, gradient in zip(layers, received, strict=True):
         if gradient is not None and isinstance(layer.place, Axis):
-            reached[layer.node] = layer.place.in_front(gradient).flatten(1).ne(0).any(1)
+            reached[layer.node] = layer.place.in_front(gradient).reshape(graph.samples, -1).ne(0).any(1)
     alive = torch.zeros_like(graph.losses, dtype=torch.bool)
     for one in reached.values():
         alive = alive | one

@@ -138,6 +138,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
     streams, caches = _streams(modules), Caches(held(model, loss))
     gradients = [(parameter, parameter.grad) for parameter in held(model, loss).parameters.values()]
+    flags = [module.training for module in modules]
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _uncompiled(),
@@ -152,7 +153,15 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
             yield
         finally:
             restores = (each.restore for each in reversed(tensors))
-            _put_back(streams.restore, caches.restore, partial(_give_back, gradients), *restores)
+            reset = partial(_reset, modules, flags)
+            _put_back(streams.restore, caches.restore, partial(_give_back, gradients), reset, *restores)
+
+
+def _reset(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
+    """Give modules back the flags of training that a forward pass changed."""
+    for module, flag in zip(modules, flags, strict=True):
+        if module.training != flag:
+            set_training([module], mode=flag)
 
 
 def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
