@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
+from lai_torch._graph.prove import check_overwritten
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point, inner, vjp
 from lai_torch._model.preserve import reentrant
@@ -35,7 +36,11 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
     )
     others = list(other_leaves(losses, function.parameters().values()).values())
     if others:  # without them, a function on no way to a parameter would not run backwards
-        torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
+        try:
+            torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
+        except RuntimeError as error:
+            check_overwritten(error)
+            raise
 
 
 def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:

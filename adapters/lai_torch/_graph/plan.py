@@ -87,8 +87,9 @@ class Plan:
             found |= dict.fromkeys(self.dead)
         return list(found)
 
-    def resize(self, samples: int) -> "Plan | None":
-        """Return the plan for a batch of another size with the same graph; None where entries are routed."""
+    def resize(self, graph: Graph) -> "Plan | None":
+        """Return the plan for a batch of another size with the same graph; None where it does not fit."""
+        samples = graph.samples
 
         def resized(place: Place) -> Place:
             return replace(place, samples=samples)
@@ -97,6 +98,9 @@ class Plan:
         if not all(isinstance(one, Axis) for one in places):
             return None
         uses = [replace(use, places=tuple(map(resized, use.places))) for use in self.uses]
+        pairs = [pair for use in uses for pair in zip(use.received, use.places, strict=True)]
+        if not all(isinstance(one, Axis) and one.fits(graph.shape(edge)) for edge, one in pairs):
+            return None
         layers, last = (
             [replace(layer, place=resized(layer.place)) for layer in found]
             for found in (self.layers, self.last)

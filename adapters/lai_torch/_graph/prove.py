@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
 from lai_torch._graph.places import Axis, list_axes
-from lai_torch._graph.products import PRODUCTS
+from lai_torch._graph.products import PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, densify
 from lai_torch._graph.walk import Graph, walk
@@ -242,6 +242,43 @@ def locate_samples(found: Exchange, plain: Saved, moved: Saved, node: int) -> Ax
         if len(axes) == 1:
             return axes[0]
     return None
+
+
+def check_overwritten(error: RuntimeError) -> None:
+    """Refuse by name what torch refuses: a pass that runs again and writes what the first one reads."""
+    if "modified by an inplace operation" in str(error):
+        msg = (
+            "model: expected a forward pass that may run twice before it is differentiated, got one that "
+            f"writes what a backward pass reads ({str(error).partition('; expected')[0]}); write to a copy"
+        )
+        raise ValueError(msg) from error
+
+
+def locate_twins(graph: Graph, saved: Saved, node: int) -> Axis | None:
+    """Return where two equal samples lie in a product's input: what swaps them changes nothing there.
+
+    Nor does it change the gradient that arrives, which tells apart copies of the input that are not samples.
+    """
+    product = PRODUCTS[graph.names[node]]
+    slot = find_weight(graph, node, lambda edge: edge[0] in graph.leaves)
+    if slot is None:
+        return None
+    kept = saved(graph.nodes[node], product.saved[1 if slot == product.slots[0] else 0])
+    (gradient,) = graph.gradients([(node, 0)], torch.ones_like(graph.losses))
+    if not isinstance(kept, Tensor) or gradient is None:
+        return None
+    axes = [
+        axis
+        for axis in list_axes(kept.shape, 2)
+        if _is_swapped(kept, axis) and (gradient.ndim != kept.ndim or _is_swapped(gradient, axis))
+    ]
+    return axes[0] if len(axes) == 1 else None
+
+
+def _is_swapped(tensor: Tensor, axis: Axis) -> bool:
+    """Whether a tensor is the same with its two samples swapped; one that does not fit is not."""
+    split = axis.split(tensor) if axis.fits(tensor.shape) else None
+    return split is not None and are_close(split, split.flip(axis.axis + 1))
 
 
 def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:

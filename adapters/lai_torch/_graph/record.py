@@ -23,7 +23,6 @@ from lai_torch._graph.places import (
     Axis,
     Entries,
     Places,
-    list_axes,
     place_samples,
 )
 from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
@@ -33,11 +32,13 @@ from lai_torch._graph.prove import (
     Exchange,
     Problem,
     are_close,
+    check_overwritten,
     exchange_samples,
     find_data,
     find_moved,
     find_wrong,
     locate_samples,
+    locate_twins,
 )
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
@@ -223,6 +224,9 @@ class Reader:
                 recording = self._prove_alone(graph, batch, positions, alike=alike)
             except CoupledError as error:
                 raise self._name_norm(error) from error
+            except RuntimeError as error:
+                check_overwritten(error)
+                raise
             check_returned(named)
         return recording
 
@@ -371,7 +375,7 @@ class Reader:
                 continue
             axis = None
             if alike:
-                axis = next(list_axes(graph.shape(edge), graph.samples), None)
+                axis = locate_twins(graph, plain, edge[0])
             elif exchange is not None and exchange.matches(graph):
                 axis = locate_samples(exchange, plain, moved, edge[0])
             if axis is not None:
@@ -471,8 +475,9 @@ class Reader:
             raise CoupledError(msg)
         named = named_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
-        small = plan.resize(exchange.plain.samples) if exchange.matches(graph) else None
-        if small is not None:
+        # The same functions may run on other rows, as many as the data say.
+        small = plan.resize(exchange.plain) if exchange.matches(graph) else None
+        if small is not None and plan.resize(exchange.moved) is not None:
             plain, moved = (self._assemble(one, small, ()) for one in (exchange.plain, exchange.moved))
             if self.every:
                 records = moved.trace.layers

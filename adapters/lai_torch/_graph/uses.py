@@ -125,6 +125,8 @@ def pull_back(graph: Graph, source: Source, gradient: Tensor) -> list[Tensor]:
 
 def densify(gradient: Tensor) -> Tensor:
     """Return a gradient as a dense one."""
+    if gradient.is_nested:
+        return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
     return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
