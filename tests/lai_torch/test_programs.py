@@ -72,6 +72,29 @@ def test_every_part_is_scored_exactly(part):
         assert found.residual < 1e-12
 
 
+@pytest.mark.parametrize(
+    ("seed", "made_of"),
+    [
+        (2633, ("functional", "encoder_time_first", "rnn", "closed_over", "last", "")),
+        (2840, ("encoder_time_first", "once", "bag_largest", "fused", "last", "shared")),
+        (3408, ("ensemble", "list_saved", "cross_entropy", "last", "tied")),
+    ],
+)
+def test_a_batch_of_one_is_placed_by_its_twin_where_gradients_leave_it_open(seed, made_of):
+    assert judge("lai", seed, made_of) == ("exact", "")
+
+
+def test_a_proof_on_data_that_take_other_rows_compares_what_fits():
+    made_of = ("grouped", "time_first", "functional", "hooked", "fused", "last", "")
+    assert judge("ghost", 2908, made_of)[0] == "exact"
+
+
+def test_what_is_overwritten_between_two_passes_is_refused_by_name():
+    one = program(4124, made_of=("scripted", "renormalised", "penalised", "flat", "shared"))
+    with pytest.raises(ValueError, match="writes what a backward pass reads"):
+        METHODS["ghost"](one)
+
+
 def test_rows_of_one_number_are_placed_where_graphs_vary():
     assert judge("ghost", 129, ("looped", "cross_entropy", "vector", ""))[0] == "exact"
 
