@@ -98,7 +98,8 @@ def test_ways_that_are_exact_give_what_a_loop_over_the_samples_gives():
     for name, row in found.items():
         if row["judged"]:
             assert row["error"] < 1e-5, name
-    assert found["exact"]["fresh flops"] < 1.1 * found["loop"]["fresh flops"]
+    # exact scores also run both halves of the batch forward, to see that samples do not meet
+    assert found["exact"]["fresh flops"] < 1.3 * found["loop"]["fresh flops"]
     assert found["LAI"]["cached flops"] < 0.5
 
 

@@ -119,11 +119,11 @@ MESSAGES = {
         lambda: exact(validation=(torch.full((9, 4), torch.nan, dtype=torch.float64), data(9)[1]))
     ),
     "ValueError: …call model.eval() where a normalisation couples": lambda: exact(NORMED),
-    "ValueError: …ones that move with the other samples": lambda: exact(drawing(nn.BatchNorm1d(6))),
-    "ValueError: …move with the other samples": [
-        lambda n=n: exact(loss=one_pair, training=data(n)) for n in (4, 8, 16)
+    "ValueError: model: the loss of sample …in this batch and …among other samples: samples are coupled": [
+        lambda: exact(drawing(nn.BatchNorm1d(6))),
+        *(lambda n=n: exact(loss=one_pair, training=data(n)) for n in (4, 8, 16)),
     ],
-    "ValueError: …move with the number of samples": lambda: exact(loss=lambda o, t: LOSS(o, t) / len(t)),
+    "ValueError: …moves with the number of samples": lambda: exact(loss=lambda o, t: LOSS(o, t) / len(t)),
     "ValueError: …forward: off by …double backward: off by …reverse: off by": lambda: exact(clipped()),
     "ValueError: …no way to compute them agrees with that…forward: off by": (
         lambda: exact(halved(), method="forward")
