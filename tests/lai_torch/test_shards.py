@@ -4,7 +4,7 @@ import pytest
 import torch
 from lai_torch._curation.processes.blocks import Gathered, gathered
 from lai_torch._curation.processes.group import Alone
-from lai_torch._graph.prove import split_parameters
+from lai_torch._graph.prove import SMALL, Sketch
 from lai_torch._model.preserve import evaluating
 from torch import nn
 
@@ -47,18 +47,27 @@ def test_a_model_finds_the_same_outputs_and_gradients_block_by_block(model):
     assert not any(isinstance(each, Gathered) for each in model.parameters())
 
 
-def test_a_proof_holds_the_gradients_of_a_part_of_sharded_parameters_alone(model):
-    with whole(model, by_block=True):
-        named = dict(model.named_parameters())
-        parts = split_parameters(named)
-        assert {name: one for part in parts for name, one in part.items()} == named
-        most = max(one.nbytes for one in named.values())
-        assert len(parts) > 1
-        assert all(sum(one.nbytes for one in part.values()) <= most for part in parts)
-    plain = dict(nn.Linear(3, 4).named_parameters())
-    assert split_parameters(plain) == [plain]  # torch's own take one backward pass
-    large = {str(index): nn.Parameter(torch.empty(2**21)) for index in range(4)}
-    assert [list(part) for part in split_parameters(large)] == [["0", "1"], ["2", "3"]]
+@pytest.mark.parametrize("shape", [(200, 300), (20, 40, 30), (64, 32, 3, 3), (20_000, 2), (3, 5)])
+def test_sketches_of_gradients_are_as_far_apart_as_the_gradients(shape):
+    torch.manual_seed(1)
+    gradient = torch.randn(shape, dtype=torch.float64)
+    small, column = gradient.clone(), gradient.clone()
+    small.view(-1)[-1] += 1e-6
+    column[..., 0] *= 1.001
+    own = Sketch.of(gradient)
+    assert own.values.numel() <= max(SMALL, gradient.numel() // 20)
+    assert own.distance(Sketch.of(gradient.clone())) == 0.0
+    assert own.size() == pytest.approx(float(gradient.norm()), rel=0.35)
+    for other in (small, column):
+        apart = float((gradient - other).norm())
+        assert own.distance(Sketch.of(other)) == pytest.approx(apart, rel=0.5)
+        assert own.compare(other, "weight") == pytest.approx(apart, rel=0.5)
+    if len(shape) == 2:  # a record of the transposed matrix
+        assert own.compare(gradient.mT, "weight") < 1e-10
+    if len(shape) == 3:  # a record of one of the matrices
+        assert own.compare(gradient[2].mT, "weight[2]") < 1e-10
+        assert own.compare(gradient[2], "weight[1]") > 1.0
+    assert own.distance(Sketch()) == own.size()  # nothing arrives at the parameter
 
 
 def test_what_moves_a_parameter_for_a_proof_moves_what_reads_it(model):

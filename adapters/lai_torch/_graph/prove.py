@@ -8,9 +8,11 @@ what autograd finds for the weighted losses.
 """
 
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot
+from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -32,10 +34,10 @@ from lai_torch._model.walk import modules_of, named_parameters
 
 Problem = tuple[nn.Module, Loss, tuple[Any, Any]]
 """A model, a loss and a batch."""
-PARTS = 8
-"""Number of parts that large gradients are cut into while a graph is proved."""
-LARGE = 2**24
-"""Bytes of parameters beyond which a proof does not hold the gradients of all of them at once."""
+DIRECTIONS = 16
+"""Number of random directions that stand for the rows of a large gradient, and for its columns."""
+SMALL = 2**13
+"""Number of entries up to which a gradient stands for itself."""
 
 
 @dataclass(frozen=True)
@@ -296,69 +298,99 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
 
 def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
     """Return the parameters of which samples that stay give another gradient in another batch."""
-    parts = split_parameters(parameters)
     wrong: dict[str, None] = {}
     for graph, own in exchange.others:
         weights = draw_weights(exchange.plain.losses, own)
-        blocks: dict[str, Block] = {}
-        for part in parts:
-            blocks |= _compare_graphs(exchange.plain, graph, weights, part, eps)
-        agreed = sums_agree([*blocks.values()], float(own.sum()))
-        wrong |= {name: None for name, agrees in zip(blocks, agreed, strict=True) if not agrees}
+        here = _sketch_gradients(exchange.plain, weights, parameters)
+        there = _sketch_gradients(graph, weights[: graph.samples], parameters)
+        blocks = [Block(here[name].distance(there[name]), here[name].size(), eps) for name in parameters]
+        agreed = sums_agree(blocks, float(own.sum()))
+        wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}
     return list(wrong)
 
 
-def _compare_graphs(
-    plain: Graph, other: Graph, weights: Tensor, parameters: Mapping[str, Tensor], eps: float
-) -> dict[str, Block]:
-    """Return how far the gradients of weighted losses are apart in two graphs."""
-    here = _weigh_gradients(plain, weights, parameters)
-    there = _weigh_gradients(other, weights[: other.samples], parameters)
-    pairs = zip(parameters, here, there, strict=True)
-    return {name: Block(_distance(left, right), norm(left), eps) for name, left, right in pairs}
+@dataclass(frozen=True)
+class Sketch:
+    """A gradient, or random projections of a large one, which keep its norm within a third or so.
 
-
-def split_parameters(parameters: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Return parameters in parts, so that only the gradients of one part are held at once.
-
-    Every part takes a backward pass: torch's own parameters are one part, or two where they are large. Those
-    of another class may be sharded and gathered where they are read: a process has memory for their shards'
-    gradients, not for all of theirs.
+    So two gradients are compared though one of them alone is held while a backward pass runs: a process with
+    shards of a model has memory for their gradients, not for all of them.
     """
-    plain = {name: one for name, one in parameters.items() if type(one) in {Tensor, nn.Parameter}}
-    others = {name: one for name, one in parameters.items() if name not in plain}
-    large = sum(one.nbytes for one in plain.values()) > LARGE
-    return [*_cut(plain, 2 if large else 1), *_cut(others, PARTS)]
+
+    values: Tensor | None = None
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, gradient: Tensor) -> "Sketch":
+        """Return that of a dense gradient; stacked matrices have one each."""
+        real = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+        return cls(_project(real, real.shape), real.shape)
+
+    def size(self) -> float:
+        """Return the norm."""
+        return norm(self.values)
+
+    def distance(self, other: "Sketch") -> float:
+        """Return the norm of the difference from another gradient of the same parameter."""
+        if self.values is None or other.values is None:
+            return self.size() + other.size()
+        return norm(self.values - other.values)
+
+    def compare(self, recorded: Tensor, key: str) -> float:
+        """Return the distance of a recorded sum; a matrix may be recorded transposed."""
+        values, shape = self.values, self.shape
+        if values is None:
+            return norm(recorded)
+        if key.endswith("]") and len(shape) == 3 and recorded.numel() < prod(shape):  # one of several
+            values, shape = values[int(key[key.rindex("[") + 1 : -1])], shape[1:]
+        if recorded.numel() != prod(shape):
+            return abs(norm(recorded) - norm(values))
+        ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
+        found = [_project(way.reshape(shape), self.shape) for way in ways]
+        return min(norm(one - values.to(one)) for one in found)
 
 
-def _cut(parameters: Mapping[str, Tensor], parts: int) -> list[dict[str, Tensor]]:
-    sizes = {name: one.nbytes for name, one in parameters.items()}
-    most = max(max(sizes.values(), default=0), sum(sizes.values()) // parts)
-    found: list[dict[str, Tensor]] = []
-    left = -1
-    for name, size in sizes.items():
-        if size > left:
-            found.append({})
-            left = most
-        found[-1][name] = parameters[name]
-        left -= size
+def _project(gradient: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return projections of a gradient, or of one of the matrices in it; small ones as they are."""
+    if prod(shape) <= SMALL or len(shape) < 2:
+        return gradient
+    wide = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+    wide = wide if wide.ndim < 4 else wide.flatten(1)
+    return _directions(wide, wide.shape[-2]) @ wide @ _directions(wide, wide.shape[-1]).mT
+
+
+def _directions(like: Tensor, size: int) -> Tensor:
+    """Return random directions in a space of some dimensions, the same ones at every call; all if few."""
+    if size <= DIRECTIONS:
+        return torch.eye(size, dtype=like.dtype, device=like.device)
+    generator = torch.Generator().manual_seed(size)
+    drawn = torch.randn(DIRECTIONS, size, generator=generator, device="cpu")
+    return (drawn / DIRECTIONS**0.5).to(like)
+
+
+def _sketch_gradients(
+    graph: Graph, weights: Tensor, parameters: Mapping[str, Tensor]
+) -> defaultdict[str, Sketch]:
+    """Return sketches of the gradients of the weighted losses, and keep the graph."""
+    found: defaultdict[str, Sketch] = defaultdict(Sketch)
+
+    def sketch(name: str, gradient: Tensor | None) -> Tensor | None:
+        if gradient is None:  # a custom function gave none
+            return None
+        found[name] = Sketch.of(densify(gradient.detach()))
+        # What autograd then holds to the end of the pass takes no memory.
+        held = type(gradient) is not Tensor or gradient.layout != torch.strided
+        return None if held else gradient.new_zeros(()).expand_as(gradient)
+
+    hooks = [one.register_hook(partial(sketch, name)) for name, one in parameters.items()]
+    try:
+        torch.autograd.grad(
+            graph.losses, [*parameters.values()], weights, retain_graph=True, allow_unused=True
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
     return found
-
-
-def _weigh_gradients(graph: Graph, weights: Tensor, parameters: Mapping[str, Tensor]) -> list[Tensor | None]:
-    """Return the gradients of the weighted losses as dense ones, and keep the graph."""
-    wanted = list(parameters.values())
-    found = torch.autograd.grad(graph.losses, wanted, weights, retain_graph=True, allow_unused=True)
-    return [None if one is None else densify(one.detach()) for one in found]
-
-
-def _distance(left: Tensor | None, right: Tensor | None) -> float:
-    if left is None or right is None:
-        return norm(left) + norm(right)
-    left, right = torch.atleast_1d(left, right)
-    size = 1 + len(left) // PARTS  # by slices: the difference of all takes the memory of one more gradient
-    pairs = zip(left.split(size), right.split(size), strict=True)
-    return hypot(*(norm(one - other) for one, other in pairs))
 
 
 def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
@@ -391,63 +423,30 @@ def find_wrong(
     vectors.
     """
     wrong: dict[str, None] = {}
-    parts = split_parameters(parameters)
     # A hook that clips may leave small gradients as they are.
     scales = (1.0, 1024.0) if any(one._backward_hooks for one in parameters.values()) else (1.0,)
-    recorded = [record for record in records if record.weight in explained]
-    for scale in scales:
-        weights = scale * draw_weights(graph.losses, kept)
-        blocks: dict[str, Block] = {}
-        for part in parts:
-            own = [one for one in recorded if not part.keys().isdisjoint(explained[one.weight])]
-            blocks |= _compare_sums(graph, weights, own, explained, part, eps)
-        agreed = sums_agree([*blocks.values()], float(weights.double().square().sum()))
-        wrong |= {name: None for name, agrees in zip(blocks, agreed, strict=True) if not agrees}
-    return list(wrong)
-
-
-def _compare_sums(
-    graph: Graph,
-    weights: Tensor,
-    recorded: Iterable[Any],
-    explained: Mapping[Hashable, list[str]],
-    parameters: Mapping[str, Tensor],
-    eps: float,
-) -> dict[str, Block]:
-    """Return how far the weighted sums of recorded gradients are from the gradients of weighted losses."""
-    found = map(_flatten, _weigh_gradients(graph, weights, parameters))
-    plain = dict(zip(parameters, found, strict=True))
-    missing = set(parameters) - {name for names in explained.values() for name in names}
-    squares = {name: norm(plain[name]) ** 2 for name in parameters if name in missing}
-    weighed = [_weigh(record, weights) for record in recorded]
-    sums = summed_gradients(lai.Trace(weighed), GRADIENT_BUDGET) if weighed else {}
-    for (key, part), given in sums.items():
-        name = explained[key][-1 if part == "bias" else 0]
-        if name in plain:
-            whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
-            squares[name] = squares.get(name, 0.0) + _compare(whole, plain[name], str(key)) ** 2
+    groups: dict[Hashable, list[Any]] = defaultdict(list)
+    for record in records:
+        if not parameters.keys().isdisjoint(explained.get(record.weight, ())):
+            groups[record.weight].append(record)
+    missing = set(parameters) - {name for weight in groups for name in explained[weight]}
     # A gradient has its parameter's type, which may be coarser than all that the model computes in.
     coarsest = {name: max(eps, torch.finfo(one.dtype).eps) for name, one in parameters.items()}
-    return {name: Block(one**0.5, norm(plain[name]), coarsest[name]) for name, one in squares.items()}
-
-
-def _flatten(gradient: Tensor | None) -> Tensor | None:
-    """Return a dense gradient as one of real numbers."""
-    if gradient is None:
-        return None
-    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
-
-
-def _compare(recorded: Tensor, plain: Tensor | None, key: str) -> float:
-    """Return the distance of a recorded sum from the plain one; a matrix may be recorded transposed."""
-    if plain is None:
-        return norm(recorded)
-    if key.endswith("]") and plain.ndim == 3 and recorded.numel() < plain.numel():  # one matrix of several
-        plain = plain[int(key[key.rindex("[") + 1 : -1])]
-    own = plain.reshape(-1)
-    ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
-    found = [norm(way.reshape(-1) - own.to(way)) for way in ways if way.numel() == own.numel()]
-    return min(found, default=abs(norm(recorded) - norm(plain)))
+    for scale in scales:
+        weights = scale * draw_weights(graph.losses, kept)
+        plain = _sketch_gradients(graph, weights, parameters)
+        squares = {name: plain[name].size() ** 2 if name in missing else 0.0 for name in parameters}
+        for weight, own in groups.items():
+            sums = summed_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)
+            for (_, part), given in sums.items():
+                name = explained[weight][-1 if part == "bias" else 0]
+                if name in parameters:
+                    whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
+                    squares[name] += plain[name].compare(whole, str(weight)) ** 2
+        blocks = [Block(squares[name] ** 0.5, plain[name].size(), coarsest[name]) for name in parameters]
+        agreed = sums_agree(blocks, float(weights.double().square().sum()))
+        wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}
+    return list(wrong)
 
 
 def _weigh(record: Any, weights: Tensor) -> Any:
