@@ -86,6 +86,28 @@ def test_a_bias_that_a_node_of_its_own_adds_is_the_bias_of_its_layer():
     torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.ghost_kernel(every, every))
 
 
+@pytest.mark.parametrize("samples", [1, 5])
+def test_a_weight_made_of_a_parameter_is_read_where_nothing_arrives_at_it(samples):
+    """Where every unit is off, no gradient tells a weight from what it multiplies."""
+
+    class Off(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrix = nn.Parameter(-torch.rand(4, 6))
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, inputs):
+            return self.head(torch.relu(inputs @ -(2 * self.matrix).softmax(0)))
+
+    model = Off().double()
+    batch = randn(samples, 4).abs(), labels(samples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace = Reader(model, LOSS, every=False).record(batch).trace
+    assert [layer.name for layer in trace.layers] == ["matrix", "head"]
+    torch.testing.assert_close(trace.layers[0].activations, batch[0])
+
+
 MODES = {
     "plain": contextlib.nullcontext,
     "no_grad": torch.no_grad,

@@ -1,6 +1,6 @@
 """The layers that LAI reads: products with a trainable parameter, and the last product of all."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -199,6 +199,23 @@ _CURVES = (
 _BENDING = frozenset(f"{name}Backward{number}" for name in _CURVES.split() for number in (0, 1))
 """Functions behind which sums of entries are no sums of products any more."""
 _LOOKUPS = frozenset({"EmbeddingBackward0", "IndexBackward0", "IndexSelectBackward0", "GatherBackward0"})
+
+
+_MAKING = MOVES | COPIES | PRODUCTS.keys() | _ADDING | _SCALING | _BENDING | {"NegBackward0"}
+"""Functions whose arguments are all edges of their nodes, or numbers."""
+
+
+def find_made(graph: Graph, names: Container[int]) -> set[int]:
+    """Return the nodes that were computed from parameters alone, as 2 * p and p @ q, whatever arrives."""
+    made = {node for node, leaf in graph.leaves.items() if id(leaf) in names}
+    for node in sorted(range(len(graph.nodes)), key=lambda one: graph.nodes[one]._sequence_nr()):
+        name, children = graph.names[node], [edge for edge in graph.edges[node] if edge is not None]
+        # What is multiplied and has no gradient may be of the batch, but for a number.
+        other = getattr(graph.nodes[node], "_saved_other", None) if name in _SCALING else None
+        whole = len(children) == len(graph.edges[node]) or (other is not None and not other.ndim)
+        if name in _MAKING and whole and all(edge[0] in made for edge in children):
+            made.add(node)
+    return made
 
 
 def check_past(

@@ -9,7 +9,7 @@ what autograd finds for the weighted losses.
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -256,13 +256,14 @@ def check_overwritten(error: RuntimeError) -> None:
         raise ValueError(msg) from error
 
 
-def locate_twins(graph: Graph, saved: Saved, node: int) -> Axis | None:
+def locate_twins(graph: Graph, saved: Saved, node: int, made: Container[int]) -> Axis | None:
     """Return where two equal samples lie in a product's input: what swaps them changes nothing there.
 
     Nor does it change the gradient that arrives, which tells apart copies of the input that are not samples.
+    `made` has the nodes that were computed from parameters alone.
     """
     product = PRODUCTS[graph.names[node]]
-    slot = find_weight(graph, node, lambda edge: edge[0] in graph.leaves)
+    slot = find_weight(graph, node, lambda edge: edge[0] in made)
     if slot is None:
         return None
     kept = saved(graph.nodes[node], product.saved[1 if slot == product.slots[0] else 0])

@@ -14,7 +14,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import lai_core as lai
 from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
 from lai_torch._graph.averaging import average_again, find_average
-from lai_torch._graph.layers import Layer, check_past, find_biases, find_last, find_layers, find_unread
+from lai_torch._graph.layers import (
+    Layer,
+    check_past,
+    find_biases,
+    find_last,
+    find_layers,
+    find_made,
+    find_unread,
+)
 from lai_torch._graph.per_sample import Received
 from lai_torch._graph.places import (
     DEAD,
@@ -282,8 +290,11 @@ class Reader:
 
         None: it does not vary with the batch, but with what is zero in it.
         """
-        # What only moves a parameter's entries has no samples, also where one sample alone reaches it.
-        moved: Places = {edge: SUMMED for edge in graph.received() if is_moved_parameter(graph, edge)}
+        # What is made of parameters has no samples, also where one sample alone reaches it, or none does.
+        made = find_made(graph, self.names)
+        moved: Places = {
+            edge: SUMMED for edge in graph.received() if edge[0] in made or is_moved_parameter(graph, edge)
+        }
         edges = [edge for edge in graph.received() if edge not in moved]
         varies: bool | None = True
         if exchange is not None and exchange.matches(graph):
@@ -370,12 +381,13 @@ class Reader:
     ) -> Places:
         """Return the places, those of products decided by their inputs where gradients leave them open."""
         found, plain, moved = dict(places), Saved(), Saved()
+        made = find_made(graph, self.names) if alike else ()
         for edge, place in places.items():
             if graph.names[edge[0]] not in PRODUCTS or (place != DEAD and edge not in ambiguous):
                 continue
             axis = None
             if alike:
-                axis = locate_twins(graph, plain, edge[0])
+                axis = locate_twins(graph, plain, edge[0], made)
             elif exchange is not None and exchange.matches(graph):
                 axis = locate_samples(exchange, plain, moved, edge[0])
             if axis is not None:
