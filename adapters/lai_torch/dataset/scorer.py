@@ -17,7 +17,7 @@ from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of
 from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
 from lai_torch.options import Estimator, EstimatorName, check_count, with_defaults
-from lai_torch.options.keywords import answering, check_host
+from lai_torch.options.keywords import check_host
 
 
 class Scorer(BatchScorer):
@@ -63,7 +63,6 @@ class Scorer(BatchScorer):
     _asarray = staticmethod(torch.asarray)
     _code = ""
 
-    @answering
     def __init__(
         self,
         model: nn.Module | Callable[[], nn.Module],

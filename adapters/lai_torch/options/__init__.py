@@ -1,7 +1,6 @@
 """Options of a curator: estimators, passes and policies, each a dataclass."""
 
 from lai_torch.options.estimators import (
-    ESTIMATORS,
     LAI,
     LLI,
     CalibratedLAI,
@@ -15,7 +14,6 @@ from lai_torch.options.estimators import (
     check_count,
     with_defaults,
 )
-from lai_torch.options.keywords import answering
 from lai_torch.options.passes import Kept
 from lai_torch.options.policies import (
     GroupFloor,
@@ -49,6 +47,3 @@ __all__ = [
     "draw",
     "with_defaults",
 ]
-
-for _kind in (*ESTIMATORS.values(), Kept):
-    _kind.__init__ = answering(_kind.__init__)  # type: ignore[misc]

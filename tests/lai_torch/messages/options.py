@@ -6,15 +6,7 @@ import math
 import lai_torch
 import torch
 
-from tests.lai_torch.support import LOSS, data, network
-
-
-def called(name, **options):
-    given = (network(), LOSS, None, data(5)) if name == "Curator" else ()
-    return getattr(lai_torch, name)(*given, **options)
-
-
-OPTIONS = {
+MESSAGES = {
     "ValueError: positions: expected None, 'tokens', 'mean' or 'flatten'": (
         lambda: lai_torch.LAI(positions="pairs")
     ),
@@ -63,29 +55,3 @@ OPTIONS = {
         ]
     },
 }
-
-BELONGS = {
-    "Curator(positions=": "it belongs to estimator=lai_torch.LAI(positions=...)",
-    "Curator(decay=": "it belongs to estimator=lai_torch.PreconditionedLAI(decay=...)",
-    "Curator(autocast=": "estimator=lai_torch.LAI(autocast=...), or backward=lai_torch.Kept(autocast=",
-    "Curator(max_grad_norm=": "it belongs to TrainingArguments(max_grad_norm=...), or Curator(max_norm=",
-    "Curator(threshold=": "it belongs to policy=lai_torch.KeepAbove(threshold=...)",
-    "Curator(fraction=": "it belongs to policy=functools.partial(lai_core.keep_top, fraction=...)",
-    "Curator(criterion=": "did you mean 'loss'?",
-    "Curator(clip=": "did you mean 'max_norm'?",
-    "Curator(warmup_step=": "did you mean 'warmup'?",
-    "Curator(treshold=": "it belongs to policy=lai_torch.KeepAbove(threshold=...)",
-    "Curator(colour=": "there are model, loss, optimizer, validation, estimator",
-    "LAI(decay=": "it belongs to estimator=lai_torch.PreconditionedLAI(decay=...)",
-    "PreconditionedLAI(sketch=": "",
-    "Midpoint(chunk=": "",
-    "Kept(max_norm=": "there are autocast, scaler, balance, auxiliary",
-    "score_dataset(batchsize=": "did you mean 'batch_size'?",
-}
-UNKNOWN = {
-    f"TypeError: {name}() got an unexpected keyword argument '{keyword}'; …{answer}": (
-        functools.partial(called, name, **{keyword: 1})
-    )
-    for (name, keyword), answer in ((call[:-1].split("("), answer) for call, answer in BELONGS.items())
-}
-MESSAGES = OPTIONS | UNKNOWN
