@@ -35,7 +35,7 @@ from lai_torch._model.batch import Loss, mapped
 from lai_torch._model.precision import Lowered
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import LAI, LLI, CalibratedLAI, Estimator, GateLAI, Ghost, Kept, PreconditionedLAI
-from lai_torch.options.protocols import AnyPolicy, wants
+from lai_torch.options.protocols import Policy, wants
 
 
 def scorer(
@@ -201,7 +201,7 @@ class Scoring:
         validation: Validation,  # what batches are scored against
         *,
         estimator: Estimator,  # how
-        policy: AnyPolicy,  # what weighs; whether it asks for validation losses decides whether they are kept
+        policy: Policy,  # what weighs; whether it asks for validation losses decides whether they are kept
         refresh: int,  # at how many steps a summary is old
         backward: str,  # backward, training: which pass a step takes, and how the pass `kept` trains
         training: Kept,
@@ -260,7 +260,7 @@ class Scoring:
         scored: Scored | None,
         batches: Sequence[Batch],
         samples: int,
-        policy: AnyPolicy,
+        policy: Policy,
         **told: Any,
     ) -> Tensor:
         """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.

@@ -5,121 +5,19 @@ A function that names several of these by itself is a class with an attribute `w
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-AnyPolicy = Callable[..., Tensor]
-"""A policy once it has been checked."""
+Policy = Callable[..., Tensor]
+"""From scores `(n,)`, positive helps, or `(parts, n)` beside their `sizes`, to weights `(n,)`.
 
-
-class OfScores(Protocol):
-    """From scores `(n,)`, positive helps, to weights `(n,)`."""
-
-    def __call__(self, scores: Tensor, /) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfParts(Protocol):
-    """From scores `(parts, n)` and the parts' sizes to weights `(n,)`."""
-
-    def __call__(self, scores: Tensor, /, *, sizes: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfLosses(Protocol):
-    """Sees each sample's loss, too."""
-
-    def __call__(self, scores: Tensor, /, *, losses: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfGroups(Protocol):
-    """Sees the groups of a batch, too."""
-
-    def __call__(self, scores: Tensor, /, *, groups: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfSteps(Protocol):
-    """Sees the number of the step, too."""
-
-    def __call__(self, scores: Tensor, /, *, step: int) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfValidationLosses(Protocol):
-    """Sees the validation set's losses, too."""
-
-    def __call__(self, scores: Tensor, /, *, validation_losses: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfLossesAndValidation(Protocol):
-    """Sees the batch's losses and the validation set's, too."""
-
-    def __call__(self, scores: Tensor, /, *, losses: Tensor, validation_losses: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfLossesAndSteps(Protocol):
-    """Sees each sample's loss and the number of the step, too."""
-
-    def __call__(self, scores: Tensor, /, *, losses: Tensor, step: int) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfMeasured(Protocol):
-    """Sees what its own method measures of a batch, too."""
-
-    def __call__(self, scores: Tensor, /, *args: Any, **seen: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-    def measure(self, inputs: Any, targets: Any) -> Tensor:
-        """Return one number a sample."""
-        ...
-
-
-class Declaring(Protocol):
-    """Sees what it declares in `wants`, too."""
-
-    def __call__(self, scores: Tensor, /, *args: Any, **seen: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-    @property
-    def wants(self) -> Iterable[str]:
-        """Name what is seen beside the scores."""
-        ...
-
-
-Policy = (
-    OfScores
-    | OfParts
-    | OfLosses
-    | OfGroups
-    | OfSteps
-    | OfValidationLosses
-    | OfLossesAndValidation
-    | OfLossesAndSteps
-    | OfMeasured
-    | Declaring
-)
-"""What a curator takes as a policy."""
-
+Its signature may name any of `SEEN`; a curator checks it where it is made.
+"""
 
 SEEN = ("losses", "groups", "step", "validation_losses", "measured")
 """What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
@@ -158,7 +56,7 @@ def check_policy(policy: Any, parts: int | None = None) -> None:
         raise TypeError(msg) from error
 
 
-def wants(policy: AnyPolicy) -> frozenset[str]:
+def wants(policy: Policy) -> frozenset[str]:
     """Return which of `SEEN` a policy asks for by its signature, or by an attribute of this name."""
     declared = getattr(policy, "wants", None)
     if declared is not None:
@@ -167,10 +65,10 @@ def wants(policy: AnyPolicy) -> frozenset[str]:
     return asked.difference(policy.keywords) if isinstance(policy, functools.partial) else asked
 
 
-_ARGUMENTS: WeakKeyDictionary[AnyPolicy, frozenset[str]] = WeakKeyDictionary()
+_ARGUMENTS: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
 
 
-def _arguments(policy: AnyPolicy) -> frozenset[str]:
+def _arguments(policy: Policy) -> frozenset[str]:
     """Return which of `SEEN` a policy's arguments are, read once: that takes as long as a small policy."""
     try:
         return _ARGUMENTS[policy]
@@ -185,7 +83,7 @@ def _arguments(policy: AnyPolicy) -> frozenset[str]:
     return found
 
 
-def ask(policy: AnyPolicy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
+def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
     """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
     asked = wants(policy) | ({"sizes"} & seen.keys())
     # copies, so that a policy may write to its arguments
@@ -196,7 +94,7 @@ def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def applies(policy: AnyPolicy, step: int) -> bool:
+def applies(policy: Policy, step: int) -> bool:
     """Say whether a policy is asked at a step; else the step trains on everything, and scores nothing."""
     applying = getattr(policy, "applies", None)
     return True if applying is None else bool(applying(step))
