@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from lai_core._adapters import check_choice
+from lai_core._adapters import check_choice, check_count
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.outcome import check_groups
 from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import count, tensors
 from lai_torch._model.walk import check_kinds_served, named_parameters
-from lai_torch.options import Estimator, Kept, PreconditionedLAI, check_count, with_defaults
+from lai_torch.options import Estimator, Kept, PreconditionedLAI, with_defaults
 from lai_torch.options.keywords import check_host
 from lai_torch.options.passes import PassName
 from lai_torch.options.policies import is_scheduled

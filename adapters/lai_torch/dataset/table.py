@@ -11,13 +11,13 @@ from lai_storage.scoring import Stream, score_source
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import check_batch, kernel_of
+from lai_core._adapters import check_batch, check_count, kernel_of
 from lai_torch._curation.validation import moved
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
 from lai_torch.dataset.loaded import options_of, source_of, whole
 from lai_torch.dataset.scorer import Scorer
-from lai_torch.options import Estimator, EstimatorName, check_count
+from lai_torch.options import Estimator, EstimatorName
 from lai_torch.trace import trace
 
 

@@ -11,7 +11,6 @@ from lai_torch.options.estimators import (
     Ghost,
     Midpoint,
     PreconditionedLAI,
-    check_count,
     with_defaults,
 )
 from lai_torch.options.passes import Kept
@@ -43,7 +42,6 @@ __all__ = [
     "Policy",
     "PreconditionedLAI",
     "Scheduled",
-    "check_count",
     "draw",
     "with_defaults",
 ]

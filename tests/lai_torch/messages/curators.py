@@ -144,9 +144,9 @@ MADE = {
         lambda: stepped((data(9)[0][:, :3], data(9)[1]))
     ),
     "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
-    "ValueError: warmup: expected a whole number, 0 or more, got -1": lambda: made(warmup=-1),
-    "ValueError: refresh: expected a whole number, 1 or more, got 0": lambda: made(refresh=0),
-    "ValueError: accumulate: expected a whole number, 1 or more, got 0": lambda: made(accumulate=0),
+    "ValueError: warmup: expected a whole number >= 0, got -1": lambda: made(warmup=-1),
+    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: made(refresh=0),
+    "ValueError: accumulate: expected a whole number >= 1, got 0": lambda: made(accumulate=0),
     "ValueError: share: expected a share in (0, 1], got 0.0": lambda: made(share=0.0),
     "ValueError: share: expected a share in (0, 1], got 1.5": lambda: made(share=1.5),
     "ValueError: share: expected a share in (0, 1], got 'all'": lambda: made(share="all"),

@@ -7,18 +7,20 @@ import lai_torch
 import torch
 
 MESSAGES = {
-    "ValueError: positions: expected None, 'tokens', 'mean' or 'flatten'": (
+    "ValueError: positions: expected one of 'tokens', 'mean', 'flatten'": (
         lambda: lai_torch.LAI(positions="pairs")
     ),
     "ValueError: positions: …did you mean 'tokens'?": lambda: lai_torch.LAI(positions="token"),
-    "ValueError: sketch: expected a whole number, 1 or more, got 0": lambda: lai_torch.LAI(sketch=0),
-    "ValueError: parts: expected a whole number, 2 or more, got 1": lambda: lai_torch.LAI(parts=1),
-    "ValueError: chunk: expected a whole number, 1 or more, got 0": lambda: lai_torch.Ghost(chunk=0),
-    "ValueError: decay: expected a share in [0, 1), got 1.0": lambda: lai_torch.PreconditionedLAI(decay=1.0),
+    "ValueError: sketch: expected a whole number >= 1, got 0": lambda: lai_torch.LAI(sketch=0),
+    "ValueError: parts: expected a whole number >= 2, got 1": lambda: lai_torch.LAI(parts=1),
+    "ValueError: chunk: expected a whole number >= 1, got 0": lambda: lai_torch.Ghost(chunk=0),
+    "ValueError: decay: expected a finite number >= 0.0 and < 1.0, got 1.0": lambda: (
+        lai_torch.PreconditionedLAI(decay=1.0)
+    ),
     "ValueError: exponent: expected a finite number, got inf": (
         lambda: lai_torch.PreconditionedLAI(exponent=math.inf)
     ),
-    "ValueError: of: expected 'sgd' or 'optimizer', got 'adam'": lambda: lai_torch.Midpoint(of="adam"),
+    "ValueError: of: expected one of 'sgd', 'optimizer', got 'adam'": lambda: lai_torch.Midpoint(of="adam"),
     "ValueError: method: expected one of …, got 'reversed'; did you mean": (
         lambda: lai_torch.Exact(method="reversed")
     ),

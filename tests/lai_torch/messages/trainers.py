@@ -41,7 +41,7 @@ TRAINERS = {
     "TypeError: …unexpected keyword argument 'positions'": lambda: curation(positions="mean"),
     "TypeError: …loss: expected none in curation, …pass sample_loss=": lambda: curation(loss=LOSS),
     "TypeError: policy: …keep_top (missing a required argument": lambda: curation(policy=lai.keep_top),
-    "ValueError: refresh: expected a whole number, 1 or more, got 0": lambda: curation(refresh=0),
+    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: curation(refresh=0),
     "ValueError: …'midpoint' needs the optimizer's learning rates": lambda: curation(estimator="midpoint"),
     "TypeError: …pass curation={'estimator': ...}": lambda: check_own_keywords({"estimator": "lai"}),
     "TypeError: …'max_norm'; pass TrainingArguments(max_grad_norm=": (
