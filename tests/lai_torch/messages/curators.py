@@ -86,10 +86,9 @@ MADE = {
     "TypeError: model: expected a torch.nn.Module, got": lambda: made(model=abs, optimizer=None),
     "TypeError: loss: expected a function loss(outputs, targets)": lambda: made(loss="mse"),
     "TypeError: generator: expected a torch.Generator on the CPU": lambda: made(generator=3),
-    "TypeError: policy: …function from scores to weights, got 'keep_positive'; pass lai_core.keep_positive": (
+    "TypeError: policy: expected a function such as lai_core.keep_positive, got 'keep_positive'": (
         lambda: made(policy="keep_positive")
     ),
-    "TypeError: policy: …got 'Keep_Postive'; pass lai_core.keep_p": lambda: made(policy="Keep_Postive"),
     "TypeError: policy: …got keep_top (missing a required argument: 'frac": lambda: made(policy=lai.keep_top),
     "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
     "TypeError: policy: …any of losses, groups, step, validation_losses, measured": (

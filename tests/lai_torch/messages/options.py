@@ -35,12 +35,10 @@ MESSAGES = {
     "TypeError: auxiliary: expected a function": lambda: lai_torch.Kept(auxiliary=0.1),
     "ValueError: threshold: expected a number, got nan": lambda: lai_torch.KeepAbove(math.nan),
     "ValueError: threshold: expected a number, got '1'": lambda: lai_torch.KeepAbove("1"),
-    "ValueError: share: expected a share in [0, 1], got 2.0": lambda: lai_torch.GroupFloor(2.0),
-    "ValueError: share: expected a share in [0, 1], got 'all'": lambda: lai_torch.GroupFloor("all"),
-    "ValueError: size: expected a number of samples, 1 or more, got 0": (
-        lambda: lai_torch.draw(torch.ones(3), 0)
-    ),
-    "ValueError: floor: expected a share in (0, 1], got 0.0": (
+    "ValueError: share: expected a finite number >= 0.0 and <= 1.0": lambda: lai_torch.GroupFloor(2.0),
+    "TypeError: share: expected a Python number, got str": lambda: lai_torch.GroupFloor("all"),
+    "ValueError: size: expected a whole number >= 1, got 0": (lambda: lai_torch.draw(torch.ones(3), 0)),
+    "ValueError: floor: expected a finite number > 0.0 and <= 1.0, got 0.0": (
         lambda: lai_torch.draw(torch.ones(3), 1, floor=0.0)
     ),
     "ValueError: path: expected a file in a folder that exists, got '.'": lambda: lai_torch.AuditLog("."),
