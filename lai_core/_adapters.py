@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET as DEFAULT_MEMORY_BUDGET
 from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.checks import check_count as check_count
+from lai_core._engine.checks import check_number as check_number
 from lai_core._engine.factored import are_cheaper as are_cheaper
 from lai_core._engine.factored import width_of as width_of
 from lai_core._engine.gradients import Workspace

@@ -34,7 +34,6 @@ from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, EstimatorName, Kept, Policy
-from lai_torch.options.keywords import answering
 from lai_torch.options.passes import PassName
 from lai_torch.options.protocols import applies, wants
 from lai_torch.report import Report, ScoredReport
@@ -155,7 +154,6 @@ class Curator:
     skipped: int
     dropped: int
 
-    @answering
     def __init__(
         self,
         model: nn.Module,

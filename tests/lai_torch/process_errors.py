@@ -200,9 +200,7 @@ ERRORS = {
     "ValueError: validation: expected the same summary on every process, got others": (
         lambda rank: stepped(rank, validation=summary_of(rank))
     ),
-    "ValueError: warmup: expected a whole number, 0 or more, got -1": (
-        lambda rank: stepped(rank, warmup=-rank)
-    ),
+    "ValueError: warmup: expected a whole number >= 0, got -1": (lambda rank: stepped(rank, warmup=-rank)),
     f"optimizer: {SAME} 'SGD of 1 groups' on": (lambda rank: with_rate(0.1 * (1 - rank))),
     f"{APART}curated": (
         lambda rank: stepped(rank, policy=lai_torch.Scheduled(lai.keep_positive, lambda step: rank == 0))

@@ -5,6 +5,7 @@ import functools
 import lai_torch
 import pytest
 import torch
+from lai_torch.options.protocols import wants
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, curated, data, network
@@ -163,7 +164,7 @@ def test_policies_around_others_see_what_those_see():
     around = lai_torch.GroupFloor(
         0.5, lai_torch.KeepBelowLoss(1.0, lai_torch.Scheduled(policy, lambda s: s != 1))
     )
-    assert around.wants == {"groups", "losses", "validation_losses", "step"}
+    assert wants(around) == {"groups", "losses", "validation_losses", "step"}
     curator = curated(network(), data(9), policy=around)
     reports = [curator.step(*data(6), groups=torch.arange(6) % 2) for _ in range(3)]
     assert steps == [0, 2]

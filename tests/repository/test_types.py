@@ -31,14 +31,12 @@ from typing import Any
 
 def wrong(model: Any, loss: Any, validation: Any, batch: Any) -> None:
     lai.ghost_scores(batch, batch, exclude_itself=False)
-    lai_torch.Curator(model, loss, None, validation, policy=lai.keep_top)
     lai_torch.Curator(model, loss, None, validation, policy="keep_positive")
     lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepAbove)
     lai_torch.Curator(model, loss, None, validation, estimator="LAI")
     lai_torch.Curator(model, loss, None, validation, estimator=lai_torch.LAI)
     lai_torch.Curator(model, loss, None, validation, backward="both")
     lai_torch.Curator(model, loss, None, validation, positions="mean")
-    lai_torch.GroupFloor(0.5, lai.keep_top)
     lai_torch.top_samples(model, loss, batch, batch, estimator="exact")
     lai_torch.score_dataset(model, loss, batch, batch, "folder", estimator="gost")
     lai_torch.Curator(model, loss, None, validation).step(batch).scores.sum()

@@ -9,18 +9,17 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from lai_core._adapters import check_choice
+from lai_core._adapters import check_choice, check_count
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.outcome import check_groups
 from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._model.batch import count, tensors
 from lai_torch._model.walk import check_kinds_served, named_parameters
-from lai_torch.options import Estimator, Kept, PreconditionedLAI, check_count, with_defaults
+from lai_torch.options import Estimator, Kept, PreconditionedLAI, with_defaults
 from lai_torch.options.keywords import check_host
 from lai_torch.options.passes import PassName
-from lai_torch.options.policies import is_scheduled
-from lai_torch.options.protocols import check_policy, wants
+from lai_torch.options.protocols import check_policy, find_measure, unwrap, wants
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
@@ -167,7 +166,7 @@ def check_seen(policy: Any, validation: Validation) -> None:
             "(inputs, targets) or a loader"
         )
         raise ValueError(msg)
-    if "measured" in asked and not callable(getattr(policy, "measure", None)):
+    if "measured" in asked and find_measure(policy) is None:
         msg = (
             "policy: one that asks for 'measured' expects a method measure(inputs, targets) -> (n,), got "
             f"{type(policy).__name__} without it"
@@ -186,7 +185,8 @@ def check_parts(estimator: Estimator, validation: Validation) -> None:
 def check_uncounted(warmup: int, policy: Any, estimator: Estimator) -> None:
     """Raise if a curator that only scores goes by earlier steps, which `score` does not count."""
     decay = getattr(estimator, "decay", PreconditionedLAI.decay)
-    asked = {"warmup": (warmup, warmup > 0), "policy": (policy, is_scheduled(policy))}
+    scheduled = any(hasattr(each, "applies") for each in unwrap(policy))
+    asked = {"warmup": (warmup, warmup > 0), "policy": (policy, scheduled)}
     asked["decay"] = decay, decay != PreconditionedLAI.decay
     for name, (value, used) in asked.items():
         if used:

@@ -13,7 +13,7 @@ from lai_torch._curation.processes.group import Alone, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.undo import DeferredChecks
 from lai_torch._curation.update import Update
-from lai_torch.options.protocols import AnyPolicy, ask
+from lai_torch.options.protocols import Policy, ask
 from lai_torch.report import Report, ScoredReport
 
 NUMBERS, TEXT = 1, 2
@@ -93,7 +93,7 @@ SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(
 def weigh(
     group: Alone,
     scored: Scored,
-    policy: AnyPolicy,
+    policy: Policy,
     told: dict[str, Any],
     own: dict[str, Tensor],
     deferred: DeferredChecks,

@@ -35,7 +35,7 @@ from lai_torch._model.batch import Loss, mapped
 from lai_torch._model.precision import Lowered
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import LAI, LLI, CalibratedLAI, Estimator, GateLAI, Ghost, Kept, PreconditionedLAI
-from lai_torch.options.protocols import AnyPolicy, wants
+from lai_torch.options.protocols import Policy, find_measure, wants
 
 
 def scorer(
@@ -201,7 +201,7 @@ class Scoring:
         validation: Validation,  # what batches are scored against
         *,
         estimator: Estimator,  # how
-        policy: AnyPolicy,  # what weighs; whether it asks for validation losses decides whether they are kept
+        policy: Policy,  # what weighs; whether it asks for validation losses decides whether they are kept
         refresh: int,  # at how many steps a summary is old
         backward: str,  # backward, training: which pass a step takes, and how the pass `kept` trains
         training: Kept,
@@ -260,7 +260,7 @@ class Scoring:
         scored: Scored | None,
         batches: Sequence[Batch],
         samples: int,
-        policy: AnyPolicy,
+        policy: Policy,
         **told: Any,
     ) -> Tensor:
         """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.
@@ -274,10 +274,11 @@ class Scoring:
         asked, own = wants(policy), {}
         if "losses" in asked:
             own["losses"] = scored.losses
-        if "measured" in asked:
+        measure = find_measure(policy) if "measured" in asked else None
+        if measure is not None:
             copies = [mapped(batch, torch.clone) for batch in batches]  # a policy may write to its arguments
             with self._group.agreed():
-                own["measured"] = torch.cat([policy.measure(*batch) for batch in copies])  # type: ignore[attr-defined]
+                own["measured"] = torch.cat([measure(*batch) for batch in copies])
         told["validation_losses"] = self.summaries.losses
         return weigh(self._group, scored, policy, told, own, self.scorer.deferred)
 

@@ -23,7 +23,7 @@ from lai_torch._curation.validation import Validation
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import Step, modules_of
 from lai_torch.options.policies import KeepAbove, Scheduled
-from lai_torch.options.protocols import AnyPolicy
+from lai_torch.options.protocols import Policy
 
 _SPARSE = attrgetter("is_sparse")
 _PLAIN = {Tensor, nn.Parameter}
@@ -292,7 +292,7 @@ def _zeros(numbers: Iterable[Tensor]) -> Iterator[Tensor]:
         yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum()
 
 
-def deferrable(policy: AnyPolicy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
+def deferrable(policy: Policy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
     """Return whether a step may defer its checks, and how many samples it will keep, if known.
 
     A policy runs again if a check fails, so it must be pure. None: the step trains on everything.
@@ -305,7 +305,7 @@ def deferrable(policy: AnyPolicy | None, samples: int, validation: Validation) -
     return pure and not validation.is_batch, _expected_count(policy, samples)
 
 
-def _expected_count(policy: AnyPolicy, samples: int) -> int | None:
+def _expected_count(policy: Policy, samples: int) -> int | None:
     """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
     if not isinstance(policy, functools.partial) or policy.func is not lai.keep_top or policy.args:
         return None

@@ -10,14 +10,15 @@ from lai_storage.scoring import BatchScorer
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_core._adapters import check_count
 from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.scorers.base import chunks
 from lai_torch._curation.validation import moved
 from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of
 from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
-from lai_torch.options import Estimator, EstimatorName, check_count, with_defaults
-from lai_torch.options.keywords import answering, check_host
+from lai_torch.options import Estimator, EstimatorName, with_defaults
+from lai_torch.options.keywords import check_host
 
 
 class Scorer(BatchScorer):
@@ -63,7 +64,6 @@ class Scorer(BatchScorer):
     _asarray = staticmethod(torch.asarray)
     _code = ""
 
-    @answering
     def __init__(
         self,
         model: nn.Module | Callable[[], nn.Module],

@@ -11,18 +11,16 @@ from lai_storage.scoring import Stream, score_source
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import check_batch, kernel_of
+from lai_core._adapters import check_batch, check_count, kernel_of
 from lai_torch._curation.validation import moved
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
 from lai_torch.dataset.loaded import options_of, source_of, whole
 from lai_torch.dataset.scorer import Scorer
-from lai_torch.options import Estimator, EstimatorName, check_count
-from lai_torch.options.keywords import answering
+from lai_torch.options import Estimator, EstimatorName
 from lai_torch.trace import trace
 
 
-@answering
 def score_dataset(
     model: nn.Module,
     loss: Loss,
@@ -176,7 +174,6 @@ def _process() -> tuple[int, int]:
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if spread else (0, 1)
 
 
-@answering
 def top_samples(
     model: nn.Module,
     loss: Loss,

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from lai_torch._curation.checks import checked_settings
 from lai_torch.curator import Curator
 from lai_torch.options import Kept
-from lai_torch.options.keywords import ELSEWHERE, REFUSED, check_keywords
+from lai_torch.options.keywords import REFUSED
 from lai_torch.report import Report, score_quantiles
 
 GIVEN = (None, None, None)
@@ -27,14 +27,13 @@ def curator_options(host: str, options: Any, validation: Any = A_SET) -> tuple[d
     Raises
     ------
     TypeError
-        If an option is of a wrong kind, or of another function, which the message names.
+        If an option is of a wrong kind, or the curator has none of this name.
     ValueError
         If an option does not fit, or the trainer does not honour it.
     """
     if not isinstance(options, Mapping):
         msg = f"curation: expected a mapping of options of lai_torch.Curator, got {type(options).__name__}"
         raise TypeError(msg)
-    check_keywords("Curator", Curator, options)
     own = [name for name in ("model", "loss", "optimizer", "validation") if name in options]
     if own:
         where = {"loss": "sample_loss=", "validation": "validation="}.get(
@@ -52,18 +51,13 @@ def curator_options(host: str, options: Any, validation: Any = A_SET) -> tuple[d
 
 
 def check_own_keywords(options: Mapping[str, Any]) -> None:
-    """Raise if a trainer is given an option of its curator, or of its settings, by itself."""
+    """Raise if a trainer is given an option of its curator by itself."""
     for name in options:
         if name in KEYWORDS:
-            way_out = REFUSED.get(name, (None, {}))[1].get(
-                "CuratedTrainer", f"pass curation={{{name!r}: ...}}"
-            )
-        elif name in ELSEWHERE and name != "eval_dataset":
-            way_out = f"it belongs to {ELSEWHERE[name]}"
-        else:
-            continue
-        msg = f"the trainer got an unexpected keyword argument {name!r}; {way_out}"
-        raise TypeError(msg)
+            usual = f"pass curation={{{name!r}: ...}}"
+            way_out = REFUSED.get(name, (None, {}))[1].get("CuratedTrainer", usual)
+            msg = f"the trainer got an unexpected keyword argument {name!r}; {way_out}"
+            raise TypeError(msg)
 
 
 KEYWORDS = frozenset(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
+from lai_core._adapters import check_count
 from lai_core.mixtures import Mixture, group_scores, group_sizes
-from lai_torch.options import check_count
 
 USUAL = {"estimator": "lli", "policy": partial(lai.keep_top, fraction=1.0)}
 """Options where scores decide by source: LLI's do as well as others', and every sample trains."""

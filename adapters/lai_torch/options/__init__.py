@@ -1,7 +1,6 @@
 """Options of a curator: estimators, passes and policies, each a dataclass."""
 
 from lai_torch.options.estimators import (
-    ESTIMATORS,
     LAI,
     LLI,
     CalibratedLAI,
@@ -12,10 +11,8 @@ from lai_torch.options.estimators import (
     Ghost,
     Midpoint,
     PreconditionedLAI,
-    check_count,
     with_defaults,
 )
-from lai_torch.options.keywords import answering
 from lai_torch.options.passes import Kept
 from lai_torch.options.policies import (
     GroupFloor,
@@ -45,10 +42,6 @@ __all__ = [
     "Policy",
     "PreconditionedLAI",
     "Scheduled",
-    "check_count",
     "draw",
     "with_defaults",
 ]
-
-for _kind in (*ESTIMATORS.values(), Kept):
-    _kind.__init__ = answering(_kind.__init__)  # type: ignore[misc]

@@ -1,25 +1,16 @@
-"""Every estimator with its options; those that several take are declared once."""
+"""Every estimator with its options, and what holds of each option."""
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 
-from lai_core._adapters import DEFAULT_MEMORY_BUDGET, check_choice
+from lai_core._adapters import DEFAULT_MEMORY_BUDGET, check_choice, check_count, check_number
 from lai_core.estimators import catalogue
 from lai_torch._exact.directional import METHODS
 from lai_torch._model.valid import Valid
-
-POSITIONS = ("tokens", "mean", "flatten")
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """Raise unless an option is a whole number of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name}: expected a whole number, {least} or more, got {value!r}"
-        raise ValueError(msg)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,7 +31,9 @@ class Estimator:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            _check_option(option.name, getattr(self, option.name))
+            value = getattr(self, option.name)
+            if option.name in CHECKS and not (value is None and option.default is None):
+                CHECKS[option.name](option.name, value)
 
     def __repr__(self) -> str:
         """Name the estimator and the options that are not the usual ones."""
@@ -49,71 +42,37 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(chosen)})"
 
 
-def _check_option(name: str, value: Any) -> None:
-    """Raise unless the value of an estimator's option is sound."""
-    if name in {"sketch", "chunk", "memory_budget", "parts"} and value is not None:
-        check_count(name, value, 2 if name == "parts" else 1)
-    if name == "positions" and value not in {None, *POSITIONS}:
-        near = get_close_matches(str(value).lower(), POSITIONS, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"positions: expected None, 'tokens', 'mean' or 'flatten', got {value!r}{meant}"
+def _check_autocast(name: str, value: Any) -> None:
+    if value is not torch.bfloat16:
+        msg = f"{name}: expected torch.bfloat16 or None, got {value!r}"
         raise ValueError(msg)
-    if name == "of" and value not in {"sgd", "optimizer"}:
-        msg = f"of: expected 'sgd' or 'optimizer', got {value!r}"
-        raise ValueError(msg)
-    if name == "method" and value is not None:
-        check_choice("method", value, tuple(METHODS))
-    if name == "valid" and value is not None and not callable(value):
+
+
+def _check_valid(name: str, value: Any) -> None:
+    if not callable(value):
         msg = (
-            "valid: expected a function from a batch's inputs to its mask (n, t), got "
+            f"{name}: expected a function from a batch's inputs to its mask (n, t), got "
             f"{type(value).__name__}; a curator has many batches, each with a mask of its own"
         )
         raise TypeError(msg)
-    if name == "autocast" and value not in {None, torch.bfloat16}:
-        msg = f"autocast: expected torch.bfloat16 or None, got {value!r}"
-        raise ValueError(msg)
-    if name == "decay" and not 0.0 <= value < 1.0:
-        msg = f"decay: expected a share in [0, 1), got {value!r}"
-        raise ValueError(msg)
-    if name == "exponent" and not math.isfinite(value):
-        msg = f"exponent: expected a finite number, got {value!r}"
-        raise ValueError(msg)
+
+
+CHECKS: dict[str, Callable[[str, Any], object]] = {
+    **dict.fromkeys(("sketch", "chunk", "memory_budget"), check_count),
+    "parts": partial(check_count, at_least=2),
+    "positions": partial(check_choice, choices=("tokens", "mean", "flatten")),
+    "valid": _check_valid,
+    "autocast": _check_autocast,
+    "method": partial(check_choice, choices=tuple(METHODS)),
+    "of": partial(check_choice, choices=("sgd", "optimizer")),
+    "decay": partial(check_number, at_least=0.0, below=1.0),
+    "exponent": check_number,
+}
+"""What raises unless the value of an option is sound. None is sound where it is the default."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Traced(Estimator):
-    autocast: torch.dtype | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Chunked(Estimator):
-    chunk: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Headed(Estimator):
-    last: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Summed(Estimator):
-    memory_budget: int = DEFAULT_MEMORY_BUDGET
-    parts: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Positioned(_Headed, _Summed, _Traced):
-    positions: str | None = None
-    valid: Valid | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Sketched(_Positioned, _Chunked):
-    sketch: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Ghost(_Chunked, _Summed, _Traced):
+class Ghost(Estimator):
     """Ghost: the inner product of each sample's gradient with the validation gradient.
 
     Parameters
@@ -134,10 +93,14 @@ class Ghost(_Chunked, _Summed, _Traced):
     """
 
     name = "ghost"
+    autocast: torch.dtype | None = None
+    memory_budget: int = DEFAULT_MEMORY_BUDGET
+    parts: int | None = None
+    chunk: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LAI(_Sketched):
+class LAI(Estimator):
     """Layer-aware influence: every layer's input with the last layer's output gradient.
 
     Parameters
@@ -166,10 +129,18 @@ class LAI(_Sketched):
     """
 
     name = "lai"
+    chunk: int | None = None
+    autocast: torch.dtype | None = None
+    memory_budget: int = DEFAULT_MEMORY_BUDGET
+    parts: int | None = None
+    last: str | None = None
+    positions: str | None = None
+    valid: Valid | None = None
+    sketch: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LLI(_Chunked, _Headed, _Summed, _Traced):
+class LLI(Estimator):
     """Last-layer influence: inner products of the last layer's gradients alone, of its last use.
 
     Parameters
@@ -179,10 +150,15 @@ class LLI(_Chunked, _Headed, _Summed, _Traced):
     """
 
     name = "lli"
+    autocast: torch.dtype | None = None
+    memory_budget: int = DEFAULT_MEMORY_BUDGET
+    parts: int | None = None
+    last: str | None = None
+    chunk: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PreconditionedLAI(_Positioned):
+class PreconditionedLAI(Estimator):
     """LAI whose products of output gradients are divided by a power of their running second moment.
 
     The second moment is that of the batches that `Curator.step` took; a batch that is scored counts as
@@ -201,13 +177,19 @@ class PreconditionedLAI(_Positioned):
     """
 
     name = "preconditioned_lai"
+    autocast: torch.dtype | None = None
+    memory_budget: int = DEFAULT_MEMORY_BUDGET
+    parts: int | None = None
+    last: str | None = None
+    positions: str | None = None
+    valid: Valid | None = None
     decay: float = 0.999
     exponent: float = 1.0
     scale_inputs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CalibratedLAI(_Sketched):
+class CalibratedLAI(Estimator):
     """LAI with layer weights that each refresh fits to Ghost on a batch of validation samples at most.
 
     Parameters
@@ -217,10 +199,18 @@ class CalibratedLAI(_Sketched):
     """
 
     name = "calibrated_lai"
+    chunk: int | None = None
+    autocast: torch.dtype | None = None
+    memory_budget: int = DEFAULT_MEMORY_BUDGET
+    parts: int | None = None
+    last: str | None = None
+    positions: str | None = None
+    valid: Valid | None = None
+    sketch: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GateLAI(_Chunked, _Headed):
+class GateLAI(Estimator):
     """LAI corrected pair by pair for what activations pass back, on chains of linear layers.
 
     The validation set's traces are kept.
@@ -232,10 +222,12 @@ class GateLAI(_Chunked, _Headed):
     """
 
     name = "gate_lai"
+    last: str | None = None
+    chunk: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Exact(_Chunked):
+class Exact(Estimator):
     """Exact scores, as `exact_scores` computes them.
 
     Parameters
@@ -247,6 +239,7 @@ class Exact(_Chunked):
     """
 
     name = "exact"
+    chunk: int | None = None
     method: str | None = None
 
 

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_core._adapters import check_count, check_number
 from lai_torch._model.batch import call, check_losses, count
 from lai_torch._model.preserve import evaluating
-from lai_torch.options.protocols import Policy, applies, ask, wants
+from lai_torch.options.protocols import Policy, ask
 
 
 @dataclass(frozen=True)
@@ -47,30 +48,8 @@ class KeepAbove:
         return lai.keep_positive(scores - self.threshold, normalize=self.normalize)
 
 
-class _Around:
-    """A policy that adds something to another one, `policy`, and sees what that one sees."""
-
-    adds: ClassVar[frozenset[str]] = frozenset()
-    policy: Policy
-
-    @property
-    def wants(self) -> frozenset[str]:
-        """The policy's arguments besides scores: its own, and those of the wrapped policy."""
-        return self.adds | wants(self.policy)
-
-    def applies(self, step: int) -> bool:
-        """Say whether the other one is asked at a step."""
-        return applies(self.policy, step)
-
-    def measure(self, inputs: Any, targets: Any) -> Tensor:
-        """Return what the other one measures of a batch."""
-        policy: Any = self.policy
-        found: Tensor = policy.measure(inputs, targets)
-        return found
-
-
 @dataclass(frozen=True)
-class Scheduled(_Around):
+class Scheduled:
     """A policy that is asked at some steps only; the others train on everything, and score nothing.
 
     Parameters
@@ -99,18 +78,11 @@ class Scheduled(_Around):
 
     def applies(self, step: int) -> bool:
         """Say whether the policy is asked at a step."""
-        return bool(self.when(step)) and super().applies(step)
-
-
-def is_scheduled(policy: Any) -> bool:
-    """Whether a policy is asked at some steps only."""
-    if isinstance(policy, _Around) and not isinstance(policy, Scheduled):
-        return is_scheduled(policy.policy)
-    return hasattr(policy, "applies")
+        return bool(self.when(step))
 
 
 @dataclass(frozen=True)
-class GroupFloor(_Around):
+class GroupFloor:
     """Keep at least a share of every group of samples, its best ones first; else as another policy does.
 
     Weights are scaled so that their sum stays. What is kept for its group alone weighs as much as the kept
@@ -132,22 +104,18 @@ class GroupFloor(_Around):
     [0.33, 0.33, 0.33, 0.0]
     """
 
-    adds: ClassVar[frozenset[str]] = frozenset({"groups"})
     share: float
     policy: Policy = lai.keep_positive
 
     def __post_init__(self) -> None:
-        if not isinstance(self.share, int | float) or not 0.0 <= self.share <= 1.0:
-            msg = f"share: expected a share in [0, 1], got {self.share!r}"
-            raise ValueError(msg)
+        check_number("share", self.share, at_least=0.0, at_most=1.0)
 
-    def __call__(self, scores: Tensor, **seen: Any) -> Tensor:
+    def __call__(self, scores: Tensor, groups: Any, **seen: Any) -> Tensor:
         """Return the weights `(n,)`."""
-        groups = seen["groups"]
         if groups is None:
             msg = "groups: GroupFloor expects them with every batch, got None; pass step(..., groups=...)"
             raise ValueError(msg)
-        weights = ask(self.policy, scores, seen)
+        weights = ask(self.policy, scores, seen | {"groups": groups})
         total = scores.sum(0) if scores.ndim > 1 else scores  # of parts, the sum is the score
         finite = torch.isfinite(total)
         return _raised(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
@@ -170,7 +138,7 @@ def _raised(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Te
 
 
 @dataclass(frozen=True)
-class KeepBelowLoss(_Around):
+class KeepBelowLoss:
     """Drop samples whose loss is above a quantile of the validation set's; else as another policy does.
 
     The own loss is often the better sign of a wrong label, the score that of a sample that helps.
@@ -192,19 +160,16 @@ class KeepBelowLoss(_Around):
     [1.0, 0.0, 0.0]
     """
 
-    adds: ClassVar[frozenset[str]] = frozenset({"losses", "validation_losses"})
     quantile: float
     policy: Policy = lai.keep_positive
 
     def __post_init__(self) -> None:
-        if not isinstance(self.quantile, int | float) or not 0.0 < self.quantile <= 1.0:
-            msg = f"quantile: expected a share in (0, 1], got {self.quantile!r}"
-            raise ValueError(msg)
+        check_number("quantile", self.quantile, above=0.0, at_most=1.0)
 
-    def __call__(self, scores: Tensor, **seen: Any) -> Tensor:
+    def __call__(self, scores: Tensor, losses: Tensor, validation_losses: Tensor, **seen: Any) -> Tensor:
         """Return the weights `(n,)`."""
-        losses = seen["losses"]
-        known = seen["validation_losses"].to(losses)
+        seen |= {"losses": losses, "validation_losses": validation_losses}
+        known = validation_losses.to(losses)
         highest = known[torch.isfinite(known)].quantile(self.quantile)
         return ask(self.policy, torch.where(losses <= highest, scores, torch.nan), seen)
 
@@ -272,12 +237,8 @@ def draw(
     >>> index.shape, weights.shape
     (torch.Size([2]), torch.Size([2]))
     """
-    if size < 1:
-        msg = f"size: expected a number of samples, 1 or more, got {size!r}"
-        raise ValueError(msg)
-    if not 0.0 < floor <= 1.0:
-        msg = f"floor: expected a share in (0, 1], got {floor!r}"
-        raise ValueError(msg)
+    check_count("size", size)
+    check_number("floor", floor, above=0.0, at_most=1.0)
     chances: Tensor = lai.sampling_probabilities(scores, floor=floor)
     index = torch.multinomial(chances, size, replacement=True, generator=generator)
     return index, 1.0 / ((chances > 0).sum() * chances[index] * size)

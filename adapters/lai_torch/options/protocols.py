@@ -1,132 +1,22 @@
-"""What a policy is: a function of the scores, and of what else it names; and when it is called.
-
-A function that names several of these by itself is a class with an attribute `wants`, which says them.
-"""
+"""What a policy is: a function of the scores, and of what else it names; and when it is called."""
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-AnyPolicy = Callable[..., Tensor]
-"""A policy once it has been checked."""
+Policy = Callable[..., Tensor]
+"""From scores `(n,)`, positive helps, or `(parts, n)` beside their `sizes`, to weights `(n,)`.
 
-
-class OfScores(Protocol):
-    """From scores `(n,)`, positive helps, to weights `(n,)`."""
-
-    def __call__(self, scores: Tensor, /) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfParts(Protocol):
-    """From scores `(parts, n)` and the parts' sizes to weights `(n,)`."""
-
-    def __call__(self, scores: Tensor, /, *, sizes: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfLosses(Protocol):
-    """Sees each sample's loss, too."""
-
-    def __call__(self, scores: Tensor, /, *, losses: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfGroups(Protocol):
-    """Sees the groups of a batch, too."""
-
-    def __call__(self, scores: Tensor, /, *, groups: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfSteps(Protocol):
-    """Sees the number of the step, too."""
-
-    def __call__(self, scores: Tensor, /, *, step: int) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfValidationLosses(Protocol):
-    """Sees the validation set's losses, too."""
-
-    def __call__(self, scores: Tensor, /, *, validation_losses: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfLossesAndValidation(Protocol):
-    """Sees the batch's losses and the validation set's, too."""
-
-    def __call__(self, scores: Tensor, /, *, losses: Tensor, validation_losses: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfLossesAndSteps(Protocol):
-    """Sees each sample's loss and the number of the step, too."""
-
-    def __call__(self, scores: Tensor, /, *, losses: Tensor, step: int) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-
-class OfMeasured(Protocol):
-    """Sees what its own method measures of a batch, too."""
-
-    def __call__(self, scores: Tensor, /, *args: Any, **seen: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-    def measure(self, inputs: Any, targets: Any) -> Tensor:
-        """Return one number a sample."""
-        ...
-
-
-class Declaring(Protocol):
-    """Sees what it declares in `wants`, too."""
-
-    def __call__(self, scores: Tensor, /, *args: Any, **seen: Any) -> Tensor:
-        """Return the weights `(n,)`."""
-        ...
-
-    @property
-    def wants(self) -> Iterable[str]:
-        """Name what is seen beside the scores."""
-        ...
-
-
-Policy = (
-    OfScores
-    | OfParts
-    | OfLosses
-    | OfGroups
-    | OfSteps
-    | OfValidationLosses
-    | OfLossesAndValidation
-    | OfLossesAndSteps
-    | OfMeasured
-    | Declaring
-)
-"""What a curator takes as a policy."""
-
+Its signature may name any of `SEEN`; a curator checks it where it is made.
+"""
 
 SEEN = ("losses", "groups", "step", "validation_losses", "measured")
 """What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
-
-
-POLICIES = ("keep_all", "keep_positive", "keep_top", "reweight", "drop_harmful")
-"""Policies of the core, for those who name one."""
 
 
 def check_policy(policy: Any, parts: int | None = None) -> None:
@@ -135,10 +25,7 @@ def check_policy(policy: Any, parts: int | None = None) -> None:
         msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
         raise TypeError(msg)
     if not callable(policy):
-        named = policy if isinstance(policy, str) else ""
-        near = get_close_matches(named.lower(), POLICIES, n=1)
-        known = f"; pass lai_core.{near[0]}" if near else ""
-        msg = f"policy: expected a function from scores to weights, got {policy!r}{known}"
+        msg = f"policy: expected a function such as lai_core.keep_positive, got {policy!r}"
         raise TypeError(msg)
     if callable(inner := getattr(policy, "policy", None)):  # the one that it asks
         check_policy(inner, parts)
@@ -158,34 +45,28 @@ def check_policy(policy: Any, parts: int | None = None) -> None:
         raise TypeError(msg) from error
 
 
-def wants(policy: AnyPolicy) -> frozenset[str]:
-    """Return which of `SEEN` a policy asks for by its signature, or by an attribute of this name."""
-    declared = getattr(policy, "wants", None)
-    if declared is not None:
-        return frozenset(declared)
-    asked = _arguments(policy)
-    return asked.difference(policy.keywords) if isinstance(policy, functools.partial) else asked
+_WANTED: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
 
 
-_ARGUMENTS: WeakKeyDictionary[AnyPolicy, frozenset[str]] = WeakKeyDictionary()
-
-
-def _arguments(policy: AnyPolicy) -> frozenset[str]:
-    """Return which of `SEEN` a policy's arguments are, read once: that takes as long as a small policy."""
-    try:
-        return _ARGUMENTS[policy]
-    except (KeyError, TypeError):  # not every callable can be a key
-        pass
-    try:
-        found = frozenset(SEEN).intersection(inspect.signature(policy).parameters)
-    except ValueError:  # written in C
-        found = frozenset()
+def wants(policy: Policy) -> frozenset[str]:
+    """Return which of `SEEN` a policy's signature names, and with `**` what its own `policy` asks for."""
+    # read once: that takes as long as a small policy; not every callable can be a key
+    with suppress(KeyError, TypeError):
+        return _WANTED[policy]
+    parameters: Mapping[str, inspect.Parameter] = {}
+    with suppress(ValueError):  # a policy that is written in C
+        parameters = inspect.signature(policy).parameters
+    found = frozenset(SEEN).intersection(parameters)
+    if isinstance(policy, functools.partial):
+        found = found.difference(policy.keywords)
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        found = found.union(*map(wants, unwrap(policy)[1:2]))
     with suppress(TypeError):
-        _ARGUMENTS[policy] = found
+        _WANTED[policy] = found
     return found
 
 
-def ask(policy: AnyPolicy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
+def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
     """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
     asked = wants(policy) | ({"sizes"} & seen.keys())
     # copies, so that a policy may write to its arguments
@@ -196,7 +77,17 @@ def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def applies(policy: AnyPolicy, step: int) -> bool:
+def unwrap(policy: Any) -> list[Any]:
+    """Return a policy and those that it asks, each the attribute `policy` of the one before."""
+    inner = getattr(policy, "policy", None)
+    return [policy, *unwrap(inner)] if callable(inner) else [policy]
+
+
+def applies(policy: Policy, step: int) -> bool:
     """Say whether a policy is asked at a step; else the step trains on everything, and scores nothing."""
-    applying = getattr(policy, "applies", None)
-    return True if applying is None else bool(applying(step))
+    return all(each.applies(step) for each in unwrap(policy) if hasattr(each, "applies"))
+
+
+def find_measure(policy: Policy) -> Callable[[Any, Any], Tensor] | None:
+    """Return the method `measure` of a policy, or of one that it asks."""
+    return next((each.measure for each in unwrap(policy) if callable(getattr(each, "measure", None))), None)

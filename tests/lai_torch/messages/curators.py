@@ -86,10 +86,9 @@ MADE = {
     "TypeError: model: expected a torch.nn.Module, got": lambda: made(model=abs, optimizer=None),
     "TypeError: loss: expected a function loss(outputs, targets)": lambda: made(loss="mse"),
     "TypeError: generator: expected a torch.Generator on the CPU": lambda: made(generator=3),
-    "TypeError: policy: …function from scores to weights, got 'keep_positive'; pass lai_core.keep_positive": (
+    "TypeError: policy: expected a function such as lai_core.keep_positive, got 'keep_positive'": (
         lambda: made(policy="keep_positive")
     ),
-    "TypeError: policy: …got 'Keep_Postive'; pass lai_core.keep_p": lambda: made(policy="Keep_Postive"),
     "TypeError: policy: …got keep_top (missing a required argument: 'frac": lambda: made(policy=lai.keep_top),
     "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
     "TypeError: policy: …any of losses, groups, step, validation_losses, measured": (
@@ -144,9 +143,9 @@ MADE = {
         lambda: stepped((data(9)[0][:, :3], data(9)[1]))
     ),
     "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
-    "ValueError: warmup: expected a whole number, 0 or more, got -1": lambda: made(warmup=-1),
-    "ValueError: refresh: expected a whole number, 1 or more, got 0": lambda: made(refresh=0),
-    "ValueError: accumulate: expected a whole number, 1 or more, got 0": lambda: made(accumulate=0),
+    "ValueError: warmup: expected a whole number >= 0, got -1": lambda: made(warmup=-1),
+    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: made(refresh=0),
+    "ValueError: accumulate: expected a whole number >= 1, got 0": lambda: made(accumulate=0),
     "ValueError: share: expected a share in (0, 1], got 0.0": lambda: made(share=0.0),
     "ValueError: share: expected a share in (0, 1], got 1.5": lambda: made(share=1.5),
     "ValueError: share: expected a share in (0, 1], got 'all'": lambda: made(share="all"),

@@ -99,7 +99,7 @@ SETS = {
     "TypeError: model: expected a torch.nn.Module, or a function … 'gpt2'": scorer(model="gpt2"),
     "TypeError: collate: expected the names of two columns": scorer(collate=("x", "y", "z")),
     "TypeError: collate: expected the names …, got ('x', 1)": scorer(collate=("x", 1)),
-    "TypeError: …did you mean 'batch_size'": scorer(batchsize=3),
+    "TypeError: …unexpected keyword argument 'batchsize'": scorer(batchsize=3),
 }
 
 
