@@ -108,11 +108,11 @@ class Curator:
         backward="selective")` checks it against plain autograd. A batch of one sample is `kept`.
 
         `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
-        the whole batch, weighted: 3, whatever is kept. For the same estimators, not with BatchNorm in
-        training mode.
+        the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with
+        BatchNorm in training mode.
 
-        `auto`: `whole` while the running mean of the share kept is above 2/3 and no BatchNorm trains,
-        else `kept`.
+        `auto`: the faster of `kept` and `whole`, timed in turn on the first eight scored steps; `kept`
+        where the model computes something else in training mode than in eval mode.
     group
         The processes whose batches are one batch: a process group, or a mesh of one dimension. None: those
         of the model's wrapper; without a wrapper there has to be one process. `False`: this process alone.

@@ -86,8 +86,8 @@ class Estimator:
 
     @property
     def shared_forward(self) -> bool:
-        """Whether training's own forward pass and the output's gradient are all that it needs."""
-        return self.gradients == "output" and not self.gates
+        """Whether it scores the forward pass that trains."""
+        return self.gradients is not None
 
     @property
     def chunks(self) -> bool:

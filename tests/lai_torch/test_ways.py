@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 
 import lai_core as lai
 from tests.lai_torch.followed import FOLLOWED, PARTS, N, body
-from tests.lai_torch.support import LOSS, batch, curated
+from tests.lai_torch.support import LOSS, batch, curated, data
 from tests.support.torch_modules import held, holding
 from workloads import torch_masked
 from workloads.torch_masked import compilations
@@ -214,6 +214,28 @@ def test_the_forward_pass_of_the_whole_way_is_that_of_training_and_happens_once(
     torch.testing.assert_close(report.losses, losses.detach())
     losses.mean().backward()
     torch.testing.assert_close(*([p.grad for p in one.parameters()] for one in (model, twin)))
+
+
+@pytest.mark.parametrize(
+    "estimator", ["ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_lai"]
+)
+@pytest.mark.parametrize("backward", ["whole", "auto"])
+def test_one_pass_scores_and_trains_as_two_do(estimator, backward):
+    found = {}
+    for way in ("kept", backward):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+        curator = curated(
+            model,
+            data(6),
+            estimator=estimator,
+            backward=way,
+            policy=functools.partial(lai.keep_top, fraction=0.5),
+        )
+        steps = [curator.step(*data(8)) for _ in range(3)]
+        found[way] = [*(step.scores for step in steps), *(one.detach() for one in model.parameters())]
+    for one, other in zip(*found.values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def timed(monkeypatch, kept, whole):

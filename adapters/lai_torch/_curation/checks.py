@@ -123,8 +123,10 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
     if validation.is_summary:
         check_summary(validation.source, estimator)
     check_choice("backward", backward, PASSES)
-    if backward != "kept" and not facts.shared_forward:
-        fitting = ", ".join(repr(each.name) for each in CATALOGUE if each.shared_forward)
+    selective = [each for each in CATALOGUE if each.gradients == "output" and not each.gates]
+    able = selective if backward == "selective" else [each for each in CATALOGUE if each.shared_forward]
+    if backward != "kept" and facts not in able:
+        fitting = ", ".join(repr(each.name) for each in able)
         msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"
         raise ValueError(msg)
     if getattr(estimator, "autocast", None) and backward not in {"kept", "selective"}:

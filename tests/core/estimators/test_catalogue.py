@@ -16,7 +16,7 @@ GOES_WITH = {
     "positions": "- yes - yes - yes - -",
     "layer_weights": "- yes - yes - yes - -",
     "sketch": "- yes - - - yes - -",
-    "shared_forward": "- yes yes yes - yes - -",
+    "shared_forward": "yes yes yes yes yes yes - -",
     "chunks": "yes yes yes - yes yes yes -",
     "batch_as_validation": "yes yes yes yes yes - yes yes",
     "exclude_self": "yes yes yes yes yes - - -",

@@ -104,8 +104,8 @@ class GateTracer(Tracer):
 
     def __call__(self, batch: Batch, *, live: bool = False) -> tuple[GateTrace, Tensor]:
         """Return trace, gates and column norms, and the losses."""
-        recording = self.reader.record(batch)
-        return read_gates(self.reader, recording), recording.losses.detach()
+        recording = self.reader.record_live(batch) if live else self.reader.record(batch)
+        return read_gates(self.reader, recording), recording.losses if live else recording.losses.detach()
 
 
 Records = dict[str, list[Any]]
