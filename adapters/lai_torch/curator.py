@@ -18,7 +18,6 @@ from lai_torch._curation.checks import (
     checked_settings,
     checked_updater,
     counted,
-    naming_devices,
 )
 from lai_torch._curation.outcome import Groups, gathered_groups, joined_groups, reported
 from lai_torch._curation.passes.base import Losses
@@ -227,7 +226,6 @@ class Curator:
         raise TypeError(msg)
 
     @alone
-    @naming_devices
     def step(
         self,
         inputs: Any,
@@ -289,7 +287,6 @@ class Curator:
         return report
 
     @alone
-    @naming_devices
     def score(
         self, inputs: Any, targets: Any = None, *, groups: Tensor | Sequence[str] | None = None
     ) -> tuple[Tensor, ScoredReport]:
