@@ -274,7 +274,7 @@ class Curator:
 
             def attempt() -> tuple[Scored | None, Update, str]:
                 chosen = self._scoring.passes.choose(batch, scored=curated)
-                forward, scored = self._scoring.score([batch], samples, chosen, steps=True, curated=curated)
+                forward, scored = self._scoring.score([batch], samples, chosen, curated=curated)
                 weights = self._weigh(scored, [batch], samples, named)
                 return scored, updater.step(weights, forward.backward, undo), forward.name
 
@@ -442,7 +442,7 @@ class Curator:
         """Score and weigh without an update; `score` alone does not count."""
         self._meet(call, curated)
         named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
-        scored = self._scoring.score(batches, samples, kept, steps=call == "weigh", curated=curated)[1]
+        scored = self._scoring.score(batches, samples, kept, curated=curated)[1]
         weights = self._weigh(scored, batches, samples, named)
         update = Update.untrained(weights, None if scored is None else scored.losses)
         return scored, weights, self._report(scored, update, named, "kept")

@@ -55,7 +55,7 @@ def drawn(rows, seed, positions):
 
 def seen(report):
     return [
-        *(report.step, report.backward, report.method, report.cost, report.age, report.updated),
+        *(report.step, report.backward, report.method, report.age, report.updated),
         *(None if one is None else one.tolist() for one in (report.scores, report.weights, report.parts)),
     ]
 

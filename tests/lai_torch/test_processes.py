@@ -32,7 +32,6 @@ from workloads.torch_processes import (
 )
 from workloads.torch_resumed import resumed
 
-pytestmark = pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 BOUND = 1e-12
 QUICK = [
     ("keep_positive", "ddp"),
