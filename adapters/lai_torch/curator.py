@@ -18,7 +18,6 @@ from lai_torch._curation.checks import (
     checked_settings,
     checked_updater,
     counted,
-    naming_devices,
 )
 from lai_torch._curation.outcome import Groups, gathered_groups, joined_groups, reported
 from lai_torch._curation.passes.base import Losses
@@ -225,7 +224,6 @@ class Curator:
         raise TypeError(msg)
 
     @alone
-    @naming_devices
     def step(
         self,
         inputs: Any,
@@ -274,7 +272,7 @@ class Curator:
 
             def attempt() -> tuple[Scored | None, Update, str]:
                 chosen = self._scoring.passes.choose(batch, scored=curated)
-                forward, scored = self._scoring.score([batch], samples, chosen, steps=True, curated=curated)
+                forward, scored = self._scoring.score([batch], samples, chosen, curated=curated)
                 weights = self._weigh(scored, [batch], samples, named)
                 return scored, updater.step(weights, forward.backward, undo), forward.name
 
@@ -287,7 +285,6 @@ class Curator:
         return report
 
     @alone
-    @naming_devices
     def score(
         self, inputs: Any, targets: Any = None, *, groups: Tensor | Sequence[str] | None = None
     ) -> tuple[Tensor, ScoredReport]:
@@ -443,7 +440,7 @@ class Curator:
         """Score and weigh without an update; `score` alone does not count."""
         self._meet(call, curated)
         named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
-        scored = self._scoring.score(batches, samples, kept, steps=call == "weigh", curated=curated)[1]
+        scored = self._scoring.score(batches, samples, kept, curated=curated)[1]
         weights = self._weigh(scored, batches, samples, named)
         update = Update.untrained(weights, None if scored is None else scored.losses)
         return scored, weights, self._report(scored, update, named, "kept")

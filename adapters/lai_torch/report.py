@@ -50,9 +50,6 @@ class Report:
         Which pass the step took, `kept`, `selective` or `whole`.
     layer_weights
         `(L,)`: what calibrated LAI multiplied each layer by, in the order of the trace; else None.
-    cost
-        What scoring by pairs of tokens cost, sketched or not, in forward passes of the batch, counted in
-        multiply-adds; None where scores are not made from pairs of tokens.
     method
         How exact scores were computed; see `exact_scores`. Else None.
     reason
@@ -87,7 +84,6 @@ class Report:
     group_drops: dict[Any, float] | None = None
     backward: str = "kept"
     layer_weights: Tensor | None = None
-    cost: float | None = None
     method: str | None = None
     reason: str | None = None
     parts: Tensor | None = None

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from lai_core.estimators.costs import Route as Route
 from lai_core.estimators.costs import list_routes
-from lai_torch._curation.scorers.tracer import forward_cost
-from lai_torch._model.batch import Loss
-from lai_torch._model.preserve import alone
+from lai_torch._model.batch import Loss, call
+from lai_torch._model.function import plain_attention
+from lai_torch._model.preserve import alone, preserved
 from lai_torch.trace import trace
 
 
@@ -50,4 +52,7 @@ def routes(
     [('tokens', None, 1.5), ('mean', None, 0.25), ('flatten', None, 0.3), ('tokens', 5, 0.15)]
     """
     found = trace(model, loss, inputs, targets)
-    return list_routes(found, forward_cost(model, inputs), sketches=sketches)
+    counter = FlopCounterMode(display=False)
+    with preserved(model), torch.no_grad(), plain_attention(), counter:
+        call(model, inputs)
+    return list_routes(found, int(counter.get_total_flops()) // 2, sketches=sketches)

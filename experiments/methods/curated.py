@@ -1,7 +1,6 @@
 """What the paper proposes and its kin, through `lai_torch.Curator`: what users call is what is measured."""
 
 import itertools
-import warnings
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -26,10 +25,8 @@ def curator(run: Run, estimator: Any, optimizer: Any = None, **options: Any) -> 
 
 def report(found: lai_torch.Curator, run: Run, rows: Tensor, *, train: bool = True, **options: Any) -> Any:
     """Return what a curator reports of some rows, on which it trains or not; note their scores."""
-    with warnings.catch_warnings():  # what the validation set costs is what is measured
-        warnings.filterwarnings("ignore", message="refresh: ")
-        batch = run.batch(rows)
-        told = found.step(*batch, **options) if train else found.score(*batch)[1]
+    batch = run.batch(rows)
+    told = found.step(*batch, **options) if train else found.score(*batch)[1]
     if told.scores is not None:
         run.scores[rows] = told.scores.float().cpu()
     return told

@@ -1,6 +1,5 @@
 """Whether cheap scores rank samples by what the step on them really does (the paper's Figure 1)."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -169,9 +168,7 @@ def first_order(
         "preconditioned LAI": lai.preconditioned_lai_scores(*sides, moment, positions=where),
         "Ghost": lai.ghost_scores(*sides),
     }
-    with warnings.catch_warnings():  # exact pairs of tokens are what is studied
-        warnings.filterwarnings("ignore", message="positions: exact pairs")
-        found["calibrated LAI"] = calibrated.score(*batch)[1].scores
+    found["calibrated LAI"] = calibrated.score(*batch)[1].scores
     if setting.network is perceptron:
         gated = lai_torch.Curator(model, loss, None, held, estimator="gate_lai")
         found["gate LAI"] = gated.score(*batch)[1].scores

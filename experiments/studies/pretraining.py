@@ -1,6 +1,5 @@
 """Pre-training with a batch as its own validation set (the paper's Table 1), on text with bad sequences."""
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -100,10 +99,8 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
         rows = pool[order.integers(0, len(pool), BATCH)]
         batch = pair(training[rows])
         weights = torch.full((BATCH,), 1.0 / BATCH)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="refresh: |positions: ")
-            if curator is not None:
-                weights = curator.step(*batch).weights
+        if curator is not None:
+            weights = curator.step(*batch).weights
         if name in CHOSEN:
             with torch.no_grad():
                 weights = CHOSEN[name](next_loss(model(batch[0]), batch[1]), random)

@@ -42,7 +42,6 @@ SLOW = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 @pytest.mark.parametrize(
     ("name", "estimator", "options"),
     [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],

@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import lai_core as lai
-from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, silent, stepped
+from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped, summing
 from tests.support.torch_modules import Part
 from workloads.torch_features import Counting, parallel
 from workloads.torch_processes import LOSS, batch, network, wrapped
@@ -123,13 +123,22 @@ def a_batch_is_empty_on_one(rank):
     return curator.step(inputs[: 4 * (1 - rank)], targets[: 4 * (1 - rank)])
 
 
-def hooked(rank, hook):
+def hooked(rank):
     model = nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(None, hook)
-    curator, part = curated(rank, model=model, group=None)
-    for _ in range(2):
-        curator.step(*part)
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    model.register_comm_hook(None, summing)
+    return stepped(rank, model=model, group=None)
+
+
+def not_synchronised(rank):
+    model = nn.parallel.DistributedDataParallel(network())
+    with model.no_sync():
+        return stepped(rank, model=model, group=None)
+
+
+def shards_that_are_summed(rank):
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    model.set_gradient_divide_factor(1.0)
+    return stepped(rank, model=model, group=None)
 
 
 def summary_of(rank):
@@ -185,9 +194,11 @@ ERRORS = {
     ),
     "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'": whole_has_shards,
     "ValueError: model: expected shards of every parameter that trains, got '2.w": some_parameters_are_whole,
-    "ValueError: model: expected its wrapper to average gradients over the 2": (
-        lambda rank: hooked(rank, silent)
-    ),
+    "ValueError: model: expected its wrapper to average gradients over the 2": [
+        hooked,
+        not_synchronised,
+        shards_that_are_summed,
+    ],
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     f"refresh: {SAME} 1 on process 0 and 2 on process 1": (lambda rank: stepped(rank, refresh=1 + rank)),
     f"estimator: {SAME} LAI(sketch=2) on process 0": (

@@ -59,13 +59,6 @@ def summing(_, bucket):
     return future.then(lambda done: done.value()[0])
 
 
-def silent(_, bucket):
-    """Leave gradients as each process has them."""
-    future = torch.futures.Future()
-    future.set_result(bucket.buffer())
-    return future
-
-
 def a_block_raises_when_scored(rank):
     """Raise between two blocks of a scored pass on process 1 alone; then train on."""
     model, _ = wrapped(network(), "fsdp2", PROCESSES)

@@ -144,7 +144,6 @@ def test_micro_batches_are_weighed_together():
     assert total == pytest.approx(report.loss)
 
 
-@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 def test_micro_batches_may_be_padded_to_lengths_of_their_own():
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)).double()

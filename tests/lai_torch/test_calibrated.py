@@ -83,7 +83,6 @@ MODELS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 @pytest.mark.parametrize("name", ["tokens", "mean", "flatten", *MODELS])
 def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais(name):
     """At positions, of a convolution, and of each use of a shared matrix."""

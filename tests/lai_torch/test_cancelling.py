@@ -3,15 +3,12 @@
 And no check loses sight of a single sample among many.
 """
 
-from types import SimpleNamespace
 from unittest import mock
 
 import lai_torch
 import pytest
 import torch
 from lai_torch._captured import run
-from lai_torch._curation.passes.synchronised import check_synchronised
-from lai_torch._curation.processes.group import Alone
 from torch import nn
 
 from tests.lai_torch.support import LOSS, curated
@@ -87,41 +84,3 @@ def test_a_selfcheck_of_a_backward_pass_that_cancels_finds_roundings():
         targets = model(inputs) + away[:, None] * torch.randn(5)
     found = lai_torch.selfcheck(model, squares, inputs, targets, backward="selective")
     assert max(found.backward.values()) < 1e-5
-
-
-class Two(Alone):
-    """Two processes, seen from one of them."""
-
-    size = 2
-
-
-def synchronised(model, expected, size):
-    """Check what a wrapper left in a gradient against the sum over both processes."""
-    engine = SimpleNamespace(model=model, group=Two(), proved=False, divides=True)
-    check_synchronised(engine, "weight", expected.reshape(1, 100), size)
-    return engine
-
-
-def cancelling(change):
-    """Check a wrapper that leaves `change(terms)` of terms that cancel in their sum."""
-    terms, model = torch.randn(24, 100), nn.Linear(100, 1, bias=False)
-    terms -= (1 - 1e-3) * terms.mean(0)
-    model.weight.grad = change(terms).reshape(1, 100)
-    return synchronised(model, terms.sum(0), float(terms.norm()))
-
-
-def test_a_wrapper_that_cancels_in_few_digits_is_not_refused_and_one_that_leaves_one_processs_sum_is():
-    engine = cancelling(lambda terms: terms.bfloat16().float().sum(0))
-    assert not engine.proved  # the sum and its double are both within roundings
-    with pytest.raises(ValueError, match="expected its wrapper to average"):
-        cancelling(lambda terms: terms[:12].sum(0))
-
-
-@pytest.mark.parametrize("factor", [1, 2])
-def test_a_wrapper_that_sums_is_told_from_one_that_averages(factor):
-    model, expected = nn.Linear(100, 1, bias=False), torch.randn(1, 100)
-    model.weight.grad = factor * expected
-    engine = synchronised(model, expected, float(expected.norm()))
-    assert engine.proved
-    assert engine.divides == (factor == 1)
-    torch.testing.assert_close(model.weight.grad, expected)

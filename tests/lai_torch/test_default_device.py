@@ -69,7 +69,6 @@ CALLS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:positions")  # what a small model's pairs of tokens cost
 @pytest.mark.parametrize(("name", "call", "options"), CALLS)
 def test_scores_are_those_without_a_default_device(name, call, options):
     """A tensor on meta holds no numbers: what was made there could not be read."""

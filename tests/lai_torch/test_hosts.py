@@ -2,32 +2,25 @@
 
 import itertools
 import re
-import warnings
 from dataclasses import fields
 
 import lai_torch
 import lightning.pytorch as pl
 import pytest
 import torch
-from lai_torch.integrations._options import (
-    KEYWORDS,
-    warn_of_metrics,
-)
+from lai_torch.integrations._options import KEYWORDS
 from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 from lai_torch.options.estimators import ESTIMATORS
 from lai_torch.options.keywords import HEADS, REFUSED
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 from transformers import TrainingArguments
 
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS
 
-pytestmark = [
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("ignore:positions. exact pairs"),
-]
+pytestmark = pytest.mark.filterwarnings("default")
 STEPS, ROWS, HELD = 4, 6, 9
 
 
@@ -55,7 +48,7 @@ def drawn(rows, seed, positions):
 
 def seen(report):
     return [
-        *(report.step, report.backward, report.method, report.cost, report.age, report.updated),
+        *(report.step, report.backward, report.method, report.age, report.updated),
         *(None if one is None else one.tolist() for one in (report.scores, report.weights, report.parts)),
     ]
 
@@ -250,22 +243,6 @@ def test_an_option_has_an_effect_or_is_refused_by_its_name(host, case, usually, 
         assert words & set(re.findall(r"\w+", str(found))), str(found)
     elif (host, name) not in NEUTRAL:
         assert found != usually[key]
-
-
-def test_what_is_evaluated_is_not_held_out():
-    """One object, behind loaders too, or one of the tensors; parts of one data set are others."""
-    data = TensorDataset(*drawn(8, 0, False))
-    for validation, evaluated in (
-        (data, [None, data]),
-        (DataLoader(data), [DataLoader(data, batch_size=2)]),
-        (data.tensors, [DataLoader(data)]),
-    ):
-        with pytest.warns(UserWarning, match="validation: the set that training is curated on is also eval"):
-            warn_of_metrics(validation, evaluated)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        halves = torch.utils.data.random_split(data, [4, 4])
-        warn_of_metrics(DataLoader(halves[0]), [DataLoader(halves[1]), None, *halves[1:]])
 
 
 def test_every_option_is_a_case():

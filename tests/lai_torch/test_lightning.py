@@ -117,18 +117,3 @@ def test_a_training_step_that_asks_for_no_objective_is_told(tmp_path):
     with pytest.warns(UserWarning, match=r"return curation\.objective\(batch\) from training_step") as said:
         trainer.fit(Forgetful(curation, 1), loader)
     assert sum("objective" in str(each.message) for each in said) == 1
-
-
-def test_metrics_on_the_set_that_training_is_curated_on_are_told_once(tmp_path):
-    class Evaluated(Module):
-        def validation_step(self, given, index):
-            return LOSS(self.net(given[0]), given[1]).mean()
-
-    held_out = torch.utils.data.TensorDataset(*batch(VALIDATION, 7))
-    curation = Curation(LOSS, held_out.tensors, model=lambda module: module.net)
-    quiet = ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary")
-    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", callbacks=[curation], **dict.fromkeys(quiet, False))
-    training = torch.utils.data.DataLoader(rows_of(0, 1), batch_size=None)
-    with pytest.warns(UserWarning, match="validation: the set that training is curated on") as said:
-        trainer.fit(Evaluated(curation, 1), training, torch.utils.data.DataLoader(held_out, batch_size=4))
-    assert sum("curated on" in str(each.message) for each in said) == 1

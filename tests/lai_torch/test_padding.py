@@ -93,7 +93,6 @@ CASES += [
 
 
 @pytest.mark.parametrize(("name", "kind", "backward"), CASES)
-@pytest.mark.filterwarnings("ignore:positions. exact pairs")
 def test_scores_do_not_depend_on_padding(name, kind, backward):
     found = []
     for length in (LENGTH, FURTHER):

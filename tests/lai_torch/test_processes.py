@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tests.lai_torch.process_errors import ERRORS, hooked
+from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
     PROCESSES,
     a_block_raises_when_scored,
@@ -16,7 +16,6 @@ from tests.lai_torch.process_support import (
     an_interruption_comes_in_a_round,
     curated,
     stepped,
-    summing,
 )
 from workloads.launches import launch
 from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
@@ -30,11 +29,9 @@ from workloads.torch_processes import (
     network,
     run,
     runs,
-    wrapped,
 )
 from workloads.torch_resumed import resumed
 
-pytestmark = pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 BOUND = 1e-12
 QUICK = [
     ("keep_positive", "ddp"),
@@ -87,21 +84,6 @@ def groups_are_counted_together(rank):
     return numbers, curator.score(*part, groups=NAMES[rank])[1].group_drops
 
 
-def shards_that_are_summed(rank):
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    for module in model.modules():
-        if hasattr(module, "set_gradient_divide_factor"):
-            module.set_gradient_divide_factor(1.0)
-    curator, part = curated(rank, model=model, group=None)
-    for _ in range(2):
-        curator.step(*part)
-    return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
-
-
-def a_wrapper_that_sums(rank):
-    return hooked(rank, summing)
-
-
 def in_parallel(rank):
     return on_one_dimension()
 
@@ -119,8 +101,6 @@ FOUND = (
     a_shard_goes_on_after_an_error,
     a_block_raises_when_scored,
     an_interruption_comes_in_a_round,
-    a_wrapper_that_sums,
-    shards_that_are_summed,
 )
 
 
@@ -289,12 +269,6 @@ def test_an_interruption_in_a_round_is_raised_on_all_processes_and_training_goes
         assert "This happened on process 1 of 2" in note
         assert updated
         assert steps == 2
-
-
-@pytest.mark.parametrize("work", [a_wrapper_that_sums, shards_that_are_summed])
-def test_a_wrapper_that_sums_is_found_out(found, work):
-    for part in found:
-        assert largest(part[work.__name__], trained(2)) <= BOUND
 
 
 def test_a_model_spread_over_devices_is_refused():

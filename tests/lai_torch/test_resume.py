@@ -100,7 +100,6 @@ def stepped(curator, batches, start):
 
 
 @pytest.mark.parametrize(("kind", "options"), CASES)
-@pytest.mark.filterwarnings("ignore:positions. exact pairs of tokens")
 def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
     whole, batches = parts(kind, options)
     expected = stepped(whole[2], batches, 0)

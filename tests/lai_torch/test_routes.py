@@ -1,7 +1,6 @@
 """Routes for models with positions: sketches, what pairs of tokens cost, position by position."""
 
 import functools
-import warnings
 from dataclasses import replace
 
 import lai_torch
@@ -11,7 +10,6 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.support.torch_modules import held, holding
 
 OUTPUTS, PLACES = 6, 4
 
@@ -31,14 +29,6 @@ def data(n):
 
 
 curated = functools.partial(support.curated, loss=loss)
-
-
-@pytest.fixture
-def _dear():
-    """Let exact pairs of tokens cost more than a forward pass without a warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "positions: exact pairs of tokens", UserWarning)
-        yield
 
 
 def scores_of(model, validation, batch, sketch=None, positions="tokens"):
@@ -80,7 +70,6 @@ def test_sketched_scores_are_those_of_the_drawn_matrix(width, positions, source)
     expected = scores_of(model, side, batch, drawn, positions)
     torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
     assert report.positions == positions
-    assert (report.cost is None) == (positions == "flatten")
 
 
 def test_signs_are_signs_and_every_output_has_its_place():
@@ -135,72 +124,7 @@ def wide(outputs):
     return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, outputs)).double()
 
 
-def test_what_exact_pairs_of_tokens_take_is_said_before_they_run():
-    once, scoring = passes(40)
-    model, validation, batch = wide(40), data(6), data(4)
-    curator = curated(model, validation, estimator=lai_torch.LAI(positions="tokens"))
-    message = (
-        "positions: exact pairs of tokens cost 1.7 forward passes to score a batch, and as much for every "
-        "validation batch of that size; sketch=5 costs a quarter of one, positions='mean' less"
-    )
-    with pytest.warns(UserWarning, match=message):
-        report = curator.step(*batch)
-    assert report.cost == pytest.approx(scoring / once)
-    assert curator.step(*batch).cost == report.cost  # said once
-
-
-def test_cheap_routes_say_nothing_and_report_what_they_take():
-    once, scoring = passes(40)
-    model, validation, batch = wide(40), data(6), data(4)
-    assert curated(model, validation, estimator=lai_torch.LAI(positions="mean")).step(*batch).cost is None
-    (once_narrow, scoring_narrow), narrow = passes(2), wide(2)
-    inputs, targets = data(4)
-    exact = curated(narrow, (inputs, targets % 2), estimator=lai_torch.LAI(positions="tokens")).step(
-        inputs, targets % 2
-    )
-    assert exact.cost == pytest.approx(scoring_narrow / once_narrow)
-    assert exact.cost < 1.0
-    sketched = curated(model, validation, estimator=lai_torch.LAI(positions="tokens", sketch=10)).step(*batch)
-    assert sketched.cost == pytest.approx(scoring / once / 4)
-
-
-@holding(lambda: held(mix=nn.Linear(3, 9), head=nn.Linear(3, 40)))
-def attending(own, values):
-    """Apply a layer of attention: the forward pass grows with the square of the positions."""
-    queries, keys, mixed = own.mix(values).chunk(3, -1)
-    return own.head(torch.softmax(queries @ keys.mT, -1) @ mixed)
-
-
-@pytest.mark.usefixtures("_dear")
-def test_the_cost_is_that_of_each_length():
-    model = attending().double()
-
-    def sized(n, places):
-        return torch.randn(n, places, 3, dtype=torch.float64), torch.randint(40, (n, places))
-
-    curator = curated(model, sized(3, 4), estimator=lai_torch.LAI(positions="tokens"))
-    for samples, places in [(5, 4), (5, 32), (2, 32), (1, 8), (5, 4)]:
-        once = places * (3 * 9 + 2 * 3 * places + 3 * 40)
-        scoring = places * 40 * (3 + 3 + 1)
-        report = curator.score(*sized(samples, places))[1]
-        assert report.cost == pytest.approx(scoring / once)
-
-
-@pytest.mark.usefixtures("_dear")
-@pytest.mark.parametrize("first", [True, False])
-def test_chunks_report_what_any_of_them_says(first):
-    model, validation, batch = wide(40), data(6), data(5)
-    batch[0][slice(0, 2) if first else slice(4, 5)] = torch.nan
-    whole, chunked = (
-        curated(model, validation, estimator=estimator).score(*batch)[1]
-        for estimator in (lai_torch.CalibratedLAI(positions="tokens", chunk=size) for size in (None, 2))
-    )
-    assert chunked.cost == pytest.approx(whole.cost)
-    assert chunked.layer_weights.shape == (2,)
-
-
-@pytest.mark.usefixtures("_dear")
-def test_routes_state_what_the_curator_reports():
+def test_routes_state_what_scoring_takes():
     model, batch = wide(40), data(4)
     once, scoring = passes(40)
     found = lai_torch.routes(model, loss, *batch, sketches=[10, 400])
@@ -214,5 +138,3 @@ def test_routes_state_what_the_curator_reports():
     summary = lai.summarize(lai_torch.trace(model, loss, *batch), "lai")
     held = sum(part.numel() * part.element_size() for parts in summary.totals for part in parts)
     assert stated["tokens", None].summary_bytes == stated["mean", None].summary_bytes == held
-    report = curated(model, batch, estimator=lai_torch.LAI(positions="tokens", sketch=10)).score(*batch)[1]
-    assert report.cost == pytest.approx(stated["tokens", 10].forwards)

@@ -1,7 +1,6 @@
 """Curation in transformers' Trainer: however a batch is cut, wherever a run stops, it is the same run."""
 
 import math
-import warnings
 
 import lai_torch
 import pytest
@@ -176,17 +175,10 @@ def test_evaluation_takes_groups_that_training_never_had(tmp_path):
         trainer.data_collator([other[0]])
 
 
-def test_metrics_on_the_set_that_training_is_curated_on_are_told(tmp_path):
-    rows = sequences(3, 2)
-    for given in (
-        {"eval_dataset": rows, "validation": rows},
-        {"eval_dataset": {"a": rows}, "validation": "a"},
-    ):
-        with pytest.warns(UserWarning, match="validation: the set that training is curated on is also evalu"):
-            CuratedTrainer(language_model(), arguments(str(tmp_path)), **given)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        CuratedTrainer(language_model(), arguments(str(tmp_path)), eval_dataset=rows, validation=rows[:2])
+def test_a_validation_set_may_be_one_that_is_evaluated_by_its_name(tmp_path):
+    given = {"eval_dataset": {"a": sequences(3, 2)}, "validation": "a"}
+    trainer = CuratedTrainer(language_model(), arguments(str(tmp_path)), **given)
+    assert trainer._validation is trainer.eval_dataset["a"]
 
 
 def test_a_model_that_is_made_anew_has_a_curator_of_its_own(tmp_path):

@@ -40,22 +40,6 @@ def test_a_step_needs_gradients_and_scores_do_not(off):
     assert curator.step(*data(4)).updated
 
 
-def test_a_refresh_that_costs_more_than_a_step_says_which_would_not():
-    curator = curated(network(), data(40), refresh=2)
-    for _ in range(2):
-        curator.step(*data(4))
-    message = (
-        "refresh: tracing 40 validation samples every 2 steps costs 1.2 times a step on 4 samples; "
-        "refresh=4 halves that, refresh=5 makes it half of a step"
-    )
-    with pytest.warns(UserWarning, match=re.escape(message)):
-        curator.step(*data(3))  # as an epoch's last batch may be
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(4):
-            curator.step(*data(4))  # once
-
-
 def test_fifty_steps_that_keep_nothing_are_told_once(monkeypatch):
     """As many in a row, here five: one that keeps something begins the count anew."""
     assert lai_torch.curator.EMPTY == 50

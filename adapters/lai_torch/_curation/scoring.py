@@ -217,7 +217,7 @@ class Scoring:
         self.passes = Passes(model, loss, self.scorer, backward, self._chunk, training, engine)
 
     def score(
-        self, batches: Sequence[Batch], samples: int, chosen: Pass, *, steps: bool, curated: bool = True
+        self, batches: Sequence[Batch], samples: int, chosen: Pass, *, curated: bool = True
     ) -> tuple[Forward, Scored | None]:
         """Run batches, of so many samples, forward by a pass; score them together if they are curated."""
         self._see(batches)
@@ -226,7 +226,7 @@ class Scoring:
         once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gathered(by_block=self.scorer.by_block), once:
             seen = self.summaries.staying.seen
-            summary = self._summary(samples, steps=steps)
+            summary = self._summary(samples)
             if self.summaries.staying.seen != seen:  # the validation set may tell more
                 self._see(batches)
             with self._group.agreed():
@@ -236,7 +236,7 @@ class Scoring:
                 scored = self.scorer.score(readings, summary)
             except UnlikeError:
                 self.summaries.forget()
-                return self.score(batches, samples, chosen, steps=steps)
+                return self.score(batches, samples, chosen)
         if not self._engine.compared:
             with evaluating(self._engine.model):
                 self._engine.compare(self.scorer.losses_of(batches[0]), scored.losses)
@@ -246,14 +246,11 @@ class Scoring:
         for batch in batches:
             self.summaries.staying.see(batch)
 
-    def _summary(self, samples: int, *, steps: bool) -> Any:
+    def _summary(self, samples: int) -> Any:
         """Return what a batch is scored against, made no more samples at a time than it has."""
         if self._fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
-        step = samples if steps else None
-        return self.summaries.get(
-            min(samples, self._chunk or samples), step, again=self.scorer.deferred.again
-        )
+        return self.summaries.get(min(samples, self._chunk or samples), again=self.scorer.deferred.again)
 
     def weigh(
         self,

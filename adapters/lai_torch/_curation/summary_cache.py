@@ -1,6 +1,5 @@
 """Cache of the validation summary, made anew every `refresh` steps, and its state as plain values."""
 
-import math
 import warnings
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -95,8 +94,7 @@ class SummaryCache:
         self.keeps_losses = keeps_losses
         self.losses: Tensor | None = None
         self.staying = Staying()
-        self.served = self._drawn = 0
-        self._warned, self._largest, self._ended = False, 0, False
+        self.served, self._ended = 0, False
         self._versions: list[int] | None = None  # of the parameters, where the curator itself left them
 
     @property
@@ -104,24 +102,19 @@ class SummaryCache:
         """How many steps ago the summary was made."""
         return max(self.served - 1, 0)
 
-    def get(self, size: int, step: int | None, *, again: bool = False) -> Any:
+    def get(self, size: int, *, again: bool = False) -> Any:
         """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old.
 
-        Of a step, so many samples, it is said if validation costs more than that; one that asks `again` gets
-        what it got before.
+        One that asks `again` gets what it got before.
         """
         if self._given is not None:
             return self._given
         if again and self._summary is not None:
             return self._summary
-        self._largest = max(self._largest, step or 0)  # the last batch of an epoch may be short
         elsewhere = self._versions is not None and self._versions != self._read_versions()
         old = elsewhere or self.served >= self.refresh
         if self._summary is None or old or not self.scorer.fits(self._summary):
-            repeated = self._summary is not None and old
             self._make(size)
-            if repeated and step is not None and not self._warned:
-                self._warn_of_cost(self._largest)
         self.served += 1
         return self._summary
 
@@ -148,11 +141,11 @@ class SummaryCache:
         with group.agreed():
             drawn = self.validation.draw()
             drawn = None if drawn is None else moved(select_keys(self.model, drawn), self.model)
-            try:
-                self._drawn = 0 if drawn is None else count(*drawn)
-            except ValueError as error:
-                raise _on_validation(error) from error
             if drawn is not None:
+                try:
+                    count(*drawn)
+                except ValueError as error:
+                    raise _on_validation(error) from error
                 self.staying.see(drawn)
         if not group.most(drawn is not None):
             if self._summary is None:
@@ -188,21 +181,6 @@ class SummaryCache:
             warnings.warn(
                 f"validation: the iterator has ended and cannot start again; the summary made {ago} stays in "
                 "use; pass a loader, which starts again at its end",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def _warn_of_cost(self, samples: int) -> None:
-        """Warn where validation costs more than all of a curated step on a batch of `samples`."""
-        each = self.scorer.forwards
-        cost, step = each * self._drawn / self.refresh, (each + 3) * samples  # forwards, all of it kept
-        if cost > step:
-            self._warned = True
-            often = "at every step" if self.refresh == 1 else f"every {self.refresh} steps"
-            warnings.warn(
-                f"refresh: tracing {self._drawn} validation samples {often} costs "
-                f"{cost / step:.1f} times a step on {samples} samples; refresh={2 * self.refresh} halves "
-                f"that, refresh={math.ceil(2 * cost / step * self.refresh)} makes it half of a step",
                 UserWarning,
                 stacklevel=2,
             )

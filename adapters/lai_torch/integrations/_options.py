@@ -1,13 +1,11 @@
 """Options of the curator that a trainer makes, checked when the trainer is made, and what is logged of it."""
 
 import inspect
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
 
 from lai_torch._curation.checks import checked_settings
 from lai_torch.curator import Curator
@@ -65,25 +63,6 @@ KEYWORDS = frozenset(
     for parameter in inspect.signature(Curator).parameters.values()
     if parameter.kind is parameter.KEYWORD_ONLY
 )
-
-
-def warn_of_metrics(validation: Any, evaluated: Iterable[Any]) -> None:
-    """Warn where the set that samples are to help is also evaluated: its metrics are then not held out."""
-    if any(_held(validation) & _held(each) for each in evaluated):
-        warnings.warn(
-            "validation: the set that training is curated on is also evaluated, so that its metrics are not "
-            "held out; curate on a set of its own",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _held(data: Any) -> set[int]:
-    """Return the identities of a data set and of the tensors that it is made of, behind a loader too."""
-    if isinstance(data, DataLoader):
-        return _held(data.dataset)
-    tensors = data.tensors if isinstance(data, TensorDataset) else data if isinstance(data, tuple) else ()
-    return set() if data is None else {id(data), *map(id, tensors)}
 
 
 class Log:

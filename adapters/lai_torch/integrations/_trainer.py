@@ -15,7 +15,6 @@ from transformers.models.auto.modeling_auto import (
 
 from lai_core._adapters import numbered, source_names
 from lai_core.mixtures import Mixture
-from lai_torch.integrations._options import warn_of_metrics
 from lai_torch.integrations.losses import classification_losses, next_token_losses
 from lai_torch.integrations.sampling import MixtureSampler
 from lai_torch.integrations.sources import Sources
@@ -69,9 +68,8 @@ def usual_loss(model: Any) -> Any:
     raise ValueError(msg)
 
 
-def validation_set(evaluated: Any, chosen: Any, given: Any = None) -> Any:
-    """Return the data set that samples are to help; warn where metrics are reported on it."""
-    sets = dict(evaluated) if isinstance(evaluated, Mapping) else {"eval_dataset": evaluated}
+def validation_set(evaluated: Any, chosen: Any) -> Any:
+    """Return the data set that samples are to help."""
     if isinstance(chosen, str):
         if not isinstance(evaluated, Mapping) or chosen not in evaluated:
             names = sorted(evaluated) if isinstance(evaluated, Mapping) else type(evaluated).__name__
@@ -88,8 +86,6 @@ def validation_set(evaluated: Any, chosen: Any, given: Any = None) -> Any:
     if not len(chosen):
         msg = "validation: expected at least one sample, got none"
         raise ValueError(msg)
-    raw = given.values() if isinstance(given, Mapping) else [given]
-    warn_of_metrics(chosen, [*sets.values(), *raw])  # a trainer may have prepared what it was given
     return chosen
 
 

@@ -16,7 +16,7 @@ from lai_torch._curation.outcome import joined_groups
 from lai_torch._curation.validation import paired
 from lai_torch._model.batch import call
 from lai_torch.curator import Curator
-from lai_torch.integrations._options import Log, curator_options, warn_of_metrics
+from lai_torch.integrations._options import Log, curator_options
 from lai_torch.integrations.rows import kept_rows
 from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
 from lai_torch.integrations.sources import USUAL, Sources
@@ -68,7 +68,7 @@ class Curation(Callback):
         self.options, self.auxiliary = curator_options("Curation", options, validation)
         self.curator: Curator | None = None
         self.shown = Log()
-        self._processes, self._asked, self._warned = 1, False, False
+        self._processes, self._asked = 1, False
         self._state: dict[str, Any] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -157,20 +157,6 @@ class Curation(Callback):
             more["share"] = int((weights > 0).sum()) / max(kept, 1)
         found: Tensor = curator.objective(self.loss(outputs, batch[1]), weights, **more) * self._processes
         return found
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Warn once where the validation set is also evaluated.
-
-        Parameters
-        ----------
-        trainer, pl_module
-            Lightning's.
-        """
-        del pl_module
-        loaders = trainer.val_dataloaders
-        if not self._warned:
-            self._warned = True
-            warn_of_metrics(self.validation, loaders if isinstance(loaders, list) else [loaders])
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log what was kept; the quantiles are of this process's scores.

@@ -50,7 +50,7 @@ class Curated:
     validation
         What the samples are to help: a data set, or the name of one where the `eval_dataset` is a dictionary.
         It is collated as one batch. Hold it out beside the `eval_dataset`: metrics on the samples that
-        training is curated on are not held out, and a warning says so.
+        training is curated on are not held out.
     sample_loss
         `sample_loss(outputs, batch) -> (n,)`. None: by the model's kind, `next_token_losses` or
         `classification_losses`.
@@ -99,7 +99,7 @@ class Curated:
             "CuratedTrainer", usual | dict(given) if isinstance(given, Mapping) else given
         )
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
-        chosen = validation_set(trainer.eval_dataset, validation, options.get("eval_dataset"))
+        chosen = validation_set(trainer.eval_dataset, validation)
         self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
         self._curator: Curator | None = None
         self._resumed: Path | None = None

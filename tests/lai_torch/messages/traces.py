@@ -98,12 +98,6 @@ def nested_head(part, inputs):
     return torch.nested.to_padded_tensor(part.head(rows), 0.0).sum(1)
 
 
-def moved(side):
-    batch = list(data(4))
-    batch[side] = batch[side].to("meta")
-    return lai_torch.Curator(network(), LOSS, None, data(5)).score(*batch)
-
-
 def complex_head():
     head = nn.Linear(4, 3, dtype=torch.cfloat)
     return Part(lambda p, x: p.head(x.to(torch.cfloat)).abs(), head=head)
@@ -141,7 +135,6 @@ CENTRES = nn.Parameter(randn(3, 3))
 PROXIES = Part(lambda p, o, t: LOSS(-torch.cdist(o, p.centres), t), centres=nn.Parameter(randn(3, 3)))
 SCALAR = "loss: expected one number per sample, shape (6,), got"
 INPUTS = "inputs: expected a tensor, a tuple or a mapping, got"
-DEVICE = "expected tensors on the model's device, cpu, got one on meta; move the batch there"
 ENTRY = "with an entry for each; collate it to tensors"
 MESSAGES = {
     "ValueError: gradients: expected one of 'output', 'all', got 'every'": lambda: traced(gradients="every"),
@@ -223,8 +216,6 @@ MESSAGES = {
         for run in (lai_torch.trace, lai_torch.coverage, lai_torch.selfcheck)
         for layout in (torch.strided, torch.jagged)
     ],
-    f"ValueError: inputs: {DEVICE}": (lambda: moved(0)),
-    f"ValueError: targets: {DEVICE}": (lambda: moved(1)),
     "ValueError: valid: expected shape (6, t), one row a sample, got (2, 4)": lambda: traced(valid=X[:2]),
     "TypeError: valid: expected a tensor (n, t), not zero where a position counts, or a function": (
         lambda: traced(valid=[1, 2])

@@ -288,7 +288,7 @@ class WholePass(Pass):
             raise ValueError(msg)
         if not self.deferred.finite(losses):
             return self.kept.forward(batch, summary)
-        reading = Reading(losses.detach(), trace, batch)
+        reading = Reading(losses.detach(), trace)
         return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))
 
     def backward(self, losses: Tensor, weights: Tensor, parts: int, *_: Any) -> Gradient:

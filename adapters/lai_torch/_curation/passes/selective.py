@@ -117,7 +117,7 @@ class SelectivePass(Pass):
             trace = self._trace(run, [picked.mean(valid, found[0].shape[1])], valid, batch, averaged=True)
         if proves:
             _check_rows(run, ordered, losses)
-        reading = Reading(losses, trace, batch)
+        reading = Reading(losses, trace)
         return Forward("selective", iter((reading,)), functools.partial(self._backward, run, ordered, losses))
 
     def _trace(

@@ -1,19 +1,16 @@
 """The pass `kept` on several processes: one synchronised backward pass, which all of them take part in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lai_core._adapters import rounding_bound
 from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling, nothing
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scorer
-from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
-from lai_torch._model.preserve import preserved
 from lai_torch.options import Kept
 
 
@@ -42,14 +39,12 @@ class SynchronisedPass(KeptPass):
             return Gradient(weights, losses)
         moves = self.balance and bool(group.most(not bool((weights > 0).all())))
         trained, own = balanced(batch, weights, group) if moves else (batch, weights)
-        expected = None if self.engine.proved else self._expected(trained, own, parts)
         for attempts in reversed(range(2 + moves)):
             kept, found, buffers = self._run(trained, own)
             values = found.losses.detach()[: len(kept)]
             finite = torch.isfinite(values)
             if not group.most(not bool(finite.all())):
                 break
-            expected = None
             restore_buffers()
             if not attempts:
                 return Gradient(torch.zeros_like(weights), losses)
@@ -70,31 +65,7 @@ class SynchronisedPass(KeptPass):
             (total if self.scaler is None else self.scaler.scale(total)).backward()
         for buffer, before in buffers:
             buffer.data.copy_(before)
-        if expected is not None:
-            check_synchronised(self.engine, *expected)
         return Gradient(used, losses, moved)
-
-    def _expected(self, batch: Batch, weights: Tensor, parts: int) -> tuple[str, Tensor, float]:
-        """Return the name of a parameter, its gradient added up without a wrapper, and the size of its terms.
-
-        With weights of random sign the samples' gradients add up to the root of their sum of squares.
-        """
-        group = self.engine.group
-        kept = (weights > 0).nonzero().squeeze(1)
-        share = self._share(len(kept))
-        with self.engine.gathered(), preserved(self.model, self.loss), group.agreed():
-            part, size = self._part(batch, kept)
-            losses, own = self._run_rows(self.model, part, size), weights[kept] / parts
-            named = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
-            name = compared(named)
-            found = []
-            for signs in (torch.ones_like(own), draw_weights(own, torch.isfinite(own)).sign()):
-                total = losses.total(own * signs, share / parts)
-                (one,) = torch.autograd.grad(total, [named[name]], allow_unused=True, retain_graph=True)
-                found.append(torch.zeros_like(named[name]) if one is None else one.nan_to_num())
-        scale = 1.0 if self.scaler is None else self.scaler.get_scale()
-        expected, terms = (one * scale for one in group.summed(found))
-        return name, expected, norm(terms)
 
     def _share(self, kept: int) -> float:
         """Return the share of all trained rows that run here, if a single number is to be added up."""
@@ -112,6 +83,7 @@ class SynchronisedPass(KeptPass):
         buffers: list[tuple[Tensor, Tensor]] = []
         try:
             with self.engine.group.agreed():
+                self.engine.check_averages()
                 part, size = self._part(batch, kept)
                 if size and not kept.numel():
                     buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
@@ -206,69 +178,3 @@ def balanced(batch: Any, weights: Tensor, group: Alone) -> tuple[Any, Tensor]:
         )
         raise ValueError(msg)
     return mapped(batch, shared), shared(weights)
-
-
-COARSEST = torch.bfloat16
-"""What training may compute in, or send gradients in: a wrapper's own types and hooks are not to be seen."""
-
-NUMBERS = 2**20
-"""Of a parameter that is compared, where there is one with as few."""
-
-
-def compared(parameters: Mapping[str, Tensor]) -> str:
-    """Return which parameter to compare: of many numbers, for few may be alike by chance."""
-    small = [name for name, each in parameters.items() if each.numel() <= NUMBERS]
-    if small:
-        return max(small, key=lambda name: parameters[name].numel())
-    return min(parameters, key=lambda name: parameters[name].numel())
-
-
-def check_synchronised(engine: Engine, name: str, expected: Tensor, terms: float) -> None:
-    """Compare a parameter's gradient with what adding up without the wrapper gave.
-
-    Wrappers average by default, and can be told to sum. One that does gets this step's gradients divided,
-    and later ones right from the start. A step in which the sum nearly cancels may not tell which.
-
-    Roundings of the samples are independent and add up to their share of the `terms`; those of parameters in
-    few digits are the same for all samples, and add up to their share of the sum. In bfloat16 that is 6% of
-    both. What one process leaves out is seen, 1% of one sample is not: the wrapper has no part in that.
-
-    Parameters
-    ----------
-    engine
-        The model and its wrapper.
-    name, expected
-        The parameter, and the gradient that was added up without the wrapper.
-    terms
-        The root of the sum of squares of the samples' shares in it.
-
-    Raises
-    ------
-    ValueError
-        If the gradient is neither: the wrapper is bypassed, or does something of its own.
-    """
-    size = engine.group.size
-    given = dict(engine.model.named_parameters())[name].grad
-    whole = engine.group.whole(torch.zeros_like(expected) if given is None else given).double()
-    expected = expected.double()
-    off = {each: float((whole / each - expected).norm()) for each in (1, size)}
-    if engine.group.most(not off[1] < float("inf")):  # a scaled gradient that overflows tells nothing
-        return
-    within = rounding_bound(torch.finfo(COARSEST).eps, terms + float(expected.norm()))
-    fits = [each for each in off if off[each] <= within]
-    if engine.group.most(not fits):
-        msg = (
-            f"model: expected its wrapper to average gradients over the {size} processes, or to sum them; "
-            f"that of {name!r} is neither everywhere, here off by {min(off.values()):.2g} where roundings "
-            f"explain {within:.2g}; leave out no_sync, and hooks that change gradients"
-        )
-        raise ValueError(msg)
-    if engine.group.most(len(fits) > 1):
-        return
-    engine.proved = True
-    if fits == [1]:
-        return
-    engine.divides = False
-    for each in engine.model.parameters():
-        if each.grad is not None:
-            each.grad.div_(size)

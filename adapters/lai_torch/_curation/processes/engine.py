@@ -19,6 +19,15 @@ from lai_torch._model.walk import forget
 ALIKE = 0.05
 """How far losses may be apart: training may be in half precision."""
 
+AVERAGING = {
+    "require_backward_grad_sync": True,
+    "_comm_hooks": [],
+    "reduce_grads": True,
+    "gradient_divide_factor": None,
+    "_all_reduce_hook": None,
+}
+"""What a wrapper that averages gradients has for attributes: the first two `DistributedDataParallel`."""
+
 _WHOLE = nullcontext()
 
 
@@ -44,10 +53,6 @@ class Engine:
         are parallel over features.
     lockstep
         Whether the training pass communicates, so that every process has to run one.
-    divides
-        Whether the wrapper divides gradients by the number of processes.
-    proved
-        Whether a step has shown what the wrapper does to gradients, if there is one.
     """
 
     def __init__(
@@ -75,12 +80,28 @@ class Engine:
         self.spread = self.sharded or self.group.size > 1
         self.lockstep = self.group.size > 1 and (shards or (wrapped and not own))
         self.trained: nn.Module = given if self.lockstep else self.model
-        self.divides, self.proved = self.lockstep, not self.lockstep
+        self._wrapper = wrapper
 
     @property
     def factor(self) -> float:
         """What a process's part of the loss is multiplied by: wrappers average, and a sum is meant."""
-        return float(self.group.size) if self.divides else 1.0
+        return float(self.group.size) if self.lockstep else 1.0
+
+    def check_averages(self) -> None:
+        """Raise if the wrapper is told, now, not to average gradients over the processes."""
+        wrappers: list[Any] = [self._wrapper]
+        for module in filter(_is_sharded, self.model.modules()):
+            state = module._get_fsdp_state()  # type: ignore[operator]
+            wrappers += getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+        for each in wrappers:
+            for name, usual in AVERAGING.items():
+                if getattr(each, name, usual) != usual:
+                    msg = (
+                        f"model: expected its wrapper to average gradients over the {self.group.size} "
+                        f"processes, got {name}={getattr(each, name)!r}; leave out no_sync, communication "
+                        "hooks and divide factors"
+                    )
+                    raise ValueError(msg)
 
     def add_up(self, parameters: Sequence[Tensor]) -> None:
         """Sum the gradients over the processes where no wrapper has: one all-reduce per type of number.

@@ -35,8 +35,7 @@ class Reading:
 
     losses: Tensor  # `(n,)`
     seen: Any  # what the estimator reads: a trace, or directional derivatives. None: no loss is finite.
-    batch: Batch  # the samples that `seen` holds
-    rows: Tensor | None = None  # which of the `n` they are. None: all.
+    rows: Tensor | None = None  # which of the `n` samples `seen` holds. None: all.
     # the mean of the squared output gradients over all processes' samples, where there are several
     squares: Tensor | None = None
 
@@ -49,7 +48,6 @@ class Scored:
     losses: Tensor
     positions: str | None = None
     layer_weights: Tensor | None = None
-    cost: float | None = None
     method: str | None = None
     reason: str | None = None
     # second_moment, input_second_moments: the running means of squared output gradients, and of each
@@ -84,11 +82,6 @@ class Scorer(ABC):
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
         self.deferred = DeferredChecks()
-
-    @property
-    def forwards(self) -> int:
-        """What tracing one sample costs, in forward passes: with a backward pass through the model, three."""
-        return 3
 
     def summarize(self, validation: Batch | None, size: int) -> Any:
         """Sum a validation set up, at most `size` rows at a time, without what is not finite.
@@ -207,13 +200,11 @@ def _joined(parts: list[Scored]) -> Scored:
     if len(parts) == 1:
         return parts[0]
     scores, losses = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "losses"))
-    costs = [part.cost for part in parts if part.cost is not None]  # each in forwards of its own part
     by_part = [part.parts for part in parts if part.parts is not None]
     return replace(
         parts[0],
         scores=scores,
         losses=losses,
-        cost=costs[0] if costs else None,
         parts=torch.cat(by_part, dim=1) if by_part else None,
     )
 

@@ -51,7 +51,7 @@ class ExactScorer(Scorer):
         """Return the directional derivatives along the gradient; its own, where a batch scores itself."""
         direction = self.summary_of(batch, count(*batch)) if isinstance(summary, Itself) else summary
         found = self.prover(direction, batch)
-        return Reading(found.losses, found, batch)
+        return Reading(found.losses, found)
 
     def score_part(self, summary: Any, reading: Reading) -> Scored:
         """Return the derivatives."""

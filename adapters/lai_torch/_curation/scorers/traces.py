@@ -23,7 +23,7 @@ from lai_torch._curation.scorers.base import (
     share_of,
 )
 from lai_torch._curation.scorers.summaries import Sketch, joined, others
-from lai_torch._curation.scorers.tracer import SharedLayout, TokenCost, Tracer, UnlikeError
+from lai_torch._curation.scorers.tracer import SharedLayout, Tracer, UnlikeError
 from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
 
@@ -54,18 +54,12 @@ class TraceScorer(Scorer):
         self.tracer, self.product, self.facts = tracer, product, facts
         self.positions, self.sketch, self.cut = positions, sketch, cut
         self.memory_budget = memory_budget
-        self._cost = TokenCost(model)
         self._alike = SharedLayout(tracer)
 
     def losses_of(self, batch: Batch) -> Tensor:
         """Return the losses of a batch, in the precision of its trace."""
         with self.tracer.lowered():
             return super().losses_of(batch)
-
-    @property
-    def forwards(self) -> int:
-        """What tracing one sample costs: one, where nothing before the last layer runs back."""
-        return 3 if self.facts.gradients == "all" else 1
 
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide:
         """Sum the set up, or each of the parts that it is cut into; several processes share the work."""
@@ -150,33 +144,30 @@ class TraceScorer(Scorer):
         total: lai.ValidationSummary | None = None
         traces: list[lai.Trace] = []
         positions: str | None = None
-        for part, trace, positions in self.finite_traces(validation, size):
+        for trace, positions in self.finite_traces(validation, size):
             if positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketched(trace))
                 continue
             if self.group.size == 1:
                 self._alike.check(trace)
-            self._forwards(trace, positions, part)
             one = self._summary(trace, positions)
             if total is not None:
                 _check_same_layers(total, one)
             total = one if total is None else joined_summaries([total, one], self.memory_budget)
         return ValidationSide(tuple(traces) if total is None else (total,), positions)
 
-    def finite_traces(self, validation: Batch, size: int) -> Iterator[tuple[Batch, Any, str | None]]:
-        """Yield parts of at most `size` rows with finite losses, their traces and how to read positions."""
+    def finite_traces(self, validation: Batch, size: int) -> Iterator[tuple[Any, str | None]]:
+        """Yield the traces of at most `size` rows with finite losses, and how to read positions."""
         positions, nothing = self.positions, True
         for chunk in chunks(validation, size):
             trace, losses = self.tracer(chunk)
-            part = chunk
             if not bool(torch.isfinite(losses).all()):
                 finite = self.finite(chunk)
                 if finite is None:
                     continue
-                part = finite
-                trace, _ = self.tracer(part)
+                trace, _ = self.tracer(finite)
             positions, nothing = positions or self._positions_for(trace), False
-            yield part, trace, positions
+            yield trace, positions
         if nothing:
             raise nothing_finite()
 
@@ -187,13 +178,12 @@ class TraceScorer(Scorer):
         if self._alike.begun and not isinstance(summary, Itself):
             self._alike.check(trace)
         if self.deferred.finite(losses):
-            return Reading(losses, trace, batch)
+            return Reading(losses, trace)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
         if not kept.numel():
-            return Reading(losses, None, batch, kept)
-        part = rows(batch, kept, losses.shape[0])
-        trace, _ = self.tracer(part)
-        return Reading(losses, trace, part, kept)
+            return Reading(losses, None, kept)
+        trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
+        return Reading(losses, trace, kept)
 
     def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:
         """Score a trace against a validation side, or itself."""
@@ -209,7 +199,6 @@ class TraceScorer(Scorer):
         if itself and self.sketch is not None and self.group.size == 1:
             self.sketch.forget()
         positions = self._positions_for(trace) if itself else summary.positions
-        cost = self._forwards(trace, positions, reading.batch)
         trace = self._sketched(trace)
         options: dict[str, Any] = {} if positions is None else {"positions": positions}
         if weights is not None:
@@ -227,7 +216,7 @@ class TraceScorer(Scorer):
             everyone[:, reading.rows] = parts
             parts = everyone
         scores = parts[0] if len(parts) == 1 else parts.sum(0)
-        return self._result(summary, scores, reading, parts, positions, weights, cost)
+        return self._result(summary, scores, reading, parts, positions, weights)
 
     def _result(
         self,
@@ -237,11 +226,10 @@ class TraceScorer(Scorer):
         parts: Tensor,
         positions: str | None,
         weights: Tensor | None,
-        cost: float | None = None,
     ) -> Scored:
         sizes = self._sizes(summary)
         kept = None if sizes is None else parts
-        return Scored(scores, reading.losses, positions, weights, cost, parts=kept, sizes=sizes)
+        return Scored(scores, reading.losses, positions, weights, parts=kept, sizes=sizes)
 
     def _sizes(self, summary: ValidationSide | Itself) -> tuple[int, ...] | None:
         """Return how many validation samples each part has; None where the set is not cut."""
@@ -271,11 +259,6 @@ class TraceScorer(Scorer):
 
     def _sketched(self, trace: lai.Trace) -> lai.Trace:
         return trace if self.sketch is None else self.sketch(trace)
-
-    def _forwards(self, trace: lai.Trace, positions: str | None, batch: Batch) -> float | None:
-        """Say what scoring by pairs of tokens costs, before it runs; None where it costs next to nothing."""
-        width = None if self.sketch is None else self.sketch.width
-        return self._cost(trace, batch, width) if positions == "tokens" else None
 
 
 def _check_same_layers(first: lai.ValidationSummary, other: lai.ValidationSummary) -> None:

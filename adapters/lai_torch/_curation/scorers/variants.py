@@ -24,7 +24,7 @@ class GateScorer(TraceScorer):
 
     def summary_of(self, validation: Batch, size: int) -> ValidationSide:
         """Keep the traces of the set's parts: the gains are each pair's own, so that nothing sums up."""
-        traces = (trace for _, trace, _ in self.finite_traces(validation, size))
+        traces = (trace for trace, _ in self.finite_traces(validation, size))
         # column norms are those of the weights as they are when a batch is scored, not of now
         return ValidationSide(tuple(replace(trace, column_norms=()) for trace in traces))
 
