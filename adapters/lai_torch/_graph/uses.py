@@ -92,8 +92,9 @@ class Sources:
         Names alone miss the orientation of a matrix; numbers alone take W * s with s = 1 for W.
         """
         graph, leaf = self.graph, source.leaves[0]
-        probe = torch.rand(graph.shape(source.edge), dtype=leaf.real.dtype, device=leaf.device)
-        probe = probe.to(graph.dtype(source.edge))
+        generator = torch.Generator().manual_seed(0)  # for the pass that trains may draw
+        probe = torch.rand(graph.shape(source.edge), generator=generator, dtype=leaf.real.dtype, device="cpu")
+        probe = probe.to(leaf.device, graph.dtype(source.edge))
         (back,) = pull_back(graph, source, probe)
         for turned, seen in ((False, probe), (True, probe.mT if probe.ndim > 1 else None)):
             # The parameter as it is, or a view of all of it.

@@ -162,11 +162,11 @@ MADE = {
     "ValueError: backward: 'selective' expects one of 'lai', 'lli'": (
         lambda: made(backward="selective", estimator="ghost")
     ),
-    "ValueError: backward: 'whole' expects one of 'lai', 'lli'": (
-        lambda: made(backward="whole", estimator="ghost")
+    "ValueError: backward: 'whole' expects one of 'ghost', 'lai', 'lli'": (
+        lambda: made(backward="whole", estimator="exact")
     ),
-    "ValueError: backward: 'auto' expects one of 'lai', 'lli'": (
-        lambda: made(backward="auto", estimator="ghost")
+    "ValueError: backward: 'auto' expects one of 'ghost', 'lai', 'lli'": (
+        lambda: made(backward="auto", estimator="exact")
     ),
     "ValueError: …autocast: 'whole' trains on the pass that is scored": (
         lambda: made(backward="whole", estimator=lai_torch.LAI(autocast=torch.bfloat16))
