@@ -127,7 +127,7 @@ UNREAD: dict[str, tuple[Head, str]] = {
     "divided": (number(lambda p, h: (h / p.w).sum(-1)), "div"),
     "addcmul": (number(lambda p, h: torch.addcmul(h, h, p.w).sum(-1)), "addcmul"),
     "lerp": (number(lambda p, h: torch.lerp(h, 2 * h, p.w).sum(-1)), "lerp"),
-    "expanded_vector": (number(lambda p, h: (h * p.w.expand_as(h)).sum(-1)), "expand"),
+    "expanded_vector": (number(lambda p, h: (h * p.w.expand_as(h)).sum(-1)), "mul"),
     "rows_of_a_table": (
         of_mean(lambda p, h: spread((h * functional.embedding(h.detach().argmax(-1), p.w)).sum(-1)), 0, 0),
         "embedding",
@@ -139,7 +139,7 @@ UNREAD: dict[str, tuple[Head, str]] = {
     ),
     "cosines": (
         of_mean(lambda p, h: functional.cosine_similarity(h[:, None], p.w, dim=-1), 3, 0),
-        "expand",
+        "linalg_vector_norm",
     ),
     "gain_and_norm": (behind(lambda p, o: functional.normalize(o * p.v), 3), "mul"),
     "mean_of_maps": (
