@@ -1,5 +1,6 @@
 """The clocks of the benchmarks: calls are timed in turn, so that a busy machine is busy for all of them."""
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -51,10 +52,15 @@ def in_turn(
     repeats = dict.fromkeys(names, 1)
     for name in names if rounds and least else ():
         repeats[name] = max(1, round(least / on_cpu(calls[name])[1]))
-    for index in range(rounds):
-        shift = index % len(names)
-        for name in names[shift:] + names[:shift]:
-            taken[name].append(clock(calls[name], repeats[name]))
+    gc.collect()
+    gc.freeze()  # a call that makes many objects would pay for looking through all that was made before
+    try:
+        for index in range(rounds):
+            shift = index % len(names)
+            for name in names[shift:] + names[:shift]:
+                taken[name].append(clock(calls[name], repeats[name]))
+    finally:
+        gc.unfreeze()
     return taken
 
 

@@ -82,6 +82,7 @@ def a_block_raises_when_scored(rank):
 
 def an_interruption_comes_in_a_round(rank):
     """Interrupt process 1 while it tells the others which block it needs; then train on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
     curator, part = curated(rank, model=model, group=None)
     curator.step(*part)
