@@ -153,3 +153,28 @@ def test_a_torch_that_shows_less_of_a_graph_is_refused_by_version(of, name, put,
     message = f"torch: expected {OLDEST} or a later release, got {torch.__version__}, which lacks {lacks}"
     with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
         check_torch.__wrapped__()
+
+
+@pytest.mark.parametrize(("shift", "coupled"), [(2.0**-52, False), (0.1, True)])
+def test_a_unit_at_a_kink_that_a_rounding_turns_on_is_not_coupled(shift, coupled):
+    """What another batch rounds otherwise moves a gradient by a unit's whole part, and a loss by nothing."""
+
+    class Kinked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(1, 1), nn.Linear(1, 3)
+            nn.init.ones_(self.body.weight)
+            nn.init.constant_(self.body.bias, -1.0)
+
+        def forward(self, inputs):
+            other = (inputs.detach() == 2.0).any()  # which sample stands beside
+            return self.head(torch.relu(self.body(inputs) + shift * (2.0 * other - 1.0)))
+
+    torch.manual_seed(0)
+    model = Kinked().double()
+    batch = torch.tensor([[1.0], [1.0], [1.0], [2.0]], dtype=torch.float64), labels(4)
+    if coupled:
+        with pytest.raises(CoupledError):
+            Reader(model, LOSS, every=True).record(batch)
+    else:
+        Reader(model, LOSS, every=True).record(batch)
