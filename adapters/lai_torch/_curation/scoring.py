@@ -138,7 +138,7 @@ class Passes:
                 model, loss, self.kept, last, masks, deferred=scorer.deferred, autocast=kind
             )
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.deferred)
+            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.deferred, scorer.check_alike)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
     def choose(self, batch: Batch, *, scored: bool) -> Pass:

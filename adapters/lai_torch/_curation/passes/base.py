@@ -271,13 +271,16 @@ class WholePass(Pass):
         # gradient
         kept: Pass,
         deferred: DeferredChecks,  # what the step asks about values
+        check_alike: Callable[[Any, Any], None],  # raises if a trace does not go with a summary
     ) -> None:
         self.model, self.tracer, self.kept, self.deferred = model, tracer, kept, deferred
+        self.check_alike = check_alike
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
+        before = Streams(modules_of(self.model, self.tracer.loss)) if self.tracer.every_layer else None
         with self.tracer.masks.asking(self.deferred.holds):
             trace, losses = self.tracer(batch, live=True)
         if not losses.requires_grad:
@@ -288,8 +291,18 @@ class WholePass(Pass):
             raise ValueError(msg)
         if not self.deferred.finite(losses):
             return self.kept.forward(batch, summary)
-        reading = Reading(losses.detach(), trace)
-        return Forward("whole", iter((reading,)), functools.partial(self.backward, losses))
+        readings = self._read(trace, losses.detach(), summary, before)
+        return Forward("whole", readings, functools.partial(self.backward, losses))
+
+    def _read(self, trace: Any, losses: Tensor, summary: Any, before: Streams | None) -> Iterator[Reading]:
+        """Yield the reading; one unlike the summary has the pass run again, on the same draws."""
+        try:
+            self.check_alike(trace, summary)
+        except ValueError:
+            if before is not None:
+                before.restore()
+            raise
+        yield Reading(losses, trace)
 
     def backward(self, losses: Tensor, weights: Tensor, parts: int, *_: Any) -> Gradient:
         """Go back through the whole batch; nothing runs a second time."""

@@ -171,12 +171,16 @@ class TraceScorer(Scorer):
         if nothing:
             raise nothing_finite()
 
+    def check_alike(self, trace: Any, summary: Any) -> None:
+        """Raise `UnlikeError` where a batch has other records than the summary that it is scored against."""
+        if self._alike.begun and not isinstance(summary, Itself):
+            self._alike.check(trace)
+
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Trace the batch; its finite rows by themselves where not all are."""
         with self.tracer.masks.asking(self.deferred.holds):
             trace, losses = self.tracer(batch)
-        if self._alike.begun and not isinstance(summary, Itself):
-            self._alike.check(trace)
+        self.check_alike(trace, summary)
         if self.deferred.finite(losses):
             return Reading(losses, trace)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
