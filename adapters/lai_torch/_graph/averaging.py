@@ -19,6 +19,7 @@ from lai_torch._graph.places import Axis
 from lai_torch._graph.plan import Plan
 from lai_torch._graph.products import flatten_positions
 from lai_torch._graph.saved import read_signed
+from lai_torch._graph.uses import MOVES
 from lai_torch._graph.walk import Graph
 from lai_torch._model.precision import differ
 from lai_torch._model.valid import Positions, fitting, masked_mean
@@ -28,20 +29,7 @@ AT_ONCE = 2**18
 FEWEST = 2**16
 """Gradients of fewer entries are formed: that is fewer calls."""
 _PICKING = {"NllLossBackward0", "NllLoss2DBackward0", "GatherBackward0"}
-_VIEWS = {
-    "AliasBackward0",
-    "CloneBackward0",
-    "PermuteBackward0",
-    "ReshapeAliasBackward0",
-    "SliceBackward0",
-    "SqueezeBackward1",
-    "ToCopyBackward0",
-    "TransposeBackward0",
-    "UnsafeViewBackward0",
-    "UnsqueezeBackward0",
-    "ViewBackward0",
-}
-"""Functions that move entries, or round them, and repeat none."""
+_VIEWS = MOVES | {"SliceBackward0"}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from lai_core._adapters import not_a_chain
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_torch._graph.assemble import Assembly, collect_gradients
-from lai_torch._graph.layers import Layer, find_near
+from lai_torch._graph.layers import Layer
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import CONVOLUTION, PRODUCTS
 from lai_torch._graph.record import Reader, Recording
@@ -55,9 +55,8 @@ def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -
     """Return the gates between two layers, `(n, d)`."""
     slots = PRODUCTS[graph.names[layer.node]].slots
     edge = graph.edges[layer.node][slots[0] if layer.slot == slots[1] else slots[1]]
-    others = {one.node for one in layers} - {before.node}
-    near = set() if edge is None else find_near(graph, layers, edge[0])
-    if edge is None or before.node not in near or not near.isdisjoint(others):
+    stops = {one.node for one in layers}
+    if edge is None or stops.intersection(graph.reach(edge[0], stops)) != {before.node}:
         raise not_a_chain(layer.name, f"does not come from the output of layer {before.name!r} alone")
     ones = torch.ones(graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device)
     dtypes = {graph.dtype(one) for one in graph.received()}

@@ -1,6 +1,6 @@
 """The layers that LAI reads: products with a trainable parameter, and the last product of all."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -22,7 +22,6 @@ class Layer:
     place: Place
     # the parameter; None of a frozen one
     source: Source | None
-    biased: bool
 
     @property
     def trains(self) -> bool:
@@ -103,24 +102,17 @@ def find_layers(
             edge = graph.edges[node][slot]
             source = None if edge is None else sources(edge)
             key = source.key if source is not None and source.names else ""
-        if slot is None or not key:
-            continue
-        if place == RAGGED:
+        if slot is None or not key or place == RAGGED:
             continue
         if isinstance(place, str):
-            raise _unplaced(key)
-        bias = PRODUCTS[name].bias
-        biased = bias is not None and bias < len(graph.edges[node]) and graph.edges[node][bias] is not None
-        layers.append(Layer(node, slot, key.removesuffix(".weight"), place, source, biased))
+            msg = (
+                f"layer {key!r}: expected output gradients that are not all zero, or inputs that differ "
+                "between samples, got neither, so that LAI cannot tell where the samples lie; use estimator "
+                "'ghost' or 'exact'"
+            )
+            raise ValueError(msg)
+        layers.append(Layer(node, slot, key.removesuffix(".weight"), place, source))
     return sorted(layers, key=lambda layer: graph.nodes[layer.node]._sequence_nr())
-
-
-def _unplaced(key: str) -> ValueError:
-    return ValueError(
-        f"layer {key!r}: expected output gradients that are not all zero, or inputs that differ between "
-        "samples, got neither, so that LAI cannot tell where the samples lie; use estimator 'ghost' or "
-        "'exact'"
-    )
 
 
 def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str]) -> tuple[int | None, str]:
@@ -144,7 +136,7 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
     ValueError
         If there is none, or several and no `last` names one of them.
     """
-    near = find_near(graph, layers)
+    near = graph.reach(0, {layer.node for layer in layers})
     reached = [layer for layer in layers if layer.node in near]
     names = list(dict.fromkeys(layer.name for layer in reached))
     if last is not None:
@@ -167,21 +159,6 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
         )
         raise ValueError(msg)
     return reached
-
-
-def find_near(graph: Graph, layers: Iterable[Layer], start: int = 0) -> set[int]:
-    """Return the nodes from which the losses, or `start`, are reached without passing a layer; layers too."""
-    stops = {layer.node for layer in layers}
-    found, pending = {start}, [start]
-    while pending:
-        node = pending.pop()
-        if node in stops:
-            continue
-        for edge in graph.edges[node]:
-            if edge is not None and edge[0] not in found:
-                found.add(edge[0])
-                pending.append(edge[0])
-    return found
 
 
 _ADDING = frozenset(f"{name}Backward{number}" for name in ("Add", "Sub", "Rsub") for number in (0, 1))
@@ -227,7 +204,8 @@ def check_past(
     several entries may be one, as are products by entries that are added up.
     """
     readers = graph.list_readers()
-    near, finals = find_near(graph, layers), {layer.node for layer in last}
+    stops = {layer.node for layer in layers}
+    near, finals = graph.reach(0, stops), {layer.node for layer in last}
     own = {name for layer in last if layer.source is not None for name in layer.source.names}
     added = [biases[layer.node] for layer in last if layer.node in biases]
     own |= {bias.name for bias in added}
@@ -254,7 +232,7 @@ def check_past(
         # One number, a parameter or made of some, is a temperature or an offset.
         if 1 in {sum(leaf.numel() for leaf in use.source.leaves), graph.shape((use.node, 0)).numel()}:
             continue
-        if any(use.node == one.node for one in layers):
+        if use.node in stops:
             continue
         msg = (
             f"model: the loss depends on {name!r} (used by {function}) without another layer behind it: LAI "

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,15 +76,16 @@ class Graph:
                     readers[edge[0]].append(node)
         return readers
 
-    def reach(self, start: int) -> list[int]:
-        """Return the nodes that a node was computed from, the node itself first."""
+    def reach(self, start: int, stops: Container[int] = ()) -> dict[int, None]:
+        """Return the nodes that a node was computed from, the node itself first, and none behind `stops`."""
         found, pending = {start: None}, [start]
         while pending:
-            for edge in self.edges[pending.pop()]:
+            node = pending.pop()
+            for edge in self.edges[node] if node not in stops else ():
                 if edge is not None and edge[0] not in found:
                     found[edge[0]] = None
                     pending.append(edge[0])
-        return list(found)
+        return found
 
     def gradient_edge(self, edge: Edge) -> GradientEdge:
         """Return an edge as `torch.autograd.grad` takes it."""
