@@ -23,7 +23,6 @@ from lai_torch._graph.products import (
     flatten_positions,
     is_argument,
     read_geometry,
-    read_normalized,
     read_sides,
     split_groups,
 )
@@ -167,16 +166,7 @@ class Assembly:
         if isinstance(record, lai.EmbeddingTrace):
             return ("table",)
         if isinstance(record, lai.ConvolutionTrace):
-            return (
-                "convolution",
-                record.kernel,
-                record.stride,
-                record.padding,
-                record.dilation,
-                record.groups,
-            )
-        if isinstance(record, lai.GainTrace):
-            return ("vector", use.node, use.slot)
+            return record.kernel, record.stride, record.padding, record.dilation, record.groups
         assert isinstance(record, lai.LayerTrace)
         if self.graph.names[use.node] == GROUPED:
             return ("rows", bool(use.source.turned), False, 1)
@@ -234,15 +224,16 @@ class Assembly:
         gradient = self.received[use.received[0]]
         if len(use.received) != 1 or gradient is None:
             return None
-        if name == CONVOLUTION and is_argument(self.graph, use.node, use.slot):
-            return self._record_convolution(use, gradient, bias=bias)
+        source, whole = use.source, use.source.turned is False and use.source.matrix is None
         if is_argument(self.graph, use.node, use.slot):
-            return self._record_matrix(use, bias=bias)
-        if not isinstance(use.place, Axis):
-            return None
-        if name == "EmbeddingBackward0" and use.source.turned is False and use.source.matrix is None:
+            if name != CONVOLUTION:
+                return self._record_matrix(use, bias=bias)
+            named: dict[str, Any] = {"weight": source.key, "name": source.key.removesuffix(".weight")}
+            found = self._convolve(use.node, use.slot, use.place, gradient, bias=bias, **named)
+            return found if whole else None
+        if name == "EmbeddingBackward0" and whole and isinstance(use.place, Axis):
             return self._record_table(use, gradient, use.place)
-        return self._record_vector(use, gradient, use.place)
+        return None
 
     def _record_matrix(self, use: Use, *, bias: bool) -> Record | None:
         source, sides = use.source, self.read(use.node, use.slot, use.place)
@@ -269,17 +260,18 @@ class Assembly:
         mask = fitting(self.valid, rows.shape[1])
         return None if mask is None else mask.to(rows.device)
 
-    def _record_convolution(self, use: Use, gradient: Tensor, *, bias: bool) -> Record | None:
-        node, place = self.graph.nodes[use.node], use.place
-        geometry, maps = read_geometry(self.saved, node), self._raise(self.saved(node, "input"))
-        if use.slot != 1 or geometry is None or maps is None or use.source.turned is not False:
+    def _convolve(
+        self, node: int, slot: int, place: Place, gradient: Tensor | None, **named: Any
+    ) -> lai.ConvolutionTrace | None:
+        """Return a convolution's record; None where its samples do not come first."""
+        geometry = read_geometry(self.saved, self.graph.nodes[node])
+        maps, edge = self._raise(self.saved(self.graph.nodes[node], "input")), self.graph.edges[node][1]
+        if slot != 1 or geometry is None or maps is None or edge is None:
             return None
         if place != Axis(0, 1, 1, place.samples):
             return None
-        kernel = tuple(use.source.leaves[0].shape[2:])
-        name = use.source.key.removesuffix(".weight")
-        options: dict[str, Any] = {**geometry, "bias": bias, "weight": use.source.key, "name": name}
-        return lai.ConvolutionTrace(maps, gradient, kernel=kernel, **options)
+        kernel = tuple(self.graph.shape(edge)[2:])
+        return lai.ConvolutionTrace(maps, gradient, kernel=kernel, **geometry, **named)
 
     def _record_table(self, use: Use, gradient: Tensor, place: Axis) -> Record | None:
         node, key = self.graph.nodes[use.node], use.source.key
@@ -292,35 +284,6 @@ class Assembly:
         return lai.EmbeddingTrace(
             front.squeeze(-1), outputs, rows, padding=None if padding < 0 else padding, weight=key, name=key
         )
-
-    def _record_vector(self, use: Use, gradient: Tensor, place: Axis) -> Record | None:
-        """Return the record of a norm's gain or offset, or of a bias that is read alone."""
-        name, node = self.graph.names[use.node], self.graph.nodes[use.node]
-        given = None
-        if name in PRODUCTS and use.slot == PRODUCTS[name].bias:
-            if name == "BaddbmmBackward0" or (
-                name != CONVOLUTION and self.saved(node, "beta") not in {1, None}
-            ):
-                return None
-        else:
-            normalized = read_normalized(name, self.saved, node)
-            if normalized is None or use.slot not in {1, 2}:
-                return None
-            given = normalized if use.slot == 1 else None
-        by_channel = name == CONVOLUTION or (
-            name not in PRODUCTS and name.startswith(("NativeGroup", "NativeBatch", "Cudnn"))
-        )
-        channels = 1 if by_channel else gradient.ndim - 1
-        if place.axis != 0 or (by_channel and gradient.ndim > 2 and place.outer * place.inner != 1):
-            return None
-        leaf = use.source.leaves[0]
-        if leaf.ndim != 1 or channels == 0 or gradient.shape[channels] != leaf.numel():
-            return None
-        sides = [
-            None if one is None else flatten_positions(place.in_front(one.movedim(channels, -1)))
-            for one in (given, gradient)
-        ]
-        return lai.GainTrace(sides[0], sides[1], weight=use.source.key, name=use.source.key)
 
     def _build(self, name: str, parameter: Tensor) -> list[Record]:
         """Return the record of a parameter whose per-sample gradients are built."""
@@ -383,14 +346,9 @@ class Assembly:
         record = readouts[-1].record
         if type(record) is lai.ReadoutTrace and readouts[-1].layer.trains:
             # LLI is of this use of a matrix alone, wherever else the matrix is used.
-            source = readouts[-1].layer.source
-            arrays: dict[str, Any] = {"valid": record.valid, "bias": record.bias, "name": record.name}
-            own = lai.LayerTrace(
-                record.activations,
-                record.output_gradients,
-                weight=None if source is None else source.key,
-                **arrays,
-            )
+            source, named = readouts[-1].layer.source, {"bias": record.bias, "name": record.name}
+            sides = record.activations, record.output_gradients
+            own = lai.LayerTrace(*sides, weight=source and source.key, valid=record.valid, **named)
             readouts[-1] = Readout(readouts[-1].layer, own, own=True)
         return readouts
 
@@ -413,31 +371,29 @@ class Assembly:
 
     def _read_out(self, layer: Layer) -> Record:
         """Return a layer as LAI alone sees it."""
-        graph, biased = self.graph, layer.node in self.plan.biases
-        if graph.names[layer.node] != CONVOLUTION:
+        node, name = self.graph.nodes[layer.node], self.graph.names[layer.node]
+        options: dict[str, Any] = {"bias": layer.node in self.plan.biases, "name": layer.name}
+        key, gradient = layer.source and layer.source.key, self.received.get((layer.node, 0))
+        if name != CONVOLUTION:
             sides = self.read(layer.node, layer.slot, layer.place)
             if sides is not None:
-                options: dict[str, Any] = {"bias": biased, "name": layer.name, "valid": self._mask(sides)}
-                if sides.gradients is None and layer.source is not None:
-                    return lai.LayerTrace(sides.activations, weight=layer.source.key, **options)
+                options["valid"] = self._mask(sides)
+                if sides.gradients is None and key is not None:
+                    return lai.LayerTrace(sides.activations, weight=key, **options)
                 return lai.ReadoutTrace(sides.activations, sides.gradients, **options)
         elif layer.slot == 1 and isinstance(layer.place, Axis) and layer.place.axis == 0:
-            maps, gradient = self.saved(graph.nodes[layer.node], "input"), self.received.get((layer.node, 0))
-            geometry, edge = read_geometry(self.saved, graph.nodes[layer.node]), graph.edges[layer.node][1]
-            plain = layer.place == Axis(0, 1, 1, layer.place.samples) and layer.source is not None
-            if any(one.name == layer.name for one in self.plan.last):
-                plain = False  # as the last layer its kernel is a matrix on patches
-            if maps is not None and geometry is not None and edge is not None and gradient is None and plain:
-                kernel = tuple(graph.shape(edge)[2:])
-                key = None if layer.source is None else layer.source.key
-                named: dict[str, Any] = {"bias": biased, "weight": key, "name": layer.name}
-                return lai.ConvolutionTrace(maps, kernel=kernel, **geometry, **named)
+            # As the last layer its kernel is a matrix on patches.
+            if gradient is None and key is not None and all(one.name != layer.name for one in self.plan.last):
+                found = self._convolve(layer.node, 1, layer.place, None, weight=key, **options)
+                if found is not None:
+                    return found
+            maps = self.saved(node, "input")
             if maps is not None:
-                pair = [None if one is None else _by_pixel(one, layer.place) for one in (maps, gradient)]
-                return lai.ReadoutTrace(pair[0], pair[1], bias=biased, name=layer.name)
+                outputs = None if gradient is None else _by_pixel(gradient, layer.place)
+                return lai.ReadoutTrace(_by_pixel(maps, layer.place), outputs, **options)
         msg = (
             f"layer {layer.name!r}: expected rows of the samples that LAI can read, got a "
-            f"{name_function(graph.names[layer.node])}; use estimator 'ghost' or 'exact'"
+            f"{name_function(name)}; use estimator 'ghost' or 'exact'"
         )
         raise ValueError(msg)
 
@@ -472,20 +428,11 @@ class Assembly:
             return own.unfolded()
         if own is not None:
             return own
-        if convolved and layer.slot == 1:
-            node = self.graph.nodes[layer.node]
-            geometry, maps = read_geometry(self.saved, node), self._raise(self.saved(node, "input"))
-            edge = self.graph.edges[layer.node][1]
-            if (
-                geometry is not None
-                and edge is not None
-                and layer.place == Axis(0, 1, 1, layer.place.samples)
-            ):
-                kernel = tuple(self.graph.shape(edge)[2:])
-                flat = lai.ConvolutionTrace(maps, gradient, kernel=kernel, **geometry).unfolded()
-                biased = layer.node in self.plan.biases
-                return lai.ReadoutTrace(flat.activations, flat.output_gradients, bias=biased, name=layer.name)
-        return self._read_out(layer)
+        flat = self._convolve(layer.node, layer.slot, layer.place, gradient) if convolved else None
+        if flat is None:
+            return self._read_out(layer)
+        rows, biased = flat.unfolded(), layer.node in self.plan.biases
+        return lai.ReadoutTrace(rows.activations, rows.output_gradients, bias=biased, name=layer.name)
 
     def _join(self, owned: Mapping[tuple[int, int], Record]) -> Readout:
         """Return several uses of the last matrix as one layer with the positions of all."""
@@ -509,7 +456,6 @@ _CALLED = {
     lai.ExpertTrace: "expert",
     lai.ConvolutionTrace: "convolution",
     lai.EmbeddingTrace: "embedding",
-    lai.GainTrace: "operation",
 }
 """What coverage calls the kinds of records."""
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._graph.places import Axis
-from lai_torch._graph.products import PRODUCTS, is_argument, read_sides
+from lai_torch._graph.products import CONVOLUTION, NORMS, PRODUCTS, is_argument, read_normalized, read_sides
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import Use, densify, pull_back
 from lai_torch._graph.walk import Edge, Graph, run_node
@@ -26,8 +26,10 @@ def split_use(graph: Graph, saved: Saved, use: Use, received: Received) -> dict[
             for name, leaf in zip(source.names, source.leaves, strict=True)
         }
     found = _split_at_edge(graph, saved, use, received)
-    if source.edge[0] in graph.leaves:
-        return {source.names[0]: found}
+    if source.turned is not None and source.matrix is None:
+        leaf = source.leaves[0]
+        moved = found.mT if source.turned else found
+        return {source.names[0]: moved.reshape(-1, *leaf.shape).to(leaf.dtype)}
     columns = zip(*(pull_back(graph, source, one) for one in found), strict=True)
     return {name: torch.stack(column) for name, column in zip(source.names, columns, strict=True)}
 
@@ -38,7 +40,7 @@ def _split_at_edge(graph: Graph, saved: Saved, use: Use, received: Received) -> 
     if isinstance(use.place, Axis) and len(use.received) == 1 and gradient is not None:
         found = _split_product(graph, saved, use, gradient, shape)
         if found is None:
-            found = _split_entrywise(graph, use, gradient, shape)
+            found = _split_entrywise(graph, saved, use, gradient, shape)
         if found is not None:
             return found
     return torch.stack(list(_mask(graph, use, received, shape)))
@@ -64,18 +66,32 @@ def _split_product(
     return oriented.reshape(use.place.samples, *shape)
 
 
-def _split_entrywise(graph: Graph, use: Use, gradient: Tensor, shape: torch.Size) -> Tensor | None:
+def _split_entrywise(
+    graph: Graph, saved: Saved, use: Use, gradient: Tensor, shape: torch.Size
+) -> Tensor | None:
     """Return the sums over a sample's entries of what a node gives to a broadcast argument."""
-    place, name = use.place, graph.names[use.node]
+    place, name, node = use.place, graph.names[use.node], graph.nodes[use.node]
     assert isinstance(place, Axis)
     own: Tensor | None = gradient
+    by_channel = name == CONVOLUTION
     if name in ENTRYWISE:
         inputs: list[Tensor | None] = [None] * graph.count_results(use.node)
         inputs[use.received[0][1]] = gradient
-        own = run_node(graph.nodes[use.node], inputs)[use.slot]
+        own = run_node(node, inputs)[use.slot]
+    elif name in PRODUCTS:
+        if use.slot != PRODUCTS[name].bias or (not by_channel and saved(node, "beta") not in {1, None}):
+            return None
+    elif name in NORMS:
+        normalized = read_normalized(name, saved, node)
+        if normalized is None or use.slot == 0:
+            return None
+        own = gradient * normalized if use.slot == 1 else gradient
+        by_channel = name.startswith(("NativeGroup", "NativeBatch", "Cudnn"))
     elif name != "ExpandBackward0":
         return None
     padded = (1,) * (gradient.ndim - len(shape)) + tuple(shape)
+    if by_channel:
+        padded = (1, *shape, *(1,) * (gradient.ndim - 2))
     if own is None or own.shape != gradient.shape or padded[place.axis] != 1:
         return None
     front = place.split(own).movedim(place.axis + 1, 0).flatten(place.axis + 1, place.axis + 2)
