@@ -88,7 +88,7 @@ def trace(
     if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
-    reader = Reader(model, loss, every=gradients == "all", last=last, valid=valid, partial=partial)
+    reader = Reader(model, loss, every=gradients == "all", last=last, valid=valid)
     recording = reader.record((inputs, targets))
     if not partial:
         check_explained(recording.plan.unexplained)
@@ -257,7 +257,7 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     >>> lai_torch.coverage(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).share
     1.0
     """
-    reader = Reader(model, loss, every=True, last=last, partial=True)
+    reader = Reader(model, loss, every=True, last=last)
     recording = reader.record((inputs, targets))
     named = named_parameters(model, loss)
     sizes = {name: parameter.numel() for name, parameter in named.items() if parameter.requires_grad}

@@ -25,10 +25,6 @@ class Axis:
     inner: int
     samples: int
 
-    def resized(self, samples: int) -> "Axis":
-        """Return where another number of samples lies in the same program."""
-        return replace(self, samples=samples)
-
     def split(self, tensor: Tensor) -> Tensor:
         """Return a tensor with the samples on an axis of their own, `axis + 1`."""
         return tensor.unflatten(self.axis, (self.outer, self.samples, self.inner))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._graph.layers import Bias, Layer
-from lai_torch._graph.places import Axis, Place, Places
+from lai_torch._graph.places import Axis, Entries, Places
 from lai_torch._graph.products import CONVOLUTION, LINEAR, PRODUCTS
 from lai_torch._graph.saved import read_signed
 from lai_torch._graph.uses import Use
@@ -89,23 +89,17 @@ class Plan:
 
     def resize(self, graph: Graph) -> "Plan | None":
         """Return the plan for a batch of another size with the same graph; None where it does not fit."""
-        samples = graph.samples
-
-        def resized(place: Place) -> Place:
-            return replace(place, samples=samples)
-
-        places = [*(one for use in self.uses for one in use.places), *(layer.place for layer in self.layers)]
-        if not all(isinstance(one, Axis) for one in places):
+        known: Places = {(layer.node, 0): layer.place for layer in [*self.layers, *self.last]}
+        known |= {edge: one for use in self.uses for edge, one in zip(use.received, use.places, strict=True)}
+        places: dict[Edge, Any] | None = resize_places(known, graph)
+        if places is None:
             return None
-        uses = [replace(use, places=tuple(map(resized, use.places))) for use in self.uses]
-        pairs = [pair for use in uses for pair in zip(use.received, use.places, strict=True)]
-        if not all(isinstance(one, Axis) and one.fits(graph.shape(edge)) for edge, one in pairs):
-            return None
+        uses = [replace(use, places=tuple(places[edge] for edge in use.received)) for use in self.uses]
         layers, last = (
-            [replace(layer, place=resized(layer.place)) for layer in found]
+            [replace(layer, place=places[layer.node, 0]) for layer in found]
             for found in (self.layers, self.last)
         )
-        return replace(self, samples=samples, uses=uses, layers=layers, last=last)
+        return replace(self, samples=graph.samples, uses=uses, layers=layers, last=last)
 
     def watch(self, graph: Graph, places: Places) -> None:
         """Note what another batch must share: shapes, and the integers by which nodes move samples."""
@@ -182,17 +176,13 @@ def mixes_by_data(graph: Graph, node: int, places: Places) -> bool:
     )
 
 
-def resize_places(places: Places, graph: Graph, samples: int) -> Places | None:
-    """Return the places of a small batch in the graph of a larger one; None where they do not fit there."""
+def resize_places(places: Places, graph: Graph) -> Places | None:
+    """Return the places of a batch in the graph of another size; None where they do not fit there."""
     found: Places = {}
     for edge, place in places.items():
-        if isinstance(place, str):
-            found[edge] = place
-            continue
-        if not isinstance(place, Axis):
+        found[edge] = place
+        if isinstance(place, Axis):
+            found[edge] = place = replace(place, samples=graph.samples)
+        if isinstance(place, Entries) or (isinstance(place, Axis) and not place.fits(graph.shape(edge))):
             return None
-        resized = place.resized(samples)
-        if not resized.fits(graph.shape(edge)):
-            return None
-        found[edge] = resized
     return found

@@ -71,6 +71,19 @@ def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | N
         return losses, Streams(modules_of(model, loss)) if before.moved() else None
 
 
+def _run_part(
+    problem: Problem, index: Tensor, samples: int, *, gradients: bool
+) -> tuple[Tensor, Streams | None] | Exception:
+    """Return what `run_again` does of other rows of the batch, or the error of a batch that does not run."""
+    model, loss, batch = problem
+    try:
+        return run_again((model, loss, rows(batch, index, samples)), gradients=gradients)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        return error
+
+
 def _exchange_buffers(modules: Iterable[nn.Module]) -> None:
     """Let a pass write to copies of the buffers, for other graphs may have saved the buffers themselves."""
     copies: dict[int, Tensor] = {}
@@ -88,8 +101,7 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     CoupledError
         If the loss of a sample that stays changes, or, `by_rows`, that of a copy is not its sample's.
     """
-    model, loss, batch = problem
-    samples = count(*batch)
+    batch, samples = problem[2], count(*problem[2])
     plain, drawn = run_again(problem, gradients=True)
     device = plain.device
     found: Exchange | None = None
@@ -97,25 +109,25 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
     for half in (half for cut in cuts for half in cut):
         index = row_sources(half)
-        part = model, loss, rows(batch, index, samples)
-        try:
-            moved, after = run_again(part, gradients=len(others) < len(cuts[0]))
-        except (torch.OutOfMemoryError, KeyboardInterrupt):
-            raise
-        except Exception:  # whatever it is, it is about samples that stand there twice
+        ran = _run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
+        if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
             _compare_halves(problem, plain, drawn)
             return None
+        moved, after = ran
         # Of passes that drew other random numbers no two losses can be compared.
         kept = half.to(device) & _draws_alike(drawn, after)
         if _draws_alike(drawn, after):
             _check_unmoved(problem, moved[kept], plain, kept)
-        if (
-            by_rows
-            and drawn is None
-            and after is None
-            and _differ(problem, moved, plain[index.to(device)], torch.ones_like(kept), plain)
-        ):
-            raise _not_by_rows(batch, samples)
+        compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
+        if compared and _differ(problem, moved, plain[index.to(device)], everyone, plain):
+            # A sample's rows do not carry its loss to another place.
+            shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
+            held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
+            msg = (
+                "model: expected rows that can be exchanged, got losses that do not move with their samples' "
+                f"rows: samples are coupled, or no rows of the batch{held if shapes else ''}"
+            )
+            raise CoupledError(msg)
         if moved.requires_grad:
             others.append((walk(moved), kept))
             if found is None:
@@ -126,37 +138,20 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     return found if found is None else replace(found, others=tuple(others))
 
 
-def _not_by_rows(batch: Any, samples: int) -> CoupledError:
-    """Build the error of a batch in which a sample's rows do not carry its loss to another place."""
-    shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
-    held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
-    return CoupledError(
-        "model: expected rows that can be exchanged, got losses that do not move with their samples' rows: "
-        f"samples are coupled, or no rows of the batch{held if shapes else ''}"
-    )
-
-
 def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None) -> None:
     """Compare the losses with those of each half by itself, of a batch that cannot hold copies."""
-    model, loss, batch = problem
     for half in bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[0]:
-        part = rows(batch, half.nonzero().squeeze(1), len(plain))
-        try:
-            alone, after = run_again((model, loss, part), gradients=False)
-        except (torch.OutOfMemoryError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            msg = f"model: it does not run on the batch's samples in another order ({error})"
-            raise CoupledError(msg) from error
-        if drawn is None and after is None:
-            _check_unmoved(problem, alone, plain, half.to(plain.device))
+        alone = _run_part(problem, half.nonzero().squeeze(1), len(plain), gradients=False)
+        if isinstance(alone, Exception):
+            msg = f"model: it does not run on the batch's samples in another order ({alone})"
+            raise CoupledError(msg) from alone
+        if drawn is None and alone[1] is None:
+            _check_unmoved(problem, alone[0], plain, half.to(plain.device))
 
 
 def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
     """Whether two passes drew as many random numbers; else their losses may differ by these alone."""
-    return (drawn is None and after is None) or (
-        drawn is not None and after is not None and drawn.equal(after)
-    )
+    return drawn is after if drawn is None or after is None else drawn.equal(after)
 
 
 def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph | None:
@@ -164,18 +159,13 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
 
     Of a model that draws random numbers there is none, for it draws others then.
     """
-    model, loss, batch = problem
     samples = len(plain)
     if drawn is not None or samples < 2:
         return None
-    part = rows(batch, torch.arange(samples - 1, device="cpu"), samples)
-    try:
-        shorter, _ = run_again((model, loss, part), gradients=True)
-    except (torch.OutOfMemoryError, KeyboardInterrupt):
-        raise
-    except Exception:  # whatever it is, it is about the size
+    ran = _run_part(problem, torch.arange(samples - 1, device="cpu"), samples, gradients=True)
+    if isinstance(ran, Exception):  # whatever it is, it is about the size
         return None
-    kept = torch.arange(samples, device=plain.device) < samples - 1
+    shorter, kept = ran[0], torch.arange(samples, device=plain.device) < samples - 1
     if _differ(problem, shorter, plain[kept], kept, plain):
         msg = (
             "model: expected every sample's loss to be its own, got one that moves with the number of "
@@ -228,25 +218,6 @@ def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 
     return torch.allclose(left, right, rtol=precision, atol=precision * scale, equal_nan=True)
 
 
-def locate_samples(found: Exchange, plain: Saved, moved: Saved, node: int) -> Axis | None:
-    """Return where the samples lie in a product's input, by which of its rows were exchanged."""
-    graph = found.plain
-    for name in PRODUCTS[graph.names[node]].saved:
-        here, there = plain(graph.nodes[node], name), moved(found.moved.nodes[node], name)
-        if not isinstance(here, Tensor) or not isinstance(there, Tensor) or here.shape != there.shape:
-            continue
-        if torch.equal(here, there):
-            continue
-        axes = [
-            axis
-            for axis in list_axes(here.shape, graph.samples)
-            if are_close(axis.split(here).index_select(axis.axis + 1, found.index), axis.split(there))
-        ]
-        if len(axes) == 1:
-            return axes[0]
-    return None
-
-
 def check_overwritten(error: RuntimeError) -> None:
     """Refuse by name what torch refuses: a pass that runs again and writes what the first one reads."""
     if "modified by an inplace operation" in str(error):
@@ -257,32 +228,36 @@ def check_overwritten(error: RuntimeError) -> None:
         raise ValueError(msg) from error
 
 
-def locate_twins(graph: Graph, saved: Saved, node: int, made: Container[int]) -> Axis | None:
-    """Return where two equal samples lie in a product's input: what swaps them changes nothing there.
+def locate_samples(
+    plain: Graph, moved: Graph, index: Tensor, saved: Saved, node: int, made: Container[int]
+) -> Axis | None:
+    """Return where the samples lie in a product's input, by which rows it has in another pass.
 
-    Nor does it change the gradient that arrives, which tells apart copies of the input that are not samples.
-    `made` has the nodes that were computed from parameters alone.
+    The samples of the other pass are those of the plain one at `index`; where it is the same pass, equal
+    ones. `made` has the nodes that were computed from parameters alone.
     """
-    product = PRODUCTS[graph.names[node]]
-    slot = find_weight(graph, node, lambda edge: edge[0] in made)
-    if slot is None:
-        return None
-    kept = saved(graph.nodes[node], product.saved[1 if slot == product.slots[0] else 0])
-    (gradient,) = graph.gradients([(node, 0)], torch.ones_like(graph.losses))
-    if not isinstance(kept, Tensor) or gradient is None:
-        return None
-    axes = [
-        axis
-        for axis in list_axes(kept.shape, 2)
-        if _is_swapped(kept, axis) and (gradient.ndim != kept.ndim or _is_swapped(gradient, axis))
-    ]
-    return axes[0] if len(axes) == 1 else None
+    product = PRODUCTS[plain.names[node]]
+    slot = find_weight(plain, node, lambda edge: edge[0] in made)
+    for own, name in zip(product.slots, product.saved, strict=True):
+        pair = [saved(one.nodes[node], name) for one in (plain, moved)]
+        if own == slot or not all(isinstance(one, Tensor) for one in pair) or pair[0].shape != pair[1].shape:
+            continue
+        if plain is not moved and torch.equal(*pair):
+            continue
+        axes = [one for one in list_axes(pair[0].shape, plain.samples) if _is_moved(*pair, one, index)]
+        if len(axes) > 1:  # copies of the input that are not samples, which other gradients reach
+            arrived = [one.gradients([(node, 0)], torch.ones_like(one.losses))[0] for one in (plain, moved)]
+            axes = [one for one in axes if _is_moved(*arrived, one, index)]
+        if len(axes) == 1:
+            return axes[0]
+    return None
 
 
-def _is_swapped(tensor: Tensor, axis: Axis) -> bool:
-    """Whether a tensor is the same with its two samples swapped; one that does not fit is not."""
-    split = axis.split(tensor) if axis.fits(tensor.shape) else None
-    return split is not None and are_close(split, split.flip(axis.axis + 1))
+def _is_moved(plain: Tensor | None, moved: Tensor | None, axis: Axis, index: Tensor) -> bool:
+    """Whether a tensor has its samples at `index` in another pass; a tensor that does not fit has not."""
+    if plain is None or moved is None or not axis.fits(plain.shape):
+        return False
+    return are_close(axis.split(plain).index_select(axis.axis + 1, index), axis.split(moved))
 
 
 def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:

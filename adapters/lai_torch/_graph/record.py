@@ -46,7 +46,6 @@ from lai_torch._graph.prove import (
     find_moved,
     find_wrong,
     locate_samples,
-    locate_twins,
 )
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
@@ -55,7 +54,7 @@ from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensor
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import eager, empty_gradients, once, preserved
-from lai_torch._model.snapshot import NOT_OWNED, called, check_returned
+from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
 from lai_torch._model.walk import Held, Step, held, modules_of, named_parameters
 
@@ -105,11 +104,10 @@ class Reader:
         every: bool,  # whether records of every parameter are wanted, or what LAI reads
         last: str | None = None,
         valid: Tensor | Valid | Masks | None = None,
-        partial: bool = False,  # whether parameters that cannot be explained are left out
         averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
     ) -> None:
         check_torch()
-        self.model, self.loss, self.every, self.last, self.partial = model, loss, every, last, partial
+        self.model, self.loss, self.every, self.last = model, loss, every, last
         self.averaged = averaged and not every
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
@@ -127,26 +125,23 @@ class Reader:
         """Run model and loss on a batch, leave nothing behind, and read the pass."""
         batch = usable(batch)
         samples = count(*batch)
-        if samples == 1:  # which axis holds the samples is seen of two
+        alone = samples == 1
+        if alone:  # which axis holds the samples is seen of two
             with torch.inference_mode(mode=False):
-                pair = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), 1)
-            return _cut_to_one(self._record(pair, 2, alike=True))
-        return self._record(batch, samples)
-
-    def _record(self, batch: tuple[Any, Any], samples: int, *, alike: bool = False) -> Recording:
-        """Run model and loss; of a batch of samples that are all `alike` shapes say where these lie."""
+                batch = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), samples)
         with preserved(self.model, self.loss, hooks=True), once():
-            versions = {name: one._version for name, one in self._written.items()}
+            versions = self._count_writes()
             with OwnAutocast() if not self._plans and not self._varying else nullcontext():
-                losses = check_losses(losses_of(self.model, self.loss, batch), samples)
-            for name, one in self._written.items():
-                if one._version != versions.get(name, one._version):
+                losses = check_losses(losses_of(self.model, self.loss, batch), max(samples, 2))
+            for name, version in self._count_writes().items():
+                if version != versions.get(name, version):
                     msg = (
                         "model: expected a forward pass that leaves parameters as they are, got one that "
                         f"writes {name!r}; keep in a buffer what forward writes"
                     )
                     raise ValueError(msg)
-            return self.read(batch, losses, alike=alike)
+            recording = self.read(batch, losses, alike=alone)
+        return _cut_to_one(recording) if alone else recording
 
     def record_live(self, batch: tuple[Any, Any]) -> Recording:
         """Run model and loss as a step of training does, and read the pass that trains."""
@@ -160,7 +155,10 @@ class Reader:
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
     def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:
-        """Read the pass whose losses these are; its graph stays for a backward pass."""
+        """Read the pass whose losses these are; its graph stays for a backward pass.
+
+        Of samples that are all `alike` shapes say where these lie.
+        """
         positions = self.masks(self.model, batch[0], len(losses))
         graph = walk(losses)
         shapes = tuple((one.shape, one.dtype) for one in tensors(batch))
@@ -188,10 +186,10 @@ class Reader:
         """The names of all parameters, by identity."""
         return held(self.model, self.loss).made(_identify)
 
-    @property
-    def _written(self) -> dict[str, Tensor]:
-        """The parameters whose writes are looked for; a renormalised embedding may be written."""
-        return held(self.model, self.loss).made(_watch_writes)
+    def _count_writes(self) -> dict[str, int]:
+        """Return how often each parameter was written that no forward pass may write."""
+        watched = held(self.model, self.loss).made(_watch_writes)
+        return {name: one._version for name, one in watched.items()}
 
     def _assemble(
         self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None
@@ -226,33 +224,26 @@ class Reader:
 
     def _prove(self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool) -> Recording:
         """Find out where the samples lie in a graph, and prove it."""
-        named = named_parameters(self.model, self.loss)
+        named, names = named_parameters(self.model, self.loss), frozenset(graph.names)
+        # A program whose graph is another in every batch is proved once, and placed in each batch.
+        known = any(names <= one for one in self._varying)
         with empty_gradients(named.values()):
             try:
-                recording = self._prove_alone(graph, batch, positions, alike=alike)
+                exchange = None if known else self._exchange(graph, (self.model, self.loss, batch))
+                places, ambiguous, varies = self._place(graph, exchange)
+                self._settle(graph, exchange, places, ambiguous, alike=alike)
+                plan = self._plan(graph, places, ambiguous, varies=varies)
+                recording = self._assemble(graph, plan, positions)
+                if not known:
+                    recording = self._check(recording, graph, exchange, positions)
             except CoupledError as error:
                 raise self._name_norm(error) from error
             except RuntimeError as error:
                 check_overwritten(error)
                 raise
             check_returned(named)
-        return recording
-
-    def _prove_alone(
-        self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool
-    ) -> Recording:
-        problem, names = (self.model, self.loss, batch), frozenset(graph.names)
-        # A program whose graph is another in every batch is proved once, and placed in each batch.
-        known = any(names <= one for one in self._varying)
-        exchange = None if known else self._exchange(graph, problem)
-        places, ambiguous, varies = self._place(graph, exchange)
-        plan = self._plan(graph, exchange, places, ambiguous, alike=alike, varies=bool(varies))
-        plan.settled = plan.settled and varies is False
-        recording = self._assemble(graph, plan, positions)
-        if not known:
-            recording = self._check(recording, graph, exchange, positions)
-            if varies:
-                self._varying.append(names)
+        if varies and not known:
+            self._varying.append(names)
         self._check_masks(recording, positions)
         self._warn(plan)
         if self.averaged and len(plan.last) == 1:
@@ -302,7 +293,7 @@ class Reader:
             # alone.
             places, ambiguous = place_samples(exchange.moved, edges)
             varies = any(isinstance(one, Entries) for one in places.values())
-            resized = None if varies else resize_places(places, graph, graph.samples)
+            resized = None if varies else resize_places(places, graph)
             dead = [edge for edge, place in places.items() if place == DEAD]
             arrived = graph.gradients(dead, torch.ones_like(graph.losses))
             if resized is not None and not any(one is not None and one.any() for one in arrived):
@@ -311,21 +302,12 @@ class Reader:
         places, ambiguous = place_samples(graph, edges)
         return places | moved, ambiguous, varies
 
-    def _plan(
-        self,
-        graph: Graph,
-        exchange: Exchange | None,
-        places: Places,
-        ambiguous: set[Any],
-        *,
-        alike: bool,
-        varies: bool,
-    ) -> Plan:
+    def _plan(self, graph: Graph, places: Places, ambiguous: set[Any], *, varies: bool | None) -> Plan:
         """Return what the records of a graph are made of."""
         sources = Sources(graph, self.names)
-        places = self._settle(graph, exchange, places, ambiguous, alike=alike)
         uses = find_uses(graph, places, sources)
-        self._check_owned(sources)
+        foreign = {key: leaf for key, leaf in sources.foreign.items() if isinstance(leaf, nn.Parameter)}
+        check_owned(self.loss, foreign, lambda: foreign)
         routed = {
             use.source.names[0]
             for use in uses
@@ -337,7 +319,9 @@ class Reader:
         layers: list[Layer] = []
         try:
             found = find_layers(graph, Saved(), places, sources, self._frozen())
-            self.routed |= routed | _find_banks(found)
+            # Of which single matrices are read: experts, between which data may choose.
+            banks = (one.source for one in found if one.source is not None and one.source.matrix is not None)
+            self.routed |= routed | {one.names[0] for one in banks if one.leaves[0].shape[0] > 1}
             recurrent = self._recurrent()
             for layer in found:
                 name = layer.source.names[0] if layer.source is not None else layer.name
@@ -363,37 +347,32 @@ class Reader:
         plan = Plan(graph.samples, uses, layers, last, biases, refusal)
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
-        plan.unread, plan.settled = unread, not uncertain
-        self._drop_unreadable(graph, plan)
+        plan.unread, plan.settled = unread, varies is False and not uncertain
+        assembly = Assembly(graph, plan, {}, self.names)
+        for layer in layers:
+            if layer.trains and layer not in last and not assembly.can_read(layer):
+                plan.layers = [one for one in plan.layers if one is not layer]
+                plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
         plan.watch(graph, places)
         return plan
 
-    def _drop_unreadable(self, graph: Graph, plan: Plan) -> None:
-        """Leave out layers before the last one of which LAI cannot read the rows."""
-        assembly, last = Assembly(graph, plan, {}, self.names), {layer.node for layer in plan.last}
-        for layer in list(plan.layers):
-            if layer.trains and layer.node not in last and not assembly.can_read(layer):
-                plan.layers.remove(layer)
-                plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
-
     def _settle(
         self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
-    ) -> Places:
-        """Return the places, those of products decided by their inputs where gradients leave them open."""
-        found, plain, moved = dict(places), Saved(), Saved()
-        made = find_made(graph, self.names) if alike else ()
-        for edge, place in places.items():
-            if graph.names[edge[0]] not in PRODUCTS or (place != DEAD and edge not in ambiguous):
-                continue
-            axis = None
-            if alike:
-                axis = locate_twins(graph, plain, edge[0], made)
-            elif exchange is not None and exchange.matches(graph):
-                axis = locate_samples(exchange, plain, moved, edge[0])
-            if axis is not None:
-                found[edge] = axis.resized(graph.samples)
-                ambiguous.discard(edge)
-        return found
+    ) -> None:
+        """Decide the places of products by their inputs where gradients leave them open."""
+        saved, made = Saved(), find_made(graph, self.names)
+        if alike:
+            exchanged = graph, graph, torch.tensor([1, 0], device=graph.losses.device)
+        elif exchange is not None and exchange.matches(graph):
+            exchanged = exchange.plain, exchange.moved, exchange.index
+        else:
+            return
+        for edge, place in list(places.items()):
+            if graph.names[edge[0]] in PRODUCTS and (place == DEAD or edge in ambiguous):
+                axis = locate_samples(*exchanged, saved, edge[0], made)
+                if axis is not None:
+                    places[edge] = replace(axis, samples=graph.samples)
+                    ambiguous.discard(edge)
 
     def _frozen(self) -> dict[int, str]:
         """Return the names of frozen parameters, by the memory that they are kept in."""
@@ -421,14 +400,6 @@ class Reader:
         found = [sources(edge) for edge in own if places.get(edge, SUMMED) == SUMMED]
         leaves = [pair for one in found for pair in zip(one.names, one.leaves, strict=True)]
         return {name: "a nested tensor" for name, leaf in leaves if leaf.ndim > 1}
-
-    def _check_owned(self, sources: Sources) -> None:
-        """Raise if the losses depend on a parameter that nobody handed over."""
-        for leaf in sources.foreign.values():
-            if isinstance(leaf, nn.Parameter):
-                name = called(self.loss, leaf)
-                msg = f"loss: it depends on {name} of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
-                raise ValueError(msg)
 
     def _check(
         self, recording: Recording, graph: Graph, exchange: Exchange | None, positions: Positions
@@ -558,12 +529,6 @@ def _watch_writes(found: Held) -> dict[str, Tensor]:
         for name, one in found.parameters.items()
         if id(one) in counted and id(one) not in renormalised
     }
-
-
-def _find_banks(layers: list[Layer]) -> set[str]:
-    """Return the parameters of which single matrices are read: experts, between which data may choose."""
-    sources = [layer.source for layer in layers if layer.source is not None]
-    return {one.names[0] for one in sources if one.matrix is not None and one.leaves[0].shape[0] > 1}
 
 
 def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
