@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lai_torch._model.modes import Caches, evaluating_by_own_methods, has_own_modes
 from lai_torch._model.precision import float8_layers
@@ -137,7 +137,6 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     """
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
     streams, caches = _streams(modules), Caches(held(model, loss))
-    gradients = [(parameter, parameter.grad) for parameter in held(model, loss).parameters.values()]
     flags = [module.training for module in modules]
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
@@ -147,14 +146,14 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
         _NOTHING if hooks else _without_backward_hooks(modules),
+        empty_gradients(held(model, loss).parameters.values()),
     ):
         try:
-            _empty(gradients)  # in here: an interruption on the way would lose what earlier batches added
             yield
         finally:
             restores = (each.restore for each in reversed(tensors))
             reset = partial(_reset, modules, flags)
-            _put_back(streams.restore, caches.restore, partial(_give_back, gradients), reset, *restores)
+            _put_back(streams.restore, caches.restore, reset, *restores)
 
 
 def _reset(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
@@ -212,17 +211,8 @@ def undone(model: nn.Module, loss: Any = None) -> Iterator[None]:
         for each in _tensors(model, loss):
             stack.callback(each.restore)
         stack.callback(Streams(modules_of(model, loss)).restore)
-        gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-        stack.callback(_give_back, gradients)
-        _empty(gradients)
+        stack.enter_context(empty_gradients(model.parameters()))
         yield
-
-
-def _empty(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
-    """Empty `.grad` of the parameters that have one."""
-    for parameter, gradient in gradients:
-        if gradient is not None:
-            parameter.grad = None
 
 
 @contextmanager
@@ -230,16 +220,14 @@ def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
     """Run the body from parameters without `.grad`, and put it back."""
     gradients = [(parameter, parameter.grad) for parameter in parameters]
     try:
-        _empty(gradients)
+        for parameter, gradient in gradients:
+            if gradient is not None:  # in here: an interruption would lose what earlier batches added
+                parameter.grad = None
         yield
     finally:
-        _give_back(gradients)
-
-
-def _give_back(gradients: list[tuple[nn.Parameter, Tensor | None]]) -> None:
-    for parameter, gradient in gradients:
-        if parameter.grad is not gradient:
-            parameter.grad = gradient
+        for parameter, gradient in gradients:
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
 
 
 @contextmanager

@@ -158,11 +158,6 @@ class Tensors:
             raise ValueError(msg)
 
 
-def written(model: nn.Module) -> set[int] | None:
-    """Return the ids of the tensors that forward writes in the model's mode; None before it ran in it."""
-    return _WRITTEN.get(model, {}).get(model.training)
-
-
 def _same(tensor: Tensor, copy: Tensor) -> bool:
     tensor = tensor.detach()
     if (tensor.shape, tensor.dtype, tensor.layout) != (copy.shape, copy.dtype, copy.layout):
