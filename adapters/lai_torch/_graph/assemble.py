@@ -295,24 +295,18 @@ class Assembly:
             reason = f"{function}; its per-sample gradients take {needed} bytes of {GRADIENT_BUDGET}"
             self.plan.unexplained[name] = reason
             return []
-        if name in self.plan.left:
-            total = self._split_whole(parameter)
+        total = parameter.detach().new_zeros((samples, *parameter.shape))
+        if name in self.plan.left:  # no node's formula splits it: each sample has a backward pass of its own
+            for row, loss in zip(total, self.graph.losses, strict=True):
+                (found,) = torch.autograd.grad(loss, [parameter], retain_graph=True, allow_unused=True)
+                row += 0.0 if found is None else densify(found).detach()
         else:
-            total = parameter.detach().new_zeros((samples, *parameter.shape))
-        for use in () if name in self.plan.left else self.plan.uses_by_name.get(name, ()):
-            total += split_use(self.graph, self.saved, use, self.received)[name]
+            for use in self.plan.uses_by_name.get(name, ()):
+                total += split_use(self.graph, self.saved, use, self.received)[name]
         self.kinds[name]["operation"] = None
         self.explained[name] = [name]
         real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
         return [lai.GainTrace(None, real.reshape(samples, -1), weight=name, name=name)]
-
-    def _split_whole(self, parameter: Tensor) -> Tensor:
-        """Return each sample's gradient by a backward pass of its own, for what no node's formula splits."""
-        found = []
-        for loss in self.graph.losses:
-            (gradient,) = torch.autograd.grad(loss, [parameter], retain_graph=True, allow_unused=True)
-            found.append(torch.zeros_like(parameter) if gradient is None else densify(gradient))
-        return torch.stack(found).detach()
 
     def _build_experts(self, name: str, parameter: Tensor, pairs: list[tuple[Use, Record]]) -> list[Record]:
         """Return one record for each matrix of a parameter, of nothing where no row was routed to it."""
@@ -322,16 +316,11 @@ class Assembly:
         for matrix in range(parameter.shape[0] if several else 1):
             key = f"{name}[{matrix}]" if several else name
             own: list[Any] = [record for _, record in pairs if record.weight == key]
-            sides = [
-                torch.cat([add_positions(getattr(one, side)) for one in own], 1)
-                for side in ("activations", "output_gradients")
-                if own
-            ]
-            if not own:
-                sides = [
-                    parameter.detach().new_zeros(self.plan.samples, 1, width)
-                    for width in _widths(parameter, [record for _, record in pairs])
-                ]
+            if own:
+                sides = _join_positions(own)
+            else:
+                widths = _widths(parameter, [record for _, record in pairs])
+                sides = [parameter.detach().new_zeros(self.plan.samples, 1, width) for width in widths]
             self.explained[key] = [name]
             found.append(lai.ExpertTrace(sides[0], sides[1], weight=key, name=key))
         return found
@@ -437,10 +426,7 @@ class Assembly:
     def _join(self, owned: Mapping[tuple[int, int], Record]) -> Readout:
         """Return several uses of the last matrix as one layer with the positions of all."""
         parts: list[Any] = [self._read_out(layer) for layer in self.plan.last]
-        sides = [
-            torch.cat([add_positions(getattr(part, side)) for part in parts], 1)
-            for side in ("activations", "output_gradients")
-        ]
+        sides = _join_positions(parts)
         first = self.plan.last[0]
         ghosts: list[Any] = [owned[key] for one in self.plan.last if (key := (one.node, one.slot)) in owned]
         if len(ghosts) < len(parts):
@@ -477,6 +463,12 @@ def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
 def add_positions(rows: Tensor) -> Tensor:
     """Return `(n, d)` as `(n, 1, d)`."""
     return rows if rows.ndim == 3 else rows.unsqueeze(1)
+
+
+def _join_positions(records: list[Any]) -> list[Tensor]:
+    """Return both sides of several records with the positions of all."""
+    sides = ([one.activations, one.output_gradients] for one in records)
+    return [torch.cat(list(map(add_positions, side)), 1) for side in zip(*sides, strict=True)]
 
 
 def _widths(parameter: Tensor, like: list[Any]) -> tuple[int, int]:

@@ -76,13 +76,8 @@ def read_sides(
     if other is None or other.is_complex():
         return None
     axis = place.axis if isinstance(place, Axis) else None
-    if name == LINEAR:
-        if first or axis == other.ndim - 1:
-            return None
-        if isinstance(place, Entries):
-            fits = gradient is not None and other.ndim == 2
-            return _gather(other, gradient, place.rows, place.samples) if fits else None
-        return _front(other, gradient, place)
+    if name == LINEAR and first:
+        return None
     if name == "MvBackward0":
         if first:  # one row is multiplied, and all of it is one sample's
             if not isinstance(place, Entries) or gradient is None:
@@ -106,7 +101,7 @@ def read_sides(
     turned = Axis(axis, place.outer, place.inner, place.samples)
     if axis == other.ndim - 1 or not turned.fits(other.shape):
         return None
-    if other.ndim == 2 or axis == 0:
+    if other.ndim == 2 or axis == 0 or name == LINEAR:
         return _front(other, gradient, turned)
     # Of a batch of products, each with a matrix of its own, all are groups of one.
     blocks = other.movedim(0, 1).flatten(1)

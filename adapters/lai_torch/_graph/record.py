@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
+from lai_torch._graph.assemble import Assembly, Readout, add_positions, collect_gradients
 from lai_torch._graph.averaging import average_again, find_average
 from lai_torch._graph.layers import (
     Layer,
@@ -409,16 +409,11 @@ class Reader:
         by_name = {names[id(one)]: one for one in graph.leaves.values() if id(one) in names}
         if not self.every:
             final = recording.trace.layers[-1]
+            own = {name for one in plan.last if one.source is not None for name in one.source.names}
+            hooked = {name for name in own if by_name[name]._backward_hooks}
             by_name = {name: by_name[name] for name in recording.explained.get(final.weight, ())}
-            sources = [one.source for one in plan.last if one.source is not None]
-            hooked = [
-                name
-                for one in sources
-                for name, leaf in zip(one.names, one.leaves, strict=True)
-                if leaf._backward_hooks and name not in by_name
-            ]
-            if hooked:
-                raise _hooked(hooked[0])
+            if hooked - by_name.keys():
+                raise _hooked(min(hooked - by_name.keys()))
         eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
@@ -479,12 +474,8 @@ class Reader:
 
     def _check_masks(self, recording: Recording, positions: Positions) -> None:
         """Raise if a given mask fits no layer with positions; warn if a detected one does not."""
-        shapes = [
-            tuple(one.record.activations.shape)
-            for one in recording.readouts
-            if hasattr(one.record, "activations")
-        ]
-        counts = {shape[1] if len(shape) == 3 else 1 for shape in shapes}
+        read = [one.record for one in recording.readouts]
+        counts = {add_positions(one.activations).shape[1] for one in read if isinstance(one, lai.LayerTrace)}
         several = sorted(counts - {1})
         lengths = " or ".join(map(str, several)) or "none, no layer has any"
         for mask in positions:
