@@ -335,7 +335,8 @@ class Assembly:
         record = readouts[-1].record
         if type(record) is lai.ReadoutTrace and readouts[-1].layer.trains:
             # LLI is of this use of a matrix alone, wherever else the matrix is used.
-            source, named = readouts[-1].layer.source, {"bias": record.bias, "name": record.name}
+            source = readouts[-1].layer.source
+            named: dict[str, Any] = {"bias": record.bias, "name": record.name}
             sides = record.activations, record.output_gradients
             own = lai.LayerTrace(*sides, weight=source and source.key, valid=record.valid, **named)
             readouts[-1] = Readout(readouts[-1].layer, own, own=True)
@@ -420,8 +421,8 @@ class Assembly:
         flat = self._convolve(layer.node, layer.slot, layer.place, gradient) if convolved else None
         if flat is None:
             return self._read_out(layer)
-        rows, biased = flat.unfolded(), layer.node in self.plan.biases
-        return lai.ReadoutTrace(rows.activations, rows.output_gradients, bias=biased, name=layer.name)
+        patches, biased = flat.unfolded(), layer.node in self.plan.biases
+        return lai.ReadoutTrace(patches.activations, patches.output_gradients, bias=biased, name=layer.name)
 
     def _join(self, owned: Mapping[tuple[int, int], Record]) -> Readout:
         """Return several uses of the last matrix as one layer with the positions of all."""

@@ -244,17 +244,18 @@ def locate_samples(
             continue
         if plain is not moved and torch.equal(*pair):
             continue
-        axes = [one for one in list_axes(pair[0].shape, plain.samples) if _is_moved(*pair, one, index)]
+        axes = [one for one in list_axes(pair[0].shape, plain.samples) if _is_moved(pair, one, index)]
         if len(axes) > 1:  # copies of the input that are not samples, which other gradients reach
             arrived = [one.gradients([(node, 0)], torch.ones_like(one.losses))[0] for one in (plain, moved)]
-            axes = [one for one in axes if _is_moved(*arrived, one, index)]
+            axes = [one for one in axes if _is_moved(arrived, one, index)]
         if len(axes) == 1:
             return axes[0]
     return None
 
 
-def _is_moved(plain: Tensor | None, moved: Tensor | None, axis: Axis, index: Tensor) -> bool:
+def _is_moved(pair: Sequence[Tensor | None], axis: Axis, index: Tensor) -> bool:
     """Whether a tensor has its samples at `index` in another pass; a tensor that does not fit has not."""
+    plain, moved = pair
     if plain is None or moved is None or not axis.fits(plain.shape):
         return False
     return are_close(axis.split(plain).index_select(axis.axis + 1, index), axis.split(moved))
