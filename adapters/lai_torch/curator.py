@@ -26,9 +26,10 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scoring import Scoring
 from lai_torch._curation.summary_cache import check_state
-from lai_torch._curation.undo import Undo, deferrable
+from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import own_stream, paired
+from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
@@ -203,11 +204,9 @@ class Curator:
             backward=backward,
             training=training,
         )
-        self._deferred, self._updater = self._scoring.scorer.deferred, None
+        self._updater = None
         if optimizer is not None:
-            self._updater = Updater(
-                optimizer, accumulate, max_norm, training.scaler, self._engine, self._deferred
-            )
+            self._updater = Updater(optimizer, accumulate, max_norm, training.scaler, self._engine)
         self._group.spent()  # reports count what calls take
 
     def __repr__(self) -> str:
@@ -261,7 +260,6 @@ class Curator:
             Scores, weights, what was kept and dropped, the loss.
         """
         with self._step, self._undo() as undo:
-            self._deferred.begin(later=False)
             with self._group.agreed():
                 updater = checked_updater(self._updater)
                 batch, curated = paired(self._engine.model, inputs, targets), self._curates()
@@ -269,17 +267,11 @@ class Curator:
                 samples = counted(batch, groups, ids)
             self._meet("step", curated)
             named = gathered_groups(self._group, groups)
-
-            def attempt() -> tuple[Scored | None, Update, str]:
-                chosen = self._scoring.passes.choose(batch, scored=curated)
-                forward, scored = self._scoring.score([batch], samples, chosen, curated=curated)
-                weights = self._weigh(scored, [batch], samples, named)
-                return scored, updater.step(weights, forward.backward, undo), forward.name
-
-            together, expected = deferrable(self.policy if curated else None, samples, self._validation)
-            together = together and not self._engine.spread  # each process would have to be taken back
-            scored, update, name = self._deferred.run(attempt, undo, later=together, expected=expected)
-            report = self._report(scored, update, named, name)
+            chosen = self._scoring.passes.choose(batch, scored=curated)
+            forward, scored = self._scoring.score([batch], samples, chosen, curated=curated)
+            weighed = self._weigh(scored, [batch], samples, named)
+            update = updater.step(weighed, forward.backward, undo)
+            report = self._report(scored, weighed, update, named)
             self._count(scored, report)
             self._scoring.summaries.follow()
         return report
@@ -305,7 +297,6 @@ class Curator:
             The weights `(n,)` with which to train, and the report.
         """
         with self._step, self._undo():
-            self._deferred.begin(later=False)
             with self._group.agreed():
                 if self._updater is None:
                     check_uncounted(self.warmup, self.policy, self.estimator)
@@ -340,7 +331,6 @@ class Curator:
             all of this process's rows, one batch behind the other.
         """
         with self._step, self._undo():
-            self._deferred.begin(later=False)
             with self._group.agreed():
                 pairs = [paired(self._engine.model, batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
@@ -441,22 +431,29 @@ class Curator:
         self._meet(call, curated)
         named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
         scored = self._scoring.score(batches, samples, kept, curated=curated)[1]
-        weights = self._weigh(scored, batches, samples, named)
-        update = Update.untrained(weights, None if scored is None else scored.losses)
-        return scored, weights, self._report(scored, update, named, "kept")
+        weighed = self._weigh(scored, batches, samples, named, wait=True)
+        update = Update.untrained(weighed, None if scored is None else scored.losses)
+        return scored, weighed.weights, self._report(scored, weighed, update, named)
 
     def _weigh(
-        self, scored: Scored | None, batches: list[Batch], samples: int, groups: Groups | None
-    ) -> Tensor:
+        self,
+        scored: Scored | None,
+        batches: list[Batch],
+        samples: int,
+        groups: Groups | None,
+        *,
+        wait: bool = False,
+    ) -> Weighed:
         """Return the weights of this process's samples."""
-        numbers = None if groups is None else groups.numbers
-        return self._scoring.weigh(scored, batches, samples, self.policy, groups=numbers, step=self.steps)
+        told = {"groups": None if groups is None else groups.numbers, "step": self.steps}
+        return self._scoring.weigh(scored, batches, samples, self.policy, wait=wait, **told)
 
-    def _report(self, scored: Scored | None, update: Update, groups: Groups | None, name: str) -> Report:
+    def _report(
+        self, scored: Scored | None, weighed: Weighed, update: Update, groups: Groups | None
+    ) -> Report:
         """Say what became of a batch."""
         age = 0 if scored is None else self._scoring.summaries.age
-        told = {"step": self.steps, "backward": name, "age": age}
-        return reported(self._group, scored, update, groups, self._deferred, **told)
+        return reported(self._group, scored, weighed, update, groups, step=self.steps, age=age)
 
     def _count(self, scored: Scored | None, report: Report) -> None:
         """Count a step, and let the estimator and the choice of passes take it in."""

@@ -15,6 +15,7 @@ from lai_core._adapters import agreements, check_agreement, check_batch, relativ
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._curation.scoring import made_pass
+from lai_torch._curation.weigh import read_weights
 from lai_torch._graph.prove import draw_weights, run_again
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, count, mapped, rows
@@ -249,13 +250,13 @@ def _backward_errors(
     for weights in _weightings(count(*batch), next(model.parameters()).device):
         with undone(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
-            if forward.name != backward:
+            name = forward.backward(read_weights(weights, torch.isfinite(weights)), 1).name
+            if name != backward:
                 msg = (
-                    f"inputs: expected at least two samples, with finite losses, to check {backward!r} on; "
-                    f"this batch is trained by the pass {forward.name!r}"
+                    f"inputs: expected at least two samples to check {backward!r} on; this batch is trained "
+                    f"by the pass {name!r}"
                 )
                 raise ValueError(msg)
-            forward.backward(weights, 1)
             gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
         masked = _masked(model, loss, batch, weights)
         signed = _masked(model, loss, batch, weights * draw_weights(weights, torch.isfinite(weights)).sign())

@@ -106,8 +106,8 @@ MUTANTS = {
         WholePass,
         "backward",
         lambda real: (
-            lambda self, losses, weights, parts: real(
-                self, losses, torch.full_like(weights, weights.mean()), parts
+            lambda self, batch, losses, weighed, parts: real(
+                self, batch, losses, replace(weighed, weights=weighed.weights.mean().expand(N)), parts
             )
         ),
     ),
@@ -115,7 +115,11 @@ MUTANTS = {
         "whole",
         WholePass,
         "backward",
-        lambda real: lambda self, losses, weights, parts: real(self, losses, 2 * weights, parts),
+        lambda real: (
+            lambda self, batch, losses, weighed, parts: real(
+                self, batch, losses, replace(weighed, weights=2 * weighed.weights), parts
+            )
+        ),
     ),
 }
 

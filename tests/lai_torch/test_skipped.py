@@ -1,4 +1,4 @@
-"""A skipped step is as if there had been none; one whose deferred checks fail is taken again."""
+"""A skipped step is as if there had been none; a row that is not finite is left out of all that is summed."""
 
 import copy
 import functools
@@ -7,7 +7,7 @@ import math
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.undo import CheckFailed, DeferredChecks
+from lai_torch._curation.processes.finite import all_finite, witness
 from torch import nn
 
 import lai_core as lai
@@ -104,26 +104,22 @@ def test_a_skipped_micro_batch_leaves_statistics_and_the_others_gradient(bad):
 
 
 @pytest.mark.parametrize("warmup", [0, 9])
-def test_a_row_whose_loss_is_not_finite_moves_no_statistics(warmup):
-    """The model runs again without it, as if on the other rows alone."""
+def test_a_loss_that_is_infinite_in_training_alone_skips_its_step(warmup):
+    """Scoring does not see it; the loss and the gradient are read before the optimizer steps."""
     torch.manual_seed(1)
     model = rooted(nn.BatchNorm1d(8)).double()
-    twin, (inputs, targets) = copy.deepcopy(model), data(8)
+    before, (inputs, targets) = copy.deepcopy(model.state_dict()), data(8)
 
     def loss(outputs, targets):
-        # infinite in training alone, so that scoring does not drop the row before
         broken = (targets == 7) & (model.training if warmup == 0 else True)
         return torch.where(broken, math.inf, LOSS(outputs, targets % 3))
 
     targets[5] = 7
     options = {"policy": EVERYTHING, "warmup": warmup}
     curator = lai_torch.Curator(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), data(9), **options)
-    assert curator.step(inputs, targets).dropped == 1
-    kept = targets != 7
-    optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
-    LOSS(twin(inputs[kept]), targets[kept]).mean().backward()
-    optimizer.step()
-    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    report = curator.step(inputs, targets)
+    assert (report.skipped, report.dropped, report.kept) == (True, 1, 0)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 def test_a_gradient_scale_is_all_that_an_overflow_changes():
@@ -162,29 +158,55 @@ def test_a_gradient_that_is_not_finite_stays_out_of_the_second_moments(scale_inp
 POLICIES = {"count known": HALF, "count unknown": lai.keep_positive}
 
 
-def deferring(policy, model, **options):
+def made(policy, model, **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     curator = lai_torch.Curator(model, LOSS, optimizer, data(9), policy=policy, refresh=10**9, **options)
     return model, curator
 
 
-@pytest.mark.parametrize("more", [(), (nn.BatchNorm1d(8), nn.Dropout(0.5))])
+@pytest.mark.parametrize("backward", ["kept", "selective"])
+@pytest.mark.parametrize("more", [(), (nn.Dropout(0.5),)])
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_loss_that_is_not_finite_takes_the_step_that_reads_as_it_goes(name, more):
-    """The same as if every question had been read where it arises, whatever was drawn and averaged before."""
+def test_a_row_that_is_not_finite_is_cut_out(name, more, backward):
+    """The same whether the number of kept rows was read before they ran or goes by the policy alone."""
     policy, found = POLICIES[name], []
-    for chosen in (policy, lambda scores: policy(scores)):  # nobody knows the second: nothing is put off
+    for chosen in (policy, lambda scores: policy(scores)):  # nobody knows how many the second keeps
         torch.manual_seed(5)
         layers = nn.Linear(4, 8), *more, nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)
-        model, curator = deferring(chosen, copy.deepcopy(nn.Sequential(*layers).double()))
+        network = nn.Sequential(*copy.deepcopy(layers)).double()
+        model, curator = made(chosen, network, backward=backward)
         torch.manual_seed(6)
         curator.step(*data(6))
-        inputs, targets = data(6)
-        inputs[2] = torch.nan
-        report = curator.step(inputs, targets)
-        assert report.dropped == 1
+        report = curator.step(*NAN(data(6)))
+        assert (report.dropped, report.updated) == (1, True)
         found.append([report.scores, torch.get_rng_state(), *model.state_dict().values()])
     torch.testing.assert_close(*found, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("backward", ["kept", "selective", "whole"])
+def test_where_fewer_rows_are_finite_than_are_kept_others_stand_in_with_no_weight(backward):
+    """The gradient is that of the finite rows; with BatchNorm, whose statistics they would move, none is."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).double()
+    twin, batch = copy.deepcopy(model), NAN(data(6))
+    _, curator = made(EVERYTHING, model, backward=backward)
+    report = curator.step(*batch)
+    if backward == "whole":  # it goes back through every row before that is known
+        assert (report.skipped, report.dropped) == (True, 1)
+        return
+    assert (report.kept, report.dropped, report.updated) == (5, 1, True)
+    finite = torch.arange(6) != 2
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+    LOSS(twin(batch[0][finite]), batch[1][finite]).mean().backward()
+    optimizer.step()
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+
+
+def test_rows_that_stand_in_do_not_move_statistics():
+    model, curator = made(EVERYTHING, rooted(nn.BatchNorm1d(8)).double())
+    before = copy.deepcopy(model.state_dict())
+    assert curator.step(*NAN(data(6))).skipped
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 def test_a_model_that_cannot_stand_what_is_not_finite_never_trains_on_it():
@@ -194,11 +216,10 @@ def test_a_model_that_cannot_stand_what_is_not_finite_never_trains_on_it():
             raise RuntimeError("not finite")
         return own.layer(inputs)
 
-    _, curator = deferring(EVERYTHING, strict())
-    inputs, targets = data(6)
-    inputs[2] = torch.nan
-    report = curator.step(inputs, targets)
-    assert (report.kept, report.dropped, report.updated) == (5, 1, True)
+    for policy in (EVERYTHING, lai.keep_all):
+        _, curator = made(policy, strict())
+        report = curator.step(*NAN(data(6)))
+        assert (report.kept, report.dropped, report.updated) == (5, 1, True)
 
 
 def test_an_error_of_the_model_is_raised_as_it_is():
@@ -208,7 +229,7 @@ def test_an_error_of_the_model_is_raised_as_it_is():
                 raise RuntimeError("broken")
             return super().forward(inputs)
 
-    _, curator = deferring(HALF, Broken(4, 3).double())
+    _, curator = made(HALF, Broken(4, 3).double())
     with pytest.raises(RuntimeError, match="broken"):
         curator.step(*data(6))
 
@@ -230,19 +251,12 @@ def test_gradients_whose_squares_overflow_are_stepped_on():
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_what_is_taken_for_finite_is_looked_at_to_the_last_entry(bad, kind):
+def test_gradients_are_looked_at_to_the_last_entry(bad, kind):
     """The largest numbers of a type are finite; one entry that is not is found wherever it stands."""
-    checks = DeferredChecks()
     large = torch.full((37,), -torch.finfo(kind).max, dtype=kind)
-    checks.begin(later=True)
-    assert checks.finite(large)
-    assert checks.finite(torch.ones(3))
-    assert checks.resolve(torch.tensor(1e300, dtype=torch.float64)) == [1e300]
+    assert all_finite([large, torch.ones(3)])
     for place in (0, 17, 36):
         spoilt = large.clone()
         spoilt[place] = bad
-        checks.begin(later=True)
-        assert checks.finite(torch.ones(3, dtype=torch.float64))
-        assert checks.finite(spoilt)
-        with pytest.raises(CheckFailed):
-            checks.resolve()
+        assert not torch.isfinite(witness([torch.ones(3, dtype=torch.float64), spoilt]))
+        assert not all_finite([torch.ones(3, dtype=torch.float64), spoilt])

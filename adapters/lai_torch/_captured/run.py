@@ -104,20 +104,20 @@ class Run:
         self,
         gradients: Sequence[Tensor | Rows | None],
         weights: Tensor,
-        rows: Tensor,
+        rows: Tensor | None,
         *,
         release: bool = False,
     ) -> dict[str, Tensor]:
-        """Return the gradient of the weighted losses of the samples `rows`, by parameter.
+        """Return the gradient of the weighted losses of the samples `rows`, by parameter; None: of all.
 
-        `gradients` are those of the unweighted losses at the outputs. With `release`, what was kept is
-        freed as its rows are taken, so that this can be done once.
+        `weights` are those of these rows, `gradients` those of the unweighted losses at the outputs. With
+        `release`, what was kept is freed as its rows are taken, so that this can be done once.
         """
         tangents = self._tangents(gradients, weights, rows)
         arguments: Values = list(map(self.values.get, self.pair.names))
         if release:
             self.values = {}
-        if rows.numel() < self.samples:
+        if rows is not None:
             self._cut(arguments, rows)
         for place, tangent in zip(self.pair.tangents, tangents, strict=True):
             arguments[place] = tangent
@@ -153,18 +153,19 @@ class Run:
         return fewer
 
     def _tangents(
-        self, gradients: Sequence[Tensor | Rows | None], weights: Tensor, rows: Tensor
+        self, gradients: Sequence[Tensor | Rows | None], weights: Tensor, rows: Tensor | None
     ) -> list[Tensor]:
         """Return the weighted gradients of the samples `rows` at the outputs; zeros where none arrives."""
         result = []
+        index = torch.arange(self.samples, device=weights.device) if rows is None else rows
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
             axis = self.sample_axis(node, "output")
             if callable(gradient):
-                kept = gradient(rows).to(value).contiguous()
+                kept = gradient(index).to(value).contiguous()
             else:
-                kept = take_rows(axis, _laid_out_as(value, gradient), rows)
-            result.append(weigh_rows(axis, kept, weights.index_select(0, rows)))
+                kept = take_rows(axis, _laid_out_as(value, gradient), index)
+            result.append(weigh_rows(axis, kept, weights))
         return result
 
     def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Groups of samples; from all processes' scores to this one's weights, and from each part to one report."""
+"""Groups of samples, and one report from what each process did."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import numbered
-from lai_torch._curation.processes.group import Alone, digest
+from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Scored
-from lai_torch._curation.undo import DeferredChecks
 from lai_torch._curation.update import Update
-from lai_torch.options.protocols import Policy, ask
+from lai_torch._curation.weigh import Weighed
 from lai_torch.report import Report, ScoredReport
 
 NUMBERS, TEXT = 1, 2
@@ -90,86 +89,25 @@ SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(
 """What a report takes over from scoring."""
 
 
-def weigh(
-    group: Alone,
-    scored: Scored,
-    policy: Policy,
-    told: dict[str, Any],
-    own: dict[str, Tensor],
-    deferred: DeferredChecks,
-) -> Tensor:
-    """Return the weights of this process's samples; the policy reads those of all processes.
-
-    So no policy needs another form on several processes: they gather n numbers, not what it is made of.
-    Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample.
-    """
-    scores, slices = group.gathered(scored.scores)
-    parts = None if scored.parts is None else group.gathered(scored.parts.T)[0].T
-    seen = told | {name: group.gathered(values)[0] for name, values in own.items()}
-    if parts is not None:
-        seen["sizes"] = scored.sizes
-    with group.agreed():
-        found = ask(policy, scores if parts is None else parts, seen)
-        weights = checked_weights(found, scores, deferred)
-    if group.telling and not group.alike(digest([weights, weights.cumsum(0)])):
-        msg = (
-            "policy: expected the same weights from the same scores on every process, got others; let it "
-            "draw from a generator that is seeded alike, and read nothing else"
-        )
-        raise ValueError(msg)
-    return weights if group.size == 1 else weights[slices[group.rank]]
-
-
-def _not_negative(least: float) -> bool:
-    return least >= 0.0
-
-
-def checked_weights(weights: Any, scores: Tensor, deferred: DeferredChecks) -> Tensor:
-    """Return a policy's weights, zero where a score is not finite, after checking that they are weights."""
-    name = "policy: expected weights as a floating-point tensor"
-    if not isinstance(weights, Tensor):
-        msg = f"{name}, one per sample, got {type(weights).__name__}"
-        raise TypeError(msg)
-    if not weights.is_floating_point():
-        hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
-        msg = f"{name}, got {weights.dtype}{hint}"
-        raise TypeError(msg)
-    if weights.shape != scores.shape:
-        msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
-        raise ValueError(msg)
-    weights = weights.detach().to(scores.device)
-    if not deferred.later:  # else all scores are finite
-        weights = torch.where(torch.isfinite(scores), weights, 0.0)
-    if not (deferred.holds(weights.amin(), _not_negative) and deferred.finite(weights)):
-        worst = weights[~((weights >= 0) & torch.isfinite(weights))][0]
-        msg = f"policy: expected weights that are finite and not negative, got {float(worst):g}"
-        raise ValueError(msg)
-    return weights
-
-
 def reported(
     group: Alone,
     scored: Scored | None,
+    weighed: Weighed,
     update: Update,
     groups: Groups | None,
-    deferred: DeferredChecks,
     **told: Any,
 ) -> Report:
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
     found: dict[str, Any] = {"scores": None, "losses": update.losses}
-    dropped = update.dropped
     if scored is not None:
         found = {name: getattr(scored, name) for name in SHARED}
-        if not deferred.later:  # else all of them are finite
-            dropped += int((~torch.isfinite(scored.scores)).sum())
-    weights, kept, loss = update.weights, update.kept, None
+    kept, dropped, loss = update.kept, update.dropped, None
     if group.size > 1:
-        weights, _ = group.gathered(update.weights)
-        kept = int((weights > 0).sum())
-        nothing = math.isnan(update.loss) and not update.kept
+        nothing = math.isnan(update.loss) and not bool((update.weights > 0).any())
         loss, everyone = group.totals(0.0 if nothing else update.loss, dropped)
         dropped = int(everyone)
         loss = loss if kept else math.nan
+    weights = weighed.everyone if update.used else torch.zeros_like(weighed.everyone)
     collectives, sent = group.spent()
     kind = Report if scored is None else ScoredReport
     return kind(
@@ -180,6 +118,7 @@ def reported(
         skipped=not update.used,
         updated=update.updated,
         group_drops=None if groups is None else dropped_shares(weights, groups),
+        backward=update.backward,
         trained_losses=update.losses,
         total=loss,
         collectives=collectives,

@@ -8,14 +8,13 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import lai_core as lai
 from lai_core._adapters import DEFAULT_MEMORY_BUDGET
-from lai_torch._curation.outcome import weigh
 from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, acts_alike
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.passes.synchronised import LocalPass, SynchronisedPass
+from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Batch, Scored, Scorer
@@ -31,6 +30,7 @@ from lai_torch._curation.scorers.variants import (
 )
 from lai_torch._curation.summary_cache import SummaryCache
 from lai_torch._curation.validation import Validation, own_stream
+from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
 from lai_torch._model.batch import Loss, mapped
 from lai_torch._model.precision import Lowered
 from lai_torch._model.preserve import evaluating
@@ -120,13 +120,9 @@ class Passes:
         engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
         self.model, self.group = model, Alone() if engine is None else engine.group
-        self.kept: Pass
-        if engine is None or not engine.spread:
-            self.kept = KeptPass(model, loss, scorer, chunk, training)
-        elif backward == "kept":
+        self.kept = KeptPass(model, loss, scorer, chunk, training)
+        if engine is not None and engine.spread and backward == "kept":
             self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
-        else:
-            self.kept = LocalPass(model, loss, scorer, chunk, training)
         self.shared: Pass = self.kept
         self.timed: tuple[float, ...] = ()
         self.chosen: str | None = None
@@ -134,11 +130,9 @@ class Passes:
         if isinstance(scorer, TraceScorer) and backward == "selective":
             last, masks = scorer.tracer.last, scorer.tracer.masks
             kind = scorer.tracer.lowered.kind
-            self.shared = SelectivePass(
-                model, loss, self.kept, last, masks, deferred=scorer.deferred, autocast=kind
-            )
+            self.shared = SelectivePass(model, loss, self.kept, last, masks, autocast=kind)
         elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.deferred, scorer.check_alike)
+            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.check_alike)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
     def choose(self, batch: Batch, *, scored: bool) -> Pass:
@@ -250,7 +244,7 @@ class Scoring:
         """Return what a batch is scored against, made no more samples at a time than it has."""
         if self._fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
-        return self.summaries.get(min(samples, self._chunk or samples), again=self.scorer.deferred.again)
+        return self.summaries.get(min(samples, self._chunk or samples))
 
     def weigh(
         self,
@@ -258,16 +252,16 @@ class Scoring:
         batches: Sequence[Batch],
         samples: int,
         policy: Policy,
+        *,
+        wait: bool,
         **told: Any,
-    ) -> Tensor:
+    ) -> Weighed:
         """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.
 
         The policy may ask for what is `told`, the losses, and what it measures of the batches.
         """
         if scored is None:
-            everyone = self._group.totals(samples)[0]
-            device = next(self._engine.model.parameters()).device
-            return torch.full((samples,), 1.0 / everyone, device=device)
+            return weigh_alike(samples, self._group, next(self._engine.model.parameters()).device)
         asked, own = wants(policy), {}
         if "losses" in asked:
             own["losses"] = scored.losses
@@ -277,7 +271,7 @@ class Scoring:
             with self._group.agreed():
                 own["measured"] = torch.cat([measure(*batch) for batch in copies])
         told["validation_losses"] = self.summaries.losses
-        return weigh(self._group, scored, policy, told, own, self.scorer.deferred)
+        return weigh(self._group, scored, policy, told, own, wait=wait)
 
     def take(self, scored: Scored) -> None:
         """Take in a batch that was trained on."""

@@ -102,15 +102,10 @@ class SummaryCache:
         """How many steps ago the summary was made."""
         return max(self.served - 1, 0)
 
-    def get(self, size: int, *, again: bool = False) -> Any:
-        """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old.
-
-        One that asks `again` gets what it got before.
-        """
+    def get(self, size: int) -> Any:
+        """Return what a batch is scored against, made again, at most `size` rows at a time, if it is old."""
         if self._given is not None:
             return self._given
-        if again and self._summary is not None:
-            return self._summary
         elsewhere = self._versions is not None and self._versions != self._read_versions()
         old = elsewhere or self.served >= self.refresh
         if self._summary is None or old or not self.scorer.fits(self._summary):

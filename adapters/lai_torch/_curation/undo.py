@@ -1,29 +1,14 @@
-"""Undo a step that raises, up to where its optimizer begins; defer its checks to one device synchronisation.
+"""Undo a step that raises, up to where its optimizer begins."""
 
-A step branches on values: whether losses, weights and gradients are finite, and how many samples are kept.
-The checks nearly always pass. So a step assumes that they do, keeps their values on the device, and reads
-them together before it changes a parameter. If one fails, the step is rolled back and runs again, with each
-check read where it arises.
-"""
-
-import functools
-import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import lai_core as lai
-from lai_core.estimators.policies import top_count
-from lai_torch._curation.validation import Validation
-from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import Step, modules_of
-from lai_torch.options.policies import KeepAbove, Scheduled
-from lai_torch.options.protocols import Policy
+from lai_torch._model.walk import modules_of
 
 _SPARSE = attrgetter("is_sparse")
 _PLAIN = {Tensor, nn.Parameter}
@@ -59,16 +44,15 @@ class Undo:
         self.modules, self.owners, self.generator = modules_of(model, loss), list(owners), generator
         self.optimizer, self.stepping = optimizer, False
         self._restores: list[Callable[[], None]] = []
-        self._streams: Streams | None = None
-        self._first = self._marked = 0
         self._restore_buffers: Callable[[], None] | None = None
+        self._held: list[Tensor] = []
+        self._earlier: list[tuple[Tensor, Tensor]] = []
 
     def __enter__(self) -> "Undo":
         """Remember attributes and buffers."""
         drawn = self.generator.get_state()
         self._restores = [_attributes(owner) for owner in self.owners]
         self._restores.append(lambda: self._set_generator(drawn))
-        self._first = len(self._restores)
         self._restore_buffers = _buffers(self.modules)
         self._restores += [self._restore_buffers]
         return self
@@ -84,20 +68,6 @@ class Undo:
             if self.stepping and error is not None:
                 error.add_note(STEPPING)
 
-    def mark(self) -> None:
-        """Remember the random streams, so that what the model and its gradients go through can be rewound."""
-        self._streams, self._marked = Streams(self.modules), len(self._restores)
-        if Step.current is not None:
-            Step.current.streams = self._streams
-
-    def rewind(self) -> None:
-        """Put model, gradients and random streams back where they were at the mark; the block goes on."""
-        for restore in reversed(self._restores[self._first :]):
-            restore()
-        del self._restores[self._marked :]
-        if self._streams is not None:
-            self._streams.restore()
-
     def restore_buffers(self) -> None:
         """Put the buffers back where they were when the block began; the block goes on."""
         if self._restore_buffers is not None:
@@ -106,13 +76,21 @@ class Undo:
     def _set_generator(self, state: Tensor) -> None:
         self.generator.set_state(state)
 
-    def set_gradients_aside(self, *, begins: bool) -> list[tuple[Tensor, Tensor]]:
+    def detach_gradients(self, *, begins: bool) -> list[tuple[Tensor, Tensor]]:
         """Clear `.grad`; return parameters and what they had, none where a step begins."""
-        held = [p for group in self.optimizer.param_groups for p in group["params"]]
-        earlier = [] if begins else [(p, p.grad) for p in held if p.grad is not None]
-        self._restores.append(lambda: _give_back(held, earlier))
+        self._held = [p for group in self.optimizer.param_groups for p in group["params"]]
+        if not begins:
+            self._earlier = [(p, p.grad) for p in self._held if p.grad is not None]
+        self._restores.append(self.restore_gradients)
         clear(self.optimizer)
-        return earlier
+        return self._earlier
+
+    def restore_gradients(self) -> None:
+        """Put `.grad` back as earlier batches of the step left it."""
+        for parameter in self._held:
+            parameter.grad = None
+        for parameter, gradient in self._earlier:
+            parameter.grad = gradient
 
 
 def _attributes(owner: Any) -> Callable[[], None]:
@@ -141,13 +119,6 @@ def _buffers(modules: Sequence[nn.Module]) -> Callable[[], None]:
     return restore
 
 
-def _give_back(held: list[Tensor], earlier: list[tuple[Tensor, Tensor]]) -> None:
-    for parameter in held:
-        parameter.grad = None
-    for parameter, gradient in earlier:
-        parameter.grad = gradient
-
-
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
     """Return copies, made in one call where torch has one."""
     if not tensors:
@@ -169,145 +140,3 @@ def clear(optimizer: Any) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None
-
-
-Result = TypeVar("Result")
-
-PURE = (lai.keep_all, lai.keep_positive, lai.keep_top, lai.reweight)
-"""Policies that depend on the scores alone, so that they may run twice."""
-
-
-class CheckFailed(Exception):  # noqa: N818  # not an error: the step runs again
-    """A deferred check failed: the step is rolled back and rerun with immediate checks."""
-
-
-class DeferredChecks:
-    """The checks of one step.
-
-    Attributes
-    ----------
-    later
-        Whether checks are deferred and read together; else each is read at once.
-    again
-        Whether the step runs for the second time.
-    """
-
-    def __init__(self) -> None:
-        self.later = self.again = False
-        self._expected: int | None = None
-        self._pending: list[tuple[Tensor, Callable[[float], bool]]] = []
-        self._numbers: dict[int, Tensor] = {}
-
-    def begin(self, *, later: bool, expected: int | None = None) -> None:
-        """Begin a step or its second run; `expected` samples are kept, if that is known."""
-        self.later, self.again, self._expected = later, False, expected
-        self._pending, self._numbers = [], {}
-
-    def holds(self, number: Tensor, test: Callable[[float], bool] = bool) -> bool:
-        """Return whether a number passes a test; if deferred, assume it does until `resolve`."""
-        if not self.later:
-            return test(number.item())
-        self._pending.append((number, test))
-        return True
-
-    def finite(self, values: Tensor) -> bool:
-        """Return whether all values are finite; if deferred, assume it until `resolve`."""
-        if not self.later:
-            return bool(torch.isfinite(values).all())
-        values = values.detach() if values.requires_grad else values
-        self._numbers[id(values)] = values
-        return True
-
-    def resolve(self, *more: Tensor) -> list[Any]:
-        """Read the pending checks, and the numbers `more`, with one synchronisation."""
-        checks = [*self._pending, *((one, math.isfinite) for one in _zeros(self._numbers.values()))]
-        self._pending, self._numbers = [], {}
-        numbers = [*(number for number, _ in checks), *more]
-        if not numbers:
-            return []
-        # what is finite in double precision may not be so in single
-        kind = torch.float64 if any(one.dtype == torch.float64 for one in numbers) else torch.float32
-        device = numbers[0].device
-        with torch.no_grad():
-            answers = torch.stack([one.to(device, kind) for one in numbers]).tolist()
-        if not all(test(answer) for (_, test), answer in zip(checks, answers, strict=False)):
-            raise CheckFailed
-        return answers[len(checks) :]
-
-    def run(
-        self, attempt: Callable[[], Result], undo: Undo, *, later: bool, expected: int | None = None
-    ) -> Result:
-        """Run a step with deferred checks; if one fails, roll back and run it with immediate ones."""
-        if later:
-            self.begin(later=True, expected=expected)
-            undo.mark()
-            try:
-                return attempt()
-            except CheckFailed:
-                pass
-            except Exception:
-                if self._sound():
-                    raise
-            undo.rewind()
-        self.begin(later=False)
-        self.again = later
-        return attempt()
-
-    def _sound(self) -> bool:
-        """Whether all pending checks pass; an error after one that fails may follow from it."""
-        try:
-            self.resolve()
-        except CheckFailed:
-            return False
-        return True
-
-    def rows(self, mask: Tensor) -> Tensor:
-        """Return where `mask` is true, in order."""
-        if not self.later:
-            return mask.nonzero().squeeze(1)
-        size = self._expected
-        if size is None:
-            size = int(self.resolve(_total(mask))[0])
-        else:
-            self.holds(_total(mask), functools.partial(operator.eq, size))
-        return mask.sort(descending=True, stable=True).indices[:size]
-
-
-def _total(mask: Tensor) -> Tensor:
-    """Return how many entries are true, in single precision if that can count them."""
-    return mask.sum(dtype=torch.float32 if mask.numel() <= 2**24 else torch.float64)
-
-
-def _zeros(numbers: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Yield a number for those of each type, finite only if all are: 0 x is 0 for a finite x alone, else NaN.
-
-    A largest number takes one operation less, but that it keeps NaN is said of no device.
-    """
-    kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-    for one in numbers:
-        if one.numel():
-            flat = one if one.ndim == 1 else one.reshape(-1)
-            kinds.setdefault((one.device, one.dtype), []).append(flat)
-    for alike in kinds.values():
-        yield ((torch.cat(alike) if len(alike) > 1 else alike[0]) * 0.0).sum()
-
-
-def deferrable(policy: Policy | None, samples: int, validation: Validation) -> tuple[bool, int | None]:
-    """Return whether a step may defer its checks, and how many samples it will keep, if known.
-
-    A policy runs again if a check fails, so it must be pure. None: the step trains on everything.
-    """
-    if policy is None:
-        return True, samples
-    policy = policy.policy if isinstance(policy, Scheduled) else policy
-    function = policy.func if isinstance(policy, functools.partial) else policy
-    pure = isinstance(function, KeepAbove) or any(function is one for one in PURE)
-    return pure and not validation.is_batch, _expected_count(policy, samples)
-
-
-def _expected_count(policy: Policy, samples: int) -> int | None:
-    """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
-    if not isinstance(policy, functools.partial) or policy.func is not lai.keep_top or policy.args:
-        return None
-    fraction = policy.keywords.get("fraction")
-    return None if fraction is None else top_count(fraction, samples)

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.passes.base import Backward, Gradient
-from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.processes.finite import witness
+from lai_torch._curation.passes.base import Backward, Gradient, coupling
+from lai_torch._curation.processes.engine import Engine, local
+from lai_torch._curation.processes.finite import all_finite, witness
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.undo import DeferredChecks, Undo, clear
+from lai_torch._curation.undo import Undo, clear
+from lai_torch._curation.weigh import Weighed
 from lai_torch.report import weighted_loss
 
 
@@ -25,13 +26,25 @@ class Update:
     dropped: int  # how many rows with a positive weight were left out, their loss being not finite
     used: bool  # whether the batch contributed a gradient
     updated: bool  # whether the optimizer stepped
-    moved: float | None = None  # as for `Gradient`
+    # the weighted sum of the losses of the rows that ran here, where those are not this process's own
+    moved: float | None = None
+    backward: str = "kept"  # which pass it took
 
     @classmethod
-    def untrained(cls, weights: Tensor, losses: Tensor | None) -> "Update":
+    def of(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
+        """Return what became of a batch that was trained on, if it was used."""
+        moved = float(found.objective) if found.moved and found.objective is not None else None
+        kept, dropped, weights = weighed.kept, weighed.dropped, weighed.weights
+        if not used:
+            dropped += int(((weights > 0) & ~torch.isfinite(found.losses)).sum())
+            kept, weights = 0, torch.zeros_like(weights)
+        return cls(weights, found.losses, kept, dropped, used, updated, moved, found.name)
+
+    @classmethod
+    def untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
         """Return what became of a batch that was weighed, and not trained on; its losses, where known."""
-        losses = torch.full_like(weights, torch.nan) if losses is None else losses
-        return cls(weights, losses, int((weights > 0).sum()), 0, used=True, updated=False)
+        losses = torch.full_like(weighed.weights, torch.nan) if losses is None else losses
+        return cls(weighed.weights, losses, weighed.kept, weighed.dropped, used=True, updated=False)
 
     @property
     def loss(self) -> float:
@@ -50,53 +63,59 @@ class Updater:
         max_norm: float | None,
         scaler: Any,  # a `torch.amp.GradScaler`, for half precision
         engine: Engine,  # who adds gradients up
-        # what the step asked about values: all is read before anything of the optimizer changes
-        deferred: DeferredChecks,
     ) -> None:
         self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler
-        self.engine, self.deferred, self.max_norm = engine, deferred, max_norm
+        self.engine, self.max_norm = engine, max_norm
         self.batches = self.contributions = 0
 
-    def step(self, weights: Tensor, backward: Backward, undo: Undo) -> Update:
+    def step(self, weighed: Weighed, backward: Backward, undo: Undo) -> Update:
         """Add the gradient of `sum_j weights_j loss_j`, and step if the batch is the last of a step's.
 
-        Where a gradient is not finite nothing is stepped. A batch that contributes nothing leaves buffers as
-        they were: BatchNorm's statistics would keep a NaN for good.
+        A batch whose loss or gradient is not finite contributes nothing, and one that contributes nothing
+        leaves gradients and buffers as they were: BatchNorm's statistics would keep a NaN for good.
         """
         _check_steps(self.optimizer)
-        earlier = undo.set_gradients_aside(begins=self.batches == 0)
+        earlier = undo.detach_gradients(begins=self.batches == 0)
         with self.engine.group.agreed():
-            found = backward(weights, self.accumulate, undo.restore_buffers)
+            found = backward(weighed, self.accumulate, undo.restore_buffers)
         _add(earlier)
-        kept, dropped = _counts(weights, found)
-        used = bool(self.engine.group.most(kept > 0))
+        weighed, used = self._read(weighed, found)
         if not used:
+            undo.restore_gradients()
             undo.restore_buffers()
-        ends = self.batches + 1 >= self.accumulate
-        seen = self._settled(ask=ends)
         self.batches += 1
         self.contributions += used
         updated = False
-        if ends:
-            updated = self.contributions > 0 and self._stepped(undo, seen)
+        if self.batches >= self.accumulate:
+            updated = self.contributions > 0 and self._stepped(undo)
             if not updated:
                 clear(self.optimizer)
                 undo.restore_buffers()
             used = used and updated
             self.batches = self.contributions = 0
-        weights = found.weights if used else torch.zeros_like(found.weights)
-        kept = kept if used else 0
-        return Update(weights, found.losses, kept, dropped, used, updated, found.moved)
+        return Update.of(weighed, found, used=used, updated=updated)
 
-    def _settled(self, *, ask: bool) -> bool | None:
-        """Read what waits to be read, and whether the gradients' sums are finite if that is asked."""
-        # scaled ones may be infinite yet fine, and those of several processes are still to be added up
-        asked = ask and self.scaler is None and not self.engine.spread
-        number = witness(self._gradients()) if asked else None
-        if number is None:
-            self.deferred.resolve()
-            return None
-        return math.isfinite(self.deferred.resolve(number)[0])
+    def _read(self, weighed: Weighed, found: Gradient) -> tuple[Weighed, bool]:
+        """Read, in one wait for the device, all that is still open; say whether the batch contributes."""
+        if not weighed.kept:
+            return weighed, False
+        finite, ran = True, found.objective is not None
+        if found.objective is not None:
+            # scaled gradients may be infinite yet fine: their scaler looks at them
+            gradients = [] if self.scaler is not None else list(map(local, self._gradients()))
+            seen = witness(gradients)
+            asked = [*weighed.asked, found.objective, *([] if seen is None else [seen])]
+            kind = torch.float64 if any(one.dtype == torch.float64 for one in asked) else torch.float32
+            device = found.objective.device
+            numbers = torch.stack([one.detach().to(device, kind) for one in asked]).tolist()
+            weighed = weighed.settle(numbers)
+            finite, *norms = map(math.isfinite, numbers[len(weighed.asked) :])
+            # a norm that is not finite may be that of finite gradients, whose squares overflow
+            finite = finite and (norms == [True] or all_finite(gradients, False))
+            if weighed.stands_in and coupling(self.engine.model) is not None:
+                finite = False
+        # of the processes none may be without a finite gradient, and some may be without a row
+        return weighed, self.engine.group.most(1 if finite and ran else 0 if finite else 2) == 1
 
     def rates(self) -> list[float]:
         """Return the learning rates that are plain numbers, which the host knows."""
@@ -107,13 +126,15 @@ class Updater:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
         return [gradient for gradient in held if gradient is not None]
 
-    def _stepped(self, undo: Undo, seen: bool | None) -> bool:
+    def _stepped(self, undo: Undo) -> bool:
         """Step if every gradient is finite; say whether they were."""
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.engine.add_up(parameters)
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        finite = seen or self.engine.finite(self._gradients(), seen)  # nothing added to them since
+        # what each process found finite may overflow in a sum, and what is scaled was not looked at
+        summed = self.engine.group.size > 1 and not self.engine.lockstep
+        finite = not (summed or self.scaler is not None) or self.engine.finite(self._gradients())
         if finite and self.max_norm is not None:
             clip(self._gradients(), self.max_norm, self.engine.group)
         undo.stepping = finite
@@ -149,14 +170,6 @@ def clip(gradients: list[Tensor], max_norm: float, group: Alone) -> None:
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ has it
     for each in gradients:
         each.mul_(scale.to(each.device, each.dtype))
-
-
-def _counts(weights: Tensor, found: Gradient) -> tuple[int, int]:
-    """Return how many rows were kept, and how many of those with a positive weight were not."""
-    if found.kept is not None:
-        return found.kept, found.dropped
-    kept = int((found.weights > 0).sum())
-    return kept, int((weights > 0).sum()) - kept
 
 
 def _add(earlier: list[tuple[Tensor, Tensor]]) -> None:

@@ -56,7 +56,7 @@ from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import eager, empty_gradients, once, preserved
 from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
-from lai_torch._model.walk import Held, Step, held, modules_of, named_parameters
+from lai_torch._model.walk import Held, held, modules_of, named_parameters
 
 PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
@@ -150,8 +150,6 @@ class Reader:
         alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
         with eager():
             losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
-        if Step.current is not None:
-            Step.current.streams = None  # this pass may have drawn
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
     def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:

@@ -136,7 +136,7 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
-    streams, caches = _streams(modules), Caches(held(model, loss))
+    streams, caches = Streams(modules), Caches(held(model, loss))
     flags = [module.training for module in modules]
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
@@ -185,15 +185,6 @@ def _full_precision(tensors: Sequence[Tensors]) -> Iterator[None]:
 def _uncompiled() -> AbstractContextManager[Any]:
     """Let compiled modules run as they are; without a compiler nothing can have been compiled."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else _NOTHING
-
-
-def _streams(modules: Sequence[nn.Module]) -> Streams:
-    """Return the random streams, those of the step if nothing can have drawn since."""
-    step = Step.current
-    if step is None or step.streams is None:
-        return Streams(modules)
-    found, step.streams = step.streams, None
-    return found
 
 
 def _tensors(model: nn.Module, loss: Any) -> list[Tensors]:

@@ -2,8 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -29,16 +28,6 @@ class Masks:
         given: Tensor | Valid | None,
     ) -> None:
         self.given, self.padded = given, False
-        self._holds: Callable[[Tensor], bool] = bool
-
-    @contextmanager
-    def asking(self, holds: Callable[[Tensor], bool]) -> Iterator[None]:
-        """Let `holds` say, in the body, whether a boolean is true: later, where it is likely."""
-        self._holds = holds
-        try:
-            yield
-        finally:
-            self._holds = bool
 
     def __call__(self, model: nn.Module, inputs: Any, samples: int) -> Positions:
         """Return the positions that count.
@@ -60,7 +49,7 @@ class Masks:
         masks = tuple(mask != 0 for mask in found)
         if masks and not self.padded:
             every = torch.stack([mask.all() for mask in masks]).all()
-            self.padded = not self._holds(every)
+            self.padded = not bool(every)
         if not self.padded:
             return ()
         if len({mask.shape for mask in masks}) < len(masks):

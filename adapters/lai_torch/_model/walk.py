@@ -154,8 +154,6 @@ class Step:
     last
         What each model held when it was looked at last: it is the same object as long as that is the same,
         so that what was made of it can be kept with it.
-    streams
-        The random streams as they still are, for whoever comes first to put them back.
     """
 
     current: ClassVar["Step | None"] = None
@@ -163,7 +161,6 @@ class Step:
     def __init__(self) -> None:
         self.last: dict[int, Held] = {}
         self.seen: set[int] = set()
-        self.streams: Any = None
 
     def __enter__(self) -> None:
         """Take nothing over from the last step."""
@@ -172,12 +169,11 @@ class Step:
 
     def __exit__(self, *_: object) -> None:
         """Look at everything anew from here on."""
-        Step.current, self.streams = None, None
+        Step.current = None
 
     def forget(self) -> None:
         """Look at everything anew, for it may have changed."""
         self.seen.clear()
-        self.streams = None
 
 
 def forget(*, whole: bool = False) -> None:

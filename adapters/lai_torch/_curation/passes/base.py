@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
 from lai_torch._curation.scorers.tracer import Tracer
-from lai_torch._curation.undo import DeferredChecks
+from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
 from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, count, rows, tensors
 from lai_torch._model.function import losses_of
@@ -31,17 +31,15 @@ from lai_torch.options import Kept
 class Gradient:
     """What was added to `.grad`."""
 
-    # `(n,)`: the weights of the losses whose gradient it is; zeros where a sample was dropped
-    weights: Tensor
+    name: str  # which pass it is of: `kept`, `selective` or `whole`
     losses: Tensor  # `(n,)`: the losses that the backward pass found; NaN where it did not look
-    # the weighted sum of the losses of the rows that ran here, where those are not this process's own
-    moved: float | None = None
-    kept: int | None = None  # how many weights are positive; None where that is still to be read
-    dropped: int = 0  # how many rows with a positive weight were left out, their loss being not finite
+    # what was minimised here, a number; None where no row ran
+    objective: Tensor | None = None
+    moved: bool = False  # whether rows that ran here may be other processes' own
 
 
 Backward = Callable[..., Gradient]
-"""Adds the gradient of `sum_j weights_j loss_j / parts` to `.grad`, given weights and parts.
+"""Adds the gradient of `sum_j weights_j loss_j / parts` to `.grad`, given what was weighed, and parts.
 
 Its third argument, a function that restores the buffers, is called before rows run a second time; without
 it they stay as the first pass left them.
@@ -56,7 +54,6 @@ def nothing() -> None:
 class Forward:
     """One batch's forward pass."""
 
-    name: str  # which pass it is of: `kept`, `selective` or `whole`
     # what there is to score, in consecutive parts of the batch; each is there once, so that it is freed
     readings: Iterator[Reading]
     backward: Backward  # the backward pass that goes with it
@@ -195,31 +192,34 @@ class KeptPass(Pass):
         """Yield the readings one at a time, so that only one is in memory."""
         parts = chunks(batch, self.chunk or count(*batch))
         readings = map(functools.partial(self._read, summary), parts)
-        return Forward("kept", readings, functools.partial(self._backward, batch))
+        return Forward(readings, functools.partial(self.backward, batch))
 
     def _read(self, summary: Any, part: Batch) -> Reading:
         with evaluating(self.model):
             return self.scorer.read(part, summary)
 
-    def _backward(
-        self, batch: Batch, weights: Tensor, parts: int, restore_buffers: Callable[[], None] = nothing
+    def backward(
+        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = nothing
     ) -> Gradient:
-        """Run the kept rows forward and backward.
-
-        Rows whose loss is not finite are dropped, and their weight is spread over the others.
-        """
-        positive = self.scorer.deferred.rows(weights > 0)
-        losses = torch.full_like(weights, torch.nan)
-        kept, found = self._finite(batch, positive, losses, restore_buffers)
-        used, dropped = weights, positive.numel() - kept.numel()
-        if dropped:
-            used = torch.zeros_like(weights)
-            used[kept] = weights[kept] * (weights[positive].sum() / weights[kept].sum())
-        if found is not None:
-            total = found.total(used[kept])
-            total = total if parts == 1 else total / parts
-            (total if self.scaler is None else self.scaler.scale(total)).backward()
-        return Gradient(used, losses, kept=kept.numel(), dropped=dropped)
+        """Run the kept rows forward and backward."""
+        del restore_buffers  # nothing runs twice
+        samples, index = len(weighed.weights), weighed.rows
+        losses = torch.full_like(weighed.weights, torch.nan)
+        if not len(weighed.shares):
+            return Gradient("kept", losses)
+        try:
+            part = batch if index is None else rows(batch, index, samples)
+            found = self._run_rows(self.model, part, len(weighed.shares))
+        except ValueError as error:  # BatchNorm cannot normalise the one sample that was kept
+            if len(weighed.shares) > 1 or index is None or "more than 1 value per channel" not in str(error):
+                raise
+            return Gradient("kept", losses)
+        total = found.total(weighed.shares)
+        total = total if parts == 1 else total / parts
+        (total if self.scaler is None else self.scaler.scale(total)).backward()
+        values = found.losses.detach().to(losses)
+        losses = values if index is None else losses.index_copy(0, index, values)
+        return Gradient("kept", losses, total.detach())
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
         """Run a model forward on rows that are trained on."""
@@ -229,30 +229,6 @@ class KeptPass(Pass):
             if self.auxiliary is None:
                 return Losses(losses)
             return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
-
-    def _finite(
-        self, batch: Batch, kept: Tensor, losses: Tensor, restore_buffers: Callable[[], None]
-    ) -> tuple[Tensor, "Losses | None"]:
-        """Run the model on the rows `kept`, once more without those whose loss is not finite."""
-        samples = count(*batch)
-        for _ in range(2):
-            if not kept.numel():
-                break
-            everyone = kept.numel() == samples
-            try:
-                part = batch if everyone else rows(batch, kept, samples)
-                found = self._run_rows(self.model, part, kept.numel())
-            except ValueError as error:  # BatchNorm cannot normalise the one sample that was kept
-                if kept.numel() > 1 or everyone or "more than 1 value per channel" not in str(error):
-                    raise
-                break
-            values = found.losses.detach()
-            losses[kept] = values.to(losses)
-            if self.scorer.deferred.finite(values):
-                return kept, found
-            kept = kept[torch.isfinite(values)]
-            restore_buffers()
-        return kept[:0], None
 
     def _autocasting(self) -> AbstractContextManager[Any]:
         if self.autocast is None:
@@ -267,13 +243,11 @@ class WholePass(Pass):
         self,
         model: nn.Module,  # what is trained; it must couple no samples
         tracer: Tracer,  # reads the trace off the forward pass
-        # the pass to take for a batch with a loss that is not finite: its row would spoil the
-        # gradient
-        kept: Pass,
-        deferred: DeferredChecks,  # what the step asks about values
+        # the pass that trains on the other rows where a loss is not finite: its row would spoil the gradient
+        kept: KeptPass,
         check_alike: Callable[[Any, Any], None],  # raises if a trace does not go with a summary
     ) -> None:
-        self.model, self.tracer, self.kept, self.deferred = model, tracer, kept, deferred
+        self.model, self.tracer, self.kept = model, tracer, kept
         self.check_alike = check_alike
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
@@ -281,18 +255,15 @@ class WholePass(Pass):
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
         before = Streams(modules_of(self.model, self.tracer.loss)) if self.tracer.every_layer else None
-        with self.tracer.masks.asking(self.deferred.holds):
-            trace, losses = self.tracer(batch, live=True)
+        trace, losses = self.tracer(batch, live=True)
         if not losses.requires_grad:
             msg = (
                 "backward: 'whole' expects the same last layer in training mode as in eval mode; use "
                 "backward='kept'"
             )
             raise ValueError(msg)
-        if not self.deferred.finite(losses):
-            return self.kept.forward(batch, summary)
         readings = self._read(trace, losses.detach(), summary, before)
-        return Forward("whole", readings, functools.partial(self.backward, losses))
+        return Forward(readings, functools.partial(self.backward, batch, losses))
 
     def _read(self, trace: Any, losses: Tensor, summary: Any, before: Streams | None) -> Iterator[Reading]:
         """Yield the reading; one unlike the summary has the pass run again, on the same draws."""
@@ -304,9 +275,20 @@ class WholePass(Pass):
             raise
         yield Reading(losses, trace)
 
-    def backward(self, losses: Tensor, weights: Tensor, parts: int, *_: Any) -> Gradient:
-        """Go back through the whole batch; nothing runs a second time."""
-        kept = self.deferred.rows(weights > 0).numel()
-        if kept:
-            (losses * (weights / parts).to(losses)).sum().backward()
-        return Gradient(weights, losses.detach(), kept=kept)
+    def backward(
+        self,
+        batch: Batch,
+        losses: Tensor,
+        weighed: Weighed,
+        parts: int,
+        restore_buffers: Callable[[], None] = nothing,
+    ) -> Gradient:
+        """Go back through the whole batch, weighted."""
+        if weighed.dropped:  # zero times what is not finite is not zero
+            restore_buffers()
+            return self.kept.backward(batch, weighed, parts)
+        if not len(weighed.shares):
+            return Gradient("whole", losses.detach())
+        total = (losses * (weighed.weights / parts).to(losses)).sum()
+        total.backward()
+        return Gradient("whole", losses.detach(), total.detach())

@@ -28,8 +28,8 @@ from lai_torch._curation.passes.base import (
     check_uncoupled,
     check_unhooked,
 )
-from lai_torch._curation.scorers.base import Batch, Itself, Reading
-from lai_torch._curation.undo import DeferredChecks
+from lai_torch._curation.scorers.base import Batch, Reading
+from lai_torch._curation.weigh import Weighed
 from lai_torch._exact.directional import check_reads_outputs
 from lai_torch._graph import averaging
 from lai_torch._graph.assemble import Readout
@@ -66,19 +66,15 @@ class SelectivePass(Pass):
         # model, loss: what to train. The model must compile in one graph and couple no samples.
         model: nn.Module,
         loss: Loss,
-        # the pass to take for a batch of one, and for one that scores itself with a loss that is
-        # not finite
-        kept: Pass,
+        kept: Pass,  # the pass to take for a batch of one
         last: str | None,  # name of the final layer, where several reach the outputs side by side
         masks: Masks | None = None,  # find the positions that count
         *,
-        deferred: DeferredChecks,  # what the step asks about values
         # the type in which the model computes, scored and trained; None: its own
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self.loss, self.kept, self.last = model, loss, kept, last
         self.masks = Masks(None) if masks is None else masks
-        self.deferred = deferred
         self.proves = True
         self.captured = Captured(model, autocast)
 
@@ -99,15 +95,12 @@ class SelectivePass(Pass):
             run.pair.calls += 1
             if not run.pair.calls & (run.pair.calls - 1):
                 run.pair.own = None
-            with self.masks.asking(self.deferred.holds):
-                valid = self.masks(self.model, batch[0], samples)
+            valid = self.masks(self.model, batch[0], samples)
             picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
             gradients: Sequence[Tensor | None] = ()
             if picked is None and found:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
-        if isinstance(summary, Itself) and not self.deferred.finite(losses):  # it spoils every score
-            return self.kept.forward(batch, summary)
         proves = self.proves and run.pair.own is None
         if picked is None:
             ordered: list[Any] = [gradients[index] for index in run.order]
@@ -118,7 +111,7 @@ class SelectivePass(Pass):
         if proves:
             _check_rows(run, ordered, losses)
         reading = Reading(losses, trace)
-        return Forward("selective", iter((reading,)), functools.partial(self._backward, run, ordered, losses))
+        return Forward(iter((reading,)), functools.partial(self._backward, run, ordered, losses))
 
     def _trace(
         self,
@@ -212,18 +205,19 @@ class SelectivePass(Pass):
         return found
 
     def _backward(
-        self, run: Run, gradients: Given, losses: Tensor, weights: Tensor, parts: int, *_: Any
+        self, run: Run, gradients: Given, losses: Tensor, weighed: Weighed, parts: int, *_: Any
     ) -> Gradient:
         """Run the backward graph on the kept rows."""
-        kept = self.deferred.rows(weights > 0)
-        if not kept.numel():
-            return Gradient(weights, losses, kept=0)
-        found = _vjp(run, gradients, weights / parts, kept, release=True)
+        shares, index = weighed.shares, weighed.rows
+        if not len(shares):
+            return Gradient("selective", losses)
+        found = _vjp(run, gradients, shares / parts, index, release=True)
         parameters = named_parameters(self.model)
         for name, gradient in found.items():
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
-        return Gradient(weights, losses, kept=kept.numel())
+        kept = losses if index is None else losses.index_select(0, index)
+        return Gradient("selective", losses, (kept * shares.to(kept)).sum())
 
 
 def _other_layers(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
@@ -265,8 +259,10 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     return part.without_graph() if run.pair.told[key] else None
 
 
-def _vjp(run: Run, gradients: Given, weights: Tensor, rows: Tensor, **options: bool) -> dict[str, Tensor]:
-    """Return the gradient of the weighted losses of some rows."""
+def _vjp(
+    run: Run, gradients: Given, weights: Tensor, rows: Tensor | None, **options: bool
+) -> dict[str, Tensor]:
+    """Return the gradient of the weighted losses of some rows; None: all."""
     try:
         return run.vjp(gradients, weights, rows, **options)
     except torch.OutOfMemoryError:
@@ -290,7 +286,8 @@ def _check_rows(run: Run, gradients: Given, losses: Tensor) -> None:
     if not rows.numel():
         return
     signed = draw_weights(losses, torch.zeros_like(losses).index_fill_(0, rows, 1.0) > 0)
-    found, masked = (_vjp(run, gradients, signed, part) for part in (rows, everyone))
+    found = _vjp(run, gradients, signed[rows], rows)
+    masked = _vjp(run, gradients, signed[everyone], everyone if len(everyone) < len(losses) else None)
     if not all(bool(torch.isfinite(one).all()) for one in masked.values()):
         return
     precision, blocks = run.pair.once(coarsest), []

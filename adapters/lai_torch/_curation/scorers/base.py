@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._curation.processes.group import Alone
-from lai_torch._curation.undo import DeferredChecks
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import UnusableError, losses_of
 from lai_torch._model.preserve import preserved
+from lai_torch.trace import GateTrace
 
 Batch = tuple[Any, Any]
 
@@ -34,7 +34,7 @@ class Reading:
     """What a forward pass showed of some samples."""
 
     losses: Tensor  # `(n,)`
-    seen: Any  # what the estimator reads: a trace, or directional derivatives. None: no loss is finite.
+    seen: Any  # what the estimator reads: a trace, or directional derivatives. None: nothing is finite.
     rows: Tensor | None = None  # which of the `n` samples `seen` holds. None: all.
     # the mean of the squared output gradients over all processes' samples, where there are several
     squares: Tensor | None = None
@@ -71,8 +71,6 @@ class Scorer(ABC):
         Whether each process has the whole validation set, not a part of its own.
     by_block
         Whether sharded parameters may be gathered one block at a time while the estimator reads them.
-    deferred
-        What a step asks about values, shared with its passes and its update.
     """
 
     group: Alone = Alone()
@@ -81,7 +79,6 @@ class Scorer(ABC):
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
-        self.deferred = DeferredChecks()
 
     def summarize(self, validation: Batch | None, size: int) -> Any:
         """Sum a validation set up, at most `size` rows at a time, without what is not finite.
@@ -110,10 +107,6 @@ class Scorer(ABC):
         with self.group.agreed():
             # not a loop, whose variable would hold one part's trace while the next is made
             found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
-            if self.deferred.later:  # else this is asked again
-                self.deferred.finite(found.losses)
-                self.deferred.finite(found.scores)
-                return found
             finite = torch.isfinite(found.losses) & torch.isfinite(found.scores)
             parts = None if found.parts is None else torch.where(finite, found.parts, torch.nan)
             return replace(found, scores=torch.where(finite, found.scores, torch.nan), parts=parts)
@@ -193,6 +186,39 @@ def cut_evenly(batch: Batch, parts: int) -> Iterator[Batch]:
     for index in range(min(parts, samples)):
         start, stop = (end * samples // min(parts, samples) for end in (index, index + 1))
         yield rows(batch, slice(start, stop), samples)
+
+
+def find_finite(reading: Reading) -> Tensor:
+    """Say of each row that was read whether its loss and its last output gradient are finite.
+
+    A finite loss may have a gradient that is not.
+    """
+    trace: Any = reading.seen.trace if isinstance(reading.seen, GateTrace) else reading.seen
+    gradients = trace.layers[-1].output_gradients
+    finite: Tensor = (gradients.flatten(1) * 0.0).sum(1) == 0.0  # 0 x is 0 for a finite x alone, else NaN
+    return finite if reading.rows is not None else finite & torch.isfinite(reading.losses)
+
+
+def select_finite(reading: Reading) -> Reading:
+    """Return what was read of the finite rows, where samples are summed up: one would spoil the sum."""
+    if reading.rows is not None or bool((finite := find_finite(reading)).all()):
+        return reading
+    kept = finite.nonzero().squeeze(1)
+    seen = None if not len(kept) else select_rows(reading.seen, kept)
+    return replace(reading, seen=seen, rows=kept)
+
+
+def select_rows(trace: Any, kept: Tensor) -> Any:
+    """Return the trace of some of its samples."""
+    if isinstance(trace, GateTrace):
+        gates = [gate[kept] for gate in trace.gates]
+        return replace(trace, trace=select_rows(trace.trace, kept), gates=gates)
+    layers: list[Any] = list(trace.layers)
+    for place, layer in enumerate(layers):
+        arrays = {name: getattr(layer, name) for name in layer.array_fields}
+        rows = {name: array[kept] for name, array in arrays.items() if array is not None}
+        layers[place] = replace(layer, **rows)
+    return lai.Trace(layers)
 
 
 def _joined(parts: list[Scored]) -> Scored:

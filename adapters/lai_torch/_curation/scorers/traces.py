@@ -20,11 +20,12 @@ from lai_torch._curation.scorers.base import (
     chunks,
     cut_evenly,
     nothing_finite,
+    select_finite,
     share_of,
 )
 from lai_torch._curation.scorers.summaries import Sketch, joined, others
 from lai_torch._curation.scorers.tracer import SharedLayout, Tracer, UnlikeError
-from lai_torch._model.batch import Loss, rows
+from lai_torch._model.batch import Loss
 from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
@@ -111,12 +112,15 @@ class TraceScorer(Scorer):
 
     def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
-        if self.group.size == 1 or not isinstance(summary, Itself):
+        if not isinstance(summary, Itself):
             return readings, summary
+        with self.group.agreed():
+            (reading,) = map(select_finite, readings)  # such a batch is read in one part
+        if self.group.size == 1:
+            return iter([reading]), summary
         if self.sketch is not None:
             self.sketch.forget()
         with self.group.agreed():
-            (reading,) = readings  # such a batch is read in one part
             own, trace = None, reading.seen
             if trace is not None:
                 positions = self._positions_for(trace)
@@ -177,17 +181,10 @@ class TraceScorer(Scorer):
             self._alike.check(trace)
 
     def read(self, batch: Batch, summary: Any) -> Reading:
-        """Trace the batch; its finite rows by themselves where not all are."""
-        with self.tracer.masks.asking(self.deferred.holds):
-            trace, losses = self.tracer(batch)
+        """Trace the batch. A row that is not finite has a score that is none, and moves no other's."""
+        trace, losses = self.tracer(batch)
         self.check_alike(trace, summary)
-        if self.deferred.finite(losses):
-            return Reading(losses, trace)
-        kept = torch.isfinite(losses).nonzero().squeeze(1)
-        if not kept.numel():
-            return Reading(losses, None, kept)
-        trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
-        return Reading(losses, trace, kept)
+        return Reading(losses, trace)
 
     def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:
         """Score a trace against a validation side, or itself."""

@@ -11,7 +11,14 @@ from torch import Tensor
 import lai_core as lai
 from lai_core._adapters import computed_weight, fitted_weights, layer_parts
 from lai_core.estimators.gates import gate_lai_scores
-from lai_torch._curation.scorers.base import Batch, Reading, Scored, ValidationSide
+from lai_torch._curation.scorers.base import (
+    Batch,
+    Reading,
+    Scored,
+    ValidationSide,
+    find_finite,
+    select_finite,
+)
 from lai_torch._curation.scorers.traces import TraceScorer
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._model.batch import count, rows
@@ -104,19 +111,13 @@ class PreconditionedScorer(TraceScorer):
 
     def score_part(self, summary: Any, reading: Reading) -> Scored:
         """Score with a second moment that the finite rows are part of; `take` makes it the running one."""
-        moment, outputs = self.second_moment, self._outputs(reading)
-        of_inputs = self.input_second_moments
-        if outputs is None:
-            reading = replace(reading, seen=None)
+        moment, of_inputs = self.second_moment, self.input_second_moments
         if reading.squares is not None:
             moment = _moved(moment, reading.squares.to(reading.losses), self.decay)
-        elif outputs is not None:
-            gradients, valid = outputs
+        elif reading.seen is not None:
+            gradients, valid = _outputs(reading)
             moment = lai.update_second_moment(moment, gradients, decay=self.decay, valid=valid)
-        if self.scale_inputs and outputs is not None:
-            finite, seen = _finite(reading), reading.seen
-            if not self.deferred.holds(finite.all()):
-                seen = _rows(seen, finite)
+        if self.scale_inputs and (seen := select_finite(reading).seen) is not None:
             of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=self.decay)
         product = functools.partial(self.product, second_moment=moment, input_second_moments=of_inputs)
         scored = self._scored(summary, reading, product)
@@ -135,12 +136,12 @@ class PreconditionedScorer(TraceScorer):
             raise ValueError(msg)
         with self.group.agreed():
             (reading,) = readings  # this estimator reads a batch in one part
-            outputs, total = self._outputs(reading), None
-            if outputs is not None:
-                gradients, valid = outputs
+            total = None
+            if reading.seen is not None:
+                gradients, valid = _outputs(reading)
                 mean = lai.update_second_moment(None, gradients, valid=valid).double()
-                positions = gradients.shape[:-1].numel() if valid is None else int(valid.sum())
-                total = torch.cat([mean * positions, mean.new_tensor([positions])])
+                positions = valid.sum().to(mean)
+                total = torch.cat([mean * positions, positions[None]])
         total = self._added(total)
         squares = None if total is None else total[:-1] / total[-1]
         return iter([replace(reading, squares=squares)]), summary
@@ -152,16 +153,6 @@ class PreconditionedScorer(TraceScorer):
             return None
         blank = torch.zeros(width, dtype=torch.float64, device=next(self.model.parameters()).device)
         return self.group.summed([blank if total is None else total])[0]
-
-    def _outputs(self, reading: Reading) -> tuple[Tensor, Tensor | None] | None:
-        """Return the last output gradients of the finite rows, and which positions count; None if none is."""
-        if reading.seen is None:
-            return None
-        last, finite = reading.seen.layers[-1], _finite(reading)
-        outputs, valid = last.output_gradients, last.valid
-        if not self.deferred.holds(finite.all()):
-            outputs, valid = outputs[finite], None if valid is None else valid[finite]
-        return (outputs, valid) if outputs.shape[0] else None
 
     def state(self) -> dict[str, Any]:
         """Return the second moments too."""
@@ -183,21 +174,14 @@ def _moved(moment: Tensor | None, mean: Tensor, decay: float) -> Tensor:
     return mean if moment is None else decay * moment.to(mean) + (1.0 - decay) * mean
 
 
-def _finite(reading: Reading) -> Tensor:
-    """Say of each row that was read whether its loss and its last output gradient are finite.
+def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
+    """Return the last output gradients `(n, t, d)`, and which positions `(n, t)` of finite rows count.
 
-    A finite loss may have a gradient that is not: one such row would stay in the second moment for good.
+    One row that is not finite would stay in the second moment for good.
     """
-    gradients = reading.seen.layers[-1].output_gradients
-    finite: Tensor = (gradients.flatten(1) * 0.0).sum(1) == 0.0  # 0 x is 0 for a finite x alone, else NaN
-    return finite if reading.rows is not None else finite & torch.isfinite(reading.losses)
-
-
-def _rows(trace: lai.Trace, kept: Tensor) -> lai.Trace:
-    """Return the trace of some of its samples."""
-    layers: list[Any] = list(trace.layers)
-    for place, layer in enumerate(layers):
-        arrays = {name: getattr(layer, name) for name in layer.array_fields}
-        rows = {name: array[kept] for name, array in arrays.items() if array is not None}
-        layers[place] = replace(layer, **rows)
-    return lai.Trace(layers)
+    last = reading.seen.layers[-1]
+    gradients = last.output_gradients
+    if gradients.ndim == 2:
+        gradients = gradients.unsqueeze(1)
+    counted = find_finite(reading).unsqueeze(1).expand(gradients.shape[:2])
+    return gradients, counted if last.valid is None else counted & last.valid

@@ -1,0 +1,134 @@
+"""From all processes' scores to this one's weights: the policy is asked, checked, and read once."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import lai_core as lai
+from lai_core.estimators.policies import top_count
+from lai_torch._curation.processes.group import Alone, digest
+from lai_torch._curation.scorers.base import Scored
+from lai_torch.options.policies import Scheduled
+from lai_torch.options.protocols import Policy, ask
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The weights of a batch, and the rows that they keep."""
+
+    weights: Tensor  # `(n,)`, of this process's samples; zero where a score is not finite
+    everyone: Tensor  # those of all processes' samples
+    rows: Tensor | None  # which of this process's samples are trained on, in order; None: all
+    shares: Tensor  # the weight of each of these rows
+    kept: int  # how many samples of all processes have a positive weight
+    dropped: int = 0  # how many of this process's samples have a score that is not finite
+    # How many weights are positive, and how many scores are not finite, where `kept` and `dropped` go by the
+    # policy alone. They are read with the gradient; nothing is left to be read where there are none.
+    asked: tuple[Tensor, ...] = ()
+    stands_in: bool = False  # whether some rows have no weight and stand in for ones that are not finite
+
+    def settle(self, numbers: Sequence[float]) -> "Weighed":
+        """Return this with `kept` and `dropped` as they were read."""
+        if not self.asked:
+            return self
+        kept, dropped = map(int, numbers[:2])
+        return replace(self, kept=kept, dropped=dropped, stands_in=kept < self.kept)
+
+
+def weigh_alike(samples: int, group: Alone, device: torch.device) -> Weighed:
+    """Return the weights of a batch that trains without being scored: all samples of all processes alike."""
+    total = int(group.totals(samples)[0])
+    everyone = torch.full((total,), 1.0 / total, device=device)
+    own = everyone[:samples]
+    return Weighed(own, everyone, None, own, total)
+
+
+def weigh(
+    group: Alone, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], *, wait: bool
+) -> Weighed:
+    """Return the weights of this process's samples; the policy reads those of all processes.
+
+    So no policy needs another form on several processes: they gather n numbers, not what it is made of.
+    Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample. Where
+    it keeps as many rows whatever the scores are, nothing is read here, unless told to `wait` for it.
+    """
+    scores, slices = group.gathered(scored.scores)
+    parts = None if scored.parts is None else group.gathered(scored.parts.T)[0].T
+    seen = told | {name: group.gathered(values)[0] for name, values in own.items()}
+    if parts is not None:
+        seen["sizes"] = scored.sizes
+    with group.agreed():
+        weights = _check_form(ask(policy, scores if parts is None else parts, seen), scores)
+        finite = torch.isfinite(scores)
+        count = None if wait or group.size > 1 else _count_kept(policy, len(scores))
+        if count is None:
+            found = read_weights(weights, finite, slices[group.rank])
+        else:
+            found = _take_rows(torch.where(finite, weights, 0.0), finite, count)
+    if group.telling and not group.alike(digest([found.everyone, found.everyone.cumsum(0)])):
+        msg = (
+            "policy: expected the same weights from the same scores on every process, got others; let it "
+            "draw from a generator that is seeded alike, and read nothing else"
+        )
+        raise ValueError(msg)
+    return found
+
+
+def read_weights(weights: Tensor, finite: Tensor, own: slice = slice(None)) -> Weighed:
+    """Return which rows weights keep, with one wait for the device; raise where they are no weights."""
+    weights = torch.where(finite, weights, 0.0)
+    wrong = ~((weights >= 0) & torch.isfinite(weights))
+    keeps, lost, wrongs = torch.stack([weights > 0, ~finite, wrong]).tolist()
+    if any(wrongs):
+        worst = float(weights[wrongs.index(True)])
+        msg = f"policy: expected weights that are finite and not negative, got {worst:g}"
+        raise ValueError(msg)
+    mine, kept = weights[own], keeps[own]
+    rows = None
+    if not all(kept):
+        listed = [row for row, keep in enumerate(kept) if keep]
+        rows = torch.tensor(listed, dtype=torch.long, device=weights.device)
+    shares = mine if rows is None else mine[rows]
+    return Weighed(mine, weights, rows, shares, sum(keeps), sum(lost[own]))
+
+
+def _take_rows(weights: Tensor, finite: Tensor, count: int) -> Weighed:
+    """Return the rows with the so many positive weights, without a wait for the device.
+
+    Where fewer are positive, as their scores are not finite, the first row stands in for them, with weight 0.
+    """
+    positive = weights > 0
+    order = positive.sort(descending=True, stable=True).indices[:count]
+    shares = weights.index_select(0, order)
+    rows = torch.where(shares > 0, order, order[0])
+    return Weighed(weights, weights, rows, shares, count, asked=(positive.sum(), (~finite).sum()))
+
+
+def _count_kept(policy: Policy, samples: int) -> int | None:
+    """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
+    policy = policy.policy if isinstance(policy, Scheduled) else policy
+    if not isinstance(policy, functools.partial) or policy.func is not lai.keep_top or policy.args:
+        return None
+    if not {"fraction"} <= policy.keywords.keys() <= {"fraction", "normalize"}:
+        return None
+    return top_count(policy.keywords["fraction"], samples)
+
+
+def _check_form(weights: Any, scores: Tensor) -> Tensor:
+    """Return a policy's weights where the scores are, after checking that there is one a score."""
+    name = "policy: expected weights as a floating-point tensor"
+    if not isinstance(weights, Tensor):
+        msg = f"{name}, one per sample, got {type(weights).__name__}"
+        raise TypeError(msg)
+    if not weights.is_floating_point():
+        hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
+        msg = f"{name}, got {weights.dtype}{hint}"
+        raise TypeError(msg)
+    if weights.shape != scores.shape:
+        msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
+        raise ValueError(msg)
+    return weights.detach().to(scores.device)
