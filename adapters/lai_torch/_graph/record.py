@@ -89,6 +89,10 @@ class Recording:
     plan: Plan
 
 
+class NotFiniteError(ValueError):
+    """Rows that are not finite can look like coupled ones, and hide others that are."""
+
+
 class Reader:
     """Reads the graphs of one model's batches, and remembers what was proved of them.
 
@@ -105,10 +109,11 @@ class Reader:
         last: str | None = None,
         valid: Tensor | Valid | Masks | None = None,
         averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
+        finite: bool = False,  # whether only batches with finite losses are to be proved
     ) -> None:
         check_torch()
         self.model, self.loss, self.every, self.last = model, loss, every, last
-        self.averaged = averaged and not every
+        self.averaged, self.finite = averaged and not every, finite
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
@@ -169,6 +174,11 @@ class Reader:
                 if plan.is_still_dead(received):
                     return self._assemble(graph, plan, positions, received)
         calls = 1 if plan is None else plan.calls
+        if self.finite and not bool(torch.isfinite(losses).all()):
+            msg = (
+                "loss: expected finite losses of a batch in which samples are proved independent, got others"
+            )
+            raise NotFiniteError(msg)
         recording = self._prove(graph, batch, positions, alike=alike)
         if recording.plan.settled:
             recording.plan.calls = calls

@@ -18,6 +18,7 @@ from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
 from lai_torch._curation.scorers.tracer import Tracer
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
+from lai_torch._graph.record import NotFiniteError
 from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, count, rows, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
@@ -255,13 +256,18 @@ class WholePass(Pass):
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
         before = Streams(modules_of(self.model, self.tracer.loss)) if self.tracer.every_layer else None
-        trace, losses = self.tracer(batch, live=True)
+        try:
+            trace, losses = self.tracer(batch, live=True)
+        except NotFiniteError:
+            return self.kept.forward(batch, summary)
         if not losses.requires_grad:
             msg = (
                 "backward: 'whole' expects the same last layer in training mode as in eval mode; use "
                 "backward='kept'"
             )
             raise ValueError(msg)
+        if self.tracer.every_layer and not bool(torch.isfinite(losses).all()):
+            return self.kept.forward(batch, summary)
         readings = self._read(trace, losses.detach(), summary, before)
         return Forward(readings, functools.partial(self.backward, batch, losses))
 

@@ -40,7 +40,9 @@ class Tracer:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
         self.head_alone, self.masks = head_alone, Masks(valid)
         self.lowered = lowered or Lowered(model, None)
-        self.reader = Reader(model, loss, every=every_layer, last=last, valid=self.masks, averaged=averaged)
+        self.reader = Reader(
+            model, loss, every=every_layer, last=last, valid=self.masks, averaged=averaged, finite=True
+        )
 
     def __call__(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""

@@ -25,7 +25,8 @@ from lai_torch._curation.scorers.base import (
 )
 from lai_torch._curation.scorers.summaries import Sketch, joined, others
 from lai_torch._curation.scorers.tracer import SharedLayout, Tracer, UnlikeError
-from lai_torch._model.batch import Loss
+from lai_torch._graph.record import NotFiniteError
+from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
 
 Product = Callable[..., Tensor]
@@ -164,12 +165,9 @@ class TraceScorer(Scorer):
         """Yield the traces of at most `size` rows with finite losses, and how to read positions."""
         positions, nothing = self.positions, True
         for chunk in chunks(validation, size):
-            trace, losses = self.tracer(chunk)
-            if not bool(torch.isfinite(losses).all()):
-                finite = self.finite(chunk)
-                if finite is None:
-                    continue
-                trace, _ = self.tracer(finite)
+            trace = self._trace(chunk, apart=True).seen
+            if trace is None:
+                continue
             positions, nothing = positions or self._positions_for(trace), False
             yield trace, positions
         if nothing:
@@ -181,10 +179,27 @@ class TraceScorer(Scorer):
             self._alike.check(trace)
 
     def read(self, batch: Batch, summary: Any) -> Reading:
-        """Trace the batch. A row that is not finite has a score that is none, and moves no other's."""
-        trace, losses = self.tracer(batch)
-        self.check_alike(trace, summary)
-        return Reading(losses, trace)
+        """Trace the batch. A row that is not finite has no score, and moves no other's."""
+        # LAI reads one backward pass, in which no row meets another's. Ghost's rows may meet in sums where
+        # they are multiplied by zero, which NaN stays: so it waits for the device, and reads the others anew.
+        reading = self._trace(batch, apart=self.tracer.every_layer)
+        if reading.seen is not None:
+            self.check_alike(reading.seen, summary)
+        return reading
+
+    def _trace(self, batch: Batch, *, apart: bool) -> Reading:
+        """Trace a batch; its finite rows alone, if they are read apart or are all that can be proved."""
+        try:
+            trace, losses = self.tracer(batch)
+            if not apart or bool(torch.isfinite(losses).all()):
+                return Reading(losses, trace)
+        except NotFiniteError:
+            losses = self.losses_of(batch)
+        kept = torch.isfinite(losses).nonzero().squeeze(1)
+        if not kept.numel():
+            return Reading(losses, None, kept)
+        trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
+        return Reading(losses, trace, kept)
 
     def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:
         """Score a trace against a validation side, or itself."""
