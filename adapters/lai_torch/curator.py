@@ -53,8 +53,8 @@ class Curator:
     ----------
     model
         The model; a compiled one is scored eagerly and trained compiled. One that
-        `DistributedDataParallel` wraps, `fully_shard` shards or `parallelize_module` spreads over features
-        (experimental) finds what one process would find on the whole batch; see `group`.
+        `DistributedDataParallel` wraps or `fully_shard` shards finds what one process would find on the
+        whole batch; see `group`.
     loss
         `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
     optimizer

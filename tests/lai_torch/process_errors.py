@@ -6,11 +6,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import lai_core as lai
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped, summing
 from tests.support.torch_modules import Part
-from workloads.torch_features import Counting, parallel
 from workloads.torch_processes import LOSS, batch, network, wrapped
 
 
@@ -129,6 +129,12 @@ def hooked(rank):
     return stepped(rank, model=model, group=None)
 
 
+def features_are_spread(rank):
+    mesh = init_device_mesh("cpu", (PROCESSES,))
+    model = parallelize_module(network(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return stepped(rank, model=model, group=None)
+
+
 def not_synchronised(rank):
     model = nn.parallel.DistributedDataParallel(network())
     with model.no_sync():
@@ -231,11 +237,6 @@ ERRORS = {
         lambda rank: stepped(rank, loss=raising(rank, KeyboardInterrupt())),
         lambda rank: raises_in_training(rank, KeyboardInterrupt()),
     ],
-    "group: expected processes that have different": (
-        lambda rank: stepped(rank, model=parallel(network(), init_device_mesh("cpu", (2,))))
-    ),
-    "model: expected one that finds the same losses with its layers": (
-        lambda rank: stepped(rank, model=Counting(init_device_mesh("cpu", (2,))), group=None)
-    ),
+    "model: expected layers that run whole on each process, got '0' spread": features_are_spread,
 }
 """By the words of what all raise: what one process does, as functions of its rank."""

@@ -6,7 +6,7 @@ import signal
 import lai_torch
 import torch
 import torch.distributed as dist
-from lai_torch._curation.processes.group import Agreed
+from lai_torch._curation.processes.group import Group
 
 from workloads.torch_processes import LOSS, batch, network, wrapped
 
@@ -86,7 +86,7 @@ def an_interruption_comes_in_a_round(rank):
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
     curator, part = curated(rank, model=model, group=None)
     curator.step(*part)
-    largest, said = Agreed.largest, []
+    largest, said = Group.largest, []
 
     def interrupted(group, numbers):
         found = largest(group, numbers)
@@ -95,13 +95,13 @@ def an_interruption_comes_in_a_round(rank):
             os.kill(os.getpid(), signal.SIGINT)
         return found
 
-    Agreed.largest = interrupted
+    Group.largest = interrupted
     try:
         curator.step(*part)
     except (KeyboardInterrupt, RuntimeError) as error:
         said = [type(error).__name__, *error.__notes__]
     finally:
-        Agreed.largest = largest
+        Group.largest = largest
     return said, curator.step(*part).updated, curator.steps
 
 

@@ -7,6 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
@@ -18,17 +21,19 @@ from tests.lai_torch.process_support import (
     stepped,
 )
 from workloads.launches import launch
-from workloads.torch_features import ESTIMATORS, on_one_dimension, on_two_dimensions
 from workloads.torch_processes import (
     CASES,
     ENGINES,
     LOSS,
+    SAMPLES,
+    VALIDATION,
     batch,
     errors,
     largest,
     network,
     run,
     runs,
+    trained,
 )
 from workloads.torch_resumed import resumed
 
@@ -84,16 +89,47 @@ def groups_are_counted_together(rank):
     return numbers, curator.score(*part, groups=NAMES[rank])[1].group_drops
 
 
-def in_parallel(rank):
-    return on_one_dimension()
+def hooked_by_torch(rank):
+    """Return how far gradients that torch's own hooks average are from those without a hook."""
+    steps = []
+    for hook in (None, default_hooks.allreduce_hook, default_hooks.fp16_compress_hook):
+        model = nn.parallel.DistributedDataParallel(network())
+        if hook is not None:
+            model.register_comm_hook(None, hook)
+        curator, part = curated(rank, model=model, group=None)
+        curator.step(*part)
+        steps.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    return [largest(one, steps[0]) for one in steps[1:]]
 
 
-def features_in_parallel(rank):
-    return on_one_dimension(ESTIMATORS[:3])
+def copies_of_shards(rank):
+    """Return how far steps are from those of one process: two copies, each sharded over two processes."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "shards"))
+    part, found = SAMPLES // 4, {}
+    for estimator in (lai_torch.LAI(), lai_torch.LAI(sketch=3), lai_torch.Ghost()):
+        whole, model = network(), network()
+        for module in model.children():
+            if isinstance(module, nn.Linear):
+                fully_shard(module, mesh=mesh)
+        everyone, own = slice(0, SAMPLES), slice(rank * part, (rank + 1) * part)
+        runs = ((fully_shard(model, mesh=mesh), own, dist.group.WORLD), (whole, everyone, False))
+        spread, expected = (three_steps(*each, estimator=estimator) for each in runs)
+        scores = zip(spread.scores, expected.scores, strict=True)
+        off = max(largest(one, other[own]) for one, other in scores)
+        found[str(estimator)] = largest(spread.parameters, expected.parameters), off
+    return found
+
+
+def three_steps(model, part, group, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    options |= {"generator": torch.Generator().manual_seed(5), "max_norm": 1.0, "group": group}
+    curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
+    sides = [batch(SAMPLES, 100 + step) for step in range(3)]
+    return trained(curator, ((inputs[part], targets[part]) for inputs, targets in sides))
 
 
 FOUND = (
-    features_in_parallel,
+    hooked_by_torch,
     nothing_is_finite,
     a_loader_runs_dry,
     each_alone,
@@ -133,7 +169,7 @@ def one_process(model=None, **options):
     return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
 
 
-def trained(steps):
+def alone_after(steps):
     """Return the parameters after so many steps of one process."""
     curator = one_process()
     for _ in range(steps):
@@ -180,23 +216,20 @@ def test_a_run_kept_by_many_processes_goes_on_with_any_number_of_them(tmp_path):
     assert largest(resumed(0, 1, None, range(6, 8), str(tmp_path)), expected) <= BOUND
 
 
-def test_layers_parallel_over_features_find_what_whole_ones_find(found):
+def test_hooks_of_torch_that_average_do(found):
     for part in found:
-        assert len(part["features_in_parallel"]) == 3
-        for name, off in part["features_in_parallel"].items():
-            assert max(off) <= BOUND, name
+        plain, halved = part["hooked_by_torch"]
+        assert plain == 0.0
+        assert 0.0 < halved < 1e-2
 
 
 @pytest.mark.slow
-def test_meshes_of_features_rows_and_shards_find_what_one_process_finds():
-    for part in launch(on_two_dimensions, 4, timeout=400):
+def test_copies_of_shards_find_what_one_process_finds():
+    for part in launch(copies_of_shards, 4, timeout=400):
         assert not isinstance(part, str), part
-        assert len(part) == 9
+        assert len(part) == 3
         for name, off in part.items():
             assert max(off) <= BOUND, name
-    for part in launch(in_parallel, 2, timeout=400):
-        assert len(part) == len(ESTIMATORS)
-        assert all(max(off) <= BOUND for off in part.values()), part
 
 
 @pytest.mark.parametrize("words", ERRORS)
@@ -242,7 +275,7 @@ def test_groups_are_those_of_the_whole_batch(found):
 
 def test_sharded_training_goes_on_after_an_error(found):
     for part in found:
-        assert largest(part["a_shard_goes_on_after_an_error"], trained(1)) <= BOUND
+        assert largest(part["a_shard_goes_on_after_an_error"], alone_after(1)) <= BOUND
 
 
 def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):

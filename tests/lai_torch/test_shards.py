@@ -3,7 +3,7 @@
 import pytest
 import torch
 from lai_torch._curation.processes.blocks import Gathered, gathered
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._graph.prove import SMALL, Sketch
 from lai_torch._model.preserve import evaluating
 from torch import nn
@@ -32,7 +32,7 @@ def model():
 
 
 def whole(model, **options):
-    return gathered(list(model.modules()), lambda module: isinstance(module, nn.Linear), Alone(), **options)
+    return gathered(list(model.modules()), lambda module: isinstance(module, nn.Linear), Group(), **options)
 
 
 def test_a_model_finds_the_same_outputs_and_gradients_block_by_block(model):

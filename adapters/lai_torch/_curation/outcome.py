@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import numbered
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._curation.scorers.base import Scored
 from lai_torch._curation.update import Update
 from lai_torch._curation.weigh import Weighed
@@ -53,7 +53,7 @@ def joined_groups(groups: Sequence[Any] | None) -> Any:
     return [one for each in groups for one in each]
 
 
-def gathered_groups(group: Alone, groups: Any) -> Groups | None:
+def gathered_groups(group: Group, groups: Any) -> Groups | None:
     """Return the groups of all processes' samples, which all pass numbers, all text or none."""
     kind = 0 if groups is None else NUMBERS if isinstance(groups, Tensor) else TEXT
     if not (most := group.most(kind)):
@@ -90,7 +90,7 @@ SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(
 
 
 def reported(
-    group: Alone,
+    group: Group,
     scored: Scored | None,
     weighed: Weighed,
     update: Update,

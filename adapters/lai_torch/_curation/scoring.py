@@ -16,7 +16,7 @@ from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, 
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._curation.scorers.base import Batch, Scored, Scorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
 from lai_torch._curation.scorers.summaries import Sketch
@@ -119,7 +119,7 @@ class Passes:
         training: Kept,  # how the pass `kept` trains
         engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
-        self.model, self.group = model, Alone() if engine is None else engine.group
+        self.model, self.group = model, Group() if engine is None else engine.group
         self.kept = KeptPass(model, loss, scorer, chunk, training)
         if engine is not None and engine.spread and backward == "kept":
             self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
@@ -231,9 +231,6 @@ class Scoring:
             except UnlikeError:
                 self.summaries.forget()
                 return self.score(batches, samples, chosen)
-        if not self._engine.compared:
-            with evaluating(self._engine.model):
-                self._engine.compare(self.scorer.losses_of(batches[0]), scored.losses)
         return forwards[0], scored
 
     def _see(self, batches: Sequence[Batch]) -> None:

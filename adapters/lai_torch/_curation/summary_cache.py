@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core.records.convolution import Geometry
-from lai_torch._curation.processes.group import Alone
 from lai_torch._curation.scorers.base import Itself, Scorer, ValidationSide
 from lai_torch._curation.validation import Validation, moved, select_keys
 from lai_torch._model.batch import Staying, count
@@ -119,7 +118,7 @@ class SummaryCache:
         A summary that is not old yet is made again where others changed them since, by a checkpoint or by
         steps of a plain loop. One process alone asks that: several have to make it together.
         """
-        if self._given is None and type(self.scorer.group) is Alone:
+        if self._given is None and self.scorer.group.size == 1:
             self._versions = self._read_versions()
 
     def _read_versions(self) -> list[int]:

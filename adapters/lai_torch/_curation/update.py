@@ -10,7 +10,7 @@ from torch import Tensor
 from lai_torch._curation.passes.base import Backward, Gradient, coupling
 from lai_torch._curation.processes.engine import Engine, local
 from lai_torch._curation.processes.finite import all_finite, witness
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
 from lai_torch.report import weighted_loss
@@ -158,7 +158,7 @@ def _check_steps(optimizer: Any) -> None:
         raise ValueError(msg)
 
 
-def clip(gradients: list[Tensor], max_norm: float, group: Alone) -> None:
+def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
     """Clip gradients to a common norm, in place; of sharded gradients, the norm over all shards."""
     norms = [
         torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core.estimators.policies import top_count
-from lai_torch._curation.processes.group import Alone, digest
+from lai_torch._curation.processes.group import Group, digest
 from lai_torch._curation.scorers.base import Scored
 from lai_torch.options.policies import Scheduled
 from lai_torch.options.protocols import Policy, ask
@@ -39,7 +39,7 @@ class Weighed:
         return replace(self, kept=kept, dropped=dropped, stands_in=kept < self.kept)
 
 
-def weigh_alike(samples: int, group: Alone, device: torch.device) -> Weighed:
+def weigh_alike(samples: int, group: Group, device: torch.device) -> Weighed:
     """Return the weights of a batch that trains without being scored: all samples of all processes alike."""
     total = int(group.totals(samples)[0])
     everyone = torch.full((total,), 1.0 / total, device=device)
@@ -48,7 +48,7 @@ def weigh_alike(samples: int, group: Alone, device: torch.device) -> Weighed:
 
 
 def weigh(
-    group: Alone, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], *, wait: bool
+    group: Group, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], *, wait: bool
 ) -> Weighed:
     """Return the weights of this process's samples; the policy reads those of all processes.
 
@@ -69,7 +69,7 @@ def weigh(
             found = read_weights(weights, finite, slices[group.rank])
         else:
             found = _take_rows(torch.where(finite, weights, 0.0), finite, count)
-    if group.telling and not group.alike(digest([found.everyone, found.everyone.cumsum(0)])):
+    if group.size > 1 and not group.alike(digest([found.everyone, found.everyone.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
             "draw from a generator that is seeded alike, and read nothing else"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling, nothing
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._curation.scorers.base import Batch, Scorer
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
@@ -121,7 +121,7 @@ def plan_of(counts: list[int]) -> Plan:
     return plan
 
 
-def balanced(batch: Batch, weighed: Weighed, group: Alone) -> tuple[Batch, Tensor, Tensor | None]:
+def balanced(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tensor, Tensor | None]:
     """Return the rows that this process is to train on, their weights, and which of the batch they are."""
     _, slices = group.gathered(weighed.weights)
     counts = [int((weighed.everyone[part] > 0).sum()) for part in slices]

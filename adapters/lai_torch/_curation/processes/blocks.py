@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._model.walk import forget
 
 
@@ -117,10 +117,6 @@ class Gathered(Tensor):
         return written[0] if written else out
 
 
-SPREADING = ("torch.distributed.fsdp", "torch.distributed.tensor")
-"""Where the hooks come from that `fully_shard` and `parallelize_module` put on modules."""
-
-
 class Blocks:
     """Gathers blocks of parameters for whichever process asks, and holds the block that was asked for last.
 
@@ -132,7 +128,7 @@ class Blocks:
 
     def __init__(
         self,
-        group: Alone,  # the processes
+        group: Group,  # the processes
         blocks: Sequence[Sequence[Tensor]],  # the parameters of each block
     ) -> None:
         self.group, self.blocks = group, blocks
@@ -184,7 +180,7 @@ class Blocks:
 
 @contextmanager
 def gathered(
-    modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool], group: Alone, *, by_block: bool
+    modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool], group: Group, *, by_block: bool
 ) -> Iterator[None]:
     """Put whole parameters into modules, and take out the hooks that communicate.
 
@@ -307,11 +303,11 @@ def _blocks(modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool])
 
 
 def _spreads(hook: Any) -> bool:
-    """Whether a hook gathers parameters or frees them, or spreads what goes into a layer."""
-    return comes_from(SPREADING, hook)
+    """Whether a hook of `fully_shard` gathers parameters or frees them."""
+    return comes_from("torch.distributed.fsdp", hook)
 
 
-def comes_from(modules: str | tuple[str, ...], hook: Any) -> bool:
-    """Whether a hook is defined in one of some modules."""
+def comes_from(module: str, hook: Any) -> bool:
+    """Whether a hook is defined in a module, or in one below."""
     named = getattr(hook, "__func__", hook)
-    return str(getattr(named, "__module__", "")).startswith(modules)
+    return str(getattr(named, "__module__", "")).startswith(module)

@@ -90,7 +90,7 @@ def _check_options(engine: Engine, options: dict[str, Any]) -> None:
 
 def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> None:
     """Raise on every process unless parameters and validation set are the same on each."""
-    if not engine.group.telling:
+    if engine.group.size == 1:
         return
     parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
     if not engine.group.alike(digest(parameters)):
@@ -123,10 +123,10 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
 
     Else one would wait for numbers that another never sends, or models would drift apart.
     """
-    if not engine.group.telling:
+    if engine.group.size == 1:
         return
     named = dict(engine.model.named_parameters())
-    if call == "step" and engine.shards and engine.group.size > 1:
+    if call == "step" and engine.sharded:
         whole = (name for name, each in named.items() if not hasattr(each, "device_mesh"))
         if alone := next((name for name in whole if named[name].requires_grad), None):
             msg = (

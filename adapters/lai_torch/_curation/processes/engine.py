@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from math import prod
 from typing import Any
 
 import torch
@@ -13,20 +11,18 @@ from torch import Tensor, nn
 
 from lai_torch._curation.processes.blocks import comes_from, gathered
 from lai_torch._curation.processes.finite import all_finite
-from lai_torch._curation.processes.group import Agreed, Alone, Together
+from lai_torch._curation.processes.group import Group
 from lai_torch._model.walk import forget
-
-ALIKE = 0.05
-"""How far losses may be apart: training may be in half precision."""
 
 AVERAGING = {
     "require_backward_grad_sync": True,
-    "_comm_hooks": [],
     "reduce_grads": True,
     "gradient_divide_factor": None,
     "_all_reduce_hook": None,
 }
-"""What a wrapper that averages gradients has for attributes: the first two `DistributedDataParallel`."""
+"""What a wrapper that averages gradients has for attributes: the first `DistributedDataParallel`."""
+HOOKS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
+"""torch's own communication hooks that average, in whichever precision."""
 
 _WHOLE = nullcontext()
 
@@ -43,14 +39,9 @@ class Engine:
     group
         The processes.
     sharded
-        Whether the parameters lie in parts on the processes.
-    shards
-        Whether `fully_shard` put them there: it adds up no gradients of the others.
+        Whether the parameters lie in parts on the processes: `fully_shard` put them there.
     spread
         Whether several processes take part: their batches are one, or parameters lie in parts on them.
-    compared
-        Whether a batch has shown that the model with whole parameters is the one that trains, if its layers
-        are parallel over features.
     lockstep
         Whether the training pass communicates, so that every process has to run one.
     """
@@ -70,15 +61,11 @@ class Engine:
         wrapped = isinstance(wrapper, nn.parallel.DistributedDataParallel)
         self.model: nn.Module = wrapper.module if wrapped else given
         self.loss = loss
-        self.shards = shards = any(map(_is_sharded, self.model.modules()))
-        meshes = {p.device_mesh for p in self.model.parameters() if hasattr(p, "device_mesh")}
-        self.sharded = shards or bool(meshes)
-        self.compared = shards and not any(map(_is_parallel, self.model.modules()))
-        self.compared = self.compared or not meshes
-        features = () if self.compared else _features(meshes, shards=shards)
-        self.group = group_of(wrapper, group, meshes, features, shards=shards)
+        self.sharded = any(map(_is_sharded, self.model.modules()))
+        _check_whole_layers(self.model, sharded=self.sharded)
+        self.group = _group_of(wrapper, group, sharded=self.sharded)
         self.spread = self.sharded or self.group.size > 1
-        self.lockstep = self.group.size > 1 and (shards or (wrapped and not own))
+        self.lockstep = self.group.size > 1 and (self.sharded or (wrapped and not own))
         self.trained: nn.Module = given if self.lockstep else self.model
         self._wrapper = wrapper
 
@@ -93,15 +80,21 @@ class Engine:
         for module in filter(_is_sharded, self.model.modules()):
             state = module._get_fsdp_state()  # type: ignore[operator]
             wrappers += getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-        for each in wrappers:
-            for name, usual in AVERAGING.items():
-                if getattr(each, name, usual) != usual:
-                    msg = (
-                        f"model: expected its wrapper to average gradients over the {self.group.size} "
-                        f"processes, got {name}={getattr(each, name)!r}; leave out no_sync, communication "
-                        "hooks and divide factors"
-                    )
-                    raise ValueError(msg)
+        off = [
+            f"{name}={getattr(each, name)!r}"
+            for each in wrappers
+            for name, usual in AVERAGING.items()
+            if getattr(each, name, usual) != usual
+        ]
+        hooks = getattr(self._wrapper, "_comm_hooks", ())
+        off += [f"the hook {hook!r}" for hook, over in hooks if not _averages(hook, over, self._wrapper)]
+        if off:
+            msg = (
+                f"model: expected its wrapper to average gradients over the {self.group.size} processes, "
+                f"got {off[0]}; leave out no_sync, divide factors, and communication hooks other than "
+                f"torch's {', '.join(HOOKS)}"
+            )
+            raise ValueError(msg)
 
     def add_up(self, parameters: Sequence[Tensor]) -> None:
         """Sum the gradients over the processes where no wrapper has: one all-reduce per type of number.
@@ -119,11 +112,11 @@ class Engine:
                     "sparse=False to the embedding"
                 )
                 raise ValueError(msg)
-        own = [torch.zeros_like(p) if p.grad is None else _laid_out(p.grad, p) for p in held]
-        flags = torch.tensor([p.grad is not None for p in held], device="cpu").to(local(held[0]))
-        *sums, flags = self.group.summed([*map(local, own), flags])
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
+        flags = torch.tensor([p.grad is not None for p in held], device="cpu").to(held[0])
+        *sums, flags = self.group.summed([*own, flags])
         for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
-            local(given).copy_(total)
+            given.copy_(total)
             parameter.grad = given if found else None
 
     def finite(self, gradients: Sequence[Tensor], seen: bool | None = None) -> bool:
@@ -133,26 +126,6 @@ class Engine:
         """
         own = all_finite([local(gradient) for gradient in gradients], seen)
         return not self.group.most(not own) if self.sharded else own
-
-    def compare(self, losses: Tensor, scored: Tensor) -> None:
-        """Raise unless the model that trains finds the losses with which the whole one was scored.
-
-        Code that divides, say, its heads by the number of processes is another function there.
-        """
-        self.reset()
-        found = self.group.whole(losses)
-        scored = scored[: len(found)]
-        known = torch.isfinite(found) & torch.isfinite(scored)
-        off = float(((found - scored).abs()[known].max() / scored.abs()[known].max()) if known.any() else 0.0)
-        self.compared = True
-        with self.group.agreed():
-            if off > ALIKE:
-                msg = (
-                    "model: expected one that finds the same losses with its layers parallel and with whole "
-                    f"parameters, as it is scored, got losses {off:.1g} apart; have its code read sizes off "
-                    "tensors, not off the number of processes"
-                )
-                raise ValueError(msg)
 
     def gathered(self, *, by_block: bool = True) -> AbstractContextManager[None]:
         """Have whole parameters in the model while the body runs, each in its own type, and no hooks of FSDP.
@@ -174,16 +147,6 @@ class Engine:
                 module.reshard()  # type: ignore[operator]
 
 
-def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """Return a gradient in parts as its parameter lies, if it is in parts at all."""
-    placed: Any = parameter
-    given: Any = gradient
-    found: Tensor = (
-        given.redistribute(placements=placed.placements) if hasattr(given, "placements") else given
-    )
-    return found
-
-
 def local(tensor: Tensor) -> Tensor:
     """Return this process's part of a tensor."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
@@ -196,21 +159,32 @@ def _is_sharded(module: Any) -> bool:
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
-def _is_parallel(module: nn.Module) -> bool:
-    """Whether `parallelize_module` was called on a module."""
-    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return any(map(partial(comes_from, "torch.distributed.tensor"), hooks))
+def _check_whole_layers(model: nn.Module, *, sharded: bool) -> None:
+    """Raise unless layers run whole: parameters may lie in parts, but by `fully_shard` alone."""
+    for name, module in model.named_modules():
+        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        spread = any(hasattr(each, "device_mesh") for each in module._parameters.values())
+        if any(comes_from("torch.distributed.tensor", hook) for hook in hooks) or (spread and not sharded):
+            msg = (
+                f"model: expected layers that run whole on each process, got {name or 'all'!r} spread over "
+                "features (tensor parallel); shard by fully_shard alone, or score a whole copy beforehand"
+            )
+            raise ValueError(msg)
 
 
-def group_of(
-    model: nn.Module, given: Any, meshes: set[Any], features: Sequence[Any], *, shards: bool
-) -> Alone:
-    """Return the processes that share a batch: those given, else those that the wrapper is spread over.
+def _averages(hook: Any, over: Any, wrapper: Any) -> bool:
+    """Whether a communication hook is one of torch's that average, over the wrapper's processes."""
+    default = sys.modules.get("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    if not any(hook is getattr(default, name, None) for name in HOOKS):
+        return False
+    return dist.get_process_group_ranks(over) == dist.get_process_group_ranks(wrapper.process_group)
 
-    Those of `features` have the same rows; without others they are all that there are.
-    """
+
+def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
+    """Return the processes that share a batch: those given, else those that the wrapper is spread over."""
     device = next((local(parameter).device for parameter in model.parameters()), torch.device("cpu"))
     running = dist.is_available() and dist.is_initialized()
+    wraps = isinstance(model, nn.parallel.DistributedDataParallel)
     if given is not None and given is not False:
         if not running:
             msg = "group: expected torch.distributed to be initialized, it is not; leave it out"
@@ -219,21 +193,12 @@ def group_of(
         if not isinstance(group, dist.ProcessGroup):
             msg = f"group: expected a process group, a mesh of one dimension, False or None, got {given!r}"
             raise TypeError(msg)
-        _check_rows_differ(group, features)
-        return Together(group, device, features)
-    if isinstance(model, nn.parallel.DistributedDataParallel) or shards:
+        return Group(group, device)
+    if wraps or sharded:
         if given is False:
             msg = "group: expected the processes of the model's wrapper, got False; leave it out"
             raise ValueError(msg)
-        return Together(_wrapper_group(model, meshes), device, features)
-    if features:
-        if given is None and prod(group.size() for group in features) < dist.get_world_size():
-            msg = (
-                "group: some of the processes share the layers' features; pass the group of those that have "
-                "different rows, for example group=mesh['dp'], or group=False if none have"
-            )
-            raise ValueError(msg)
-        return Agreed(features, device)
+        return Group(model.process_group if wraps else _mesh_of(model).get_group(), device)
     if given is None and running and dist.get_world_size() > 1:
         msg = (
             f"group: torch.distributed runs {dist.get_world_size()} processes and the model has no wrapper, "
@@ -241,36 +206,12 @@ def group_of(
             "spread over them), or group=False (each process trains a model of its own)"
         )
         raise ValueError(msg)
-    return Alone()
+    return Group()
 
 
-def _features(meshes: set[Any], *, shards: bool) -> list[Any]:
-    """Return the groups of the processes that share the features of layers.
-
-    On a mesh of shards and features the last dimension is that of features, as torch has it.
-    """
-    mesh, *others = sorted(meshes, key=lambda each: -each.ndim)
-    if others and not shards:  # beside shards, layers that are not parallel lie on the first dimension alone
-        msg = f"model: expected the layers' features to lie on one mesh, got {len(meshes)} meshes"
-        raise ValueError(msg)
-    groups = list(mesh.get_all_groups())
-    return groups[-1:] if shards else groups
-
-
-def _check_rows_differ(group: Any, features: Sequence[Any]) -> None:
-    """Raise if processes that share the features of layers are said to have different rows."""
-    rows = set(dist.get_process_group_ranks(group))
-    if any(len(rows & set(dist.get_process_group_ranks(each))) > 1 for each in features):
-        msg = (
-            "group: expected processes that have different rows, got some that share the layers' features; "
-            "pass the mesh's other dimension, for example group=mesh['dp'], or leave it out if there is none"
-        )
-        raise ValueError(msg)
-
-
-def _wrapper_group(model: nn.Module, meshes: set[Any]) -> Any:
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        return model.process_group
+def _mesh_of(model: nn.Module) -> Any:
+    """Return the mesh that the parameters of a sharded model lie on, unless it has several dimensions."""
+    meshes = {each.device_mesh for each in model.parameters() if hasattr(each, "device_mesh")}
     mesh = next(iter(meshes))
     if len(meshes) > 1 or mesh.ndim > 1:
         msg = (
@@ -279,4 +220,4 @@ def _wrapper_group(model: nn.Module, meshes: set[Any]) -> Any:
             "torch.distributed.group.WORLD if all have"
         )
         raise ValueError(msg)
-    return mesh.get_group()
+    return mesh

@@ -3,7 +3,8 @@
 import builtins
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -13,100 +14,38 @@ from torch import Tensor
 FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 KINDS = [*FLOATS, torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
 """Types of what is gathered, by their number."""
-_NOBODY = nullcontext()
+_CPU = torch.device("cpu")
 TOLD = "_on_every_process"
 """Attribute of errors that every process raises."""
 
 
-class Alone:
-    """A group of one process, with the interface of `Together`; its collectives do nothing."""
+class Group:
+    """The processes that share a batch, each with its own rows of it: one without a process group.
 
-    size, rank = 1, 0
-    device: torch.device = torch.device("cpu")
-    telling: tuple[Any, ...] = ()
-    settles: Callable[[], None] | None = None
-    """What a process does before it enters a collective: where parameters are gathered block by block."""
+    Each method is a collective or two, which all processes have to enter; of one process it does nothing.
+    So whatever may raise on one of them alone runs in `agreed`, and what data decide is decided by `most`.
+
+    Attributes
+    ----------
+    settles
+        What a process does before it enters a collective: where parameters are gathered block by block.
+    """
+
+    def __init__(
+        self,
+        group: Any = None,  # a process group
+        device: torch.device = _CPU,  # where what is told lies
+    ) -> None:
+        self.group, self.device = group, device
+        self.size = 1 if group is None else group.size()
+        self.rank = 0 if group is None else dist.get_rank(group)
+        self.settles: Callable[[], None] | None = None
+        self._collectives = self._bytes = 0
 
     def settle(self) -> None:
         """Be ready for a collective: others may still wait for this process's part of a block."""
         if self.settles is not None:
             self.settles()
-
-    def largest(self, numbers: Tensor) -> Tensor:
-        """Return the largest of the processes' numbers, for each of several."""
-        return numbers
-
-    def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Return each tensor's sum over the processes."""
-        return list(tensors)
-
-    def totals(self, *numbers: float) -> list[float]:
-        """Return each number's sum over the processes."""
-        return list(numbers)
-
-    def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
-        """Concatenate the rows of all processes; return them and each process's slice."""
-        return vector, [slice(0, vector.shape[0])]
-
-    def most(self, number: int) -> int:
-        """Return the largest of the processes' numbers: of flags, whether any is set."""
-        return int(number)
-
-    def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
-        """Write into `taken` what the others give: `gives` rows of `given` to each, `takes` from each."""
-        del takes, gives
-        taken.copy_(given)
-
-    def objects(self, value: Any) -> list[Any]:
-        """Return every process's value, in order: for what is rare, since it is pickled."""
-        return [value]
-
-    def alike(self, value: str) -> bool:
-        """Say whether every process has the same string."""
-        del value
-        return True
-
-    def differing(self, numbers: Mapping[str, int]) -> list[str]:
-        """Return the names of the numbers that are not the same on every process, under the same names."""
-        del numbers
-        return []
-
-    def agreed(self) -> AbstractContextManager[None]:
-        """Run a block that communicates with nobody; raise on every process if it raised on one."""
-        return _NOBODY
-
-    def handed(self, tensor: Tensor) -> Tensor:
-        """Count what this process hands to a collective, and return it."""
-        return tensor
-
-    def whole(self, tensor: Any) -> Tensor:
-        """Return a tensor, gathered if it lies in parts."""
-        if hasattr(tensor, "full_tensor"):
-            self.handed(tensor.to_local())
-            tensor = tensor.full_tensor()
-        return tensor
-
-    def spent(self) -> tuple[int, int]:
-        """Return how many collectives there were since this was last asked, and the bytes handed to them."""
-        return 0, 0
-
-
-class Agreed(Alone):
-    """Processes that do the same, on the same rows as far as they share no batch: what they tell each other.
-
-    Each method is a collective or two, which all processes have to enter. So whatever may raise on one
-    of them alone runs in `agreed`, and what data decide is decided by `most`.
-    """
-
-    def __init__(
-        self,
-        # process groups, one for each dimension along which the processes lie. Telling goes along
-        # one after the other, and so reaches all.
-        telling: Sequence[Any],
-        device: torch.device,  # where what is told lies
-    ) -> None:
-        self.telling, self.device = tuple(telling), device
-        self._collectives = self._bytes = 0
 
     def handed(self, tensor: Tensor) -> Tensor:
         """Be ready for a collective; count it and its bytes. Pickled objects are not counted."""
@@ -116,49 +55,115 @@ class Agreed(Alone):
         return tensor
 
     def spent(self) -> tuple[int, int]:
-        """Return the counts of collectives and bytes, and reset them."""
+        """Return how many collectives there were since this was last asked, and the bytes handed to them."""
         found = self._collectives, self._bytes
         self._collectives = self._bytes = 0
         return found
 
+    def whole(self, tensor: Any) -> Tensor:
+        """Return a tensor, gathered if it lies in parts."""
+        if hasattr(tensor, "full_tensor"):
+            self.handed(tensor.to_local())
+            tensor = tensor.full_tensor()
+        return tensor
+
     def most(self, number: int) -> int:
-        """One all-reduce of one number."""
+        """Return the largest of the processes' numbers: of flags, whether any is set."""
+        if self.size == 1:
+            return int(number)
         return int(self.largest(torch.tensor(int(number), device=self.device)))
 
     def largest(self, numbers: Tensor) -> Tensor:
-        """One all-reduce of numbers, in place."""
-        for group in self.telling:
-            dist.all_reduce(self.handed(numbers), dist.ReduceOp.MAX, group=group)
+        """Return the largest of the processes' numbers, for each of several, in place: one all-reduce."""
+        if self.size > 1:
+            dist.all_reduce(self.handed(numbers), dist.ReduceOp.MAX, group=self.group)
         return numbers
 
+    def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return each tensor's sum over the processes: one all-reduce per type of number."""
+        found = list(tensors)
+        if self.size == 1:
+            return found
+        for kind in dict.fromkeys(tensor.dtype for tensor in found):
+            places = [index for index, tensor in enumerate(found) if tensor.dtype == kind]
+            flat = torch.cat([found[index].reshape(-1) for index in places])
+            dist.all_reduce(self.handed(flat), group=self.group)
+            parts = flat.split([found[index].numel() for index in places])
+            for index, part in zip(places, parts, strict=True):
+                found[index] = part.view(found[index].shape)
+        return found
+
+    def totals(self, *numbers: float) -> list[float]:
+        """Return each number's sum over the processes, in double precision, in which counts stay whole."""
+        if self.size == 1:
+            return list(numbers)
+        (found,) = self.summed([torch.tensor(numbers, dtype=torch.float64, device=self.device)])
+        listed: list[float] = found.tolist()
+        return listed
+
+    def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
+        """Concatenate the rows of all processes; return them and each process's slice.
+
+        Two small all-gathers: the lengths, then the vectors, filled up to the longest.
+        """
+        if self.size == 1:
+            return vector, [slice(0, len(vector))]
+        told = torch.tensor([len(vector), KINDS.index(vector.dtype)], device=self.device)
+        lengths, kinds = zip(*torch.stack(self._all(told)).tolist(), strict=True)
+        if len(set(kinds)) > 1:
+            names = ", ".join(str(KINDS[kind]) for kind in sorted(set(kinds)))
+            msg = (
+                f"loss: expected numbers of one type on every process, got {names}; give each process's "
+                "inputs and targets the same types"
+            )
+            raise ValueError(msg)
+        padded = vector.new_zeros((max(lengths), *vector.shape[1:]))
+        padded[: len(vector)] = vector
+        rows = [part[:length] for part, length in zip(self._all(padded), lengths, strict=True)]
+        ends = list(accumulate(lengths, initial=0))
+        return torch.cat(rows), [slice(*each) for each in pairwise(ends)]
+
+    def _all(self, own: Tensor) -> list[Tensor]:
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(found, self.handed(own), group=self.group)
+        return found
+
+    def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
+        """Write into `taken` what the others give: `gives` rows of `given` to each, `takes` from each."""
+        if self.size == 1:
+            taken.copy_(given)
+        else:
+            dist.all_to_all_single(taken, self.handed(given), takes, gives, group=self.group)
+
     def objects(self, value: Any) -> list[Any]:
-        """Two all-gathers of pickled values."""
-        found = [value]
-        self.settle()
-        for group in self.telling:
-            parts: list[Any] = [None] * group.size()
-            dist.all_gather_object(parts, found, group=group)
-            found = [each for part in parts for each in part]
+        """Return every process's value, in order: for what is rare, since it is pickled."""
+        found = [value] * self.size
+        if self.size > 1:
+            self.settle()
+            dist.all_gather_object(found, value, group=self.group)
         return found
 
     def alike(self, value: str) -> bool:
-        """One all-reduce of a checksum."""
+        """Say whether every process has the same string, by a checksum."""
         return not self.differing({"": zlib.crc32(value.encode())})
 
     def differing(self, numbers: Mapping[str, int]) -> list[str]:
-        """One all-reduce: where the largest is also the smallest, all are the same."""
+        """Return the names of the numbers that are not the same on every process, under the same names.
+
+        One all-reduce: where the largest is also the smallest, all are the same.
+        """
         own = torch.tensor([*numbers.values()], dtype=torch.int64, device=self.device)
         most, least = self.largest(torch.cat([own, -own])).tensor_split(2)
         return [name for name, differs in zip(numbers, (most != -least).tolist(), strict=True) if differs]
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """One flag after the block: who raised says so, and everyone raises."""
+        """Run a block that communicates with nobody; raise on every process if it raised on one."""
         error: BaseException | None = None
         try:
             yield
         except BaseException as found:  # an interruption, too: the others would wait
-            if getattr(found, TOLD, False):  # the inner block has already broadcast the error
+            if self.size == 1 or getattr(found, TOLD, False):  # the inner block has already broadcast it
                 raise
             error = found
         if self.most(error is not None):
@@ -175,70 +180,6 @@ class Agreed(Alone):
         error.add_note(note)
         setattr(error, TOLD, True)
         return error
-
-
-class Together(Agreed):
-    """The processes of a torch process group, each with its own rows of a batch."""
-
-    def __init__(
-        self,
-        group: Any,  # the process group
-        device: torch.device,  # where what is told lies
-        # process groups of those that have the same rows, and parts of the layers
-        features: Sequence[Any] = (),
-    ) -> None:
-        super().__init__((*features, group), device)
-        self.group, self.size, self.rank = group, group.size(), dist.get_rank(group)
-
-    def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """One all-reduce per type of number, however many tensors there are."""
-        found = list(tensors)
-        for kind in dict.fromkeys(tensor.dtype for tensor in found):
-            places = [index for index, tensor in enumerate(found) if tensor.dtype == kind]
-            flat = torch.cat([found[index].reshape(-1) for index in places])
-            dist.all_reduce(self.handed(flat), group=self.group)
-            parts = flat.split([found[index].numel() for index in places])
-            for index, part in zip(places, parts, strict=True):
-                found[index] = part.view(found[index].shape)
-        return found
-
-    def totals(self, *numbers: float) -> list[float]:
-        """One all-reduce in double precision, in which counts stay whole."""
-        (found,) = self.summed([torch.tensor(numbers, dtype=torch.float64, device=self.device)])
-        listed: list[float] = found.tolist()
-        return listed
-
-    def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
-        """Two small all-gathers: the lengths, then the vectors, filled up to the longest."""
-        lengths, kinds = zip(*self._listed(len(vector), KINDS.index(vector.dtype)), strict=True)
-        if len(set(kinds)) > 1:
-            names = ", ".join(str(KINDS[kind]) for kind in sorted(set(kinds)))
-            msg = (
-                f"loss: expected numbers of one type on every process, got {names}; give each process's "
-                "inputs and targets the same types"
-            )
-            raise ValueError(msg)
-        padded = vector.new_zeros((max(lengths), *vector.shape[1:]))
-        padded[: len(vector)] = vector
-        parts = zip(self._all(padded), lengths, strict=True)
-        starts = [sum(lengths[:rank]) for rank in range(self.size)]
-        slices = [slice(start, start + length) for start, length in zip(starts, lengths, strict=True)]
-        return torch.cat([row[:length] for row, length in parts]), slices
-
-    def _listed(self, *numbers: int) -> list[list[int]]:
-        listed: list[list[int]] = torch.stack(
-            self._all(torch.tensor(numbers, dtype=torch.int64, device=self.device))
-        ).tolist()
-        return listed
-
-    def _all(self, own: Tensor) -> list[Tensor]:
-        found = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(found, self.handed(own), group=self.group)
-        return found
-
-    def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
-        """One all-to-all of rows."""
-        dist.all_to_all_single(taken, self.handed(given), takes, gives, group=self.group)
 
 
 def _builtin(error: BaseException) -> str:

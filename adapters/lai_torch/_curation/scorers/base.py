@@ -11,7 +11,7 @@ from lai_storage import storable
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import UnusableError, losses_of
 from lai_torch._model.preserve import preserved
@@ -73,7 +73,7 @@ class Scorer(ABC):
         Whether sharded parameters may be gathered one block at a time while the estimator reads them.
     """
 
-    group: Alone = Alone()
+    group: Group = Group()
     one_set = True
     by_block = False
 
@@ -173,7 +173,7 @@ def chunks(batch: Batch, size: int) -> Iterator[Batch]:
         yield rows(batch, slice(start, min(start + size, samples)), samples)
 
 
-def share_of(batch: Batch, group: Alone) -> Batch | None:
+def share_of(batch: Batch, group: Group) -> Batch | None:
     """Return this process's part of rows that every process has; None where it has none."""
     samples, ranks = count(*batch), (group.rank, group.rank + 1)
     start, end = (rank * samples // group.size for rank in ranks)

@@ -9,7 +9,7 @@ from torch import Tensor
 import lai_core as lai
 from lai_core._adapters import are_cheaper, joined_summaries, width_of
 from lai_core.estimators.sketches import sketch_outputs
-from lai_torch._curation.processes.group import Alone
+from lai_torch._curation.processes.group import Group
 from lai_torch._curation.scorers.base import ValidationSide
 
 AT_ONCE = 2**26
@@ -66,7 +66,7 @@ class Sketch:
 
 def joined(
     side: ValidationSide | None,
-    group: Alone,
+    group: Group,
     sketch: Sketch | None,
     device: torch.device,
     memory_budget: int,
@@ -97,7 +97,7 @@ def joined(
 
 
 def _formed(
-    side: ValidationSide | None, group: Alone, sketch: Sketch | None, device: torch.device
+    side: ValidationSide | None, group: Group, sketch: Sketch | None, device: torch.device
 ) -> ValidationSide:
     """Return a process's own side; where it has none, another's form with zeros, and take its sketch."""
     offered: list[Any] = []
@@ -112,7 +112,7 @@ def _formed(
     return _blank(form, device)
 
 
-def _all_factors(summary: lai.ValidationSummary, group: Alone) -> tuple[Tensor, ...] | None:
+def _all_factors(summary: lai.ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
     """Return the factors of all processes; None on all of them where the sum is the smaller."""
     if group.most(not summary.factored):
         return None
