@@ -87,13 +87,13 @@ def read_weights(weights: Tensor, finite: Tensor, own: slice = slice(None)) -> W
         worst = float(weights[wrongs.index(True)])
         msg = f"policy: expected weights that are finite and not negative, got {worst:g}"
         raise ValueError(msg)
-    mine, kept = weights[own], keeps[own]
+    local, kept = weights[own], keeps[own]
     rows = None
     if not all(kept):
         listed = [row for row, keep in enumerate(kept) if keep]
         rows = torch.tensor(listed, dtype=torch.long, device=weights.device)
-    shares = mine if rows is None else mine[rows]
-    return Weighed(mine, weights, rows, shares, sum(keeps), sum(lost[own]))
+    shares = local if rows is None else local[rows]
+    return Weighed(local, weights, rows, shares, sum(keeps), sum(lost[own]))
 
 
 def _take_rows(weights: Tensor, finite: Tensor, count: int) -> Weighed:
