@@ -16,6 +16,7 @@ from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._curation.scoring import made_pass
 from lai_torch._curation.weigh import read_weights
+from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.prove import draw_weights, run_again
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, count, mapped, rows
@@ -130,7 +131,7 @@ def selfcheck(
     for together, found in keys.items():
         part = lai.Trace(layer for layer in trace.layers if layer.weight in found)
         own = _kernel([gradients[name] for name in together])
-        name = found[0] if len(found) == 1 else together[0]
+        name = found[0].removesuffix(TRANSPOSED) if len(found) == 1 else together[0]
         layers[name] = relative_error(lai.ghost_kernel(part, part), own, floor)
     passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
     ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)

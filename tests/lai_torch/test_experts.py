@@ -48,6 +48,26 @@ def branching(own, inputs):
     return own.head(torch.tanh(found)[:, -1])
 
 
+@holding(lambda: held(matrix=nn.Parameter(torch.randn(4, 4)), last=nn.Linear(4, 3)))
+def either_way(own, inputs):
+    """Multiply by a square matrix, or by its transpose where there are more than three positions."""
+    matrix = own.matrix if inputs.shape[1] < 4 else own.matrix.mT
+    return own.last(torch.tanh(inputs @ matrix).mean(1))
+
+
+def test_a_square_matrix_that_batches_use_either_way_has_one_gradient():
+    torch.manual_seed(0)
+    model = either_way().double()
+    sides = [(randn(6, length, 4), labels(6)) for length in (3, 4)]
+    curator = curated(model, sides[0], estimator="ghost", refresh=9)
+    curator.score(*sides[0])
+    expected = lai_torch.exact_scores(model, LOSS, *sides)
+    torch.testing.assert_close(curator.score(*sides[1])[1].scores, expected)
+    traces = [lai_torch.trace(model, LOSS, *side, gradients="all") for side in sides]
+    with pytest.raises(ValueError, match="expected weight key"):
+        lai.ghost_scores(*traces)
+
+
 def drawn(seed, n):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)

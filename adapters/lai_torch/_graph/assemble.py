@@ -34,6 +34,9 @@ from lai_torch._model.valid import Positions, fitting, masked_mean
 Owned = dict[str, list[tuple[Use, Record]]]
 """Of each parameter whose uses have records of one kind: these."""
 
+TRANSPOSED = ".mT"
+"""Behind the key of a square matrix whose rows are its inputs: elsewhere it may be used the other way."""
+
 
 @dataclass(frozen=True)
 class Readout:
@@ -168,13 +171,24 @@ class Assembly:
         if isinstance(record, lai.ConvolutionTrace):
             return record.kernel, record.stride, record.padding, record.dilation, record.groups
         assert isinstance(record, lai.LayerTrace)
+        natural = self._is_natural(use)
         if self.graph.names[use.node] == GROUPED:
-            return ("rows", bool(use.source.turned), False, 1)
-        product = PRODUCTS[self.graph.names[use.node]]
-        natural = (use.slot == product.slots[0] or product.natural) != bool(use.source.turned)
+            return ("rows", natural, False, 1)
         if isinstance(record, lai.ExpertTrace) or record.groups > 1:
             return ("rows", natural, use.source.matrix is None, record.groups)
         return ("dense", natural, record.matrix_shape)
+
+    def _is_natural(self, use: Use) -> bool:
+        """Whether the rows of a matrix are its outputs, as of a linear layer's, not its inputs."""
+        if self.graph.names[use.node] == GROUPED:
+            return bool(use.source.turned)
+        product = PRODUCTS[self.graph.names[use.node]]
+        return (use.slot == product.slots[0] or product.natural) != bool(use.source.turned)
+
+    def _key(self, use: Use, sides: Sides, key: str) -> str:
+        """Return what a matrix is called in records: a square one does not show that it is transposed."""
+        square = sides.activations.shape[-1] == sides.gradients.shape[-1]
+        return f"{key}{TRANSPOSED}" if square and not self._is_natural(use) else key
 
     def _find_bias(self, uses: list[Use], uses_by_name: Mapping[str, list[Use]]) -> str | None:
         """Return the bias that all these products have, and that nothing else uses."""
@@ -212,7 +226,8 @@ class Assembly:
         ):
             return None
         sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
-        keys = [f"{use.source.key}[{matrix}]" for matrix in range(len(sides or ()))]
+        named = enumerate(sides or ())
+        keys = [self._key(use, one, f"{use.source.key}[{matrix}]") for matrix, one in named]
         return [
             lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key)
             for key, one in zip(keys, sides or (), strict=True)
@@ -249,7 +264,8 @@ class Assembly:
             return None
         kind = lai.ExpertTrace if routed else lai.LayerTrace
         name = source.key.removesuffix(".weight")
-        options: dict[str, Any] = {"bias": bias, "weight": source.key, "groups": sides.groups, "name": name}
+        key = self._key(use, sides, source.key)
+        options: dict[str, Any] = {"bias": bias, "weight": key, "groups": sides.groups, "name": name}
         return kind(sides.activations, sides.gradients, valid=self._mask(sides, routed), **options)
 
     def _mask(self, sides: Sides, routed: bool = False) -> Tensor | None:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._model.batch import Loss
@@ -144,7 +145,8 @@ class SharedLayout:
             return
         before, left = self._first
         keys = {key for key in {*found, *before} if found.get(key) != before.get(key)}
-        names = frozenset(key.partition("[")[0] for key in keys)  # a matrix of several is called NAME[i]
+        # a matrix of several is called NAME[i]
+        names = frozenset(key.removesuffix(TRANSPOSED).partition("[")[0] for key in keys)
         if names - left:
             self.tracer.leave(names)
             raise UnlikeError(names)
