@@ -99,7 +99,8 @@ def exact_scores(
         `loss(outputs, targets) -> (n,)`: one unnormalised number a sample. It may use the model's
         parameters; a module with trainable parameters of its own (proxies, centres) is scored with them.
     validation, training
-        `(inputs, targets)` each.
+        `(inputs, targets)` each. Training samples have to be independent; validation samples need not be, for
+        their summed loss is one function.
     at
         `start`: the validation gradient at the parameters as they are. `midpoint`: after half of the
         SGD step on the whole batch, where the score is the one-step Shapley value up to second order

@@ -86,11 +86,11 @@ class Picked:
             node = node.next_functions[0][0]
         return tuple(found)
 
-    def keeps(self, by_sample: Callable[[Tensor], Tensor], *, positions: bool) -> bool:
+    def keeps(self, by_sample: Callable[[Tensor], Tensor]) -> bool:
         """Whether views mix no samples, nor a sample's positions, on the way to the outputs.
 
-        A random gradient at the log-probabilities arrives with each sample's rows as they were, or with the
-        same sum: that tells, whatever the batch holds. `by_sample` lays the outputs out as `(n, t, c)`.
+        A random gradient at the log-probabilities arrives with each sample's rows as they were: that tells,
+        whatever the batch holds. `by_sample` lays the outputs out as `(n, t, c)`.
         """
         generator = torch.Generator().manual_seed(0)
         sent = torch.randint(1, 2**7, self.logarithms.shape, generator=generator, device="cpu").to(
@@ -99,10 +99,7 @@ class Picked:
         rest = [length for place, length in enumerate(self.shape) if place != self.axis]
         own = sent.reshape(*rest, -1).movedim(-1, self.axis)
         (arrived,) = torch.autograd.grad(self.ends[:1], self.ends[1:], [own], retain_graph=True)
-        arrived = by_sample(arrived).to(sent)
-        if not positions:
-            sent, arrived = (side.sum(1, dtype=torch.float64) for side in (sent, arrived))
-        return torch.equal(arrived, sent)
+        return torch.equal(by_sample(arrived).to(sent), sent)
 
 
 def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
@@ -154,7 +151,7 @@ def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> t
     found, place = _pick(graph, layer), layer.place
     if found is None or found.logarithms.shape != gradient.shape or not isinstance(place, Axis):
         return None
-    kept = found.keeps(lambda one: flatten_positions(place.in_front(one)), positions=True)
+    kept = found.keeps(lambda one: flatten_positions(place.in_front(one)))
     return found.views if kept and agrees(found, gradient, valid) else None
 
 

@@ -254,7 +254,7 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     key = "averages", output.shape, output.dtype, len(valid), part.views
     if key not in run.pair.told:
         (gradient,) = torch.autograd.grad(losses.sum(), [output], retain_graph=True)
-        stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one, positions=True)
+        stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one)
         run.pair.keep(key, stays)
     return part.without_graph() if run.pair.told[key] else None
 
