@@ -157,11 +157,15 @@ def wrapped(model: nn.Module, engine: str, processes: int) -> tuple[nn.Module, d
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (processes,))
+    mesh, told = init_device_mesh("cpu", (processes,)), {}
+    if engine == "hsdp":  # pairs of processes hold shards, the same on each pair
+        names = ("copies", "shards")
+        mesh = init_device_mesh("cpu", (processes // 2, 2), mesh_dim_names=names)
+        told = {"group": dist.group.WORLD}
     for module in list(model.modules()):
         if isinstance(module, nn.Linear) and len(module.weight) == 16:
             fully_shard(module, mesh=mesh)
-    return fully_shard(model, mesh=mesh), {}
+    return fully_shard(model, mesh=mesh), told
 
 
 @dataclass

@@ -4,6 +4,7 @@ import lai_torch
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -123,10 +124,22 @@ def a_batch_is_empty_on_one(rank):
     return curator.step(inputs[: 4 * (1 - rank)], targets[: 4 * (1 - rank)])
 
 
-def hooked(rank):
+def hooked(rank, hook=summing, among=None):
     model = nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(None, summing)
+    model.register_comm_hook(among, hook)
     return stepped(rank, model=model, group=None)
+
+
+def hooked_alone(rank):
+    """Average over this process alone, by torch's own hook."""
+    alone, _ = dist.new_subgroups(group_size=1)
+    return hooked(rank, default_hooks.allreduce_hook, alone)
+
+
+def copies_without_a_group(rank):
+    """Shard over a mesh of two dimensions, and do not say who has which rows."""
+    mesh = init_device_mesh("cpu", (1, PROCESSES), mesh_dim_names=("copies", "shards"))
+    return stepped(rank, model=fully_shard(network(), mesh=mesh), group=None)
 
 
 def features_are_spread(rank):
@@ -202,6 +215,8 @@ ERRORS = {
     "ValueError: model: expected shards of every parameter that trains, got '2.w": some_parameters_are_whole,
     "ValueError: model: expected its wrapper to average gradients over the 2": [
         hooked,
+        hooked_alone,
+        lambda rank: hooked(rank, default_hooks.fp16_compress_wrapper(summing)),
         not_synchronised,
         shards_that_are_summed,
     ],
@@ -237,6 +252,7 @@ ERRORS = {
         lambda rank: stepped(rank, loss=raising(rank, KeyboardInterrupt())),
         lambda rank: raises_in_training(rank, KeyboardInterrupt()),
     ],
+    "ValueError: group: the parameters lie on a mesh of 2 dimensions": copies_without_a_group,
     "model: expected layers that run whole on each process, got '0' spread": features_are_spread,
 }
 """By the words of what all raise: what one process does, as functions of its rank."""

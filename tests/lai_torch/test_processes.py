@@ -8,8 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
@@ -25,15 +23,12 @@ from workloads.torch_processes import (
     CASES,
     ENGINES,
     LOSS,
-    SAMPLES,
-    VALIDATION,
     batch,
     errors,
     largest,
     network,
     run,
     runs,
-    trained,
 )
 from workloads.torch_resumed import resumed
 
@@ -102,32 +97,6 @@ def hooked_by_torch(rank):
     return [largest(one, steps[0]) for one in steps[1:]]
 
 
-def copies_of_shards(rank):
-    """Return how far steps are from those of one process: two copies, each sharded over two processes."""
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "shards"))
-    part, found = SAMPLES // 4, {}
-    for estimator in (lai_torch.LAI(), lai_torch.LAI(sketch=3), lai_torch.Ghost()):
-        whole, model = network(), network()
-        for module in model.children():
-            if isinstance(module, nn.Linear):
-                fully_shard(module, mesh=mesh)
-        everyone, own = slice(0, SAMPLES), slice(rank * part, (rank + 1) * part)
-        runs = ((fully_shard(model, mesh=mesh), own, dist.group.WORLD), (whole, everyone, False))
-        spread, expected = (three_steps(*each, estimator=estimator) for each in runs)
-        scores = zip(spread.scores, expected.scores, strict=True)
-        off = max(largest(one, other[own]) for one, other in scores)
-        found[str(estimator)] = largest(spread.parameters, expected.parameters), off
-    return found
-
-
-def three_steps(model, part, group, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    options |= {"generator": torch.Generator().manual_seed(5), "max_norm": 1.0, "group": group}
-    curator = lai_torch.Curator(model, LOSS, optimizer, batch(VALIDATION, 7), **options)
-    sides = [batch(SAMPLES, 100 + step) for step in range(3)]
-    return trained(curator, ((inputs[part], targets[part]) for inputs, targets in sides))
-
-
 FOUND = (
     hooked_by_torch,
     nothing_is_finite,
@@ -169,7 +138,7 @@ def one_process(model=None, **options):
     return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
 
 
-def alone_after(steps):
+def trained(steps):
     """Return the parameters after so many steps of one process."""
     curator = one_process()
     for _ in range(steps):
@@ -187,7 +156,8 @@ def rows_by_process():
 def check(parts, case, engine):
     got = [part[case, engine] for part in parts]
     assert not any(isinstance(one, str) for one in got), got
-    assert all(one.bytes_reported == one.bytes_per_step > 0 for one in got)
+    if engine != "hsdp":  # whose own all-reduces of gradients are counted, too
+        assert all(one.bytes_reported == one.bytes_per_step > 0 for one in got)
     for name, error in errors(got, run(CASES[case])).items():
         assert error <= (1e-7 if name == "reports" and "warmup" in case else BOUND), name
 
@@ -199,7 +169,9 @@ def test_processes_find_what_one_finds(found, case, engine):
 
 @pytest.mark.slow
 def test_two_and_four_processes_find_what_one_finds_in_every_case():
-    for processes, cases in ((PROCESSES, REST), (4, QUICK + [("uneven batches", each) for each in ENGINES])):
+    copies = [(case, "hsdp") for case in ("keep_positive", "sketch", "ghost", "clipped")]
+    uneven = [("uneven batches", each) for each in ENGINES]
+    for processes, cases in ((PROCESSES, REST), (4, QUICK + uneven + copies)):
         parts = launch(runs, processes, processes, cases, timeout=400)
         for case, engine in cases:
             check(parts, case, engine)
@@ -221,15 +193,6 @@ def test_hooks_of_torch_that_average_do(found):
         plain, halved = part["hooked_by_torch"]
         assert plain == 0.0
         assert 0.0 < halved < 1e-2
-
-
-@pytest.mark.slow
-def test_copies_of_shards_find_what_one_process_finds():
-    for part in launch(copies_of_shards, 4, timeout=400):
-        assert not isinstance(part, str), part
-        assert len(part) == 3
-        for name, off in part.items():
-            assert max(off) <= BOUND, name
 
 
 @pytest.mark.parametrize("words", ERRORS)
@@ -275,7 +238,7 @@ def test_groups_are_those_of_the_whole_batch(found):
 
 def test_sharded_training_goes_on_after_an_error(found):
     for part in found:
-        assert largest(part["a_shard_goes_on_after_an_error"], alone_after(1)) <= BOUND
+        assert largest(part["a_shard_goes_on_after_an_error"], trained(1)) <= BOUND
 
 
 def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):

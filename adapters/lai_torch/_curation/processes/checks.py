@@ -37,9 +37,6 @@ def check_spread(
                 "bfloat16, which needs none"
             )
             raise ValueError(msg)
-    if training.balance and backward != "kept":
-        msg = f"backward: rows are shared out by the pass 'kept', got {backward!r}"
-        raise ValueError(msg)
     if facts.learning_rate and engine.spread:
         msg = (
             f"estimator: {name!r} needs the gradient of the whole batch before it scores, which is spread "
