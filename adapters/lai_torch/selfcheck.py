@@ -251,7 +251,7 @@ def _backward_errors(
     for weights in _weightings(count(*batch), next(model.parameters()).device):
         with undone(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
-            name = forward.backward(read_weights(weights, torch.isfinite(weights)), 1).name
+            name = forward.backward(read_weights(weights, weights), 1).name
             if name != backward:
                 msg = (
                     f"inputs: expected at least two samples to check {backward!r} on; this batch is trained "

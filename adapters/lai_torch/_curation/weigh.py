@@ -1,6 +1,7 @@
 """From all processes' scores to this one's weights: the policy is asked, checked, and read once."""
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,8 +27,8 @@ class Weighed:
     shares: Tensor  # the weight of each of these rows
     kept: int  # how many samples of all processes have a positive weight
     dropped: int = 0  # how many of this process's samples have a score that is not finite
-    # How many weights are positive, and how many scores are not finite, where `kept` and `dropped` go by the
-    # policy alone. They are read with the gradient; nothing is left to be read where there are none.
+    # How many weights are positive, and how many scores NaN, where `kept` and `dropped` go by the policy
+    # alone. They are read with the gradient; nothing is left to be read where there are none.
     asked: tuple[Tensor, ...] = ()
     stands_in: bool = False  # whether some rows have no weight and stand in for ones that are not finite
 
@@ -63,12 +64,11 @@ def weigh(
         seen["sizes"] = scored.sizes
     with group.agreed():
         weights = _check_form(ask(policy, scores if parts is None else parts, seen), scores)
-        finite = torch.isfinite(scores)
         count = None if wait or group.size > 1 else _count_kept(policy, len(scores))
         if count is None:
-            found = read_weights(weights, finite, slices[group.rank])
+            found = read_weights(weights, scores, slices[group.rank])
         else:
-            found = _take_rows(torch.where(finite, weights, 0.0), finite, count)
+            found = _take_rows(weights, scores, count)
     if group.size > 1 and not group.alike(digest([found.everyone, found.everyone.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
@@ -78,34 +78,41 @@ def weigh(
     return found
 
 
-def read_weights(weights: Tensor, finite: Tensor, own: slice = slice(None)) -> Weighed:
-    """Return which rows weights keep, with one wait for the device; raise where they are no weights."""
-    weights = torch.where(finite, weights, 0.0)
-    wrong = ~((weights >= 0) & torch.isfinite(weights))
-    keeps, lost, wrongs = torch.stack([weights > 0, ~finite, wrong]).tolist()
-    if any(wrongs):
-        worst = float(weights[wrongs.index(True)])
-        msg = f"policy: expected weights that are finite and not negative, got {worst:g}"
-        raise ValueError(msg)
-    local, kept = weights[own], keeps[own]
-    rows = None
-    if not all(kept):
-        listed = [row for row, keep in enumerate(kept) if keep]
-        rows = torch.tensor(listed, dtype=torch.long, device=weights.device)
-    shares = local if rows is None else local[rows]
-    return Weighed(local, weights, rows, shares, sum(keeps), sum(lost[own]))
+def read_weights(weights: Tensor, scores: Tensor, own: slice = slice(None)) -> Weighed:
+    """Return which rows weights keep, with one wait for the device; raise where they are no weights.
+
+    A row whose score is NaN is not kept.
+    """
+    kind = torch.promote_types(weights.dtype, scores.dtype)
+    read, of = torch.stack([weights.to(kind), scores.to(kind)]).tolist()
+    lost = list(map(math.isnan, of))
+    if any(lost):
+        weights = torch.where(scores.isnan(), 0.0, weights)
+        read = [0.0 if nan else weight for weight, nan in zip(read, lost, strict=True)]
+    for weight in read:
+        if not 0.0 <= weight < math.inf:
+            msg = f"policy: expected weights that are finite and not negative, got {weight:g}"
+            raise ValueError(msg)
+    local, kept = weights[own], [row for row, weight in enumerate(read[own]) if weight > 0.0]
+    rows, shares = None, local
+    if len(kept) < len(local):
+        rows = torch.tensor(kept, dtype=torch.long, device=weights.device)
+        shares = local.index_select(0, rows)
+    return Weighed(local, weights, rows, shares, sum(weight > 0.0 for weight in read), sum(lost[own]))
 
 
-def _take_rows(weights: Tensor, finite: Tensor, count: int) -> Weighed:
+def _take_rows(weights: Tensor, scores: Tensor, count: int) -> Weighed:
     """Return the rows with the so many positive weights, without a wait for the device.
 
     Where fewer are positive, as their scores are not finite, the first row stands in for them, with weight 0.
     """
-    positive = weights > 0
-    order = positive.sort(descending=True, stable=True).indices[:count]
-    shares = weights.index_select(0, order)
-    rows = torch.where(shares > 0, order, order[0])
-    return Weighed(weights, weights, rows, shares, count, asked=(positive.sum(), (~finite).sum()))
+    # Of the rows with one weight the sort keeps the order.
+    shares, order = weights.sort(descending=True, stable=True)
+    shares, order = shares[:count], order[:count]
+    some = shares > 0
+    rows = torch.where(some, order, order[0])
+    asked = some.sum(dtype=torch.float32), scores.isnan().sum(dtype=torch.float32)
+    return Weighed(weights, weights, rows, shares, count, asked=asked)
 
 
 def _count_kept(policy: Policy, samples: int) -> int | None:

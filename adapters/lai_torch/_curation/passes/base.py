@@ -219,7 +219,7 @@ class KeptPass(Pass):
         total = total if parts == 1 else total / parts
         (total if self.scaler is None else self.scaler.scale(total)).backward()
         values = found.losses.detach().to(losses)
-        losses = values if index is None else losses.index_copy(0, index, values)
+        losses = values if index is None else losses.index_copy_(0, index, values)
         return Gradient("kept", losses, total.detach())
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":

@@ -211,13 +211,13 @@ class SelectivePass(Pass):
         shares, index = weighed.shares, weighed.rows
         if not len(shares):
             return Gradient("selective", losses)
-        found = _vjp(run, gradients, shares / parts, index, release=True)
+        found = _vjp(run, gradients, shares if parts == 1 else shares / parts, index, release=True)
         parameters = named_parameters(self.model)
         for name, gradient in found.items():
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
         kept = losses if index is None else losses.index_select(0, index)
-        return Gradient("selective", losses, (kept * shares.to(kept)).sum())
+        return Gradient("selective", losses, torch.dot(kept, shares.to(kept)))
 
 
 def _other_layers(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:

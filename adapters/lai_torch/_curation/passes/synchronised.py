@@ -42,7 +42,7 @@ class SynchronisedPass(KeptPass):
         values = found.losses.detach()[: len(shares)].to(losses)
         moved = trained is not batch
         if not moved:
-            losses = values if index is None else losses.index_copy(0, index, values)
+            losses = values if index is None else losses.index_copy_(0, index, values)
         objective = (values * shares.to(values)).sum()
         share = self._share(len(shares))
         if found.losses.numel():
