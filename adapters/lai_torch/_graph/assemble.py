@@ -187,7 +187,8 @@ class Assembly:
 
     def _key(self, use: Use, sides: Sides, key: str) -> str:
         """Return what a matrix is called in records: a square one does not show that it is transposed."""
-        square = sides.activations.shape[-1] == sides.gradients.shape[-1]
+        gradients = sides.gradients
+        square = gradients is not None and sides.activations.shape[-1] == gradients.shape[-1]
         return f"{key}{TRANSPOSED}" if square and not self._is_natural(use) else key
 
     def _find_bias(self, uses: list[Use], uses_by_name: Mapping[str, list[Use]]) -> str | None:
