@@ -88,7 +88,8 @@ def curated(estimator: Any, backward: str = "kept", refresh: int = CACHED) -> Bu
         made.step(*work.batch)
 
         def run() -> None:
-            made._scoring.summaries._versions = None  # that others moved the parameters asks for no summary
+            # that others moved the parameters asks for no summary
+            made.state = replace(made.state, versions=None)
             made.step(*work.batch)
 
         return Step(run, summary_bytes(made))
@@ -109,7 +110,7 @@ def mixture(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
     sources, groups = Sources(Mixture(4), PERIOD // 2), torch.arange(count(*work.batch)) % 4
 
     def period() -> None:
-        made._scoring.summaries._versions = None
+        made.state = replace(made.state, versions=None)
         for _ in range(PERIOD):
             report = made.step(*work.batch)
             if report.scores is not None:
@@ -228,7 +229,7 @@ def bytes_of(work: Work, optimizer: torch.optim.Optimizer) -> int:
 
 def summary_bytes(made: Any) -> int:
     """Return the bytes of the validation summary that a curator goes on with."""
-    return bytes_in(made._scoring.summaries._summary)
+    return bytes_in(made.state.side)
 
 
 def bytes_in(tree: Any) -> int:

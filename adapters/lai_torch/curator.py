@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 import torch
@@ -25,7 +26,7 @@ from lai_torch._curation.processes.checks import check_alike, check_call, check_
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.scorers.base import Batch, Scored
 from lai_torch._curation.scoring import Scoring
-from lai_torch._curation.summary_cache import check_state
+from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import own_stream, paired
@@ -123,12 +124,8 @@ class Curator:
 
     Attributes
     ----------
-    steps
-        Number of steps taken.
-    skipped
-        Number of batches that contributed nothing.
-    dropped
-        Number of samples left out because their loss or score was not finite.
+    state
+        What the next step depends on beside model and optimizer, as one value.
 
     Examples
     --------
@@ -150,9 +147,7 @@ class Curator:
     policy: Policy
     estimator: Estimator
     warmup: int
-    steps: int
-    skipped: int
-    dropped: int
+    state: CuratorState
 
     def __init__(
         self,
@@ -193,8 +188,7 @@ class Curator:
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup = estimator, warmup
-        self.steps = self.skipped = self.dropped = self._empty = 0
-        self._warned = False
+        self.state = CuratorState(estimator.name)
         self._step = Step()
         self._scoring = Scoring(
             *(self._engine, loss, optimizer, self._validation),
@@ -267,14 +261,25 @@ class Curator:
                 samples = counted(batch, groups, ids)
             self._meet("step", curated)
             named = gathered_groups(self._group, groups)
-            chosen = self._scoring.passes.choose(batch, scored=curated)
-            forward, scored = self._scoring.score([batch], samples, chosen, curated=curated)
-            weighed = self._weigh(scored, [batch], samples, named)
-            update = updater.step(weighed, forward.backward, undo)
-            report = self._report(scored, weighed, update, named)
-            self._count(scored, report)
-            self._scoring.summaries.follow()
-        return report
+            began = self._scoring.passes.read_time(self.state)
+            state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
+            state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
+            weighed = self._weigh(state, scored, [batch], samples, named)
+            state, update = updater.accumulate(state, weighed, forward.backward, undo)
+            report = self._report(state, scored, weighed, update, named)
+            after = _count(state, scored, report)
+            if scored is not None and not report.skipped:
+                after = self._scoring.passes.observe(after, began)
+            try:
+                if report.updated:
+                    updater.step(undo)
+            except BaseException:
+                if undo.has_stepped:
+                    self.state = after
+                raise
+            self.state = replace(after, versions=self._scoring.refresh.read_versions())
+        self._warn_of_nothing()
+        return self._priced(report)
 
     @alone
     def score(
@@ -302,8 +307,8 @@ class Curator:
                     check_uncounted(self.warmup, self.policy, self.estimator)
                 batch = paired(self._engine.model, inputs, targets)
                 samples = counted(batch, groups)
-            _, weights, report = self._weighed("score", [batch], samples, groups)
-        return weights, cast(ScoredReport, report)
+            self.state, _, weights, report = self._weighed("score", [batch], samples, groups)
+        return weights, cast(ScoredReport, self._priced(report))
 
     @alone
     def weigh(
@@ -337,9 +342,10 @@ class Curator:
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
             own = joined_groups(groups)
-            scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
-            self._count(scored, report)
-        return list(weights.split(sizes)), report
+            state, scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
+            self.state = _count(state, scored, report)
+        self._warn_of_nothing()
+        return list(weights.split(sizes)), self._priced(report)
 
     def objective(
         self, losses: Tensor, weights: Tensor, *, auxiliary: Tensor | None = None, share: float = 1.0
@@ -381,37 +387,40 @@ class Curator:
         dict
             Counters, second moment, summary and its age, the generator's state.
         """
-        return {
-            "steps": self.steps,
-            "skipped": self.skipped,
-            "dropped": self.dropped,
-            "estimator": self.estimator.name,
-            **self._scoring.state(),
-        }
+        return dump_state(self.state) | {"generator": self._validation.generator.get_state()}
 
     @alone
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up a state that `state_dict` returned.
+        """Take up a state that `state_dict` returned, of this release or the one before.
 
         Parameters
         ----------
         state
             That state, from a curator with the same options.
         """
-        lacking: dict[str, Any] = {"timed": [], "backward": None}  # of a state of the release before
-        state = lacking | state if isinstance(state, dict) else state
-        check_state(state, self.state_dict())
-        with self._undo():
-            self.steps, self.skipped, self.dropped = state["steps"], state["skipped"], state["dropped"]
-            self._scoring.load_state(state)
+        loaded = load_state(self.state, state)
+        self._validation.generator.set_state(state["generator"])
+        self.state = loaded
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return self.state.steps
+
+    @property
+    def skipped(self) -> int:
+        """Number of batches that contributed nothing."""
+        return self.state.skipped
+
+    @property
+    def dropped(self) -> int:
+        """Number of samples left out because their loss or score was not finite."""
+        return self.state.dropped
 
     def _undo(self) -> Undo:
-        """Return what puts back, where its block raises, all that a step changes."""
-        updater, generator = self._updater, self._validation.generator
-        trained, owners = (self.model, self._scoring.scorer.loss), [self, *self._scoring.owners()]
-        if updater is None:
-            return Undo(*trained, owners, generator)
-        return Undo(*trained, [*owners, updater], generator, updater.optimizer)
+        """Return what puts back, where its block raises, all that a step changes in place."""
+        optimizer = None if self._updater is None else self._updater.optimizer
+        return Undo(self.model, self._scoring.scorer.loss, self._validation.generator, optimizer)
 
     def _curates(self) -> bool:
         """Say whether the next step scores its batch."""
@@ -419,24 +428,25 @@ class Curator:
 
     def _meet(self, call: str, curated: bool = True) -> None:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
-        waiting, rates = (0, []) if self._updater is None else (self._updater.batches, self._updater.rates())
-        counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": waiting}
-        counts["the summary's age"] = self._scoring.summaries.served
+        rates = [] if self._updater is None else self._updater.rates()
+        counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": self.state.batches}
+        counts["the summary's age"] = self.state.served
         check_call(self._engine, call, counts, rates)
 
     def _weighed(
         self, call: str, batches: list[Batch], samples: int, groups: Any, *, curated: bool = True
-    ) -> tuple[Scored | None, Tensor, Report]:
-        """Score and weigh without an update; `score` alone does not count."""
+    ) -> tuple[CuratorState, Scored | None, Tensor, Report]:
+        """Score and weigh without an update; return the state with the side that was scored against."""
         self._meet(call, curated)
         named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
-        scored = self._scoring.score(batches, samples, kept, curated=curated)[1]
-        weighed = self._weigh(scored, batches, samples, named, wait=True)
+        state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
+        weighed = self._weigh(state, scored, batches, samples, named, wait=True)
         update = Update.untrained(weighed, None if scored is None else scored.losses)
-        return scored, weighed.weights, self._report(scored, weighed, update, named)
+        return state, scored, weighed.weights, self._report(state, scored, weighed, update, named)
 
     def _weigh(
         self,
+        state: CuratorState,
         scored: Scored | None,
         batches: list[Batch],
         samples: int,
@@ -445,29 +455,46 @@ class Curator:
         wait: bool = False,
     ) -> Weighed:
         """Return the weights of this process's samples."""
-        told = {"groups": None if groups is None else groups.numbers, "step": self.steps}
-        return self._scoring.weigh(scored, batches, samples, self.policy, wait=wait, **told)
+        numbers = None if groups is None else groups.numbers
+        return self._scoring.weigh(state, scored, batches, samples, self.policy, wait=wait, groups=numbers)
 
     def _report(
-        self, scored: Scored | None, weighed: Weighed, update: Update, groups: Groups | None
+        self,
+        state: CuratorState,
+        scored: Scored | None,
+        weighed: Weighed,
+        update: Update,
+        groups: Groups | None,
     ) -> Report:
         """Say what became of a batch."""
-        age = 0 if scored is None else self._scoring.summaries.age
-        return reported(self._group, scored, weighed, update, groups, step=self.steps, age=age)
+        age = 0 if scored is None else state.age
+        return reported(self._group, scored, weighed, update, groups, step=state.steps, age=age)
 
-    def _count(self, scored: Scored | None, report: Report) -> None:
-        """Count a step, and let the estimator and the choice of passes take it in."""
-        if scored is not None and not report.skipped:
-            self._scoring.take(scored)
-        self.steps += 1
-        self.skipped += report.skipped
-        self.dropped += report.dropped
-        self._empty = 0 if report.kept else self._empty + 1
-        if self._empty == EMPTY and not self._warned:
-            self._warned = True
+    def _priced(self, report: Report) -> Report:
+        """Return a report with what the call told the other processes."""
+        collectives, sent = self._group.spent()
+        return replace(report, collectives=collectives, bytes_sent=sent)
+
+    def _warn_of_nothing(self) -> None:
+        """Warn where a policy has kept nothing for a long time."""
+        if self.state.idle == EMPTY:
             warnings.warn(
                 f"policy: nothing was kept in {EMPTY} steps in a row, so that nothing trained; look at "
                 "report.scores, at the validation set, and at what the policy asks of a score",
                 UserWarning,
                 stacklevel=4,
             )
+
+
+def _count(state: CuratorState, scored: Scored | None, report: Report) -> CuratorState:
+    """Return the state after a step; a skipped one moves no second moment."""
+    if scored is not None and not report.skipped:
+        of_inputs = scored.input_second_moments
+        state = replace(state, second_moment=scored.second_moment, input_second_moments=of_inputs)
+    return replace(
+        state,
+        steps=state.steps + 1,
+        skipped=state.skipped + report.skipped,
+        dropped=state.dropped + report.dropped,
+        idle=0 if report.kept else state.idle + 1,
+    )

@@ -10,7 +10,7 @@ from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
-from lai_torch._model.batch import Loss, Staying, count
+from lai_torch._model.batch import Loss, count, mark_staying
 from lai_torch._model.function import Function, Point, gradient
 from lai_torch._model.preserve import alone
 
@@ -157,10 +157,10 @@ def exact_scores(
     check_options(at, learning_rate, reduction, optimizer, max_norm, method)
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
-    staying = Staying()
+    staying: tuple[Any, ...] = ()
     for batch in (validation, training, validation):  # the second may tell of the first
         try:
-            staying.see(batch)
+            staying = mark_staying(staying, batch)
         except ValueError as error:
             role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"

@@ -13,8 +13,8 @@ import lai_core as lai
 from lai_core import _adapters
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.scorers.base import ValidationSide
 from lai_torch._curation.scoring import made_pass
+from lai_torch._curation.state import ValidationSide
 from lai_torch._curation.weigh import read_weights
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.prove import draw_weights, run_again

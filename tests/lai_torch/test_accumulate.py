@@ -168,7 +168,7 @@ def test_a_weighed_step_warms_up_and_moves_second_moments():
     assert report.scores is None
     assert torch.allclose(weights, torch.tensor(1 / 6))
     curator.weigh([support.batch(6, 4)])
-    assert curator.state_dict()["scorer"]["second_moment"] is not None
+    assert curator.state.second_moment is not None
     assert curator.steps == 2
 
 

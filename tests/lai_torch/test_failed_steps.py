@@ -61,13 +61,12 @@ def started(name, at=None):
 
 def everything(model, optimizer, curator):
     """Return all that a step may change, written out."""
-    updater = curator._updater
-    gradients = [parameter.grad for parameter in model.parameters()]
-    held = gradients if updater.batches else None  # others are of no use to a later step
+    state, gradients = curator.state, [parameter.grad for parameter in model.parameters()]
+    held = gradients if state.batches else None  # others are of no use to a later step
     own = curator.state_dict()
-    own["timed"] = len(own["timed"])  # by the clock
+    own["timed"] = len(state.timed)  # by the clock
     states = model.state_dict(), optimizer.state_dict(), own
-    return repr(plain((*states, updater.batches, updater.contributions, held)))
+    return repr(plain((*states, state.batches, state.contributions, held)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -129,15 +128,19 @@ def test_after_an_optimizer_that_raises_the_next_step_is_no_longer_than_it_shoul
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_while_the_optimizer_steps_says_to_load_a_checkpoint(error):
+@pytest.mark.parametrize("when", ["pre", "post"])
+def test_a_step_is_whole_or_not_taken_where_its_optimizer_raises(when, error):
+    """Before it moved a parameter nothing has changed; afterwards all has, and the error says so."""
     *parts, _, batch = started("lai, adam")
-    steps = parts[2].steps
+    before, untouched = everything(*parts), started("lai, adam")
+    untouched[2].step(*batch)
 
     def raises(*_):
         raise error
 
-    parts[1].register_step_post_hook(raises)
+    getattr(parts[1], f"register_step_{when}_hook")(raises)
     with pytest.raises(error) as raised:
         parts[2].step(*batch)
     assert raised.value.__notes__ == [STEPPING]
-    assert parts[2].steps == steps
+    expected = before if when == "pre" else everything(*untouched[:3])
+    assert everything(*parts) == expected

@@ -1,5 +1,6 @@
 """An interrupted run goes on bit for bit, a killed one loses nothing, and a long one holds on to nothing."""
 
+import copy
 import io
 import subprocess
 import sys
@@ -115,6 +116,35 @@ def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
     assert stepped(resumed[2], batches, SAVED) == expected[SAVED:]
     for half, uninterrupted in zip(resumed, whole, strict=True):
         assert plain(half.state_dict()) == plain(uninterrupted.state_dict())
+
+
+def of_the_release_before(state):
+    """Return a state in the form in which the release before wrote it."""
+    old = {name: state[name] for name in ("steps", "skipped", "dropped", "estimator", "generator")}
+    side = state["side"]
+    if "fields" in side:
+        side = side | {"fields": {name: one for name, one in side["fields"].items() if name != "sketch"}}
+    old["summary"] = {"summary": side, "served": state["served"], "losses": state["validation_losses"]}
+    old["scorer"] = {"sketch": None, "routed": [], "left": [], "second_moment": state["second_moment"]}
+    old["scorer"]["input_second_moments"] = unpacked(state["input_second_moments"])
+    return old | {"timed": [], "backward": state["backward"]}
+
+
+def unpacked(moments):
+    return None if moments is None else tuple(moments["parts"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [CASES[0], CASES[3], CASES[5], ("tokens", CASES[13][1] | {"policy": lai.reweight})]
+)
+def test_a_state_of_the_release_before_is_taken_up(kind, options):
+    (model, optimizer, curator), batches = parts(kind, options)
+    stepped(curator, batches[:SAVED], 0)
+    states = model.state_dict(), optimizer.state_dict(), of_the_release_before(curator.state_dict())
+    resumed, _ = parts(kind, options)
+    for owner, state in zip(resumed, copy.deepcopy(states), strict=True):
+        owner.load_state_dict(state)
+    assert stepped(resumed[2], batches, SAVED) == stepped(curator, batches, SAVED)
 
 
 @pytest.mark.parametrize(

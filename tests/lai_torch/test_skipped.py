@@ -74,8 +74,7 @@ def run(batches, options, backward, estimator):
 
 
 def moments(curator):
-    state = curator.state_dict()["scorer"]
-    return [state.get(name) for name in ("second_moment", "input_second_moments")]
+    return curator.state.second_moment, curator.state.input_second_moments
 
 
 @pytest.mark.parametrize(("bad", "options", "backward", "estimator"), CASES)

@@ -108,7 +108,6 @@ def reported(
         dropped = int(everyone)
         loss = loss if kept else math.nan
     weights = weighed.everyone if update.used else torch.zeros_like(weighed.everyone)
-    collectives, sent = group.spent()
     kind = Report if scored is None else ScoredReport
     return kind(
         weights=update.weights,
@@ -121,8 +120,6 @@ def reported(
         backward=update.backward,
         trained_losses=update.losses,
         total=loss,
-        collectives=collectives,
-        bytes_sent=sent,
         **told,
         **found,
     )

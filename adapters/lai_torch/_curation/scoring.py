@@ -5,6 +5,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,9 +18,9 @@ from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
+from lai_torch._curation.refresh import Refresh
 from lai_torch._curation.scorers.base import Batch, Scored, Scorer
 from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
-from lai_torch._curation.scorers.summaries import Sketch
 from lai_torch._curation.scorers.tracer import GateTracer, Tracer, UnlikeError
 from lai_torch._curation.scorers.traces import TraceScorer
 from lai_torch._curation.scorers.variants import (
@@ -28,10 +29,10 @@ from lai_torch._curation.scorers.variants import (
     PreconditionedScorer,
     gate_product,
 )
-from lai_torch._curation.summary_cache import SummaryCache
+from lai_torch._curation.state import CuratorState
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
-from lai_torch._model.batch import Loss, mapped
+from lai_torch._model.batch import Loss, mapped, mark_staying
 from lai_torch._model.precision import Lowered
 from lai_torch._model.preserve import evaluating
 from lai_torch.options import LAI, LLI, CalibratedLAI, Estimator, GateLAI, Ghost, Kept, PreconditionedLAI
@@ -52,7 +53,6 @@ def scorer(
     if facts.gradients is None:
         return ExactScorer(model, loss, getattr(estimator, "method", None))
     options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last", "valid")}
-    sketch = None if options["sketch"] is None else Sketch(options["sketch"], generator)
     tracer = (GateTracer if facts.gates else Tracer)(
         model,
         loss,
@@ -61,9 +61,10 @@ def scorer(
         last=options["last"],
         valid=options["valid"],
         lowered=Lowered(model, getattr(estimator, "autocast", None)),
-        averaged=type(estimator) is LAI and options["positions"] == "mean" and sketch is None,
+        averaged=type(estimator) is LAI and options["positions"] == "mean" and options["sketch"] is None,
     )
-    made: dict[str, Any] = {"facts": facts, "positions": options["positions"], "sketch": sketch}
+    made: dict[str, Any] = {"facts": facts, "positions": options["positions"]}
+    made |= {"sketch": options["sketch"], "generator": generator}
     made["cut"] = getattr(estimator, "parts", None)
     made["memory_budget"] = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
     match estimator:
@@ -103,10 +104,8 @@ class Passes:
         The pass that scores without a step, and trains where nothing is scored.
     shared
         The pass that scores and trains on one forward pass; `kept` where none was asked for.
-    timed
-        Of `auto`, the seconds of the steps that were timed, `kept` and `whole` in turn.
-    chosen
-        The pass that `auto` stays with; None as long as it is not chosen.
+    timing
+        Whether the faster of both is to be found: `auto`.
     """
 
     def __init__(
@@ -124,9 +123,6 @@ class Passes:
         if engine is not None and engine.spread and backward == "kept":
             self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
         self.shared: Pass = self.kept
-        self.timed: tuple[float, ...] = ()
-        self.chosen: str | None = None
-        self._began: float | None = None
         if isinstance(scorer, TraceScorer) and backward == "selective":
             last, masks = scorer.tracer.last, scorer.tracer.masks
             kind = scorer.tracer.lowered.kind
@@ -135,27 +131,35 @@ class Passes:
             self.shared = WholePass(model, scorer.tracer, self.kept, scorer.check_alike)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
-    def choose(self, batch: Batch, *, scored: bool) -> Pass:
-        """Return the pass of the next step, whose batch is scored or not."""
-        self._began = None
-        if not scored:
-            return self.kept
-        if not self.timing:
-            return self.shared
-        if self.chosen is None and not self.timed and not self._acts_alike(batch):
-            self.chosen = "kept"
-        if self.chosen is not None:
-            return self.kept if self.chosen == "kept" else self.shared
-        self._began = self._now()
-        return (self.kept, self.shared)[len(self.timed) % 2]
+    def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
+        """Return the pass of the next step, whose batch is scored or not, and the state with that choice."""
+        if not scored or not self.timing:
+            return state, self.shared if scored else self.kept
+        if state.backward is None and not state.timed and not self._acts_alike(batch):
+            state = replace(state, backward="kept")
+        if state.backward is not None:
+            return state, self.kept if state.backward == "kept" else self.shared
+        return state, (self.kept, self.shared)[len(state.timed) % 2]
 
-    def observe(self) -> None:
-        """Take in how long a step took that is timed; choose once all are."""
-        if self._began is None:
-            return
-        self.timed += (self.group.totals(self._now() - self._began)[0],)
-        if len(self.timed) == 2 * TRIALS:
-            self.chosen = "kept" if min(self.timed[::2]) <= min(self.timed[1::2]) else "whole"
+    def observe(self, state: CuratorState, began: float | None) -> CuratorState:
+        """Return the state with the time of a step that is timed; choose once all are."""
+        now = self.read_time(state)
+        if began is None or now is None:
+            return state
+        timed = (*state.timed, self.group.totals(now - began)[0])
+        if len(timed) < 2 * TRIALS:
+            return replace(state, timed=timed)
+        faster = "kept" if min(timed[::2]) <= min(timed[1::2]) else "whole"
+        return replace(state, timed=timed, backward=faster)
+
+    def read_time(self, state: CuratorState) -> float | None:
+        """Return the time once the device is done; None where no pass is timed."""
+        if not self.timing or state.backward is not None:
+            return None
+        device = next(self.model.parameters()).device
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        return time.perf_counter()
 
     def _acts_alike(self, batch: Batch) -> bool:
         """Whether `kept` and `whole` score alike, on every process: nothing is another in training mode."""
@@ -163,13 +167,6 @@ class Passes:
         with self.group.agreed():
             differs = not acts_alike(self.shared.tracer, batch)
         return not self.group.totals(differs)[0]
-
-    def _now(self) -> float:
-        """Return the time once the device is done."""
-        device = next(self.model.parameters()).device
-        if device.type != "cpu":
-            torch.accelerator.synchronize(device)
-        return time.perf_counter()
 
 
 def made_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
@@ -183,8 +180,8 @@ class Scoring:
 
     Attributes
     ----------
-    scorer, summaries, passes
-        What scores, what it scores against, and the passes to choose from.
+    scorer, refresh, passes
+        What scores, what makes the side that it scores against, and the passes to choose from.
     """
 
     def __init__(
@@ -206,45 +203,52 @@ class Scoring:
         self._chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
         self.scorer = scorer(model, loss, optimizer, estimator, validation.generator)
         self.scorer.group, self.scorer.one_set = self._group, isinstance(validation.source, tuple)
+        self.scorer.remakes = not validation.is_summary
         keeps = "validation_losses" in wants(policy)
-        self.summaries = SummaryCache(model, validation, self.scorer, refresh, positions, keeps_losses=keeps)
+        self.refresh = Refresh(model, validation, self.scorer, refresh, positions, keeps_losses=keeps)
         self.passes = Passes(model, loss, self.scorer, backward, self._chunk, training, engine)
 
     def score(
-        self, batches: Sequence[Batch], samples: int, chosen: Pass, *, curated: bool = True
-    ) -> tuple[Forward, Scored | None]:
-        """Run batches, of so many samples, forward by a pass; score them together if they are curated."""
-        self._see(batches)
+        self,
+        state: CuratorState,
+        batches: Sequence[Batch],
+        samples: int,
+        chosen: Pass,
+        *,
+        curated: bool = True,
+    ) -> tuple[CuratorState, Forward, Scored | None]:
+        """Run batches, of so many samples, forward by a pass; score them together if they are curated.
+
+        Returns the state with the side that they were scored against. Nothing else has changed.
+        """
+        state = _mark(state, batches)
         if not curated:
-            return self.passes.kept.forward(batches[0], None), None
+            return state, self.passes.kept.forward(batches[0], None), None
+        self.scorer.recall(state)
         once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gathered(by_block=self.scorer.by_block), once:
-            seen = self.summaries.staying.seen
-            summary = self._summary(samples)
-            if self.summaries.staying.seen != seen:  # the validation set may tell more
-                self._see(batches)
+            known, state = state.staying, self.refresh(state, self._size(samples))
+            if state.staying != known:  # the validation set told more
+                state = _mark(state, batches)
+            side = state.side if self.refresh.given is None else self.refresh.given
             with self._group.agreed():
-                forwards = [chosen.forward(batch, summary) for batch in batches]
+                forwards = [chosen.forward(batch, side) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
             try:
-                scored = self.scorer.score(readings, summary)
+                scored = self.scorer.score(readings, side, state)
             except UnlikeError:
-                self.summaries.forget()
-                return self.score(batches, samples, chosen)
-        return forwards[0], scored
+                return self.score(replace(self.scorer.remember(state), side=None), batches, samples, chosen)
+        return self.scorer.remember(state), forwards[0], scored
 
-    def _see(self, batches: Sequence[Batch]) -> None:
-        for batch in batches:
-            self.summaries.staying.see(batch)
-
-    def _summary(self, samples: int) -> Any:
-        """Return what a batch is scored against, made no more samples at a time than it has."""
+    def _size(self, samples: int) -> int:
+        """Return how many validation samples are read at once: no more than a batch has."""
         if self._fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
-        return self.summaries.get(min(samples, self._chunk or samples))
+        return min(samples, self._chunk or samples)
 
     def weigh(
         self,
+        state: CuratorState,
         scored: Scored | None,
         batches: Sequence[Batch],
         samples: int,
@@ -267,37 +271,13 @@ class Scoring:
             copies = [mapped(batch, torch.clone) for batch in batches]  # a policy may write to its arguments
             with self._group.agreed():
                 own["measured"] = torch.cat([measure(*batch) for batch in copies])
-        told["validation_losses"] = self.summaries.losses
+        told |= {"validation_losses": state.validation_losses, "step": state.steps}
         return weigh(self._group, scored, policy, told, own, wait=wait)
 
-    def take(self, scored: Scored) -> None:
-        """Take in a batch that was trained on."""
-        self.scorer.take(scored)
-        self.passes.observe()
 
-    def owners(self) -> list[Any]:
-        """Return the objects whose attributes hold what scoring changes."""
-        return [
-            self.passes,
-            self.summaries,
-            self.summaries.staying,
-            self._validation,
-            *self.scorer.owners(),
-        ]
-
-    def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs, as tensors and plain values."""
-        return {
-            "timed": list(self.passes.timed),
-            "backward": self.passes.chosen,
-            "summary": self.summaries.state(),
-            "scorer": self.scorer.state(),
-            "generator": self._validation.generator.get_state(),
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` returned."""
-        self.passes.timed, self.passes.chosen = tuple(state["timed"]), state["backward"]
-        self.summaries.load_state(state["summary"])
-        self.scorer.load_state(state["scorer"])
-        self._validation.generator.set_state(state["generator"])
+def _mark(state: CuratorState, batches: Sequence[Batch]) -> CuratorState:
+    """Keep whole in batches what holds no rows; return the state with what they tell of that."""
+    staying = state.staying
+    for batch in batches:
+        staying = mark_staying(staying, batch)
+    return replace(state, staying=staying)

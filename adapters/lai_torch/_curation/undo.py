@@ -1,6 +1,6 @@
-"""Undo a step that raises, up to where its optimizer begins."""
+"""Put back what a step that raises changed in place: buffers, gradients and draws."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Any
@@ -20,68 +20,58 @@ STEPPING = (
 
 
 class Undo:
-    """Runs its block and puts back what it changed if it raises.
+    """Puts back what its block changed in place if it raises, unless the optimizer has moved a parameter.
 
-    Put back are attributes of `owners`, buffers and the gradients of earlier batches of a step. What the
-    optimizer changes is not put back. A step that had no earlier batch is left without gradients.
-
-    Attributes
-    ----------
-    stepping
-        Whether the optimizer has begun to step.
+    These are buffers, the draws of the curator's generator and the gradients of earlier batches of a step;
+    all else that a step changes is a value, which is assigned last. A step that had no earlier batch is left
+    without gradients.
     """
 
     def __init__(
         self,
         model: nn.Module,  # model, loss: what is trained; of the loss, what it holds if it is a module
         loss: Any,
-        # objects whose attributes hold what else a step changes. The block replaces attributes; it
-        # does not change the objects that they hold.
-        owners: Iterable[Any],
         generator: torch.Generator,  # whose draws are taken back
         optimizer: Any = None,  # what steps; None where nothing does
     ) -> None:
-        self.modules, self.owners, self.generator = modules_of(model, loss), list(owners), generator
-        self.optimizer, self.stepping = optimizer, False
-        self._restores: list[Callable[[], None]] = []
-        self._restore_buffers: Callable[[], None] | None = None
+        self.modules, self.generator, self.optimizer = modules_of(model, loss), generator, optimizer
         self._held: list[Tensor] = []
         self._earlier: list[tuple[Tensor, Tensor]] = []
+        self._before: list[int] | None = None  # the parameters' versions where the optimizer begins
 
     def __enter__(self) -> "Undo":
-        """Remember attributes and buffers."""
-        drawn = self.generator.get_state()
-        self._restores = [_attributes(owner) for owner in self.owners]
-        self._restores.append(lambda: self._set_generator(drawn))
-        self._restore_buffers = _buffers(self.modules)
-        self._restores += [self._restore_buffers]
+        """Remember buffers and draws."""
+        self._drawn = self.generator.get_state()
+        self.restore_buffers = _buffers(self.modules)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Put everything back if the block raised."""
-        restores, self._restores = self._restores, []
-        if kind is not None:
-            for restore in reversed(restores):
-                restore()
-            if self.stepping and error is not None:
-                error.add_note(STEPPING)
+        if error is None:
+            return
+        if self._before is not None:
+            error.add_note(STEPPING)
+        if not self.has_stepped:
+            self.restore_gradients()
+            self.restore_buffers()
+            self.generator.set_state(self._drawn)
 
-    def restore_buffers(self) -> None:
-        """Put the buffers back where they were when the block began; the block goes on."""
-        if self._restore_buffers is not None:
-            self._restore_buffers()
+    def begin_stepping(self) -> None:
+        """Remember where the parameters are: the optimizer steps next."""
+        self._before = [parameter._version for parameter in self._held]
 
-    def _set_generator(self, state: Tensor) -> None:
-        self.generator.set_state(state)
+    @property
+    def has_stepped(self) -> bool:
+        """Whether the optimizer has moved a parameter."""
+        return self._before is not None and self._before != [one._version for one in self._held]
 
     def detach_gradients(self, *, begins: bool) -> list[tuple[Tensor, Tensor]]:
         """Clear `.grad`; return parameters and what they had, none where a step begins."""
         self._held = [p for group in self.optimizer.param_groups for p in group["params"]]
         if not begins:
             self._earlier = [(p, p.grad) for p in self._held if p.grad is not None]
-        self._restores.append(self.restore_gradients)
         clear(self.optimizer)
         return self._earlier
 
@@ -91,16 +81,6 @@ class Undo:
             parameter.grad = None
         for parameter, gradient in self._earlier:
             parameter.grad = gradient
-
-
-def _attributes(owner: Any) -> Callable[[], None]:
-    before = dict(vars(owner))
-
-    def restore() -> None:
-        vars(owner).clear()
-        vars(owner).update(before)
-
-    return restore
 
 
 def _buffers(modules: Sequence[nn.Module]) -> Callable[[], None]:

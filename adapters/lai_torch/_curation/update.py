@@ -1,7 +1,7 @@
 """Optimizer steps that cannot make a parameter non-finite."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from lai_torch._curation.passes.base import Backward, Gradient, coupling
 from lai_torch._curation.processes.engine import Engine, local
 from lai_torch._curation.processes.finite import all_finite, witness
 from lai_torch._curation.processes.group import Group
+from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
 from lai_torch.report import weighted_loss
@@ -64,36 +65,49 @@ class Updater:
         scaler: Any,  # a `torch.amp.GradScaler`, for half precision
         engine: Engine,  # who adds gradients up
     ) -> None:
-        self.optimizer, self.accumulate, self.scaler = optimizer, accumulate, scaler
+        self.optimizer, self.parts, self.scaler = optimizer, accumulate, scaler
         self.engine, self.max_norm = engine, max_norm
-        self.batches = self.contributions = 0
 
-    def step(self, weighed: Weighed, backward: Backward, undo: Undo) -> Update:
-        """Add the gradient of `sum_j weights_j loss_j`, and step if the batch is the last of a step's.
+    def accumulate(
+        self, state: CuratorState, weighed: Weighed, backward: Backward, undo: Undo
+    ) -> tuple[CuratorState, Update]:
+        """Add the gradient of `sum_j weights_j loss_j`, and make it ready at the last batch of a step.
 
         A batch whose loss or gradient is not finite contributes nothing, and one that contributes nothing
         leaves gradients and buffers as they were: BatchNorm's statistics would keep a NaN for good.
         """
         _check_steps(self.optimizer)
-        earlier = undo.detach_gradients(begins=self.batches == 0)
+        earlier = undo.detach_gradients(begins=state.batches == 0)
         with self.engine.group.agreed():
-            found = backward(weighed, self.accumulate, undo.restore_buffers)
+            found = backward(weighed, self.parts, undo.restore_buffers)
         _add(earlier)
         weighed, used = self._read(weighed, found)
         if not used:
             undo.restore_gradients()
             undo.restore_buffers()
-        self.batches += 1
-        self.contributions += used
-        updated = False
-        if self.batches >= self.accumulate:
-            updated = self.contributions > 0 and self._stepped(undo)
-            if not updated:
+        batches, contributions, ready = state.batches + 1, state.contributions + used, False
+        if batches >= self.parts:
+            ready = contributions > 0 and self._make_ready()
+            if not ready:
                 clear(self.optimizer)
                 undo.restore_buffers()
-            used = used and updated
-            self.batches = self.contributions = 0
-        return Update.of(weighed, found, used=used, updated=updated)
+            used = used and ready
+            batches = contributions = 0
+        state = replace(state, batches=batches, contributions=contributions)
+        return state, Update.of(weighed, found, used=used, updated=ready)
+
+    def step(self, undo: Undo) -> None:
+        """Step with the gradient that is ready."""
+        undo.begin_stepping()
+        self._step()
+
+    def _step(self) -> None:
+        with self.engine.group.agreed():
+            if self.scaler is None:
+                self.optimizer.step()
+            else:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
 
     def _read(self, weighed: Weighed, found: Gradient) -> tuple[Weighed, bool]:
         """Read, in one wait for the device, all that is still open; say whether the batch contributes."""
@@ -126,10 +140,9 @@ class Updater:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
         return [gradient for gradient in held if gradient is not None]
 
-    def _stepped(self, undo: Undo) -> bool:
-        """Step if every gradient is finite; say whether they were."""
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self.engine.add_up(parameters)
+    def _make_ready(self) -> bool:
+        """Add gradients up, unscale and clip them; say whether every one is finite."""
+        self.engine.add_up([p for group in self.optimizer.param_groups for p in group["params"]])
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         # what each process found finite may overflow in a sum, and what is scaled was not looked at
@@ -137,13 +150,8 @@ class Updater:
         finite = not (summed or self.scaler is not None) or self.engine.finite(self._gradients())
         if finite and self.max_norm is not None:
             clip(self._gradients(), self.max_norm, self.engine.group)
-        undo.stepping = finite
-        with self.engine.group.agreed():
-            if self.scaler is not None:
-                self.scaler.step(self.optimizer)
-                self.scaler.update()
-            elif finite:
-                self.optimizer.step()
+        if not finite and self.scaler is not None:
+            self._step()  # which lowers the scale, and steps on nothing
         return finite
 
 

@@ -123,8 +123,13 @@ class Reader:
 
     def leave(self, names: frozenset[str]) -> None:
         """Leave parameters to one backward pass a sample from now on."""
-        self.left |= names
-        self._plans.clear()
+        self.recall(self.routed, self.left | names)
+
+    def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
+        """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
+        if left != self.left:
+            self._plans.clear()
+        self.routed, self.left = routed, left
 
     def record(self, batch: tuple[Any, Any]) -> Recording:
         """Run model and loss on a batch, leave nothing behind, and read the pass."""

@@ -175,36 +175,27 @@ def holds_rows(tensor: Tensor, samples: int) -> bool:
     return bool(tensor.ndim) and tensor.shape[0] == samples and not (_STAYING and tensor in _STAYING)
 
 
-class Staying:
-    """The entries of batches that hold no rows, learnt from earlier batches.
+Place = tuple[Any, ...]
+"""Where an entry of a batch is: keys and numbers, from the outside in."""
+
+
+def mark_staying(known: tuple[Place, ...], batch: Any) -> tuple[Place, ...]:
+    """Keep whole in a batch the entries that hold no rows; return their places, `known` ones and new ones.
 
     As many positions as samples, and a mask of positions looks like rows: where it did not in another
-    batch, it stays as it is.
-
-    Attributes
-    ----------
-    seen
-        How many batches it looked at.
+    batch, it stays as it is. Inputs of which none holds a row of each sample tell nothing: they may not be
+    those of the targets.
     """
-
-    def __init__(self) -> None:
-        self.places: frozenset[tuple[Any, ...]] = frozenset()
-        self.seen = 0
-
-    def see(self, batch: Any) -> None:
-        """Learn from a batch, and keep whole in it what holds no rows.
-
-        Inputs of which none holds a row of each sample tell nothing: they may not be those of the targets.
-        """
-        self.seen += 1
-        samples, placed = count(*batch), list(_placed(batch))
-        if any(one.ndim and one.shape[0] == samples for one in tensors(batch[0])):
-            self.places |= {place for place, one in placed if one.ndim and one.shape[0] != samples}
-        for place, tensor in placed:
-            if place in self.places:
-                _STAYING[tensor] = True
-            elif _STAYING and tensor in _STAYING:  # a batch that failed may have told something else
-                del _STAYING[tensor]
+    samples, placed = count(*batch), list(_placed(batch))
+    if any(one.ndim and one.shape[0] == samples for one in tensors(batch[0])):
+        found = (place for place, one in placed if one.ndim and one.shape[0] != samples)
+        known += tuple(place for place in found if place not in known)
+    for place, tensor in placed:
+        if place in known:
+            _STAYING[tensor] = True
+        elif _STAYING and tensor in _STAYING:  # a batch that failed may have told something else
+            del _STAYING[tensor]
+    return known
 
 
 def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:

@@ -18,10 +18,10 @@ from lai_core._adapters import check_batch
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.checks import check_summary
-from lai_torch._curation.scorers.base import Reading, ValidationSide, chunks
+from lai_torch._curation.scorers.base import Reading, chunks
 from lai_torch._curation.scorers.tracer import UnlikeError
 from lai_torch._curation.scoring import scorer
-from lai_torch._curation.summary_cache import packed, unpacked
+from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import alone, evaluating
@@ -111,6 +111,10 @@ class Summary:
     state: dict[str, Any] | None
 
 
+KNOWN = ("routed", "left")
+"""Fields of a curator's state that scores by a summary depend on."""
+
+
 class Loaded:
     """Model, validation side and estimator of a `Scorer`, in the process that scores."""
 
@@ -127,8 +131,15 @@ class Loaded:
             self.estimator, self.samples = cut(estimator, summary.parts), None
             self.side = placed(summary.side, _device(model))
         self.scorer = scorer(model, loss, None, self.estimator, own_stream())
+        self.scorer.remakes = self.samples is not None
+        self.state = CuratorState(estimator.name)
         if summary is not None and summary.state is not None:
-            self.scorer.load_state(summary.state)
+            if summary.state.get("sketch") is not None:
+                msg = "validation: expected a summary of this release, got one an earlier one sketched"
+                raise ValueError(msg)
+            routed, left = (tuple(summary.state.get(name, ())) for name in KNOWN)
+            self.state = replace(self.state, routed=routed, left=left)
+            self.scorer.recall(self.state)
 
     @alone
     def summed(self, size: int) -> Any:
@@ -150,6 +161,12 @@ class Loaded:
                 self.side = self.scorer.summarize(self.samples, size)
         return self.side
 
+    @property
+    def known(self) -> dict[str, Any]:
+        """What traces told of the model, which another process is to know."""
+        state = self.scorer.remember(self.state)
+        return {name: getattr(state, name) for name in KNOWN}
+
     @alone
     def numbers(self, batch: Batch, size: int) -> tuple[Tensor, ...]:
         """Return scores, their errors, losses and gradient norms of a batch."""
@@ -160,10 +177,8 @@ class Loaded:
                 try:
                     reading = self.scorer.read(batch, side)
                 except UnlikeError:
-                    if self.samples is None:
-                        raise
                     self.side = None
-            scored = self.scorer.score(iter([reading]), side)
+            scored = self.scorer.score(iter([reading]), side, self.state)
         nothing = torch.full_like(scored.losses, math.nan)
         error = nothing if scored.parts is None else standard_errors(scored.parts, sizes=scored.sizes or ())
         numbers = scored.scores, error, scored.losses, self._norms(reading, scored.positions)
@@ -207,4 +222,4 @@ def _device(model: nn.Module) -> torch.device | None:
 
 def placed(side: Any, device: torch.device | None) -> Any:
     """Return a validation side on a device."""
-    return side if device is None else unpacked(mapped(packed(side), lambda tensor: tensor.to(device)))
+    return side if device is None else unpack(mapped(pack(side), lambda tensor: tensor.to(device)))

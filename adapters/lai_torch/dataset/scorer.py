@@ -120,7 +120,7 @@ class Scorer(BatchScorer):
         loaded = self._ready
         side = placed(loaded.summed(self.batch_size), torch.device("cpu"))
         parts = getattr(loaded.estimator, "parts", None)
-        return Summary(options_of(self.estimator), parts, side, loaded.scorer.state())
+        return Summary(options_of(self.estimator), parts, side, loaded.known)
 
     @cached_property
     def _model(self) -> nn.Module:

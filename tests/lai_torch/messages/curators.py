@@ -273,7 +273,7 @@ def refused(call):
             call(curator, data(6))
         finally:
             torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
-            assert (curator.steps, curator.state_dict()["summary"]["served"]) == (0, 0)
+            assert (curator.steps, curator.state.served) == (0, 0)
 
     return checked
 
@@ -290,7 +290,7 @@ def broken(curator, batch):
     """Load a state that lacks a part."""
     saved = made(data(9), model=curator.model, optimizer=None)
     state = saved.state_dict()
-    del state["scorer"]["last"]
+    del state["routed"]
     curator.load_state_dict(state)
 
 
@@ -318,6 +318,8 @@ UNCHANGED = {
     "ValueError: groups: expected shape (6,), got (2,)": stepping(groups=torch.ones(2)),
     "TypeError: ids: expected a tensor, an array or a": stepping(ids=iter("abcdef")),
     "ValueError: ids: expected one per sample (6), got 3": stepping(ids="abc"),
-    "KeyError: 'last'": refused(broken),
+    "ValueError: state: expected what state_dict of a curator returned, got one without 'routed'": (
+        refused(broken)
+    ),
 }
 MESSAGES = MADE | GIVEN | UNCHANGED

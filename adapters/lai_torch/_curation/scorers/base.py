@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from lai_storage import storable
 from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._curation.processes.group import Group
+from lai_torch._curation.state import CuratorState
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import UnusableError, losses_of
 from lai_torch._model.preserve import preserved
@@ -27,6 +27,7 @@ class Itself:
     exclude_self: bool  # whether each sample is left out of its own score
     positions: str | None = None  # how positions are to be read; None: as fits
     others: Any = None  # the validation side that the samples of other processes make
+    sketch: int | None = None  # the seed of the sketch of both sides
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Scored:
     method: str | None = None
     reason: str | None = None
     # second_moment, input_second_moments: the running means of squared output gradients, and of each
-    # layer's squared inputs, this batch included; see `Scorer.take`
+    # layer's squared inputs, this batch included
     second_moment: Tensor | None = None
     input_second_moments: tuple[Tensor | None, ...] | None = None
     # parts, sizes: the scores against each part of the validation set, `(m, n)`, and how many samples
@@ -71,11 +72,14 @@ class Scorer(ABC):
         Whether each process has the whole validation set, not a part of its own.
     by_block
         Whether sharded parameters may be gathered one block at a time while the estimator reads them.
+    remakes
+        Whether the summary can be made again, where a batch has other records than it.
     """
 
     group: Group = Group()
     one_set = True
     by_block = False
+    remakes = True
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
@@ -85,12 +89,17 @@ class Scorer(ABC):
 
         On several processes `validation` may be None on some, whose loader has run dry.
         """
+        seed = self.draw_seed()
         with self.group.agreed():
-            return None if validation is None else self.summary_of(validation, size)
+            return None if validation is None else self.summary_of(validation, size, seed)
+
+    def draw_seed(self) -> int | None:
+        """Return the seed of the next side's sketch; None for an estimator that has none."""
+        return None
 
     @abstractmethod
-    def summary_of(self, validation: Batch, size: int) -> Any:
-        """Return the summary that this process finds by itself."""
+    def summary_of(self, validation: Batch, size: int, seed: int | None = None) -> Any:
+        """Return the summary that this process finds by itself, sketched by a seed."""
 
     def fits(self, summary: Any) -> bool:
         """Say whether a summary made earlier is still one of this model."""
@@ -101,12 +110,12 @@ class Scorer(ABC):
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Run the model on a batch, and return what is to be scored against the summary."""
 
-    def score(self, readings: Iterator[Reading], summary: Any) -> Scored:
+    def score(self, readings: Iterator[Reading], summary: Any, state: CuratorState) -> Scored:
         """Score consecutive parts of a batch; NaN where a sample is not finite."""
         readings, summary = self.told(readings, summary)
         with self.group.agreed():
             # not a loop, whose variable would hold one part's trace while the next is made
-            found = _joined(list(map(functools.partial(self.score_part, summary), readings)))
+            found = _joined(list(map(functools.partial(self.score_part, state, summary), readings)))
             scores, parts = _spoil(found.scores, found.losses), found.parts
             if parts is not None:
                 parts = _spoil(parts, scores)
@@ -117,24 +126,16 @@ class Scorer(ABC):
         return readings, summary
 
     @abstractmethod
-    def score_part(self, summary: Any, reading: Reading) -> Scored:
-        """Score what was read of some samples."""
+    def score_part(self, state: CuratorState, summary: Any, reading: Reading) -> Scored:
+        """Score what was read of some samples, with the second moments of a state."""
 
-    def take(self, scored: Scored) -> None:
-        """Take a batch that was trained on into what the estimator remembers of the run."""
-        del scored  # most remember nothing
+    def recall(self, state: CuratorState) -> None:
+        """Take up what earlier batches told of the model's parameters."""
+        del state  # most ask each batch alone
 
-    def owners(self) -> list[Any]:
-        """Return the objects whose attributes hold what scoring changes, itself among them."""
-        return [self]
-
-    def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs, as tensors and plain values."""
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` returned."""
-        del state  # nothing of its own
+    def remember(self, state: CuratorState) -> CuratorState:
+        """Return a state with what this batch told of them."""
+        return state
 
     def losses_of(self, batch: Batch) -> Tensor:
         """Return the losses of a batch, for which the model runs without gradients."""
@@ -243,24 +244,3 @@ def _joined(parts: list[Scored]) -> Scored:
         losses=losses,
         parts=torch.cat(by_part, dim=1) if by_part else None,
     )
-
-
-@storable
-@dataclass(frozen=True)
-class ValidationSide:
-    """What a batch is scored against: the scores are summed over the parts."""
-
-    # A summary of the validation set; or traces of its parts, where products do not sum up
-    parts: tuple[Any, ...]
-    positions: str | None = None  # how positions are read; None where it does not matter
-    layer_weights: Tensor | None = None  # `(L,)`: what each layer's product is multiplied by; None: nothing
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many validation samples each part has."""
-        return tuple(_samples(part) for part in self.parts)
-
-
-def _samples(part: lai.ValidationSummary | lai.Trace) -> int:
-    """Return how many samples a summary was made of, or a trace has."""
-    return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lai_torch._curation.scorers.base import Batch, Itself, Reading, Scored, Scorer, chunks, nothing_finite
+from lai_torch._curation.state import CuratorState
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, rows
@@ -20,7 +21,7 @@ class ExactScorer(Scorer):
         self.function = Function(model, loss)
         self.prover = Prover(self.function, method)
 
-    def summary_of(self, validation: Batch, size: int) -> Point:
+    def summary_of(self, validation: Batch, size: int, seed: int | None = None) -> Point:
         """Return the gradient of the summed validation loss.
 
         Raises
@@ -53,7 +54,7 @@ class ExactScorer(Scorer):
         found = self.prover(direction, batch)
         return Reading(found.losses, found)
 
-    def score_part(self, summary: Any, reading: Reading) -> Scored:
+    def score_part(self, state: CuratorState, summary: Any, reading: Reading) -> Scored:
         """Return the derivatives."""
         found = reading.seen
         return Scored(found.scores, found.losses, method=found.method, reason=found.reason)
@@ -71,7 +72,7 @@ class MidpointScorer(ExactScorer):
             check_optimizer(optimizer)
         self.optimizer, self.own_step = optimizer, of == "optimizer"
 
-    def summary_of(self, validation: Batch, size: int) -> Any:
+    def summary_of(self, validation: Batch, size: int, seed: int | None = None) -> Any:
         """Keep the set: its gradient is taken at a point that depends on the batch.
 
         Raises

@@ -1,5 +1,6 @@
 """Validation summaries in the loop: sketches of the output gradients, and the sum over processes."""
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -10,66 +11,34 @@ import lai_core as lai
 from lai_core._adapters import are_cheaper, joined_summaries, width_of
 from lai_core.estimators.sketches import sketch_outputs
 from lai_torch._curation.processes.group import Group
-from lai_torch._curation.scorers.base import ValidationSide
+from lai_torch._curation.state import ValidationSide
 
 AT_ONCE = 2**26
 """Bytes of temporaries; with many more, allocating them took several times as long as the sums."""
 
 
-class Sketch:
-    """A sketch of the last layer's output gradients, the same on both sides."""
+@functools.lru_cache(maxsize=2)
+def _draw(seed: int, outputs: int) -> tuple[Tensor, Tensor]:
+    """Return the signs and the permutation of a sketch."""
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randint(2, (outputs,), generator=generator, device="cpu") * 2 - 1
+    return signs, torch.randperm(outputs, generator=generator, device="cpu")
 
-    def __init__(
-        self,
-        width: int,  # numbers a position that are left of an output gradient
-        generator: torch.Generator,  # from which signs and permutation are drawn; a CPU generator
-    ) -> None:
-        self.width, self.generator = width, generator
-        self._drawn: tuple[Tensor, Tensor] | None = None
 
-    def forget(self) -> None:
-        """Have signs and permutation drawn anew."""
-        self._drawn = None
-
-    def __call__(self, trace: lai.Trace) -> lai.Trace:
-        """Return the trace with its last output gradients sketched."""
-        gradients: Any = trace.layers[-1].output_gradients
-        outputs = gradients.shape[-1]
-        if self.width > outputs:
-            msg = f"sketch: expected at most the last layer's {outputs} outputs, got {self.width}"
-            raise ValueError(msg)
-        if self._drawn is None:
-            self._drawn = self._draw(outputs)
-        signs, permutation = (part.to(gradients.device) for part in self._drawn)
-        budget = max(AT_ONCE, 64 * (outputs + self.width))  # which holds one position of float64
-        return sketch_outputs(
-            trace, signs.to(gradients.dtype), permutation, width=self.width, memory_budget=budget
-        )
-
-    def take_up(self, drawn: list[Tensor]) -> None:
-        """Draw as another process did that had the same generator: its draw is `drawn`."""
-        self._draw(len(drawn[0]))
-        self.load_state(drawn)
-
-    def _draw(self, outputs: int) -> tuple[Tensor, Tensor]:
-        signs = torch.randint(2, (outputs,), generator=self.generator, device="cpu") * 2 - 1
-        return signs, torch.randperm(outputs, generator=self.generator, device="cpu")
-
-    def state(self) -> list[Tensor] | None:
-        """Return signs and permutation; None before they are drawn."""
-        return None if self._drawn is None else list(self._drawn)
-
-    def load_state(self, state: list[Tensor] | None) -> None:
-        """Take up what `state` returned."""
-        self._drawn = None if state is None else (state[0], state[1])
+def sketched(trace: lai.Trace, width: int, seed: int) -> lai.Trace:
+    """Return a trace whose last output gradients are sketched, to so many numbers a position."""
+    gradients: Any = trace.layers[-1].output_gradients
+    outputs = gradients.shape[-1]
+    if width > outputs:
+        msg = f"sketch: expected at most the last layer's {outputs} outputs, got {width}"
+        raise ValueError(msg)
+    signs, permutation = (part.to(gradients.device) for part in _draw(seed, outputs))
+    budget = max(AT_ONCE, 64 * (outputs + width))  # which holds one position of float64
+    return sketch_outputs(trace, signs.to(gradients.dtype), permutation, width=width, memory_budget=budget)
 
 
 def joined(
-    side: ValidationSide | None,
-    group: Group,
-    sketch: Sketch | None,
-    device: torch.device,
-    memory_budget: int,
+    side: ValidationSide | None, group: Group, device: torch.device, memory_budget: int
 ) -> ValidationSide | None:
     """Return the sum of the processes' validation sides, of one summary each; None where none has one.
 
@@ -77,7 +46,7 @@ def joined(
     """
     if not group.most(side is not None):
         return None
-    side = _formed(side, group, sketch, device)
+    side = _formed(side, group, device)
     (summary,) = side.parts
     if not group.alike(repr((summary.estimator, side.positions, summary.layouts))):
         msg = (
@@ -96,20 +65,14 @@ def joined(
     return replace(side, parts=(whole,))
 
 
-def _formed(
-    side: ValidationSide | None, group: Group, sketch: Sketch | None, device: torch.device
-) -> ValidationSide:
-    """Return a process's own side; where it has none, another's form with zeros, and take its sketch."""
+def _formed(side: ValidationSide | None, group: Group, device: torch.device) -> ValidationSide:
+    """Return a process's own side; where it has none, another's form with zeros."""
     offered: list[Any] = []
     if group.most(side is None):
-        drawn = None if sketch is None else sketch.state()
-        offered = group.objects(None if side is None else (_blank(side, None), drawn))
+        offered = group.objects(None if side is None else _blank(side, None))
     if side is not None:
         return side
-    form, drawn = next(one for one in offered if one is not None)
-    if sketch is not None:
-        sketch.take_up(drawn)
-    return _blank(form, device)
+    return _blank(next(one for one in offered if one is not None), device)
 
 
 def _all_factors(summary: lai.ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_core.records.compatible import Layouts, layouts
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader, Recording
@@ -71,24 +72,6 @@ class Tracer:
         )
         raise ValueError(msg)
 
-    @property
-    def left(self) -> frozenset[str]:
-        """The names of parameters that are left to backward passes of their own."""
-        return self.reader.left
-
-    def leave(self, names: frozenset[str]) -> None:
-        """Leave parameters to backward passes of their own from now on."""
-        self.reader.leave(names)
-
-    def state(self) -> dict[str, Any]:
-        """Return what a batch's records depend on beside the batch."""
-        return {"routed": sorted(self.reader.routed), "left": sorted(self.reader.left)}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` returned; a state of the recorder before this one has neither."""
-        self.reader.routed = frozenset(state.get("routed", ()))
-        self.reader.leave(frozenset(state.get("left", ())))
-
 
 def _of_ghost(trace: lai.Trace) -> lai.Trace:
     """Return a trace without what LAI alone reads, the last layer aside: one sample may have less of it."""
@@ -105,56 +88,34 @@ class GateTracer(Tracer):
         return read_gates(self.reader, recording), recording.losses if live else recording.losses.detach()
 
 
-Records = dict[str, list[Any]]
-"""Of each weight key what its records are, in order."""
-
-
 class UnlikeError(ValueError):
     """A batch has other records than what it is scored against; made again, both have the same."""
 
-    def __init__(self, names: frozenset[str]) -> None:
-        super().__init__(
-            f"model: expected records of the same parameters in every batch, got others of {sorted(names)}; "
+
+def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace) -> None:
+    """Raise where a batch has other records than a summary of Ghost's, once these are left to passes."""
+    found = layouts(trace, "all")
+    if found == summary.layouts:
+        return
+    before, now = _group_layouts(summary.layouts), _group_layouts(found)
+    names = {name for name in {*before, *now} if before[name] != now[name]}
+    # A parameter that was left already has one record in every batch: what differs then is not mended so.
+    kinds = {name: [dict(one)["kind"] for one in before[name]] for name in names & reader.left}
+    unread = {name for name in names if kinds.get(name) != ["GainTrace"]}
+    if unread:
+        reader.leave(frozenset(unread))
+        msg = (
+            f"model: expected records of the same parameters in every batch, got others of {sorted(unread)}; "
             "use estimator 'exact'"
         )
+        raise UnlikeError(msg)
 
 
-class SharedLayout:
-    """Compares each batch's records with those of the first that a summary is made of, for Ghost."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
-        self._first: tuple[Records, frozenset[str]] | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is something to compare with."""
-        return self._first is not None
-
-    def begin(self) -> None:
-        """Begin another summary."""
-        self._first = None
-
-    def check(self, trace: Any) -> None:
-        """Raise where a batch has other records than the first, once these are left to backward passes."""
-        if not self.tracer.every_layer:
-            return
-        found = _records_of(trace)
-        if self._first is None:
-            self._first = found, self.tracer.left
-            return
-        before, left = self._first
-        keys = {key for key in {*found, *before} if found.get(key) != before.get(key)}
+def _group_layouts(found: Layouts) -> defaultdict[str, list[Any]]:
+    """Return the layouts of each parameter's records."""
+    grouped: defaultdict[str, list[Any]] = defaultdict(list)
+    for layout in found:
+        key = str(dict(layout)["weight key"])
         # a matrix of several is called NAME[i]
-        names = frozenset(key.removesuffix(TRANSPOSED).partition("[")[0] for key in keys)
-        if names - left:
-            self.tracer.leave(names)
-            raise UnlikeError(names)
-
-
-def _records_of(trace: lai.Trace) -> Records:
-    """Return of what kind the records of a trace are."""
-    found: Records = defaultdict(list)
-    for layer in trace.layers:
-        found[str(layer.weight)].append((type(layer), getattr(layer, "bias", False)))
-    return dict(found)
+        grouped[key.removesuffix(TRANSPOSED).partition("[")[0]].append(layout)
+    return grouped

@@ -16,15 +16,15 @@ from lai_torch._curation.scorers.base import (
     Reading,
     Scored,
     Scorer,
-    ValidationSide,
     chunks,
     cut_evenly,
     nothing_finite,
     select_finite,
     share_of,
 )
-from lai_torch._curation.scorers.summaries import Sketch, joined, others
-from lai_torch._curation.scorers.tracer import SharedLayout, Tracer, UnlikeError
+from lai_torch._curation.scorers.summaries import joined, others, sketched
+from lai_torch._curation.scorers.tracer import Tracer, UnlikeError, check_alike
+from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._graph.record import NotFiniteError
 from lai_torch._model.batch import Loss, rows
 from lai_torch._model.function import UnusableError
@@ -46,7 +46,8 @@ class TraceScorer(Scorer):
         *,
         facts: Estimator,  # what the catalogue says of the estimator
         positions: str | None = None,  # how positions are to be read; None: as fits
-        sketch: Sketch | None = None,  # what narrows output gradients, if anything does
+        sketch: int | None = None,  # how many numbers a position are left of an output gradient; None: all
+        generator: torch.Generator | None = None,  # from which each side's sketch is drawn; a CPU generator
         # into how many parts the validation set is cut, each with a score of its own; None: it is
         # not
         cut: int | None = None,
@@ -54,9 +55,8 @@ class TraceScorer(Scorer):
     ) -> None:
         super().__init__(model, loss)
         self.tracer, self.product, self.facts = tracer, product, facts
-        self.positions, self.sketch, self.cut = positions, sketch, cut
+        self.positions, self.sketch, self.cut, self.generator = positions, sketch, cut, generator
         self.memory_budget = memory_budget
-        self._alike = SharedLayout(tracer)
 
     def losses_of(self, batch: Batch) -> Tensor:
         """Return the losses of a batch, in the precision of its trace."""
@@ -65,19 +65,23 @@ class TraceScorer(Scorer):
 
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide:
         """Sum the set up, or each of the parts that it is cut into; several processes share the work."""
-        if self.sketch is not None:
-            self.sketch.forget()
         if not self._adds_up:
             side: ValidationSide = super().summarize(validation, size)
             return side
-        return self._all_parts(self._share_of(part, size) for part in self._cut(validation))
+        seed = self.draw_seed()
+        return self._all_parts(self._share_of(part, size, seed) for part in self._cut(validation))
 
-    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
+    def draw_seed(self) -> int | None:
+        """Draw the seed of a sketch, if there is to be one; processes draw alike."""
+        if self.sketch is None:
+            return None
+        return int(torch.randint(2**62, (), generator=self.generator, device="cpu"))
+
+    def summary_of(self, validation: Batch, size: int, seed: int | None = None) -> ValidationSide:
         """Sum each part up that the set is cut into, from the start where one has other records."""
         while True:
-            self._alike.begin()
             try:
-                return self._all_parts(self._found(part, size) for part in self._cut(validation))
+                return self._all_parts(self._found(part, size, seed) for part in self._cut(validation))
             except UnlikeError:
                 continue
 
@@ -89,7 +93,7 @@ class TraceScorer(Scorer):
         found = [side for side in sides if side is not None]
         if not found:
             raise nothing_finite()
-        return ValidationSide(tuple(part for side in found for part in side.parts), found[0].positions)
+        return replace(found[0], parts=tuple(part for side in found for part in side.parts))
 
     @property
     def _adds_up(self) -> bool:
@@ -97,19 +101,19 @@ class TraceScorer(Scorer):
         sums = self.facts.summary is not None and self.positions != "flatten" and not self.facts.fits_weights
         return self.group.size > 1 and sums
 
-    def _share_of(self, validation: Batch | None, size: int) -> ValidationSide | None:
+    def _share_of(self, validation: Batch | None, size: int, seed: int | None) -> ValidationSide | None:
         """Return the sum over all processes, of which each traces its share of the rows."""
         with self.group.agreed():
             own, share = None, validation
             if validation is not None and self.one_set:
                 share = share_of(validation, self.group)
             if share is not None:
-                own = self._found(share, size)
+                own = self._found(share, size, seed)
         return self._joined(own)
 
     def _joined(self, own: ValidationSide | None) -> ValidationSide | None:
         device = next(self.model.parameters()).device
-        return joined(own, self.group, self.sketch, device, self.memory_budget)
+        return joined(own, self.group, device, self.memory_budget)
 
     def told(self, readings: Iterator[Reading], summary: Any) -> tuple[Iterator[Reading], Any]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
@@ -117,49 +121,48 @@ class TraceScorer(Scorer):
             return readings, summary
         with self.group.agreed():
             (reading,) = map(select_finite, readings)  # such a batch is read in one part
+        summary = replace(summary, sketch=self.draw_seed())
         if self.group.size == 1:
             return iter([reading]), summary
-        if self.sketch is not None:
-            self.sketch.forget()
         with self.group.agreed():
             own, trace = None, reading.seen
             if trace is not None:
                 positions = self._positions_for(trace)
-                own = ValidationSide((self._summary(trace, positions),), positions)
+                own = ValidationSide((self._summary(trace, positions, summary.sketch),), positions)
         total = self._joined(own)
         if total is not None and own is not None:
             summary = replace(summary, others=others(total, own))
         return iter([reading]), summary
 
-    def _found(self, validation: Batch, size: int) -> ValidationSide | None:
+    def _found(self, validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
         """Sum the summaries of all batches with finite losses; None without one."""
         try:
-            return self._summed(validation, size)
+            return self._summed(validation, size, seed)
         except UnusableError:
             return None
 
-    def _summary(self, trace: lai.Trace, positions: str | None) -> lai.ValidationSummary:
+    def _summary(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:
         """Sum one chunk up."""
         name = str(self.facts.summary)
         options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
-        return lai.summarize(self._sketched(trace), name, **options)
+        return lai.summarize(self._sketched(trace, seed), name, **options)
 
-    def _summed(self, validation: Batch, size: int) -> ValidationSide:
+    def _summed(self, validation: Batch, size: int, seed: int | None) -> ValidationSide:
         """Sum the chunks' summaries, or keep their traces where there is no such sum."""
         total: lai.ValidationSummary | None = None
         traces: list[lai.Trace] = []
         positions: str | None = None
         for trace, positions in self.finite_traces(validation, size):
             if positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
-                traces.append(self._sketched(trace))
+                traces.append(self._sketched(trace, seed))
                 continue
-            if self.group.size == 1:
-                self._alike.check(trace)
-            one = self._summary(trace, positions)
+            if total is not None:
+                self._check_alike(total, trace)
+            one = self._summary(trace, positions, seed)
             if total is not None:
                 _check_same_layers(total, one)
             total = one if total is None else joined_summaries([total, one], self.memory_budget)
-        return ValidationSide(tuple(traces) if total is None else (total,), positions)
+        return ValidationSide(tuple(traces) if total is None else (total,), positions, sketch=seed)
 
     def finite_traces(self, validation: Batch, size: int) -> Iterator[tuple[Any, str | None]]:
         """Yield the traces of at most `size` rows with finite losses, and how to read positions."""
@@ -175,8 +178,12 @@ class TraceScorer(Scorer):
 
     def check_alike(self, trace: Any, summary: Any) -> None:
         """Raise `UnlikeError` where a batch has other records than the summary that it is scored against."""
-        if self._alike.begun and not isinstance(summary, Itself):
-            self._alike.check(trace)
+        if isinstance(summary, ValidationSide) and self.remakes:
+            self._check_alike(summary.parts[0], trace)
+
+    def _check_alike(self, summary: Any, trace: Any) -> None:
+        if self.tracer.every_layer and self.group.size == 1:
+            check_alike(self.tracer.reader, summary, trace)
 
     def read(self, batch: Batch, summary: Any) -> Reading:
         """Trace the batch. A row that is not finite has no score, and moves no other's."""
@@ -201,7 +208,7 @@ class TraceScorer(Scorer):
         trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
         return Reading(losses, trace, kept)
 
-    def score_part(self, summary: ValidationSide | Itself, reading: Reading) -> Scored:
+    def score_part(self, state: CuratorState, summary: ValidationSide | Itself, reading: Reading) -> Scored:
         """Score a trace against a validation side, or itself."""
         return self._scored(summary, reading, self.product)
 
@@ -212,10 +219,8 @@ class TraceScorer(Scorer):
             nothing = torch.full_like(reading.losses, torch.nan)
             parts = nothing.expand(len(self._sizes(summary) or ()), -1)
             return self._result(summary, nothing, reading, parts, summary.positions, weights)
-        if itself and self.sketch is not None and self.group.size == 1:
-            self.sketch.forget()
         positions = self._positions_for(trace) if itself else summary.positions
-        trace = self._sketched(trace)
+        trace = self._sketched(trace, summary.sketch)
         options: dict[str, Any] = {} if positions is None else {"positions": positions}
         if weights is not None:
             options["layer_weights"] = weights
@@ -259,22 +264,17 @@ class TraceScorer(Scorer):
             return None
         return self.positions or default_positions(trace)
 
-    def owners(self) -> list[Any]:
-        """Return what traces and sketches, too."""
-        return [self, self.tracer, self._alike, *([] if self.sketch is None else [self.sketch])]
+    def recall(self, state: CuratorState) -> None:
+        """Take up what earlier batches told of the model's parameters."""
+        self.tracer.reader.recall(frozenset(state.routed), frozenset(state.left))
 
-    def state(self) -> dict[str, Any]:
-        """Return the sketch, and what earlier traces told of the model's layers."""
-        return {"sketch": None if self.sketch is None else self.sketch.state(), **self.tracer.state()}
+    def remember(self, state: CuratorState) -> CuratorState:
+        """Return a state with what this batch told of them."""
+        reader = self.tracer.reader
+        return replace(state, routed=tuple(sorted(reader.routed)), left=tuple(sorted(reader.left)))
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` returned."""
-        if self.sketch is not None:
-            self.sketch.load_state(state["sketch"])
-        self.tracer.load_state(state)
-
-    def _sketched(self, trace: lai.Trace) -> lai.Trace:
-        return trace if self.sketch is None else self.sketch(trace)
+    def _sketched(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
+        return trace if self.sketch is None or seed is None else sketched(trace, self.sketch, seed)
 
 
 def _check_same_layers(first: lai.ValidationSummary, other: lai.ValidationSummary) -> None:

@@ -15,11 +15,11 @@ from lai_torch._curation.scorers.base import (
     Batch,
     Reading,
     Scored,
-    ValidationSide,
     find_finite,
     select_finite,
 )
 from lai_torch._curation.scorers.traces import TraceScorer
+from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
@@ -29,7 +29,7 @@ from lai_torch.trace import GateTrace
 class GateScorer(TraceScorer):
     """LAI with every layer's product corrected by the gains of the gates above it."""
 
-    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
+    def summary_of(self, validation: Batch, size: int, seed: int | None = None) -> ValidationSide:
         """Keep the traces of the set's parts: the gains are each pair's own, so that nothing sums up."""
         traces = (trace for trace, _ in self.finite_traces(validation, size))
         # column norms are those of the weights as they are when a batch is scored, not of now
@@ -47,9 +47,9 @@ class CalibratedScorer(TraceScorer):
 
     _every: Reader | None = None
 
-    def summary_of(self, validation: Batch, size: int) -> ValidationSide:
+    def summary_of(self, validation: Batch, size: int, seed: int | None = None) -> ValidationSide:
         """Sum the set up, and fit the weights on at most `size` of its samples (two at least)."""
-        side = super().summary_of(validation, size)
+        side = super().summary_of(validation, size, seed)
         weights = self._fitted(validation, max(size, 2), str(side.positions))
         return replace(side, layer_weights=weights)
 
@@ -101,17 +101,10 @@ class PreconditionedScorer(TraceScorer):
     def __init__(self, *arguments: Any, decay: float, scale_inputs: bool = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.decay, self.scale_inputs = decay, scale_inputs
-        self.second_moment: Tensor | None = None
-        self.input_second_moments: tuple[Tensor | None, ...] | None = None
 
-    def take(self, scored: Scored) -> None:
-        """Let the batch's second moments be the running ones."""
-        self.second_moment = scored.second_moment
-        self.input_second_moments = scored.input_second_moments
-
-    def score_part(self, summary: Any, reading: Reading) -> Scored:
-        """Score with a second moment that the finite rows are part of; `take` makes it the running one."""
-        moment, of_inputs = self.second_moment, self.input_second_moments
+    def score_part(self, state: CuratorState, summary: Any, reading: Reading) -> Scored:
+        """Score with second moments that the finite rows are part of."""
+        moment, of_inputs = state.second_moment, state.input_second_moments
         if reading.squares is not None:
             moment = _moved(moment, reading.squares.to(reading.losses), self.decay)
         elif reading.seen is not None:
@@ -153,20 +146,6 @@ class PreconditionedScorer(TraceScorer):
             return None
         blank = torch.zeros(width, dtype=torch.float64, device=next(self.model.parameters()).device)
         return self.group.summed([blank if total is None else total])[0]
-
-    def state(self) -> dict[str, Any]:
-        """Return the second moments too."""
-        moments = {
-            "second_moment": self.second_moment,
-            "input_second_moments": self.input_second_moments,
-        }
-        return super().state() | moments
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` returned."""
-        super().load_state(state)
-        self.second_moment = state["second_moment"]
-        self.input_second_moments = state["input_second_moments"]
 
 
 def _moved(moment: Tensor | None, mean: Tensor, decay: float) -> Tensor:

@@ -1,0 +1,125 @@
+"""What batches are scored against, made anew every `refresh` steps."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from lai_torch._curation.scorers.base import Itself, Scorer
+from lai_torch._curation.state import CuratorState, ValidationSide
+from lai_torch._curation.validation import Batch, Validation, moved, select_keys
+from lai_torch._model.batch import count, mark_staying
+from lai_torch._model.function import UnusableError
+from lai_torch._model.preserve import evaluating
+from lai_torch._model.walk import forget, named_parameters
+
+
+class Refresh:
+    """Makes the validation side of one model, where the one of a state is old."""
+
+    def __init__(
+        self,
+        model: nn.Module,  # what is trained; sides are made of it in eval mode
+        validation: Validation,  # where they come from
+        scorer: Scorer,  # what makes them
+        refresh: int,  # at how many steps a side is old
+        positions: str | None,  # how a batch that scores itself is to be read
+        *,
+        keeps_losses: bool = False,  # whether the policy asks for the losses of the validation set
+    ) -> None:
+        self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
+        self.given = _given(validation, positions)
+        self.keeps_losses = keeps_losses
+
+    def __call__(self, state: CuratorState, size: int) -> CuratorState:
+        """Return the state with a side that is not old, made at most `size` rows at a time, for one step."""
+        if self.given is not None:
+            return state
+        elsewhere = state.versions is not None and state.versions != self.read_versions()
+        old = elsewhere or state.served >= self.refresh
+        if state.side is None or old or not self.scorer.fits(state.side):
+            state = self._make(state, size)
+        return replace(state, served=state.served + 1)
+
+    def read_versions(self) -> tuple[int, ...] | None:
+        """Return the versions of the parameters, by which it shows that a later step finds others.
+
+        A side that is not old yet is made again where others changed them since, by a checkpoint or by
+        steps of a plain loop. One process alone asks that: several have to make it together.
+        """
+        if self.given is not None or self.scorer.group.size > 1:
+            return None
+        return tuple(parameter._version for parameter in named_parameters(self.model).values())
+
+    def _make(self, state: CuratorState, size: int) -> CuratorState:
+        """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
+        drawn, staying = self._draw(state)
+        ago = f"{state.served} step{'s' * (state.served > 1)} ago"
+        if not self.scorer.group.most(drawn is not None):
+            if state.side is None:
+                msg = "validation: expected at least one batch from the loader, got none"
+                raise ValueError(msg)
+            if not state.ended:
+                warnings.warn(
+                    f"validation: the iterator has ended and cannot start again; the summary made {ago} "
+                    "stays in use; pass a loader, which starts again at its end",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return replace(state, ended=True)
+        state = replace(state, staying=staying)
+        try:
+            with evaluating(self.model):
+                side, losses = self.scorer.summarize(drawn, size), None
+                if self.keeps_losses:
+                    losses = self.scorer.all_losses(drawn, size)
+        except UnusableError as error:
+            if state.side is None:
+                raise
+            warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
+            return state
+        except Exception as error:
+            told = _on_validation(error)
+            if told is error:
+                raise
+            raise told from error
+        return replace(state, side=side, validation_losses=losses, served=0)
+
+    def _draw(self, state: CuratorState) -> tuple[Batch | None, tuple[Any, ...]]:
+        """Return the next batch of the source, and the places of all entries that hold no rows."""
+        forget()  # a loader runs code of the user's
+        with self.scorer.group.agreed():
+            drawn = self.validation.draw()
+            if drawn is None:
+                return None, state.staying
+            drawn = moved(select_keys(self.model, drawn), self.model)
+            try:
+                count(*drawn)
+            except ValueError as error:
+                raise _on_validation(error) from error
+            return drawn, mark_staying(state.staying, drawn)
+
+
+PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, IndexError, AttributeError)
+"""Errors that are made of a message alone."""
+
+
+def _on_validation(error: Exception) -> Exception:
+    """Return an error that says it came up on the validation set, not on the batch."""
+    where = "while tracing the validation set"
+    if type(error) in PLAIN:
+        named = type(error)(f"{where}: {error}")
+        vars(named).update(vars(error))  # its notes, on which process it happened
+        return named
+    error.add_note(f"This happened {where}.")
+    return error
+
+
+def _given(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
+    """Return what there is to score against without a draw."""
+    if validation.is_batch:
+        return Itself(exclude_self=validation.source == "batch", positions=positions)
+    if validation.is_summary:
+        return ValidationSide((validation.source,), validation.source.positions)
+    return None
