@@ -13,7 +13,7 @@ from typing import Any
 
 import lai_torch
 import torch
-from lai_torch._curation.scorers.tracer import Tracer
+from lai_torch._curation.tracer import Tracer
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm

@@ -24,7 +24,7 @@ from lai_torch._curation.outcome import Groups, gathered_groups, joined_groups, 
 from lai_torch._curation.passes.base import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.scorers.base import Batch, Scored
+from lai_torch._curation.readings import Batch, Scored
 from lai_torch._curation.scoring import Scoring
 from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from lai_torch._curation.scorers.tracer import Tracer
+from lai_torch._curation.tracer import Tracer
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lai_core._adapters import numbered
 from lai_torch._curation.processes.group import Group
-from lai_torch._curation.scorers.base import Scored
+from lai_torch._curation.readings import Scored
 from lai_torch._curation.update import Update
 from lai_torch._curation.weigh import Weighed
 from lai_torch.report import Report, ScoredReport
@@ -100,7 +100,8 @@ def reported(
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
     found: dict[str, Any] = {"scores": None, "losses": update.losses}
     if scored is not None:
-        found = {name: getattr(scored, name) for name in SHARED}
+        found = {name: getattr(scored, name) for name in SHARED} | {"scores": scored.scores}
+        found["parts"] = None if scored.sizes is None else scored.parts
     kept, dropped, loss = update.kept, update.dropped, None
     if group.size > 1:
         nothing = math.isnan(update.loss) and not bool((update.weights > 0).any())

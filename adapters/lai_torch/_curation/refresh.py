@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from lai_torch._curation.scorers.base import Itself, Scorer
+from lai_torch._curation.estimators import Scorer
+from lai_torch._curation.readings import Itself
 from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.validation import Batch, Validation, moved, select_keys
 from lai_torch._model.batch import count, mark_staying

@@ -1,95 +1,31 @@
 """From batches to weights: a pass runs them forward, a scorer scores what it read, the policy weighs."""
 
-import functools
 import itertools
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-import lai_core as lai
-from lai_core._adapters import DEFAULT_MEMORY_BUDGET
+from lai_torch._curation.estimators import Scorer, make_scorer
 from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, acts_alike
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
+from lai_torch._curation.readings import Batch, Scored
 from lai_torch._curation.refresh import Refresh
-from lai_torch._curation.scorers.base import Batch, Scored, Scorer
-from lai_torch._curation.scorers.exact import ExactScorer, MidpointScorer
-from lai_torch._curation.scorers.tracer import GateTracer, Tracer, UnlikeError
-from lai_torch._curation.scorers.traces import TraceScorer
-from lai_torch._curation.scorers.variants import (
-    CalibratedScorer,
-    GateScorer,
-    PreconditionedScorer,
-    gate_product,
-)
 from lai_torch._curation.state import CuratorState
+from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import Validation, own_stream
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
 from lai_torch._model.batch import Loss, mapped, mark_staying
-from lai_torch._model.precision import Lowered
 from lai_torch._model.preserve import evaluating
-from lai_torch.options import LAI, LLI, CalibratedLAI, Estimator, GateLAI, Ghost, Kept, PreconditionedLAI
+from lai_torch.options import LAI, Estimator, Kept
 from lai_torch.options.protocols import Policy, find_measure, wants
-
-
-def scorer(
-    model: nn.Module,
-    loss: Loss,
-    optimizer: Any,
-    estimator: Estimator,
-    generator: torch.Generator,
-) -> Scorer:
-    """Return the scorer of an estimator."""
-    facts = estimator.facts
-    if facts.learning_rate:
-        return MidpointScorer(model, loss, optimizer, getattr(estimator, "of", "sgd"))
-    if facts.gradients is None:
-        return ExactScorer(model, loss, getattr(estimator, "method", None))
-    options = {name: getattr(estimator, name, None) for name in ("positions", "sketch", "last", "valid")}
-    tracer = (GateTracer if facts.gates else Tracer)(
-        model,
-        loss,
-        every_layer=facts.gradients == "all",
-        head_alone=facts.parameters == "last",
-        last=options["last"],
-        valid=options["valid"],
-        lowered=Lowered(model, getattr(estimator, "autocast", None)),
-        averaged=type(estimator) is LAI and options["positions"] == "mean" and options["sketch"] is None,
-    )
-    made: dict[str, Any] = {"facts": facts, "positions": options["positions"]}
-    made |= {"sketch": options["sketch"], "generator": generator}
-    made["cut"] = getattr(estimator, "parts", None)
-    made["memory_budget"] = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
-    match estimator:
-        case Ghost():
-            return TraceScorer(model, loss, tracer, lai.ghost_scores, **made)
-        case LLI():
-            return TraceScorer(model, loss, tracer, lai.lli_scores, **made)
-        case GateLAI():
-            return GateScorer(model, loss, tracer, gate_product, **made)
-        case CalibratedLAI():
-            return CalibratedScorer(model, loss, tracer, lai.lai_scores, **made)
-        case PreconditionedLAI():
-            product = functools.partial(lai.preconditioned_lai_scores, exponent=estimator.exponent)
-            return PreconditionedScorer(
-                model,
-                loss,
-                tracer,
-                product,
-                **made,
-                decay=estimator.decay,
-                scale_inputs=estimator.scale_inputs,
-            )
-        case _:
-            return TraceScorer(model, loss, tracer, lai.lai_scores, **made)
-
 
 TRIALS = 4
 """Scored steps of each pass that `auto` times; the quickest counts, for a first one proves and compiles."""
@@ -123,12 +59,12 @@ class Passes:
         if engine is not None and engine.spread and backward == "kept":
             self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
         self.shared: Pass = self.kept
-        if isinstance(scorer, TraceScorer) and backward == "selective":
-            last, masks = scorer.tracer.last, scorer.tracer.masks
-            kind = scorer.tracer.lowered.kind
-            self.shared = SelectivePass(model, loss, self.kept, last, masks, autocast=kind)
-        elif isinstance(scorer, TraceScorer) and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, scorer.tracer, self.kept, scorer.check_alike)
+        tracer = scorer.tracer
+        if tracer is not None and backward == "selective":
+            kind = tracer.lowered.kind
+            self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, autocast=kind)
+        elif tracer is not None and backward in {"whole", "auto"}:
+            self.shared = WholePass(model, tracer, self.kept, scorer.check_alike)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
     def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
@@ -171,8 +107,8 @@ class Passes:
 
 def made_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
     """Return a pass by itself, as a curator with LAI makes it."""
-    reader = scorer(model, loss, None, LAI(last=last), own_stream())
-    return Passes(model, loss, reader, name, None, Kept()).shared
+    scorer = make_scorer(model, loss, None, LAI(last=last), own_stream())
+    return Passes(model, loss, scorer, name, None, Kept()).shared
 
 
 class Scoring:
@@ -201,9 +137,9 @@ class Scoring:
         self._engine, self._group, self._validation = engine, engine.group, validation
         self._fits_weights = estimator.facts.fits_weights
         self._chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
-        self.scorer = scorer(model, loss, optimizer, estimator, validation.generator)
-        self.scorer.group, self.scorer.one_set = self._group, isinstance(validation.source, tuple)
-        self.scorer.remakes = not validation.is_summary
+        one_set, remakes = isinstance(validation.source, tuple), not validation.is_summary
+        options: dict[str, Any] = {"group": self._group, "one_set": one_set, "remakes": remakes}
+        self.scorer = make_scorer(model, loss, optimizer, estimator, validation.generator, **options)
         keeps = "validation_losses" in wants(policy)
         self.refresh = Refresh(model, validation, self.scorer, refresh, positions, keeps_losses=keeps)
         self.passes = Passes(model, loss, self.scorer, backward, self._chunk, training, engine)
@@ -224,9 +160,11 @@ class Scoring:
         state = _mark(state, batches)
         if not curated:
             return state, self.passes.kept.forward(batches[0], None), None
-        self.scorer.recall(state)
+        tracer = self.scorer.tracer
+        if tracer is not None:
+            tracer.recall(state)
         once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
-        with self._engine.gathered(by_block=self.scorer.by_block), once:
+        with self._engine.gathered(by_block=tracer is not None), once:
             known, state = state.staying, self.refresh(state, self._size(samples))
             if state.staying != known:  # the validation set told more
                 state = _mark(state, batches)
@@ -234,11 +172,14 @@ class Scoring:
             with self._group.agreed():
                 forwards = [chosen.forward(batch, side) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
-            try:
+            scored = None
+            with suppress(UnlikeError):
                 scored = self.scorer.score(readings, side, state)
-            except UnlikeError:
-                return self.score(replace(self.scorer.remember(state), side=None), batches, samples, chosen)
-        return self.scorer.remember(state), forwards[0], scored
+            if tracer is not None:
+                state = tracer.remember(state)
+            if scored is None:  # the side is made again, of the records that the batch has
+                return self.score(replace(state, side=None), batches, samples, chosen)
+        return state, forwards[0], scored
 
     def _size(self, samples: int) -> int:
         """Return how many validation samples are read at once: no more than a batch has."""

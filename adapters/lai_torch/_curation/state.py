@@ -122,8 +122,11 @@ def _convert_old(saved: Any) -> Any:
     old = {"timed": (), "backward": None} | saved
     new = {one.name: one.default for one in fields(CuratorState) if one.name not in {*LIVE, "estimator"}}
     new |= {name: old[name] for name in ("estimator", "steps", "skipped", "dropped", "backward")}
-    # a side that was sketched as it is no longer done is made anew
-    new["side"] = None if scorer.get("sketch") is not None else summary["summary"]
+    side = summary["summary"]
+    if isinstance(side, dict) and side["kind"] != "ValidationSide":  # a gradient alone
+        side = pack(ValidationSide((unpack(side),)))
+    # one that was sketched as it is no longer done is made anew
+    new["side"] = None if scorer.get("sketch") is not None else side
     new |= {"served": summary["served"], "validation_losses": summary["losses"], "timed": pack(old["timed"])}
     moments = ("second_moment", "input_second_moments")
     new |= {name: pack(scorer.get(name)) for name in moments}

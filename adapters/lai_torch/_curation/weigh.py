@@ -12,7 +12,7 @@ from torch import Tensor
 import lai_core as lai
 from lai_core.estimators.policies import top_count
 from lai_torch._curation.processes.group import Group, digest
-from lai_torch._curation.scorers.base import Scored
+from lai_torch._curation.readings import Scored
 from lai_torch.options.policies import Scheduled
 from lai_torch.options.protocols import Policy, ask
 
@@ -58,7 +58,7 @@ def weigh(
     it keeps as many rows whatever the scores are, nothing is read here, unless told to `wait` for it.
     """
     scores, slices = group.gathered(scored.scores)
-    parts = None if scored.parts is None else group.gathered(scored.parts.T)[0].T
+    parts = None if scored.sizes is None else group.gathered(scored.parts.T)[0].T
     seen = told | {name: group.gathered(values)[0] for name, values in own.items()}
     if parts is not None:
         seen["sizes"] = scored.sizes

@@ -18,10 +18,10 @@ from lai_core._adapters import check_batch
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.checks import check_summary
-from lai_torch._curation.scorers.base import Reading, chunks
-from lai_torch._curation.scorers.tracer import UnlikeError
-from lai_torch._curation.scoring import scorer
+from lai_torch._curation.estimators import make_scorer
+from lai_torch._curation.readings import Reading, chunks
 from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
+from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import own_stream
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import alone, evaluating
@@ -129,9 +129,11 @@ class Loaded:
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
             self.estimator, self.samples = cut(estimator, summary.parts), None
-            self.side = placed(summary.side, _device(model))
-        self.scorer = scorer(model, loss, None, self.estimator, own_stream())
-        self.scorer.remakes = self.samples is not None
+            side = placed(summary.side, _device(model))
+            # an exact side of the release before is the gradient alone
+            self.side = side if isinstance(side, ValidationSide) else ValidationSide((side,))
+        remakes = self.samples is not None
+        self.scorer = make_scorer(model, loss, None, self.estimator, own_stream(), remakes=remakes)
         self.state = CuratorState(estimator.name)
         if summary is not None and summary.state is not None:
             if summary.state.get("sketch") is not None:
@@ -139,7 +141,8 @@ class Loaded:
                 raise ValueError(msg)
             routed, left = (tuple(summary.state.get(name, ())) for name in KNOWN)
             self.state = replace(self.state, routed=routed, left=left)
-            self.scorer.recall(self.state)
+            if self.scorer.tracer is not None:
+                self.scorer.tracer.recall(self.state)
 
     @alone
     def summed(self, size: int) -> Any:
@@ -164,7 +167,8 @@ class Loaded:
     @property
     def known(self) -> dict[str, Any]:
         """What traces told of the model, which another process is to know."""
-        state = self.scorer.remember(self.state)
+        tracer = self.scorer.tracer
+        state = self.state if tracer is None else tracer.remember(self.state)
         return {name: getattr(state, name) for name in KNOWN}
 
     @alone
@@ -180,7 +184,7 @@ class Loaded:
                     self.side = None
             scored = self.scorer.score(iter([reading]), side, self.state)
         nothing = torch.full_like(scored.losses, math.nan)
-        error = nothing if scored.parts is None else standard_errors(scored.parts, sizes=scored.sizes or ())
+        error = nothing if scored.sizes is None else standard_errors(scored.parts, sizes=scored.sizes)
         numbers = scored.scores, error, scored.losses, self._norms(reading, scored.positions)
         return tuple(values.double() for values in numbers)
 

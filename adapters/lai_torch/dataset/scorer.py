@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import check_count
 from lai_torch._curation.checks import check_kinds
-from lai_torch._curation.scorers.base import chunks
+from lai_torch._curation.readings import chunks
 from lai_torch._curation.validation import moved
 from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of

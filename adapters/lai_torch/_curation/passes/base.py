@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._curation.scorers.base import Batch, Reading, Scorer, chunks
-from lai_torch._curation.scorers.tracer import Tracer
+from lai_torch._curation.estimators import Scorer
+from lai_torch._curation.readings import Batch, Reading, chunks
+from lai_torch._curation.tracer import Tracer
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
 from lai_torch._graph.record import NotFiniteError

@@ -28,7 +28,7 @@ from lai_torch._curation.passes.base import (
     check_uncoupled,
     check_unhooked,
 )
-from lai_torch._curation.scorers.base import Batch, Reading
+from lai_torch._curation.readings import Batch, Reading
 from lai_torch._curation.weigh import Weighed
 from lai_torch._exact.directional import check_reads_outputs
 from lai_torch._graph import averaging

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from lai_torch._curation.estimators import Scorer
 from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling, nothing
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
-from lai_torch._curation.scorers.base import Batch, Scorer
+from lai_torch._curation.readings import Batch
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
 from lai_torch.options import Kept

@@ -5,12 +5,14 @@ no sample reaches has none, and a layer that runs until it is done has as many a
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core.records.compatible import Layouts, layouts
+from lai_torch._curation.state import CuratorState
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader, Recording
@@ -55,6 +57,15 @@ class Tracer:
             self._check_trained(recording)
         trace = _of_ghost(recording.trace) if self.every_layer else recording.trace
         return trace, recording.losses if live else recording.losses.detach()
+
+    def recall(self, state: CuratorState) -> None:
+        """Take up what earlier batches told of the model's parameters."""
+        self.reader.recall(frozenset(state.routed), frozenset(state.left))
+
+    def remember(self, state: CuratorState) -> CuratorState:
+        """Return a state with what this batch told of them."""
+        routed, left = (tuple(sorted(names)) for names in (self.reader.routed, self.reader.left))
+        return replace(state, routed=routed, left=left)
 
     def _check_trained(self, recording: Recording) -> None:
         """Raise where none of the layers that are read trains: every score would be zero."""

@@ -1,43 +1,18 @@
-"""Validation summaries in the loop: sketches of the output gradients, and the sum over processes."""
+"""Validation sides of several processes: their sum, and what a sum holds of the others' samples."""
 
-import functools
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import lai_core as lai
+from lai_core import ValidationSummary
 from lai_core._adapters import are_cheaper, joined_summaries, width_of
-from lai_core.estimators.sketches import sketch_outputs
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import ValidationSide
 
-AT_ONCE = 2**26
-"""Bytes of temporaries; with many more, allocating them took several times as long as the sums."""
 
-
-@functools.lru_cache(maxsize=2)
-def _draw(seed: int, outputs: int) -> tuple[Tensor, Tensor]:
-    """Return the signs and the permutation of a sketch."""
-    generator = torch.Generator().manual_seed(seed)
-    signs = torch.randint(2, (outputs,), generator=generator, device="cpu") * 2 - 1
-    return signs, torch.randperm(outputs, generator=generator, device="cpu")
-
-
-def sketched(trace: lai.Trace, width: int, seed: int) -> lai.Trace:
-    """Return a trace whose last output gradients are sketched, to so many numbers a position."""
-    gradients: Any = trace.layers[-1].output_gradients
-    outputs = gradients.shape[-1]
-    if width > outputs:
-        msg = f"sketch: expected at most the last layer's {outputs} outputs, got {width}"
-        raise ValueError(msg)
-    signs, permutation = (part.to(gradients.device) for part in _draw(seed, outputs))
-    budget = max(AT_ONCE, 64 * (outputs + width))  # which holds one position of float64
-    return sketch_outputs(trace, signs.to(gradients.dtype), permutation, width=width, memory_budget=budget)
-
-
-def joined(
+def sum_sides(
     side: ValidationSide | None, group: Group, device: torch.device, memory_budget: int
 ) -> ValidationSide | None:
     """Return the sum of the processes' validation sides, of one summary each; None where none has one.
@@ -46,7 +21,7 @@ def joined(
     """
     if not group.most(side is not None):
         return None
-    side = _formed(side, group, device)
+    side = _fill_missing(side, group, device)
     (summary,) = side.parts
     if not group.alike(repr((summary.estimator, side.positions, summary.layouts))):
         msg = (
@@ -65,7 +40,7 @@ def joined(
     return replace(side, parts=(whole,))
 
 
-def _formed(side: ValidationSide | None, group: Group, device: torch.device) -> ValidationSide:
+def _fill_missing(side: ValidationSide | None, group: Group, device: torch.device) -> ValidationSide:
     """Return a process's own side; where it has none, another's form with zeros."""
     offered: list[Any] = []
     if group.most(side is None):
@@ -75,7 +50,7 @@ def _formed(side: ValidationSide | None, group: Group, device: torch.device) -> 
     return _blank(next(one for one in offered if one is not None), device)
 
 
-def _all_factors(summary: lai.ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
+def _all_factors(summary: ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
     """Return the factors of all processes; None on all of them where the sum is the smaller."""
     if group.most(not summary.factored):
         return None
@@ -86,7 +61,7 @@ def _all_factors(summary: lai.ValidationSummary, group: Group) -> tuple[Tensor, 
     return tuple(group.gathered(part)[0] for part in factors)
 
 
-def others(total: ValidationSide, own: ValidationSide) -> Any:
+def subtract_own(total: ValidationSide, own: ValidationSide) -> Any:
     """Return what a sum holds of the other processes' samples."""
     (whole,), (part,) = total.parts, own.parts
     kept = 1 if part.factored else None  # of factors, the rows alone: they are multiplied with the rest

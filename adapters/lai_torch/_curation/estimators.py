@@ -1,0 +1,540 @@
+"""Every estimator in the loop, as one record of functions: read a batch, sum a set up, multiply the two."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from lai_core._adapters import (
+    DEFAULT_MEMORY_BUDGET,
+    computed_weight,
+    default_positions,
+    fitted_weights,
+    joined_summaries,
+    layer_parts,
+)
+from lai_core.estimators.gates import gate_lai_scores
+from lai_torch._curation.processes.group import Group
+from lai_torch._curation.processes.sides import subtract_own, sum_sides
+from lai_torch._curation.readings import (
+    Batch,
+    Itself,
+    Reading,
+    Scored,
+    chunks,
+    cut_evenly,
+    find_finite,
+    join_scored,
+    nothing_finite,
+    select_finite,
+    share_of,
+)
+from lai_torch._curation.sketch import sketch
+from lai_torch._curation.state import CuratorState, ValidationSide
+from lai_torch._curation.tracer import GateTracer, Tracer, UnlikeError, check_alike
+from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._exact.prover import Prover
+from lai_torch._graph.record import NotFiniteError, Reader
+from lai_torch._model.batch import Loss, check_losses, count, rows
+from lai_torch._model.function import Function, Point, UnusableError, finite_gradient, losses_of
+from lai_torch._model.precision import Lowered
+from lai_torch._model.preserve import preserved
+from lai_torch.options import LAI, CalibratedLAI, Estimator, PreconditionedLAI
+from lai_torch.trace import GateTrace
+
+Side = ValidationSide | Itself
+"""What a batch is scored against."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """One estimator on one model. Scoring changes nothing that a later score depends on."""
+
+    model: nn.Module
+    loss: Loss
+    # Runs the model on a batch: what is to be scored against a side.
+    read: Callable[[Batch, Side], Reading]
+    # Sums samples up, at most so many rows at a time, without what is not finite; sketched by a seed.
+    sum_up: Callable[[Batch, int, int | None], ValidationSide]
+    # The scores of what was read against each part of a side, which a state's second moments may scale.
+    multiply: Callable[[CuratorState, Side, Reading], Scored]
+    # Adds to readings and side what only the other processes know; a collective.
+    exchange: Callable[[Iterator[Reading], Side], tuple[Iterator[Reading], Side]] = lambda *both: both
+    # Fits layer weights on so many validation samples, with positions read so.
+    fit: Callable[[Batch, int, str], Tensor] | None = None
+    # Whether a side that was made earlier is one of the parameters that train now.
+    fits: Callable[[ValidationSide], bool] = lambda side: True
+    # Raises `UnlikeError` where a trace has other records than the side that it is scored against.
+    check_alike: Callable[[Any, Side], None] = lambda trace, side: None
+    # Draws the seed of a side's sketch; processes draw alike.
+    draw_seed: Callable[[], int | None] = lambda: None
+    tracer: Tracer | None = None  # what traces; None for estimators that read no trace
+    cut: int | None = None  # into how many parts the validation set is cut; None: it is not
+    adds_up: bool = False  # whether processes add up what each finds on its part of a set
+    memory_budget: int = DEFAULT_MEMORY_BUDGET  # bytes that a summary may take
+    # the processes whose batches are one: `summarize` and `score` are collectives
+    group: Group = field(default_factory=Group)
+    one_set: bool = True  # whether each process has the whole validation set, not a part of its own
+
+    def summarize(self, validation: Batch | None, size: int) -> ValidationSide | None:
+        """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
+        seed = self.draw_seed()
+        if not self.adds_up or self.group.size == 1:
+            with self.group.agreed():
+                return None if validation is None else self._summarize_alone(validation, size, seed)
+        device = next(self.model.parameters()).device
+        sides = []
+        for part in self._cut(validation):
+            with self.group.agreed():
+                share = share_of(part, self.group) if part is not None and self.one_set else part
+                own = None if share is None else self._find(share, size, seed)
+            sides.append(sum_sides(own, self.group, device, self.memory_budget))
+        return _join_parts(sides)
+
+    def _summarize_alone(self, validation: Batch, size: int, seed: int | None) -> ValidationSide:
+        """Sum each part up that the set is cut into, from the start where one has other records."""
+        while True:
+            try:
+                side = _join_parts(self._find(part, size, seed) for part in self._cut(validation))
+                break
+            except UnlikeError:
+                continue
+        if self.fit is None:
+            return side
+        return replace(side, layer_weights=self.fit(validation, max(size, 2), str(side.positions)))
+
+    def _cut(self, validation: Any) -> Iterable[Any]:
+        return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
+
+    def _find(self, validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
+        """Return the side of samples; None where none has a finite loss."""
+        try:
+            return self.sum_up(validation, size, seed)
+        except UnusableError:
+            return None
+
+    def score(self, readings: Iterator[Reading], side: Side, state: CuratorState) -> Scored:
+        """Score consecutive parts of a batch; NaN where a sample is not finite."""
+        readings, side = self.exchange(readings, side)
+        with self.group.agreed():
+            # not a loop, whose variable would hold one part's trace while the next is made
+            multiply = functools.partial(self.multiply, state, side)
+            scored = join_scored(list(map(multiply, readings)))
+            sizes = None if self.cut is None or isinstance(side, Itself) else side.sizes
+            return replace(scored, sizes=sizes)
+
+    def losses_of(self, batch: Batch) -> Tensor:
+        """Return the losses of a batch, in the precision of its trace."""
+        return find_losses(self.model, self.loss, batch, self.tracer)
+
+    def all_losses(self, validation: Batch | None, size: int) -> Tensor:
+        """Return the losses of a validation set, of which several processes run a part each."""
+        own = torch.zeros(0, dtype=torch.float64, device=next(self.model.parameters()).device)
+        with self.group.agreed():
+            share = (
+                share_of(validation, self.group) if validation is not None and self.one_set else validation
+            )
+            if share is not None:
+                own = torch.cat([self.losses_of(chunk).to(own) for chunk in chunks(share, size)])
+        return self.group.gathered(own)[0]
+
+
+def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
+    """Return the sides of parts as one; those without a finite loss are None, and left out."""
+    found = [side for side in sides if side is not None]
+    if not found:
+        raise nothing_finite()
+    return replace(found[0], parts=tuple(part for side in found for part in side.parts))
+
+
+def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: Tracer | None = None) -> Tensor:
+    """Return the losses of a batch, for which the model runs without gradients."""
+    lowered = Lowered(model, None) if tracer is None else tracer.lowered
+    with lowered(), preserved(model, loss), torch.no_grad():
+        return check_losses(losses_of(model, loss, batch), count(*batch))
+
+
+def make_scorer(
+    model: nn.Module,
+    loss: Loss,
+    optimizer: Any,
+    estimator: Estimator,
+    generator: torch.Generator,
+    *,
+    group: Group | None = None,  # the processes whose batches are one
+    one_set: bool = True,  # whether each process has the whole validation set
+    remakes: bool = True,  # whether a side can be made again, where a batch has other records than it
+) -> Scorer:
+    """Return the functions of an estimator on a model."""
+    facts, group = estimator.facts, Group() if group is None else group
+    shared: dict[str, Any] = {"group": group, "one_set": one_set}
+    if facts.learning_rate:
+        return replace(_make_midpoint(model, loss, optimizer, getattr(estimator, "of", "sgd")), **shared)
+    if facts.gradients is None:
+        return replace(_make_exact(model, loss, getattr(estimator, "method", None)), **shared)
+    traced = Traced(model, loss, estimator, generator, group, remakes=remakes)
+    made = shared | {"read": traced.read, "sum_up": traced.sum_up, "exchange": traced.exchange}
+    made |= {"check_alike": traced.check_alike, "draw_seed": traced.draw_seed, "tracer": traced.tracer}
+    made |= {"cut": getattr(estimator, "parts", None), "memory_budget": traced.memory_budget}
+    sums = facts.summary is not None and traced.positions != "flatten"
+    if isinstance(estimator, PreconditionedLAI):
+        made["multiply"] = functools.partial(_precondition, traced, estimator)
+        made["exchange"] = functools.partial(_exchange_squares, traced, estimator)
+    else:
+        product = gate_lai_scores if facts.gates else getattr(lai, f"{facts.summary}_scores")
+        made["multiply"] = functools.partial(traced.multiply, product)
+    if isinstance(estimator, CalibratedLAI):
+        every = Reader(model, loss, every=True, last=traced.tracer.last, valid=traced.tracer.masks)
+        made["fit"] = functools.partial(_fit_weights, traced.tracer, every)
+        sums = False
+    return Scorer(model, loss, **made, adds_up=sums)
+
+
+# ---- products of traces: Ghost, LAI and LLI
+
+
+class Traced:
+    """What estimators share that are a product of two traces, or of a summary and a trace."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        estimator: Estimator,
+        generator: torch.Generator,
+        group: Group,
+        *,
+        remakes: bool,
+    ) -> None:
+        self.model, self.facts, self.group, self.generator = model, estimator.facts, group, generator
+        self.remakes = remakes
+        names = ("positions", "sketch", "last", "valid", "autocast")
+        self.positions, self.sketch, last, valid, autocast = (getattr(estimator, one, None) for one in names)
+        self.memory_budget = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
+        self.tracer = (GateTracer if self.facts.gates else Tracer)(
+            model,
+            loss,
+            every_layer=self.facts.gradients == "all",
+            head_alone=self.facts.parameters == "last",
+            last=last,
+            valid=valid,
+            lowered=Lowered(model, autocast),
+            averaged=type(estimator) is LAI and self.positions == "mean" and self.sketch is None,
+        )
+
+    def draw_seed(self) -> int | None:
+        """Draw the seed of a sketch, if there is to be one."""
+        if self.sketch is None:
+            return None
+        return int(torch.randint(2**62, (), generator=self.generator, device="cpu"))
+
+    def read(self, batch: Batch, side: Side) -> Reading:
+        """Trace the batch. A row that is not finite has no score, and moves no other's."""
+        # LAI reads one backward pass, in which no row meets another's. Ghost's rows may meet in sums where
+        # they are multiplied by zero, which NaN stays: so it waits for the device, and reads the others anew.
+        reading = self._trace(batch, apart=self.tracer.every_layer)
+        if reading.seen is not None:
+            self.check_alike(reading.seen, side)
+        return reading
+
+    def _trace(self, batch: Batch, *, apart: bool) -> Reading:
+        """Trace a batch; its finite rows alone, if they are read apart or are all that can be proved."""
+        try:
+            trace, losses = self.tracer(batch)
+            if not apart or bool(torch.isfinite(losses).all()):
+                return Reading(losses, trace)
+        except NotFiniteError:
+            losses = find_losses(self.model, self.tracer.loss, batch, self.tracer)
+        kept = torch.isfinite(losses).nonzero().squeeze(1)
+        if not kept.numel():
+            return Reading(losses, None, kept)
+        trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
+        return Reading(losses, trace, kept)
+
+    def sum_up(self, validation: Batch, size: int, seed: int | None) -> ValidationSide:
+        """Sum the chunks' summaries, or keep their traces where there is no such sum."""
+        total: lai.ValidationSummary | None = None
+        traces: list[Any] = []
+        positions = self.positions
+        for chunk in chunks(validation, size):
+            trace = self._trace(chunk, apart=True).seen
+            if trace is None:
+                continue
+            positions = positions or self._positions_for(trace)
+            if isinstance(trace, GateTrace):
+                # the gains are each pair's own; column norms are those of the weights when a batch is scored
+                traces.append(replace(trace, column_norms=()))
+            elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
+                traces.append(self._sketched(trace, seed))
+            else:
+                total = self._add(total, trace, positions, seed)
+        if total is None and not traces:
+            raise nothing_finite()
+        return ValidationSide(tuple(traces) if total is None else (total,), positions, sketch=seed)
+
+    def _add(
+        self, total: lai.ValidationSummary | None, trace: lai.Trace, positions: str | None, seed: int | None
+    ) -> lai.ValidationSummary:
+        """Return the sum of a summary and another chunk's."""
+        if total is not None:
+            self._check_alike(total, trace)
+        one = self._summarize(trace, positions, seed)
+        if total is None:
+            return one
+        _check_same_layers(total, one)
+        return joined_summaries([total, one], self.memory_budget)
+
+    def _summarize(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:
+        options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
+        return lai.summarize(self._sketched(trace, seed), str(self.facts.summary), **options)
+
+    def check_alike(self, trace: Any, side: Side) -> None:
+        """Raise `UnlikeError` where a batch has other records than the side that it is scored against."""
+        if isinstance(side, ValidationSide) and self.remakes:
+            self._check_alike(side.parts[0], trace)
+
+    def _check_alike(self, summary: Any, trace: Any) -> None:
+        if self.tracer.every_layer and self.group.size == 1:
+            check_alike(self.tracer.reader, summary, trace)
+
+    def exchange(self, readings: Iterator[Reading], side: Side) -> tuple[Iterator[Reading], Side]:
+        """Add the validation side that the other processes' samples make, where a batch scores itself."""
+        if not isinstance(side, Itself):
+            return readings, side
+        with self.group.agreed():
+            (reading,) = map(select_finite, readings)  # such a batch is read in one part
+        side = replace(side, sketch=self.draw_seed())
+        if self.group.size > 1:
+            with self.group.agreed():
+                own, trace = None, reading.seen
+                if trace is not None:
+                    positions = self._positions_for(trace)
+                    summary = self._summarize(trace, positions, side.sketch)
+                    own = ValidationSide((summary,), positions)
+            total = sum_sides(own, self.group, next(self.model.parameters()).device, self.memory_budget)
+            if total is not None and own is not None:
+                side = replace(side, others=subtract_own(total, own))
+        return iter([reading]), side
+
+    def multiply(
+        self, product: Callable[..., Tensor], state: CuratorState, side: Side, reading: Reading
+    ) -> Scored:
+        """Score what was read against each part of a side, or against itself."""
+        del state  # those of preconditioned LAI are in the product
+        trace, count = reading.seen, 1 if isinstance(side, Itself) else len(side.parts)
+        weights = None if isinstance(side, Itself) else side.layer_weights
+        if trace is None:
+            nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
+            return Scored(nothing, reading.losses, side.positions, weights)
+        positions = self._positions_for(trace) if isinstance(side, Itself) else side.positions
+        trace = self._sketched(trace, side.sketch)
+        options: dict[str, Any] = {} if positions is None else {"positions": positions}
+        if weights is not None:
+            options["layer_weights"] = weights
+        if isinstance(side, Itself):
+            products = [product(trace, trace, exclude_self=side.exclude_self, **options)]
+            if side.others is not None:
+                products = [products[0] + product(side.others, trace, **options)]
+        else:
+            products = [product(part, trace, **options) for part in side.parts]
+        parts = products[0][None] if len(products) == 1 else torch.stack(products)
+        if reading.rows is not None:
+            everyone = parts.new_full((len(parts), len(reading.losses)), torch.nan)
+            everyone[:, reading.rows] = parts
+            parts = everyone
+        return Scored(parts, reading.losses, positions, weights)
+
+    def _positions_for(self, trace: Any) -> str | None:
+        """Return how positions are read; None where that is no choice."""
+        return (self.positions or default_positions(trace)) if self.facts.positions else None
+
+    def _sketched(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
+        return trace if self.sketch is None or seed is None else sketch(trace, self.sketch, seed)
+
+
+def _check_same_layers(first: lai.ValidationSummary, other: lai.ValidationSummary) -> None:
+    """Raise if two parts of the validation set are recorded in other layers."""
+    keys, others = ([dict(layout)["weight key"] for layout in one.layouts] for one in (first, other))
+    if keys != others:
+        msg = (
+            f"chunk: expected the same layers in every part of the validation set, got {len(keys)} and "
+            f"{len(others)}, apart in {sorted({*keys} ^ {*others})}: experts that no row of a part reaches "
+            "have no record there; trace more rows at once (chunk=, or a larger batch), or use estimator "
+            "'ghost' or 'exact'"
+        )
+        raise ValueError(msg)
+
+
+# ---- LAI with weights of layers that are fitted to Ghost
+
+
+def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, positions: str) -> Tensor:
+    """Return layer weights, fitted on the pairs of different samples among rows at equal distances."""
+    samples = count(*validation)
+    used = min(samples, size)
+    part = rows(validation, torch.arange(used, device="cpu") * samples // used, samples)
+    kept = torch.isfinite(find_losses(tracer.model, tracer.loss, part, tracer)).nonzero().squeeze(1)
+    if len(kept) < 2:
+        msg = (
+            "validation: estimator 'calibrated_lai' expects at least two samples with a finite loss "
+            f"among the {used} it is calibrated on"
+        )
+        raise UnusableError(msg)
+    with tracer.lowered():
+        recording = every.record(part if len(kept) == used else rows(part, kept, used))
+    if not recording.readouts:
+        raise ValueError(recording.plan.refusal)
+    last, parts = recording.readouts[-1].record, []
+    for one in recording.readouts:
+        if not one.own and one.layer.trains:
+            raise computed_weight(one.layer.name)
+        parts.append(layer_parts(one.record, last, positions, trains=one.own))
+    others = ~torch.eye(len(kept), dtype=torch.bool, device=recording.losses.device)
+    weights: Tensor = fitted_weights(parts, others)
+    return weights
+
+
+# ---- LAI whose product of output gradients is divided by a power of their second moment
+
+
+def _precondition(
+    traced: Traced, estimator: PreconditionedLAI, state: CuratorState, side: Side, reading: Reading
+) -> Scored:
+    """Score with second moments that the finite rows are part of."""
+    moment, of_inputs, decay = state.second_moment, state.input_second_moments, estimator.decay
+    if reading.squares is not None:
+        squares = reading.squares.to(reading.losses)
+        moment = squares if moment is None else decay * moment.to(squares) + (1.0 - decay) * squares
+    if estimator.scale_inputs and (seen := select_finite(reading).seen) is not None:
+        of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=decay)
+    moments: dict[str, Any] = {"second_moment": moment, "input_second_moments": of_inputs}
+    product = functools.partial(lai.preconditioned_lai_scores, exponent=estimator.exponent, **moments)
+    return replace(traced.multiply(product, state, side, reading), **moments)
+
+
+def _exchange_squares(
+    traced: Traced, estimator: PreconditionedLAI, readings: Iterator[Reading], side: Side
+) -> tuple[Iterator[Reading], Side]:
+    """Add the mean square over all processes' samples, so that the second moment is that of all."""
+    readings, side = traced.exchange(readings, side)
+    group, mean, counted = traced.group, None, None
+    if estimator.scale_inputs and group.size > 1:
+        msg = (
+            f"scale_inputs: expected one process, whose inputs are all there are, got {group.size}; leave it "
+            "out"
+        )
+        raise ValueError(msg)
+    with group.agreed():
+        (reading,) = readings  # this estimator reads a batch in one part
+        if reading.seen is not None:
+            gradients, counted = _outputs(reading)
+            mean = lai.update_second_moment(None, gradients, valid=counted)
+    if group.size > 1 and (width := group.most(0 if mean is None else len(mean))):
+        total = torch.zeros(width + 1, dtype=torch.float64, device=next(traced.model.parameters()).device)
+        if mean is not None and counted is not None:
+            total[:-1] = mean.double() * counted.sum()
+            total[-1] = counted.sum()
+        (total,) = group.summed([total])
+        mean = total[:-1] / total[-1]
+    return iter([replace(reading, squares=mean)]), side
+
+
+def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
+    """Return the last output gradients `(n, t, d)`, and which positions `(n, t)` of finite rows count.
+
+    One row that is not finite would stay in the second moment for good.
+    """
+    last = reading.seen.layers[-1]
+    gradients = last.output_gradients
+    if gradients.ndim == 2:
+        gradients = gradients.unsqueeze(1)
+    counted = find_finite(reading).unsqueeze(1).expand(gradients.shape[:2])
+    return gradients, counted if last.valid is None else counted & last.valid
+
+
+# ---- derivatives along the exact validation gradient: no trace, any architecture
+
+
+def _sum_gradient(function: Function, validation: Batch, size: int) -> Point:
+    """Return the gradient of the summed validation loss."""
+    total: Point | None = None
+    for chunk in chunks(validation, size):
+        if (one := finite_gradient(function, chunk, reduction="sum")) is not None:
+            total = one if total is None else {name: total[name] + one[name] for name in one}
+    if total is None:
+        raise nothing_finite()
+    return total
+
+
+def _score_derivatives(state: CuratorState, side: Side, reading: Reading) -> Scored:
+    """Return the derivatives that were read."""
+    del state, side  # along which they were taken
+    found = reading.seen
+    return Scored(found.scores[None], found.losses, method=found.method, reason=found.reason)
+
+
+def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
+    """Return exact scores along the validation gradient; a side is that gradient."""
+    function = Function(model, loss)
+    prover = Prover(function, method)
+
+    def read(batch: Batch, side: Side) -> Reading:
+        if isinstance(side, Itself):
+            side = sum_up(batch, count(*batch), None)
+        found = prover(side.parts[0], batch)
+        return Reading(found.losses, found)
+
+    def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide:
+        del seed
+        return ValidationSide((_sum_gradient(function, validation, size),))
+
+    def fits(side: ValidationSide) -> bool:
+        return bool(side.parts[0].keys() == function.parameters().keys())
+
+    return Scorer(model, loss, read, sum_up, _score_derivatives, fits=fits)
+
+
+def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Scorer:
+    """Return exact scores along the validation gradient after a step on half of the batch's gradient.
+
+    The step is that of SGD at the optimizer's learning rates, or the optimizer's own.
+    """
+    if of == "optimizer":
+        check_optimizer(optimizer)
+    function = Function(model, loss)
+    prover = Prover(function)
+
+    def read(batch: Batch, side: Side) -> Reading:
+        validation, size = (batch, count(*batch)) if isinstance(side, Itself) else side.parts[0]
+        middle, vjp = function.point(), None
+        step = finite_gradient(function, batch, reduction="mean", role="inputs")
+        if step is not None:
+            half = {name: 0.5 * part for name, part in step.items()}
+            if of == "optimizer":
+                middle, vjp = stepped(function, middle, half, optimizer, None)
+            else:
+                middle = _descend(function, middle, half, optimizer)
+        with function.at(middle):
+            target = _sum_gradient(function, validation, size)
+        found = prover(target if vjp is None else vjp(target), batch)
+        return Reading(found.losses, found)
+
+    def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide:
+        del seed
+        # its gradient is taken at a point that depends on the batch
+        if not any(bool(find_losses(model, loss, one).isfinite().any()) for one in chunks(validation, size)):
+            raise nothing_finite()
+        return ValidationSide(((validation, size),))
+
+    return Scorer(model, loss, read, sum_up, _score_derivatives)
+
+
+def _descend(function: Function, point: Point, step: Point, optimizer: Any) -> Point:
+    """Return the parameters after a step of SGD, each group at its learning rate."""
+    pairs = ((id(one), float(group["lr"])) for group in optimizer.param_groups for one in group["params"])
+    rates, parameters = dict(pairs), function.parameters()
+    return {name: value - rates.get(id(parameters[name]), 0.0) * step[name] for name, value in point.items()}

@@ -1,1 +1,0 @@
-"""What scores a batch, one file an estimator."""
