@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_core._adapters import check_batch
+from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
 from lai_jax._recording.plan import make_plan
@@ -91,9 +91,7 @@ def trace(
     >>> [layer.name for layer in trace.layers]
     ['hidden', 'out']
     """
-    if gradients not in {"output", "all"}:
-        msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
-        raise ValueError(msg)
+    check_choice("gradients", gradients, ("output", "all"))
     everything = gradients == "all"
     model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial, everything=everything)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core._adapters import Coverage as Coverage
-from lai_core._adapters import check_batch
+from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader
@@ -82,9 +82,7 @@ def trace(
     >>> [layer.name for layer in lai_torch.trace(model, loss, *batch).layers]
     ['0', '2']
     """
-    if gradients not in {"output", "all"}:
-        msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
-        raise ValueError(msg)
+    check_choice("gradients", gradients, ("output", "all"))
     if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
