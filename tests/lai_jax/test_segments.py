@@ -14,7 +14,7 @@ from tests.lai_jax.support import cross_entropy as loss
 
 ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 PARAMS = {"e": drawn(7, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
-SEGMENTS = jnp.array([[0, 0, 1, 1, 1], [2, 2, 2, 3, 3]])
+SEGMENTS = jnp.array([[0, 1, 0, 1, 1], [2, 2, 3, 2, 3]])
 
 
 def apart(params, ids, segment_ids):
