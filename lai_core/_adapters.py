@@ -1,6 +1,5 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
-import re
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,9 +47,6 @@ GRADIENT_BUDGET = 2**31
 Twice what temporaries may take by default: these are held until the batch is scored, and a parameter that
 no record factors has no smaller form.
 """
-
-NOT_CONTENT = re.compile("position|mask|seq|segment|length")
-"""Inputs of these names say where the segments of a batch lie, not what is in them."""
 
 KERNELS = {"ghost": ghost_kernel, "lai": lai_kernel, "lli": lli_kernel}
 
@@ -166,20 +162,6 @@ def other_contents(segments: Array) -> Iterator[tuple[Array, Array]]:
         for side in (1, 0):
             moved = order // 2**bit % 2 == side
             yield moved, xp.where(xp.reshape(moved, (-1,)), away, own)
-
-
-def holds_contents(name: str, array: Any, segments: Array) -> bool:
-    """Whether an input is the contents of a batch's positions: not where segments lie, by its name."""
-    return not NOT_CONTENT.search(name.lower()) and tuple(array.shape[:2]) == tuple(segments.shape)
-
-
-def no_contents(segments: Array) -> ValueError:
-    """Build the error of inputs of which none is known to hold what is in the segments."""
-    return ValueError(
-        "inputs: expected an array of contents, to try whether segments see one another, of shape "
-        f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, segment or length "
-        "in its name, got none; rename it, or score by 'exact'"
-    )
 
 
 def check_agreement(found: SelfCheck, eps: float, remark: str) -> None:

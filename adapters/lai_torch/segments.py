@@ -304,6 +304,7 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
     # Where that is so of every input, contents are those by which places of segments differ.
     place, first, _ = find_places(segments)
     own = (segments >= 0).flatten()
+    like = find_places(place[own])[1]  # the first position of each place, which stands for it
     found: tuple[list[Tensor], list[Tensor]] = [], []
     for one in tensors(inputs):
         if one.shape[:2] != segments.shape:
@@ -313,9 +314,6 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
         values = one.detach().reshape(segments.numel(), -1)
         values = values.long() if values.dtype == torch.bool else values
         for kind, numbers in zip(found, (values - values[first], values), strict=True):
-            # the last position of each place stands for it
-            like = numbers.new_zeros(numbers.shape)
-            like[place[own]] = numbers[own]
-            if not torch.equal(like[place[own]], numbers[own]):
+            if not torch.equal(numbers[own][like], numbers[own]):
                 kind.append(one)
     return found[0] or found[1]

@@ -95,18 +95,6 @@ def test_of_two_segments_of_a_row_each_gets_the_next_ones_contents_while_the_oth
             )
 
 
-def test_contents_are_known_by_their_name_and_shape():
-    segments = np.zeros((2, 3), int)
-    for name, shape, holds in (
-        ("input_ids", (2, 3), True),
-        ("embeds", (2, 3, 4), True),
-        ("Attention_Mask", (2, 3), False),
-        ("input_ids", (2, 4), False),
-        ("cu_seqlens", (3,), False),
-    ):
-        assert _adapters.holds_contents(name, np.zeros(shape), segments) == holds
-
-
 def test_positions_scores_are_summed_by_segment():
     scores, segments = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, math.nan]]), np.array([[0, 0, 2], [2, -1, 1]])
     np.testing.assert_array_equal(_adapters.summed_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
