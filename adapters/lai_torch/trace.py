@@ -168,7 +168,8 @@ def per_sample_norms(model: nn.Module, loss: Loss, batch: Any) -> Tensor:
     >>> lai_torch.per_sample_norms(model, loss, (torch.tensor([[3.0, 4.0]]), torch.tensor([2.0]))).tolist()
     [10.0]
     """
-    return lai.self_influence(_whole_trace("batch", model, loss, batch), "ghost").sqrt()
+    check_batch("batch", batch)
+    return lai.self_influence(trace(model, loss, *batch, gradients="all"), "ghost").sqrt()
 
 
 def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: Any) -> Tensor:
@@ -204,14 +205,11 @@ def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: 
     >>> lai_torch.per_sample_inner_products(model, loss, batch, batch).tolist()
     [[1.0, -2.0], [-2.0, 4.0]]
     """
-    left = _whole_trace("first", model, loss, first)
-    right = left if second is first else _whole_trace("second", model, loss, second)
+    for role, batch in (("first", first), ("second", second)):
+        check_batch(role, batch)
+    left = trace(model, loss, *first, gradients="all")
+    right = left if second is first else trace(model, loss, *second, gradients="all")
     return lai.ghost_kernel(left, right)
-
-
-def _whole_trace(role: str, model: nn.Module, loss: Loss, batch: Any) -> lai.Trace:
-    check_batch(role, batch)
-    return trace(model, loss, *batch, gradients="all")
 
 
 def check_explained(unexplained: Mapping[str, str]) -> None:
