@@ -1,6 +1,5 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
-import re
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,9 +47,6 @@ GRADIENT_BUDGET = 2**31
 Twice what temporaries may take by default: these are held until the batch is scored, and a parameter that
 no record factors has no smaller form.
 """
-
-NOT_CONTENT = re.compile("position|mask|seq|segment|length")
-"""Inputs of these names say where the segments of a batch lie, not what is in them."""
 
 KERNELS = {"ghost": ghost_kernel, "lai": lai_kernel, "lli": lli_kernel}
 
@@ -137,38 +133,35 @@ def summed_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) 
     return segment_sums(scores, segments, count, Workspace(xp, scores.dtype, DEFAULT_MEMORY_BUDGET))
 
 
+def find_places(segments: Array) -> tuple[Array, Array, Array]:
+    """Return of each position, `(n t,)`, its place in its segment, and two other positions.
+
+    They are the segment's first one, and that of the same place in the next segment, which begins anew.
+    """
+    xp = namespace_of({"segments": segments})
+    number = xp.reshape(xp.unique_inverse(segments).inverse_indices, (-1,))
+    order, sizes = xp.argsort(number, stable=True), xp.unique_counts(segments).counts
+    starts = xp.cumulative_sum(sizes) - sizes
+    place, following = xp.argsort(order) - starts[number], (number + 1) % sizes.shape[0]
+    return place, order[starts[number]], order[starts[following] + place % sizes[following]]
+
+
 def other_contents(segments: Array) -> Iterator[tuple[Array, Array]]:
     """Yield which positions of a batch get other contents, `(n, t)`, and where theirs come from, `(n t,)`.
 
     Of every two segments of a row each moves once while the other stays: their numbers within the row differ
-    in a bit. No position that moves keeps its own contents: they come from 0.38 of the batch further on.
+    in a bit. A segment that moves gets the contents of the next one in the batch, place by place.
     """
-    xp, (rows, length) = namespace_of({"segments": segments}), segments.shape
-    number = rows * length
-    own = xp.arange(number, device=device_of(segments))
-    away = (own + max(1, int(0.38 * number))) % number
-    first = xp.ones_like(segments[:, :1], dtype=own.dtype)
-    begins = xp.astype(segments[:, 1:] != segments[:, :-1], own.dtype)
-    order = xp.cumulative_sum(xp.concat([first, begins], axis=1), axis=1)
+    xp, away = namespace_of({"segments": segments}), find_places(segments)[2]
+    own, by = xp.arange(away.shape[0], device=device_of(away)), xp.argsort(segments, axis=1)
+    values = xp.take_along_axis(segments, by, axis=1)
+    begins = xp.astype(values[:, 1:] != values[:, :-1], by.dtype)
+    numbers = xp.cumulative_sum(xp.concat([xp.zeros_like(by[:, :1]), begins], axis=1), axis=1)
+    order = xp.take_along_axis(numbers, xp.argsort(by, axis=1), axis=1)
     for bit in range(int(xp.max(order)).bit_length()):
-        for side in (0, 1):
-            moved = (order // 2**bit) % 2 == side
-            if bool(xp.any(moved)) and not bool(xp.all(moved)):
-                yield moved, xp.where(xp.reshape(moved, (-1,)), away, own)
-
-
-def holds_contents(name: str, array: Any, segments: Array) -> bool:
-    """Whether an input is the contents of a batch's positions: not where segments lie, by its name."""
-    return not NOT_CONTENT.search(name.lower()) and tuple(array.shape[:2]) == tuple(segments.shape)
-
-
-def no_contents(segments: Array) -> ValueError:
-    """Build the error of inputs of which none is known to hold what is in the segments."""
-    return ValueError(
-        "inputs: expected an array of contents, to try whether segments see one another, of shape "
-        f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, segment or length "
-        "in its name, got none; rename it, or score by 'exact'"
-    )
+        for side in (1, 0):
+            moved = order // 2**bit % 2 == side
+            yield moved, xp.where(xp.reshape(moved, (-1,)), away, own)
 
 
 def check_agreement(found: SelfCheck, eps: float, remark: str) -> None:

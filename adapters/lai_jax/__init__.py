@@ -11,7 +11,6 @@ except ModuleNotFoundError as _error:
 
 
 from lai_jax._curation.mixture_batches import MixtureBatches
-from lai_jax.coverage import Coverage, coverage
 from lai_jax.curated_update import Report, curated_update, score
 from lai_jax.dataset import Scorer, score_dataset, top_samples
 from lai_jax.exact import exact_scores
@@ -20,7 +19,15 @@ from lai_jax.routes import Route, routes
 from lai_jax.segments import check_segments, segment_scores
 from lai_jax.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
 from lai_jax.summarize import summarize
-from lai_jax.trace import GateTrace, per_sample_inner_products, per_sample_norms, trace, trace_gates
+from lai_jax.trace import (
+    Coverage,
+    GateTrace,
+    coverage,
+    per_sample_inner_products,
+    per_sample_norms,
+    trace,
+    trace_gates,
+)
 from lai_jax.validation import Sketch, Validation, draw_sketch
 
 __all__ = [

@@ -1,5 +1,7 @@
 """Scores of the documents of packed rows, or of other segments of samples."""
 
+import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +14,6 @@ from lai_core._adapters import (
     check_batch,
     check_choice,
     check_segment_numbers,
-    holds_contents,
-    no_contents,
     other_contents,
     rounding_bound,
     summed_by_segment,
@@ -22,6 +22,9 @@ from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import is_array, losses_of
 from lai_jax.exact import exact_scores
 from lai_jax.trace import trace
+
+NOT_CONTENT = re.compile("position|mask|seq|segment|length")
+"""Inputs of these names say where the segments of a batch lie, not what is in them."""
 
 
 def segment_scores(
@@ -135,7 +138,7 @@ def check_segments(
     largest = float(jnp.max(jnp.where(finite, jnp.abs(usual), 0)))
     within = rounding_bound(float(jnp.finfo(usual.dtype).eps), largest)
     for moved, index in other_contents(segments):
-        found = losses(params, _changed(training[0], index, segments), training[1])
+        found = losses(params, _exchange(training[0], index, segments), training[1])
         apart = ~(jnp.abs(found - usual) <= within) & finite & ~moved
         if bool(apart.any()):
             row, place = np.argwhere(np.asarray(apart))[0].tolist()
@@ -147,16 +150,22 @@ def check_segments(
             raise ValueError(msg)
 
 
-def _changed(inputs: Any, index: jax.Array, segments: jax.Array) -> Any:
+def _exchange(inputs: Any, index: jax.Array, segments: jax.Array) -> Any:
     """Return inputs with the contents of other positions, `(n t,)`."""
-    leaves, tree = jax.tree_util.tree_flatten_with_path(inputs)
-    held = [
-        is_array(leaf) and holds_contents(jax.tree_util.keystr(path), leaf, segments) for path, leaf in leaves
-    ]
-    if not any(held):
-        raise no_contents(segments)
-    found = [
-        leaf.reshape(-1, *leaf.shape[2:])[index].reshape(leaf.shape) if moves else leaf
-        for (_, leaf), moves in zip(leaves, held, strict=True)
-    ]
-    return jax.tree.unflatten(tree, found)
+
+    def change(path: Any, leaf: Any) -> Any:
+        if not is_array(leaf) or leaf.shape[:2] != segments.shape:
+            return leaf
+        if NOT_CONTENT.search(jax.tree_util.keystr(path).lower()):
+            return leaf
+        return leaf.reshape(-1, *leaf.shape[2:])[index].reshape(leaf.shape)
+
+    found = jax.tree_util.tree_map_with_path(change, inputs)
+    if all(map(operator.is_, jax.tree.leaves(found), jax.tree.leaves(inputs))):
+        msg = (
+            "inputs: expected an array of contents, to try whether segments see one another, of shape "
+            f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, segment or "
+            "length in its name, got none; rename it, or score by 'exact'"
+        )
+        raise ValueError(msg)
+    return found

@@ -71,9 +71,10 @@ def selfcheck(
     expected: Any = sum(part @ part.T for part in gradients.values())
     rounding = float(jnp.finfo(expected.dtype).eps * jnp.max(jnp.abs(expected)))
     layers = {}
-    for leaves, members in _groups(records_leaves(plan)):
+    explained = records_leaves(plan)
+    for leaves in _join(explained):
         names = [model.names[leaf] for leaf in sorted(leaves)]
-        part = lai.Trace([records[index] for index in members])
+        part = lai.Trace([records[index] for index, own in enumerate(explained) if own & leaves])
         reference = sum(gradients[name] @ gradients[name].T for name in names)
         layers["+".join(names)] = relative_error(lai.ghost_kernel(part, part), reference, rounding)
     ghost = relative_error(lai.ghost_kernel(traced, traced), expected)
@@ -167,15 +168,10 @@ def _raised(leaf: Any) -> Any:
     return leaf.astype(jnp.float32) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
 
 
-def _groups(leaves_of: Sequence[frozenset[int]]) -> list[tuple[frozenset[int], list[int]]]:
-    """Put records together that share a parameter."""
-    groups: list[tuple[frozenset[int], list[int]]] = []
-    for index, leaves in enumerate(leaves_of):
-        if not leaves:
-            continue
-        joined, members = leaves, [index]
-        for group in [group for group in groups if group[0] & leaves]:
-            groups.remove(group)
-            joined, members = joined | group[0], group[1] + members
-        groups.append((joined, members))
-    return groups
+def _join(leaves_of: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """Put the parameters of records together that share one."""
+    found: list[frozenset[int]] = []
+    for leaves in filter(None, leaves_of):
+        joined = leaves.union(*(group for group in found if group & leaves))
+        found = [*(group for group in found if not group & leaves), joined]
+    return found

@@ -1,16 +1,18 @@
-"""From a function, its parameters and a batch to a `lai_core.Trace`, its gates, and gradients' products."""
+"""From a function and a batch to a `lai_core.Trace`, its gates, what it explains, and gradients' products."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_core._adapters import check_batch
+from lai_core._adapters import Coverage as Coverage
+from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
-from lai_jax._recording.plan import make_plan
+from lai_jax._recording.plan import make_plan, use_name
 from lai_jax._recording.recorders import GateRecorder, TraceRecorder, Valid, masked
 
 
@@ -91,9 +93,7 @@ def trace(
     >>> [layer.name for layer in trace.layers]
     ['hidden', 'out']
     """
-    if gradients not in {"output", "all"}:
-        msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
-        raise ValueError(msg)
+    check_choice("gradients", gradients, ("output", "all"))
     everything = gradients == "all"
     model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial, everything=everything)
@@ -184,8 +184,8 @@ def per_sample_norms(
     >>> print(lai_jax.per_sample_norms(apply, jnp.zeros(2), loss, batch))
     [10.]
     """
-    squares = lai.self_influence(_whole_trace("batch", apply, params, loss, batch), "ghost")
-    return jnp.sqrt(squares)
+    check_batch("batch", batch)
+    return jnp.sqrt(lai.self_influence(trace(apply, params, loss, *batch, gradients="all"), "ghost"))
 
 
 def per_sample_inner_products(
@@ -222,11 +222,61 @@ def per_sample_inner_products(
     >>> print(lai_jax.per_sample_inner_products(apply, jnp.zeros(1), loss, batch, batch).tolist())
     [[1.0, -2.0], [-2.0, 4.0]]
     """
-    left = _whole_trace("first", apply, params, loss, first)
-    right = left if second is first else _whole_trace("second", apply, params, loss, second)
+    for role, batch in (("first", first), ("second", second)):
+        check_batch(role, batch)
+    left = trace(apply, params, loss, *first, gradients="all")
+    right = left if second is first else trace(apply, params, loss, *second, gradients="all")
     return lai.ghost_kernel(left, right)
 
 
-def _whole_trace(role: str, apply: Any, params: Any, loss: Any, batch: Any) -> lai.Trace:
-    check_batch(role, batch)
-    return trace(apply, params, loss, *batch, gradients="all")
+def coverage(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    last: str | None = None,
+) -> Coverage:
+    """Say which parameters `trace(..., gradients="all")` explains exactly. Nothing is computed.
+
+    Parameters
+    ----------
+    apply, params, loss, inputs, targets, last
+        As for `trace`.
+
+    Returns
+    -------
+    Coverage
+        A parameter that the losses do not depend on counts as explained: its gradient is zero.
+
+    Raises
+    ------
+    ValueError
+        If samples are coupled, or the batch does not fit: then nothing is explained.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> params = {"w": jnp.ones((4, 3)), "b": jnp.ones(3)}
+    >>> apply = lambda p, x: x @ p["w"] + p["b"]
+    >>> lai_jax.coverage(apply, params, lambda o, y: o.sum(-1), jnp.ones((5, 4)), jnp.zeros(5)).share
+    1.0
+    """
+    model = read(apply, params, loss, inputs, targets, partial=True)
+    plan = make_plan(model, last, partial=True, everything=True)
+    sizes = {leaf: prod(jnp.shape(model.parameters[leaf])) for leaf in model.trainable}
+    users: dict[int, set[str]] = {leaf: set() for leaf in model.trainable}
+    for use in model.program.uses():
+        for leaf in use.operand.leaves:
+            users[leaf].add(use.eqn.primitive.name)
+    total = sum(sizes.values())
+    missing = sum(sizes[leaf] for leaf in plan.left_out)
+    return Coverage(
+        1.0 if total == 0 else (total - missing) / total,
+        total,
+        {model.names[leaf]: tuple(sorted(users[leaf])) for leaf in sizes if leaf not in plan.left_out},
+        {model.names[leaf]: reason for leaf, reason in plan.left_out.items()},
+        tuple(use_name(model, use) for use in model.program.uses() if use.frozen),
+    )

@@ -1,7 +1,7 @@
 """Scores of the documents of packed rows, or of other segments of samples."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from lai_core._adapters import (
     check_batch,
     check_choice,
     check_segment_numbers,
+    find_places,
+    other_contents,
     rounding_bound,
     summed_by_segment,
 )
@@ -207,7 +209,7 @@ def check_apart(
         for eps in (torch.finfo(usual.dtype).eps, max(torch.finfo(kind).eps for kind in kinds))
     )
     moves = 0.0
-    for moved, index in _exchange_contents(segments):
+    for moved, index in other_contents(segments):
 
         def change(tree: Any, own: list[Tensor], index: Tensor = index) -> Any:
             names = set(map(id, own))
@@ -300,8 +302,9 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
     """Return the inputs that are contents of positions, by their values."""
     # What counts from a segment's first position on, or is constant in each segment, says where segments lie.
     # Where that is so of every input, contents are those by which places of segments differ.
-    place, first = _count_places(segments)
+    place, first, _ = find_places(segments)
     own = (segments >= 0).flatten()
+    like = find_places(place[own])[1]  # the first position of each place, which stands for it
     found: tuple[list[Tensor], list[Tensor]] = [], []
     for one in tensors(inputs):
         if one.shape[:2] != segments.shape:
@@ -311,41 +314,6 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
         values = one.detach().reshape(segments.numel(), -1)
         values = values.long() if values.dtype == torch.bool else values
         for kind, numbers in zip(found, (values - values[first], values), strict=True):
-            # the last position of each place stands for it
-            like = numbers.new_zeros(numbers.shape)
-            like[place[own]] = numbers[own]
-            if not torch.equal(like[place[own]], numbers[own]):
+            if not torch.equal(numbers[own][like], numbers[own]):
                 kind.append(one)
     return found[0] or found[1]
-
-
-def _count_places(segments: Tensor) -> tuple[Tensor, Tensor]:
-    """Return of each position, `(n t,)`, its place within its segment, and the segment's first position."""
-    names, number = segments.flatten().unique(return_inverse=True)
-    sorted_by = number.argsort(stable=True)
-    sizes = number.bincount(minlength=len(names))
-    starts = sizes.cumsum(0) - sizes
-    place = torch.empty_like(number)
-    place[sorted_by] = torch.arange(len(number), device=number.device) - starts[number[sorted_by]]
-    return place, sorted_by[starts[number]]
-
-
-def _exchange_contents(segments: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield which positions of a batch get other contents, `(n, t)`, and where theirs come from, `(n t,)`.
-
-    Of every two segments of a row each moves once while the other stays: their numbers within the row differ
-    in a bit. A segment that moves gets the contents of the next one in the batch, place by place.
-    """
-    names, number = segments.flatten().unique(return_inverse=True)
-    sorted_by, sizes = number.argsort(stable=True), number.bincount()
-    following = (number + 1) % len(names)
-    away = (sizes.cumsum(0) - sizes)[following] + _count_places(segments)[0] % sizes[following]
-    away, own = sorted_by[away], torch.arange(len(number), device=number.device)
-    values, by = segments.sort(1)
-    ranks = (values.diff(dim=1, prepend=values[:, :1]) != 0).cumsum(1)
-    order = torch.empty_like(ranks).scatter(1, by, ranks)
-    for bit in range(int(order.max()).bit_length()):
-        for side in (1, 0):
-            moved = (order // 2**bit) % 2 == side
-            if not bool(moved.all()):
-                yield moved, torch.where(moved.flatten(), away, own)

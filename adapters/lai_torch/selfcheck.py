@@ -121,8 +121,7 @@ def selfcheck(
     check_explained(recording.plan.unexplained)
     trace = recording.trace
     gradients = _one_by_one(model, loss, (inputs, targets), len(recording.losses))
-    whole = _kernel(list(gradients.values()))  # the loss's own parameters included
-    exact = _kernel(list(gradients.values()))
+    exact = _kernel(list(gradients.values()))  # the loss's own parameters included
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
     keys: dict[tuple[str, ...], list[Any]] = defaultdict(list)  # of the matrices of one parameter all
@@ -136,7 +135,7 @@ def selfcheck(
     passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
     ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
-    error = relative_error(scores, whole.sum(0), floor, terms=whole)
+    error = relative_error(scores, exact.sum(0), floor, terms=exact)
     agreed = None if float32 is None else _agreements(model, loss, (inputs, targets), float32)
     return SelfCheck(ghost, layers, error, agreed, passed)
 

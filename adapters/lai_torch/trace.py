@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core._adapters import Coverage as Coverage
-from lai_core._adapters import check_batch
+from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader
@@ -82,9 +82,7 @@ def trace(
     >>> [layer.name for layer in lai_torch.trace(model, loss, *batch).layers]
     ['0', '2']
     """
-    if gradients not in {"output", "all"}:
-        msg = f"gradients: expected one of 'output', 'all', got {gradients!r}"
-        raise ValueError(msg)
+    check_choice("gradients", gradients, ("output", "all"))
     if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
@@ -170,7 +168,8 @@ def per_sample_norms(model: nn.Module, loss: Loss, batch: Any) -> Tensor:
     >>> lai_torch.per_sample_norms(model, loss, (torch.tensor([[3.0, 4.0]]), torch.tensor([2.0]))).tolist()
     [10.0]
     """
-    return lai.self_influence(_whole_trace("batch", model, loss, batch), "ghost").sqrt()
+    check_batch("batch", batch)
+    return lai.self_influence(trace(model, loss, *batch, gradients="all"), "ghost").sqrt()
 
 
 def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: Any) -> Tensor:
@@ -206,14 +205,11 @@ def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: 
     >>> lai_torch.per_sample_inner_products(model, loss, batch, batch).tolist()
     [[1.0, -2.0], [-2.0, 4.0]]
     """
-    left = _whole_trace("first", model, loss, first)
-    right = left if second is first else _whole_trace("second", model, loss, second)
+    for role, batch in (("first", first), ("second", second)):
+        check_batch(role, batch)
+    left = trace(model, loss, *first, gradients="all")
+    right = left if second is first else trace(model, loss, *second, gradients="all")
     return lai.ghost_kernel(left, right)
-
-
-def _whole_trace(role: str, model: nn.Module, loss: Loss, batch: Any) -> lai.Trace:
-    check_batch(role, batch)
-    return trace(model, loss, *batch, gradients="all")
 
 
 def check_explained(unexplained: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from tests.lai_jax.support import cross_entropy as loss
 
 ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 PARAMS = {"e": drawn(7, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
-SEGMENTS = jnp.array([[0, 0, 1, 1, 1], [2, 2, 2, 3, 3]])
+SEGMENTS = jnp.array([[0, 1, 0, 1, 1], [2, 2, 3, 2, 3]])
 
 
 def apart(params, ids, segment_ids):
@@ -77,6 +77,13 @@ def test_segments_that_see_one_another_are_refused_but_by_exact(estimator, param
     message = "segments: expected ones that do not see one another, got a loss at position "
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         lai_jax.segment_scores(together, params, loss, VALIDATION, TRAINING, SEGMENTS, 4, estimator=estimator)
+
+
+@pytest.mark.parametrize("name", ["Attention_Mask", "cu_seqlens", "position_ids"])
+def test_inputs_whose_names_say_where_segments_lie_show_nothing(name):
+    training = {name: TRAINING[0]["ids"], "ids": TRAINING[0]["ids"][:, :4]}, TRAINING[1]
+    with pytest.raises(ValueError, match=r"^inputs: expected an array of contents, .* \(2, 5, \.\.\.\)"):
+        lai_jax.check_segments(lambda p, **inputs: p["e"][inputs[name]], PARAMS, loss, training, SEGMENTS)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

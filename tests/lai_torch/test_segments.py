@@ -43,6 +43,7 @@ def drawn(lengths, seed):
     rows = [[*row, longest - sum(row)] if sum(row) < longest else row for row in lengths]
     positions = torch.stack([torch.cat([torch.arange(one) for one in row]) for row in rows])
     ids, targets = torch.randint(7, (2, *positions.shape), generator=generator)
+    ids[positions == 0] = torch.arange(int((positions == 0).sum())) % 7  # equal documents are refused
     flat = torch.tensor([one for row in rows for one in row])
     segments = torch.arange(len(flat)).repeat_interleave(flat).view(positions.shape)
     alone = [
