@@ -99,7 +99,7 @@ class Held:
             If it belongs to an engine that is refused.
         """
         check_kinds_served([type(root)])  # which may be no module
-        pairs = named_modules(root)
+        pairs = list(root.named_modules())
         modules = [module for _, module in pairs]
         check_kinds_served(map(type, modules))
         parameters = _held(root, pairs, "parameters")
@@ -214,27 +214,6 @@ def _is_plain(root: nn.Module) -> bool:
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:
     """Return the modules of a model, and those of a loss that is one."""
     return held(model, loss).modules
-
-
-def named_modules(root: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return what `root.named_modules()` yields, in its order."""
-    if type(root).named_modules is not nn.Module.named_modules:
-        return list(root.named_modules())
-    found: list[tuple[str, nn.Module]] = []
-    seen: set[nn.Module] = set()
-    pending: list[tuple[str, nn.Module]] = [("", root)]
-    while pending:
-        name, module = pending.pop()
-        if module in seen:
-            continue
-        seen.add(module)
-        found.append((name, module))
-        # a scripted module's table can only be walked by its items
-        below = [(key, one) for key, one in module._modules.items() if one is not None]
-        if below:
-            dot = name + "." if name else ""
-            pending.extend((dot + key, one) for key, one in reversed(below))
-    return found
 
 
 def named_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Parameter]:
