@@ -10,7 +10,7 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_message, name="torch") from _error
 
 
-from lai_torch.curator import Curator
+from lai_torch.curator import Curator, Weigher
 from lai_torch.dataset import Scorer, score_dataset, top_samples
 from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
@@ -67,6 +67,7 @@ __all__ = [
     "ScoredReport",
     "Scorer",
     "SelfCheck",
+    "Weigher",
     "check_per_sample_gradients",
     "check_segments",
     "coverage",

@@ -1,4 +1,4 @@
-"""The training loop: score a batch, select, update."""
+"""Weights of a batch's samples, for loops that train by themselves, and the loop: score, select, update."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,17 +10,18 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_torch._curation.checks import (
+    check_counts,
     check_kinds,
     check_micro_batches,
     check_model,
     check_optimizer,
+    check_parts,
+    check_seen,
+    check_together,
     check_trains,
-    check_uncounted,
-    checked_settings,
-    checked_updater,
     counted,
 )
-from lai_torch._curation.outcome import Groups, gathered_groups, joined_groups, reported
+from lai_torch._curation.outcome import Groups, count_step, gathered_groups, joined_groups, reported
 from lai_torch._curation.passes.base import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
@@ -29,26 +30,25 @@ from lai_torch._curation.scoring import Scoring
 from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
-from lai_torch._curation.validation import own_stream, paired
+from lai_torch._curation.validation import Validation, own_stream, paired
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
 from lai_torch._model.walk import Step
-from lai_torch.options import Estimator, EstimatorName, Kept, Policy
+from lai_torch.options import Estimator, EstimatorName, Kept, Policy, with_defaults
 from lai_torch.options.passes import PassName
-from lai_torch.options.protocols import applies, wants
+from lai_torch.options.protocols import applies, check_policy, wants
 from lai_torch.report import Report, ScoredReport
 
 EMPTY = 50
 """After so many steps in a row that keep nothing, a warning says so."""
 
 
-class Curator:
-    """Trains a model on the samples of each batch that help a validation set.
+class Weigher:
+    """Weighs the samples of each batch by how they help a validation set, and trains nothing.
 
     Scoring happens in eval mode (by the model's own `train()` and `eval()` where it overrides them), in full
-    precision and without touching parameters, `.grad`, running statistics or random streams; then the
-    update runs in the model's own mode on the kept samples alone.
+    precision and without touching parameters, `.grad`, running statistics or random streams.
 
     Parameters
     ----------
@@ -58,8 +58,6 @@ class Curator:
         whole batch; see `group`.
     loss
         `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
-    optimizer
-        Steps on the model's parameters. None for those who only call `score`.
     validation
         `(inputs, targets)`, or one mapping for both as in `step`, moved to the model's device; a list of
         samples (input, target), which are collated; a loader of batches: each refresh takes the next one,
@@ -73,9 +71,8 @@ class Curator:
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, `keep_all` (scores are reported only), or your own. Acts on each micro-batch
-        of `accumulate` by itself. Of an estimator with `parts` it sees the scores against each part:
-        `lai_core.drop_harmful`.
+        `reweight`, `KeepAbove`, `keep_all` (scores are reported only), or your own. Of an estimator with
+        `parts` it sees the scores against each part: `lai_core.drop_harmful`.
 
         One that names them among its arguments sees `losses` `(n,)`, the `groups` of the batch (or None),
         the number of the `step`, the `validation_losses` of the latest refresh, or what its own method
@@ -91,41 +88,17 @@ class Curator:
     generator
         CPU generator for `share` and the sketch. None: one of its own, seeded from torch's seed, so that
         training's random stream is as if nothing were drawn.
-    accumulate
-        How many calls of `step` make one optimizer step. Scores do not depend on it. `weigh` weighs the
-        micro-batches of a step together.
-    max_norm
-        Clips the global gradient norm of an optimizer step to this, like `clip_grad_norm_`.
-    backward
-        Which pass a step takes; the report says which it was.
-
-        `kept`: score the batch without a graph, then run forward and backward on the kept rows: 1 + 3 k
-        forward passes for a kept share k. `Kept` says in which precision it trains.
-
-        `selective`: one forward pass in the model's own mode for scoring and training both, and the
-        backward pass on the kept rows of what it saved: 1 + 2 k. For `lai`, `lli`, `preconditioned_lai`
-        and `calibrated_lai` on models that compile in one graph and couple no samples. The first step
-        that drops a sample checks the gradient against the masked one; `selfcheck(...,
-        backward="selective")` checks it against plain autograd. A batch of one sample is `kept`.
-
-        `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
-        the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with
-        BatchNorm in training mode.
-
-        `auto`: the faster of `kept` and `whole`, timed in turn on the first eight scored steps; `kept`
-        where the model computes something else in training mode than in eval mode.
     group
         The processes whose batches are one batch: a process group, or a mesh of one dimension. None: those
         of the model's wrapper; without a wrapper there has to be one process. `False`: this process alone.
-        Without a wrapper the curator adds gradients up itself, once a step. Scores are those of one process
-        with the whole batch, and the policy sees all of them; of a report, `scores`, `weights` and
-        `losses` are of this process's rows, all else of the whole batch. What one process raises, each
-        raises.
+        Scores are those of one process with the whole batch, and the policy sees all of them; of a report,
+        `scores`, `weights` and `losses` are of this process's rows, all else of the whole batch. What one
+        process raises, each raises.
 
     Attributes
     ----------
     state
-        What the next step depends on beside model and optimizer, as one value.
+        What the next step depends on beside the model, as one value.
 
     Examples
     --------
@@ -134,12 +107,10 @@ class Curator:
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(4, 3)
     >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     >>> inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
-    >>> curator = lai_torch.Curator(model, loss, optimizer, (inputs, targets))
-    >>> report = curator.step(inputs, targets)
-    >>> report.kept <= 8
-    True
+    >>> weigher = lai_torch.Weigher(model, loss, (inputs, targets))
+    >>> (weights,), report = weigher.weigh([(inputs, targets)])
+    >>> weigher.objective(loss(model(inputs), targets), weights).backward()
     """
 
     model: nn.Module
@@ -153,7 +124,6 @@ class Curator:
         self,
         model: nn.Module,
         loss: Loss,
-        optimizer: torch.optim.Optimizer | None,
         validation: Any,
         *,
         estimator: EstimatorName | Estimator = "lai",
@@ -162,51 +132,72 @@ class Curator:
         refresh: int = 1,
         share: float = 1.0,
         generator: torch.Generator | None = None,
+        group: Any = None,
+    ) -> None:
+        options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
+        options |= {"refresh": refresh, "share": share, "generator": generator, "group": group}
+        self._set_up(model, loss, None, validation, **options)
+
+    def _set_up(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer | None,
+        validation: Any,
+        *,
+        estimator: EstimatorName | Estimator,
+        policy: Policy,
+        warmup: int,
+        refresh: int,
+        share: float,
+        generator: torch.Generator | None,
+        group: Any,
         accumulate: int = 1,
         max_norm: float | None = None,
         backward: PassName | Kept = "kept",
-        group: Any = None,
     ) -> None:
+        """Check all options, those of a `Curator` among them, on every process alike."""
         check_kinds(model, loss, generator)
         generator = own_stream() if generator is None else generator
-        options: dict[str, Any] = {"warmup": warmup, "refresh": refresh}
-        options |= {"accumulate": accumulate, "max_norm": max_norm}
-        given = options | {"share": share, "generator": generator, "backward": backward}
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         self._engine = Engine(model, loss, group, own=backward != "kept" or accumulate != 1)
         self._group, model = self._engine.group, self._engine.model
         with self._group.agreed():
             check_model(model)
-            estimator, self._validation = checked_settings(
-                validation, optimizer, estimator=estimator, policy=policy, **given
-            )
+            chosen = with_defaults(estimator)
+            self._validation = Validation(validation, share, generator)
+            check_together(chosen, self._validation, optimizer, backward)
+            check_parts(chosen, self._validation)
+            check_counts(warmup, refresh, accumulate, max_norm)
+            check_policy(policy, getattr(chosen, "parts", None))
+            check_seen(policy, self._validation)
             check_optimizer(optimizer, model)
-            check_spread(self._engine, estimator, self._validation, backward, training)
-        options |= {"estimator": estimator, "backward": backward, "balance": training.balance}
+            check_spread(self._engine, chosen, self._validation, backward, training)
+        options: dict[str, Any] = {"warmup": warmup, "refresh": refresh}
+        options |= {"accumulate": accumulate, "max_norm": max_norm}
+        options |= {"estimator": chosen, "backward": backward, "balance": training.balance}
         options |= {"what the policy asks for": sorted(wants(policy))}
         check_alike(self._engine, model, optimizer, self._validation, options)
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
-        self.estimator, self.warmup = estimator, warmup
-        self.state = CuratorState(estimator.name)
-        self._step = Step()
+        self.estimator, self.warmup = chosen, warmup
+        self.state = CuratorState(chosen.name)
+        self._step, self._optimizer = Step(), optimizer
         self._scoring = Scoring(
             *(self._engine, loss, optimizer, self._validation),
-            estimator=estimator,
+            estimator=chosen,
             policy=policy,
             refresh=refresh,
             backward=backward,
             training=training,
         )
-        self._updater = None
-        if optimizer is not None:
-            self._updater = Updater(optimizer, accumulate, max_norm, training.scaler, self._engine)
         self._group.spent()  # reports count what calls take
 
     def __repr__(self) -> str:
         """Name the estimator, what it scores against, and how far training is."""
         source = self.validation if isinstance(self.validation, str) else type(self.validation).__name__
-        return f"Curator({self.estimator}, validation={source}, steps={self.steps}, skipped={self.skipped})"
+        facts = f"validation={source}, steps={self.steps}, skipped={self.skipped}"
+        return f"{type(self).__name__}({self.estimator}, {facts})"
 
     def __reduce__(self) -> NoReturn:
         """Refuse copies: a curator belongs to the model and the optimizer that it was made with."""
@@ -217,79 +208,13 @@ class Curator:
         raise TypeError(msg)
 
     @alone
-    def step(
-        self,
-        inputs: Any,
-        targets: Any = None,
-        *,
-        ids: Any = None,
-        groups: Tensor | Sequence[str] | None = None,
-    ) -> Report:
-        """Score the batch, select, and update on what is kept.
-
-        Where a model, a loss, a policy or a loader raises, model, optimizer and counters are as before the
-        step. An optimizer that raises halfway, and an interruption while it steps, leave what it did: load a
-        checkpoint. Gradients stay, as after a plain step: remove a loop's own `optimizer.step()`, which would
-        step with them again.
-
-        A skipped step changes no parameter, buffer, optimizer state or second moment; see `Report.skipped`.
-
-        Parameters
-        ----------
-        inputs, targets
-            One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
-            the batch is taken to hold one row per sample; the rest is passed on as it is, but for lists and
-            arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
-            that of the targets. A pair without targets is `(inputs, targets)`. A mapping without targets is
-            both: the model takes the keys that its `forward` names, the loss sees all of them.
-        ids
-            What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
-        groups
-            `(n,)` whole numbers or text, for example classes: the report says which share of each was
-            dropped. Policies may see them (`GroupFloor`), text as numbers.
-
-        Returns
-        -------
-        Report
-            Scores, weights, what was kept and dropped, the loss.
-        """
-        with self._step, self._undo() as undo:
-            with self._group.agreed():
-                updater = checked_updater(self._updater)
-                batch, curated = paired(self._engine.model, inputs, targets), self._curates()
-                check_trains(self.model, self._scoring.scorer.loss)
-                samples = counted(batch, groups, ids)
-            self._meet("step", curated)
-            named = gathered_groups(self._group, groups)
-            began = self._scoring.passes.read_time(self.state)
-            state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
-            state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
-            weighed = self._weigh(state, scored, [batch], samples, named)
-            state, update = updater.accumulate(state, weighed, forward.backward, undo)
-            report = self._report(state, scored, weighed, update, named)
-            after = _count(state, scored, report)
-            if scored is not None and not report.skipped:
-                after = self._scoring.passes.observe(after, began)
-            try:
-                if report.updated:
-                    updater.step(undo)
-            except BaseException:
-                if undo.has_stepped:
-                    self.state = after
-                raise
-            self.state = replace(after, versions=self._scoring.refresh.read_versions())
-        self._warn_of_nothing()
-        return self._priced(report)
-
-    @alone
     def score(
         self, inputs: Any, targets: Any = None, *, groups: Tensor | Sequence[str] | None = None
     ) -> tuple[Tensor, ScoredReport]:
         """Score a batch without updating, for people with their own loop.
 
-        Does not advance warm-up or schedules; only the validation summary's age changes.
-        Without an optimizer a warm-up, a `Scheduled` policy and a `decay` of one's own are refused: `weigh`
-        counts steps.
+        Counts no step: a warm-up and a schedule do not begin, second moments stay, and only the validation
+        summary's age changes. Where one of them is to matter, call `weigh`.
 
         Parameters
         ----------
@@ -303,8 +228,6 @@ class Curator:
         """
         with self._step, self._undo():
             with self._group.agreed():
-                if self._updater is None:
-                    check_uncounted(self.warmup, self.policy, self.estimator)
                 batch = paired(self._engine.model, inputs, targets)
                 samples = counted(batch, groups)
             self.state, _, weights, report = self._weighed("score", [batch], samples, groups)
@@ -343,7 +266,7 @@ class Curator:
             sizes = [count(*pair) for pair in pairs]
             own = joined_groups(groups)
             state, scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
-            self.state = _count(state, scored, report)
+            self.state = count_step(state, scored, report)
         self._warn_of_nothing()
         return list(weights.split(sizes)), self._priced(report)
 
@@ -419,8 +342,7 @@ class Curator:
 
     def _undo(self) -> Undo:
         """Return what puts back, where its block raises, all that a step changes in place."""
-        optimizer = None if self._updater is None else self._updater.optimizer
-        return Undo(self.model, self._scoring.scorer.loss, self._validation.generator, optimizer)
+        return Undo(self.model, self._scoring.scorer.loss, self._validation.generator, self._optimizer)
 
     def _curates(self) -> bool:
         """Say whether the next step scores its batch."""
@@ -428,7 +350,8 @@ class Curator:
 
     def _meet(self, call: str, curated: bool = True) -> None:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
-        rates = [] if self._updater is None else self._updater.rates()
+        groups = [] if self._optimizer is None else self._optimizer.param_groups
+        rates = [each["lr"] for each in groups if isinstance(each.get("lr"), float)]  # the host knows these
         counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": self.state.batches}
         counts["the summary's age"] = self.state.served
         check_call(self._engine, call, counts, rates)
@@ -486,15 +409,152 @@ class Curator:
             )
 
 
-def _count(state: CuratorState, scored: Scored | None, report: Report) -> CuratorState:
-    """Return the state after a step; a skipped one moves no second moment."""
-    if scored is not None and not report.skipped:
-        of_inputs = scored.input_second_moments
-        state = replace(state, second_moment=scored.second_moment, input_second_moments=of_inputs)
-    return replace(
-        state,
-        steps=state.steps + 1,
-        skipped=state.skipped + report.skipped,
-        dropped=state.dropped + report.dropped,
-        idle=0 if report.kept else state.idle + 1,
-    )
+class Curator(Weigher):
+    """Trains a model on the samples of each batch that help a validation set: a `Weigher` with an optimizer.
+
+    A step scores as a `Weigher` does; then the update runs in the model's own mode on the kept samples alone.
+    Where `group` has several processes and no wrapper adds gradients up, the curator does, once a step.
+
+    Parameters
+    ----------
+    model, loss, validation, estimator, policy, warmup, refresh, share, generator, group
+        As for `Weigher`.
+    optimizer
+        Steps on the model's parameters. None for those who only call `score` and `weigh`; see `Weigher`.
+    accumulate
+        How many calls of `step` make one optimizer step. Scores do not depend on it. The policy acts on each
+        micro-batch by itself; `weigh` weighs those of a step together.
+    max_norm
+        Clips the global gradient norm of an optimizer step to this, like `clip_grad_norm_`.
+    backward
+        Which pass a step takes; the report says which it was.
+
+        `kept`: score the batch without a graph, then run forward and backward on the kept rows: 1 + 3 k
+        forward passes for a kept share k. `Kept` says in which precision it trains.
+
+        `selective`: one forward pass in the model's own mode for scoring and training both, and the
+        backward pass on the kept rows of what it saved: 1 + 2 k. For `lai`, `lli`, `preconditioned_lai`
+        and `calibrated_lai` on models that compile in one graph and couple no samples. The first step
+        that drops a sample checks the gradient against the masked one; `selfcheck(...,
+        backward="selective")` checks it against plain autograd. A batch of one sample is `kept`.
+
+        `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
+        the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with
+        BatchNorm in training mode.
+
+        `auto`: the faster of `kept` and `whole`, timed in turn on the first eight scored steps; `kept`
+        where the model computes something else in training mode than in eval mode.
+
+    Attributes
+    ----------
+    state
+        What the next step depends on beside model and optimizer, as one value.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
+    >>> curator = lai_torch.Curator(model, loss, optimizer, (inputs, targets))
+    >>> report = curator.step(inputs, targets)
+    >>> report.kept <= 8
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer | None,
+        validation: Any,
+        *,
+        estimator: EstimatorName | Estimator = "lai",
+        policy: Policy = lai.keep_positive,
+        warmup: int = 0,
+        refresh: int = 1,
+        share: float = 1.0,
+        generator: torch.Generator | None = None,
+        accumulate: int = 1,
+        max_norm: float | None = None,
+        backward: PassName | Kept = "kept",
+        group: Any = None,
+    ) -> None:
+        options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
+        options |= {"refresh": refresh, "share": share, "generator": generator, "group": group}
+        options |= {"accumulate": accumulate, "max_norm": max_norm, "backward": backward}
+        self._set_up(model, loss, optimizer, validation, **options)
+        scaler = backward.scaler if isinstance(backward, Kept) else None
+        self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
+
+    @alone
+    def step(
+        self,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        ids: Any = None,
+        groups: Tensor | Sequence[str] | None = None,
+    ) -> Report:
+        """Score the batch, select, and update on what is kept.
+
+        Where a model, a loss, a policy or a loader raises, model, optimizer and counters are as before the
+        step. An optimizer that raises halfway, and an interruption while it steps, leave what it did: load a
+        checkpoint. Gradients stay, as after a plain step: remove a loop's own `optimizer.step()`, which would
+        step with them again.
+
+        A skipped step changes no parameter, buffer, optimizer state or second moment; see `Report.skipped`.
+
+        Parameters
+        ----------
+        inputs, targets
+            One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
+            the batch is taken to hold one row per sample; the rest is passed on as it is, but for lists and
+            arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
+            that of the targets. A pair without targets is `(inputs, targets)`. A mapping without targets is
+            both: the model takes the keys that its `forward` names, the loss sees all of them.
+        ids
+            What the samples are called, `(n,)`: checked here, for `Report.rows` after the step.
+        groups
+            `(n,)` whole numbers or text, for example classes: the report says which share of each was
+            dropped. Policies may see them (`GroupFloor`), text as numbers.
+
+        Returns
+        -------
+        Report
+            Scores, weights, what was kept and dropped, the loss.
+        """
+        with self._step:
+            with self._undo() as undo:
+                with self._group.agreed():
+                    if self._optimizer is None:
+                        msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
+                        raise ValueError(msg)
+                    batch, curated = paired(self._engine.model, inputs, targets), self._curates()
+                    check_trains(self.model, self._scoring.scorer.loss)
+                    samples = counted(batch, groups, ids)
+                self._meet("step", curated)
+                named = gathered_groups(self._group, groups)
+                began = self._scoring.passes.read_time(self.state)
+                state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
+                state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
+                weighed = self._weigh(state, scored, [batch], samples, named)
+                state, update = self._updater.accumulate(state, weighed, forward.backward, undo)
+                report = self._report(state, scored, weighed, update, named)
+                after = count_step(state, scored, report)
+                if scored is not None and not report.skipped:
+                    after = self._scoring.passes.observe(after, began)
+                try:
+                    if report.updated:
+                        self._updater.step(undo)
+                except BaseException:
+                    if undo.has_stepped:
+                        self.state = after
+                    raise
+                self.state = after
+            self.state = replace(after, versions=self._scoring.refresh.read_versions())
+        self._warn_of_nothing()
+        return self._priced(report)

@@ -24,7 +24,7 @@ from lai_torch._model.function import Function, losses_of
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import alone, preserved, undone
 from lai_torch._model.walk import named_parameters
-from lai_torch.curator import Curator
+from lai_torch.curator import Weigher
 from lai_torch.exact import exact_scores
 from lai_torch.options import Estimator, EstimatorName
 from lai_torch.trace import check_explained
@@ -215,8 +215,8 @@ def _agreements(
 def _scores(
     model: nn.Module, loss: Loss, batch: Any, estimator: EstimatorName | Estimator, *, trained: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return a batch's scores along itself: by a curator, and by plain autograd of one sample at a time."""
-    scores = Curator(model, loss, None, batch, estimator=estimator).score(*batch)[1].scores
+    """Return a batch's scores along itself: by a weigher, and by plain autograd of one sample at a time."""
+    scores = Weigher(model, loss, batch, estimator=estimator).score(*batch)[1].scores
     gradients = _one_by_one(model, loss, batch, count(*batch), trained=trained).values()
     return scores, _kernel([part.float() for part in gradients]).sum(0)
 

@@ -10,14 +10,12 @@ import lai_core as lai
 from lai_core._adapters import check_choice, check_count
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.outcome import check_groups
-from lai_torch._curation.update import Updater
-from lai_torch._curation.validation import Validation, own_stream
+from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
 from lai_torch._model.walk import check_kinds_served, named_parameters
-from lai_torch.options import Estimator, Kept, PreconditionedLAI, with_defaults
-from lai_torch.options.keywords import check_host
+from lai_torch.options import Estimator
 from lai_torch.options.passes import PassName
-from lai_torch.options.protocols import check_policy, find_measure, unwrap, wants
+from lai_torch.options.protocols import find_measure, wants
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
@@ -182,21 +180,6 @@ def check_parts(estimator: Estimator, validation: Validation) -> None:
         raise ValueError(msg)
 
 
-def check_uncounted(warmup: int, policy: Any, estimator: Estimator) -> None:
-    """Raise if a curator that only scores goes by earlier steps, which `score` does not count."""
-    decay = getattr(estimator, "decay", PreconditionedLAI.decay)
-    scheduled = any(hasattr(each, "applies") for each in unwrap(policy))
-    asked = {"warmup": (warmup, warmup > 0), "policy": (policy, scheduled)}
-    asked["decay"] = decay, decay != PreconditionedLAI.decay
-    for name, (value, used) in asked.items():
-        if used:
-            msg = (
-                f"{name}: expected none that goes by earlier steps, which score() does not count, got "
-                f"{value!r}; use weigh(), or leave it out"
-            )
-            raise ValueError(msg)
-
-
 def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> None:
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
@@ -235,46 +218,3 @@ def counted(batch: Any, groups: Any, ids: Any = None) -> int:
     check_ids(ids, samples)
     check_groups(groups, samples)
     return samples
-
-
-def checked_updater(updater: Updater | None) -> Updater:
-    """Return what steps, if anything does."""
-    if updater is None:
-        msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
-        raise ValueError(msg)
-    return updater
-
-
-def checked_settings(
-    validation: Any,
-    optimizer: Any,
-    *,
-    estimator: Any,
-    policy: Any,
-    share: float,
-    generator: Any,
-    host: str | None = None,
-    **options: Any,
-) -> tuple[Estimator, Validation]:
-    """Return the estimator and the validation side of a curator's options, after checking all of them.
-
-    Parameters
-    ----------
-    validation, optimizer, estimator, policy, share, generator
-        As for `Curator`.
-    host
-        What trains, as `check_host` names it. None: the curator itself, if it has an optimizer.
-    options
-        The other options of `Curator`.
-    """
-    chosen = with_defaults(estimator)
-    side = Validation(validation, share, own_stream() if generator is None else generator)
-    backward = options["backward"]
-    check_together(chosen, side, optimizer, "kept" if isinstance(backward, Kept) else backward)
-    check_parts(chosen, side)
-    check_counts(options["warmup"], options["refresh"], options["accumulate"], options["max_norm"])
-    check_policy(policy, getattr(chosen, "parts", None))
-    check_seen(policy, side)
-    if host is not None or optimizer is None:
-        check_host(host or "score", **options)
-    return chosen, side

@@ -1,8 +1,8 @@
-"""Groups of samples, and one report from what each process did."""
+"""Groups of samples, one report from what each process did, and the counts after it."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from lai_core._adapters import numbered
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Scored
+from lai_torch._curation.state import CuratorState
 from lai_torch._curation.update import Update
 from lai_torch._curation.weigh import Weighed
 from lai_torch.report import Report, ScoredReport
@@ -123,4 +124,18 @@ def reported(
         total=loss,
         **told,
         **found,
+    )
+
+
+def count_step(state: CuratorState, scored: Scored | None, report: Report) -> CuratorState:
+    """Return the state after a step; a skipped one moves no second moment."""
+    if scored is not None and not report.skipped:
+        of_inputs = scored.input_second_moments
+        state = replace(state, second_moment=scored.second_moment, input_second_moments=of_inputs)
+    return replace(
+        state,
+        steps=state.steps + 1,
+        skipped=state.skipped + report.skipped,
+        dropped=state.dropped + report.dropped,
+        idle=0 if report.kept else state.idle + 1,
     )

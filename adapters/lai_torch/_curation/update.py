@@ -58,7 +58,7 @@ class Updater:
 
     def __init__(
         self,
-        optimizer: torch.optim.Optimizer,  # what steps
+        optimizer: Any,  # what steps
         accumulate: int,  # how many batches make a step; each counts with one part in so many
         # the longest that a step's gradient may be; a longer one is shortened. None: any.
         max_norm: float | None,
@@ -130,11 +130,6 @@ class Updater:
                 finite = False
         # of the processes none may be without a finite gradient, and some may be without a row
         return weighed, self.engine.group.most(1 if finite and ran else 0 if finite else 2) == 1
-
-    def rates(self) -> list[float]:
-        """Return the learning rates that are plain numbers, which the host knows."""
-        rates = (group.get("lr") for group in self.optimizer.param_groups)
-        return [rate for rate in rates if isinstance(rate, float)]
 
     def _gradients(self) -> list[Tensor]:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])

@@ -18,7 +18,6 @@ from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of
 from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
 from lai_torch.options import Estimator, EstimatorName, with_defaults
-from lai_torch.options.keywords import check_host
 
 
 class Scorer(BatchScorer):
@@ -85,7 +84,10 @@ class Scorer(BatchScorer):
                 "on the training run's optimizer or past; use 'lai', 'ghost' or 'exact'"
             )
             raise ValueError(msg)
-        check_host("score_dataset", **vars(chosen))
+        for name, way_out in (("chunk", "batch_size="), ("parts", "parts=")):
+            if getattr(chosen, name, None) is not None:
+                msg = f"{name}: expected no {name} of the estimator, got {chosen!r}; pass {way_out} beside it"
+                raise ValueError(msg)
         check_count("batch_size", batch_size, 1)
         if not callable(model):
             msg = f"model: expected a torch.nn.Module, or a function that returns one, got {model!r}"

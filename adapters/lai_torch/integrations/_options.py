@@ -1,68 +1,31 @@
-"""Options of the curator that a trainer makes, checked when the trainer is made, and what is logged of it."""
+"""Options of the weigher that a trainer makes, checked when the trainer is made, and what is logged of it."""
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from lai_torch._curation.checks import checked_settings
-from lai_torch.curator import Curator
+from lai_torch.curator import Weigher
 from lai_torch.options import Kept
-from lai_torch.options.keywords import REFUSED
 from lai_torch.report import Report, score_quantiles
 
-GIVEN = (None, None, None)
-"""In the places of model, loss and optimizer, which a trainer hands over by itself."""
 A_SET = torch.zeros(1, device="cpu"), torch.zeros(1, device="cpu")
 """In the place of a validation set that is still to be collated."""
 
 
-def curator_options(host: str, options: Any, validation: Any = A_SET) -> tuple[dict[str, Any], Any]:
-    """Return the options with which a trainer makes its curator, and its auxiliary loss.
+def read_options(loss: Any, validation: Any, **options: Any) -> tuple[dict[str, Any], Any]:
+    """Return the options of a trainer's `Weigher`, and the auxiliary loss of its `Kept`.
 
-    Raises
-    ------
-    TypeError
-        If an option is of a wrong kind, or the curator has none of this name.
-    ValueError
-        If an option does not fit, or the trainer does not honour it.
+    Makes one of them, so that a mistake shows before there is a model to train.
     """
-    if not isinstance(options, Mapping):
-        msg = f"curation: expected a mapping of options of lai_torch.Curator, got {type(options).__name__}"
+    training = options.pop("backward", Kept())
+    auxiliary = getattr(training, "auxiliary", None)
+    if training != Kept(auxiliary=auxiliary):
+        msg = f"backward: expected Kept(auxiliary=...) alone, for the trainer trains, got {training!r}"
         raise TypeError(msg)
-    own = [name for name in ("model", "loss", "optimizer", "validation") if name in options]
-    if own:
-        where = {"loss": "sample_loss=", "validation": "validation="}.get(
-            own[0], "the trainer's own argument"
-        )
-        msg = f"{own[0]}: expected none in curation, which the trainer hands over, got one; pass {where}"
-        raise TypeError(msg)
-    bound = inspect.signature(Curator).bind(*GIVEN, validation, **options)
-    bound.apply_defaults()
-    settings = {name: value for name, value in bound.arguments.items() if name in KEYWORDS}
-    checked_settings(validation, None, host=host, **settings)
-    training = settings["backward"]
-    auxiliary = training.auxiliary if isinstance(training, Kept) else None
-    return {name: value for name, value in options.items() if name != "backward"}, auxiliary
-
-
-def check_own_keywords(options: Mapping[str, Any]) -> None:
-    """Raise if a trainer is given an option of its curator by itself."""
-    for name in options:
-        if name in KEYWORDS:
-            usual = f"pass curation={{{name!r}: ...}}"
-            way_out = REFUSED.get(name, (None, {}))[1].get("CuratedTrainer", usual)
-            msg = f"the trainer got an unexpected keyword argument {name!r}; {way_out}"
-            raise TypeError(msg)
-
-
-KEYWORDS = frozenset(
-    parameter.name
-    for parameter in inspect.signature(Curator).parameters.values()
-    if parameter.kind is parameter.KEYWORD_ONLY
-)
+    Weigher(nn.Identity(), loss, validation, **options | {"group": False})
+    return options, auxiliary
 
 
 class Log:

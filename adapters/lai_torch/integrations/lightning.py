@@ -15,8 +15,8 @@ from lai_core.mixtures import Mixture
 from lai_torch._curation.outcome import joined_groups
 from lai_torch._curation.validation import paired
 from lai_torch._model.batch import call
-from lai_torch.curator import Curator
-from lai_torch.integrations._options import Log, curator_options
+from lai_torch.curator import Weigher
+from lai_torch.integrations._options import Log, read_options
 from lai_torch.integrations.rows import kept_rows
 from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
 from lai_torch.integrations.sources import USUAL, Sources
@@ -30,7 +30,7 @@ class Curation(Callback):
     loss
         `loss(outputs, targets) -> (n,)`.
     validation
-        As for `lai_torch.Curator`.
+        As for `lai_torch.Weigher`.
     model
         From the module to what is scored and trained, called on a batch's inputs. None: the module itself.
     sampler
@@ -40,8 +40,8 @@ class Curation(Callback):
     period
         Number of scored steps between two updates of the mixture.
     options
-        Of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone. The others, `accumulate`, `max_norm`
-        and `group` are the trainer's own.
+        Of `lai_torch.Weigher`, but for `group`: the processes are the trainer's. And
+        `backward=Kept(auxiliary=...)`, for a loss that trains and does not score.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class Curation(Callback):
         if sampler is not None:
             self._trained = sampler.state_dict()["batch"]  # it may have been resumed before it was passed
             options = USUAL | {"refresh": period} | options
-        self.options, self.auxiliary = curator_options("Curation", options, validation)
-        self.curator: Curator | None = None
+        self.options, self.auxiliary = read_options(loss, validation, group=False, **options)
+        self.curator: Weigher | None = None
         self.shown = Log()
         self._processes, self._asked = 1, False
         self._state: dict[str, Any] | None = None
@@ -81,8 +81,9 @@ class Curation(Callback):
         """
         scored = pl_module if self.model is None else self.model(pl_module)
         self._processes = trainer.world_size
-        group = dist.group.WORLD if self._processes > 1 else False
-        self.curator = Curator(scored, self.loss, None, self.validation, group=group, **self.options)
+        if self._processes > 1:
+            self.options["group"] = dist.group.WORLD
+        self.curator = Weigher(scored, self.loss, self.validation, **self.options)
         if self._state is not None:
             self.curator.load_state_dict(self._state)
 

@@ -13,8 +13,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from lai_core.mixtures import Mixture
 from lai_torch._model.precision import zeros_filled
 from lai_torch._model.preserve import preserved
-from lai_torch.curator import Curator
-from lai_torch.integrations._options import Log, check_own_keywords, curator_options
+from lai_torch.curator import Weigher
+from lai_torch.integrations._options import A_SET, Log, read_options
 from lai_torch.integrations._trainer import (
     FILE,
     Keeping,
@@ -66,8 +66,8 @@ class Curated:
     fixed
         How many samples of each step come from a source whatever the weights (see `MixtureSampler`).
     curation
-        Options of `lai_torch.Curator`. Of the passes `Kept(auxiliary=)` alone, `auxiliary(outputs, batch)`;
-        the others, `accumulate` and `max_norm` are the trainer's own (`TrainingArguments`).
+        Options of `lai_torch.Weigher`; and `backward=Kept(auxiliary=...)`, for a loss
+        `auxiliary(outputs, batch)` that trains and does not score.
     """
 
     def __init__(
@@ -82,7 +82,6 @@ class Curated:
         curation: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        check_own_keywords(options)
         super().__init__(*arguments, **options)
         trainer: Any = self
         check_losses(trainer)
@@ -94,14 +93,12 @@ class Curated:
         self.shown = Log(names)
         self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
         usual = {} if mixture is None else USUAL | {"refresh": period}
-        given = curation or {}
-        self.curation, self.auxiliary = curator_options(
-            "CuratedTrainer", usual | dict(given) if isinstance(given, Mapping) else given
-        )
+        given = {**usual, **(curation or {})}
+        self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         chosen = validation_set(trainer.eval_dataset, validation)
         self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
-        self._curator: Curator | None = None
+        self._curator: Weigher | None = None
         self._resumed: Path | None = None
         self._kept, self._apart = 0, False
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
@@ -112,14 +109,14 @@ class Curated:
         return dataset
 
     @property
-    def curator(self) -> Curator:
+    def curator(self) -> Weigher:
         """The curator; made at a run's first step, when the model is where it will be trained."""
         if self._curator is None:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
             given = self._parts(as_samples(self._without_groups(trainer._prepare_inputs(known))))
-            self._curator = Curator(trainer.model_wrapped, self.sample_loss, None, given, **self.curation)
+            self._curator = Weigher(trainer.model_wrapped, self.sample_loss, given, **self.curation)
             if (saved := self._saved()) is not None:
                 self._curator.load_state_dict(saved["curator"])
         return self._curator

@@ -73,12 +73,6 @@ MADE = {
         lambda: made(optimizer=torch.optim.SGD)
     ),
     "TypeError: optimizer: expected a torch.optim.Optimizer, got": lambda: made(optimizer="sgd"),
-    "ValueError: max_norm: expected an optimizer beside max_norm=0.5, got None: score() and weigh() train": (
-        lambda: made(optimizer=None, max_norm=0.5)
-    ),
-    "ValueError: accumulate: expected an optimizer beside accumulate=2, got None": (
-        lambda: made(optimizer=None, accumulate=2)
-    ),
     "ValueError: …needs the optimizer's learning rates, got None": (
         lambda: made(optimizer=None, estimator="midpoint")
     ),

@@ -58,6 +58,9 @@ def scorer(validation=VALIDATION, model=network, batch=COLUMNS, **options):
 
 
 SETS = {
+    "ValueError: chunk: expected no chunk of the estimator, …pass batch_size= beside": (
+        table(estimator=lai_torch.LAI(chunk=2))
+    ),
     "TypeError: dataset: expected a pair (inputs, targets), a data set": table(3),
     "TypeError: dataset: expected a pair": table((1, 2, 3)),
     "TypeError: dataset: expected a stream that can begin again for each of 2 checkpoints, got zip": (

@@ -2,7 +2,6 @@
 
 import lai_torch
 import torch
-from lai_torch.integrations._options import check_own_keywords, curator_options
 from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 
@@ -14,10 +13,6 @@ from workloads.trainers import arguments, language_model, sequences
 HELD = data(3)
 
 
-def curation(**options):
-    return curator_options("CuratedTrainer", options)
-
-
 def trainer(settings=None, validation=None, **options):
     made = {"model": language_model(), "args": arguments("trained", **(settings or {}))}
     return CuratedTrainer(**made, validation=sequences(3, 2) if validation is None else validation, **options)
@@ -25,32 +20,34 @@ def trainer(settings=None, validation=None, **options):
 
 def without_sources():
     made = Curation(LOSS, HELD, sampler=SAMPLER)
-    made.curator = lai_torch.Curator(network(), LOSS, None, HELD)
+    made.curator = lai_torch.Weigher(network(), LOSS, HELD)
     made.objective(data(4))
 
 
 SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
-KEYWORD = "the trainer got an unexpected keyword argument"
+KEYWORD = "TypeError: …got an unexpected keyword argument"
 TRAINERS = {
-    "ValueError: …no max_norm in curation, …pass TrainingArguments(max_grad_norm=": (
-        lambda: curation(max_norm=0.5)
+    f"{KEYWORD} 'max_norm'": [
+        lambda: trainer(curation={"max_norm": 0.5}),
+        lambda: trainer(max_norm=0.5),
+        lambda: Curation(LOSS, HELD, max_norm=0.5),
+        lambda: lai_torch.Weigher(network(), LOSS, HELD, max_norm=0.5),
+    ],
+    "TypeError: backward: expected Kept(auxiliary=...) alone, …got 'whole'": (
+        lambda: trainer(curation={"backward": "whole"})
     ),
-    "ValueError: …pass TrainingArguments(gradient_accumulation_steps=": lambda: curation(accumulate=2),
-    "ValueError: …no backward in curation, got backward='whole'": lambda: curation(backward="whole"),
-    "ValueError: …fp16=True": (lambda: curation(backward=lai_torch.Kept(scaler=torch.amp.GradScaler("cpu")))),
-    "TypeError: …unexpected keyword argument 'positions'": lambda: curation(positions="mean"),
-    "TypeError: …loss: expected none in curation, …pass sample_loss=": lambda: curation(loss=LOSS),
-    "TypeError: policy: …keep_top (missing a required argument": lambda: curation(policy=lai.keep_top),
-    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: curation(refresh=0),
-    "ValueError: …'midpoint' needs the optimizer's learning rates": lambda: curation(estimator="midpoint"),
-    "TypeError: …pass curation={'estimator': ...}": lambda: check_own_keywords({"estimator": "lai"}),
-    "TypeError: …'max_norm'; pass TrainingArguments(max_grad_norm=": (
-        lambda: check_own_keywords({"max_norm": 1.0})
+    "TypeError: backward: expected Kept(auxiliary=...) alone, …got Kept(autocast=": (
+        lambda: Curation(LOSS, HELD, backward=lai_torch.Kept(scaler=torch.amp.GradScaler("cpu")))
     ),
-    "TypeError: curation: expected a mapping of options": lambda: curator_options("CuratedTrainer", ["lai"]),
-    "ValueError: …Trainer(gradient_clip_val=": lambda: Curation(LOSS, HELD, group=None, max_norm=1.0),
-    "ValueError: …it takes the trainer's processes": lambda: Curation(LOSS, HELD, group=False),
-    "TypeError: …unexpected keyword argument 'postions'": lambda: Curation(LOSS, HELD, postions="mean"),
+    "TypeError: …got multiple values for keyword argument 'group'": lambda: Curation(LOSS, HELD, group=None),
+    "TypeError: …got multiple values for argument 'loss'": lambda: trainer(curation={"loss": LOSS}),
+    "TypeError: policy: …keep_top (missing a required argument": (
+        lambda: trainer(curation={"policy": lai.keep_top})
+    ),
+    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: trainer(curation={"refresh": 0}),
+    "ValueError: …'midpoint' needs the optimizer's learning rates": (
+        lambda: trainer(curation={"estimator": "midpoint"})
+    ),
     "TypeError: validation: expected (inputs, targets), …got int": lambda: Curation(LOSS, 3),
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})
@@ -59,9 +56,6 @@ TRAINERS = {
     "TypeError: validation: expected the data set that samples are to help, …got NoneType; hold one out": (
         lambda: CuratedTrainer(language_model(), arguments("trained"), eval_dataset={"a": sequences(3, 2)})
     ),
-    "ValueError: …pass TrainingArguments(max_grad_norm=": lambda: trainer(curation={"max_norm": 1.0}),
-    f"TypeError: {KEYWORD} 'max_norm'; pass TrainingArguments(max_grad_norm=": lambda: trainer(max_norm=1.0),
-    f"TypeError: {KEYWORD} 'estimator'; pass curation=": lambda: trainer(estimator="lai"),
     "ValueError: gradient_accumulation_steps: expected 1 with 'preconditioned_lai', …got 2": (
         lambda: trainer({"gradient_accumulation_steps": 2}, curation={"estimator": "preconditioned_lai"})
     ),
