@@ -160,7 +160,9 @@ class Weigher:
         check_kinds(model, loss, generator)
         generator = own_stream() if generator is None else generator
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
-        self._engine = Engine(model, loss, group, own=backward != "kept" or accumulate != 1)
+        # without an optimizer the gradients are those of a loop, which the wrapper adds up
+        own = optimizer is not None and (backward != "kept" or accumulate != 1)
+        self._engine = Engine(model, loss, group, own=own)
         self._group, model = self._engine.group, self._engine.model
         with self._group.agreed():
             check_model(model)
@@ -420,7 +422,8 @@ class Curator(Weigher):
     model, loss, validation, estimator, policy, warmup, refresh, share, generator, group
         As for `Weigher`.
     optimizer
-        Steps on the model's parameters. None for those who only call `score` and `weigh`; see `Weigher`.
+        Steps on the model's parameters. None: there is no `step`, and `accumulate`, `max_norm` and `backward`
+        do nothing; see `Weigher`.
     accumulate
         How many calls of `step` make one optimizer step. Scores do not depend on it. The policy acts on each
         micro-batch by itself; `weigh` weighs those of a step together.
