@@ -352,6 +352,8 @@ class Weigher:
 
     def _meet(self, call: str, curated: bool = True) -> None:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
+        if self._group.size == 1:
+            return
         groups = [] if self._optimizer is None else self._optimizer.param_groups
         rates = [each["lr"] for each in groups if isinstance(each.get("lr"), float)]  # the host knows these
         counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": self.state.batches}

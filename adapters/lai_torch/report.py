@@ -160,7 +160,9 @@ class Report:
         list of dict
             `step`, `id`, `score`, `loss`, `weight`, and `decision`, `kept` or `dropped`.
         """
-        check_ids(ids, samples := len(self.weights))
+        samples = len(self.weights)
+        if ids is not None:
+            check_ids(ids, samples)
         scores = [None] * samples if self.scores is None else self.scores.tolist()
         columns = _listed(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
         return [
@@ -201,10 +203,10 @@ def weighted_loss(weights: Tensor, losses: Tensor) -> float:
 
 def check_ids(ids: Any, samples: int) -> None:
     """Raise unless there is one id per sample."""
-    if ids is not None and not hasattr(ids, "__len__"):
+    if not hasattr(ids, "__len__"):
         msg = f"ids: expected a tensor, an array or a list with one per sample, got {type(ids).__name__}"
         raise TypeError(msg)
-    if ids is not None and len(ids) != samples:
+    if len(ids) != samples:
         msg = f"ids: expected one per sample ({samples}), got {len(ids)}"
         raise ValueError(msg)
 

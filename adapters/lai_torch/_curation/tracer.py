@@ -52,7 +52,8 @@ class Tracer:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
         with self.lowered():
             recording = self.reader.record_live(batch) if live else self.reader.record(batch)
-        check_explained(recording.plan.unexplained)
+        if recording.plan.unexplained:
+            check_explained(recording.plan.unexplained)
         if not self.every_layer:
             self._check_trained(recording)
         trace = _of_ghost(recording.trace) if self.every_layer else recording.trace

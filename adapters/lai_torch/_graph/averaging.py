@@ -157,8 +157,6 @@ def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> t
 
 def average_again(graph: Graph, plan: Plan, valid: Positions) -> Tensor | None:
     """Return the last layer's mean gradient in another batch of a plan; None where it has to be formed."""
-    if plan.averaged is None:
-        return None
     found = _pick(graph, plan.last[0])
     if found is None or found.views != plan.averaged:
         return None

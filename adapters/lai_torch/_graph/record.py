@@ -208,9 +208,11 @@ class Reader:
         self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None
     ) -> Recording:
         """Return the records of a batch by a plan that holds."""
-        mean = average_again(graph, plan, positions)
-        if plan.averaged is not None and mean is None:
-            plan, received = replace(plan, averaged=None), None
+        mean = None
+        if plan.averaged is not None:
+            mean = average_again(graph, plan, positions)
+            if mean is None:
+                plan, received = replace(plan, averaged=None), None
         if received is None:
             received = collect_gradients(graph, plan, every=self.every)
         assembly = Assembly(graph, plan, received, self.names, positions, mean)

@@ -20,7 +20,7 @@ from lai_torch._curation.tracer import Tracer
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
 from lai_torch._graph.record import NotFiniteError
-from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, count, rows, tensors
+from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, rows, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
 from lai_torch._model.preserve import evaluating, preserved
@@ -192,7 +192,7 @@ class KeptPass(Pass):
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Yield the readings one at a time, so that only one is in memory."""
-        parts = chunks(batch, self.chunk or count(*batch))
+        parts = [batch] if self.chunk is None else chunks(batch, self.chunk)
         readings = map(functools.partial(self._read, summary), parts)
         return Forward(readings, functools.partial(self.backward, batch))
 

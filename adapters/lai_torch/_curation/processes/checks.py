@@ -120,8 +120,6 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
 
     Else one would wait for numbers that another never sends, or models would drift apart.
     """
-    if engine.group.size == 1:
-        return
     named = dict(engine.model.named_parameters())
     if call == "step" and engine.sharded:
         whole = (name for name, each in named.items() if not hasattr(each, "device_mesh"))
