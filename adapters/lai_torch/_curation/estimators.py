@@ -35,7 +35,7 @@ from lai_torch._curation.readings import (
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.tracer import GateTracer, Tracer, UnlikeError, check_alike
+from lai_torch._curation.tracer import Tracer, UnlikeError, check_alike
 from lai_torch._exact.optimizer_step import check_optimizer, stepped
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.record import NotFiniteError, Reader
@@ -215,11 +215,12 @@ class Traced:
         names = ("positions", "sketch", "last", "valid", "autocast")
         self.positions, self.sketch, last, valid, autocast = (getattr(estimator, one, None) for one in names)
         self.memory_budget = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
-        self.tracer = (GateTracer if self.facts.gates else Tracer)(
+        self.tracer = Tracer(
             model,
             loss,
             every_layer=self.facts.gradients == "all",
             head_alone=self.facts.parameters == "last",
+            gates=self.facts.gates,
             last=last,
             valid=valid,
             lowered=Lowered(model, autocast),

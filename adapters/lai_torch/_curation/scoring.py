@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from lai_torch._curation.estimators import Scorer, make_scorer
-from lai_torch._curation.passes.base import Forward, KeptPass, Pass, WholePass, acts_alike
+from lai_torch._curation.passes.base import Forward, KeptPass, WholePass, acts_alike
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
@@ -27,6 +27,8 @@ from lai_torch._model.preserve import evaluating
 from lai_torch.options import LAI, Estimator, Kept
 from lai_torch.options.protocols import Policy, find_measure, wants
 
+Pass = KeptPass | WholePass | SelectivePass
+"""What computes what the estimator reads, then the gradient of the weighted losses."""
 TRIALS = 4
 """Scored steps of each pass that `auto` times; the quickest counts, for a first one proves and compiles."""
 

@@ -33,7 +33,7 @@ def _count_samples(part: lai.ValidationSummary | lai.Trace) -> int:
     return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CuratorState:
     """What the next step depends on. A step computes another one, and assigns it last."""
 

@@ -19,7 +19,7 @@ from lai_torch._graph.record import Reader, Recording
 from lai_torch._model.batch import Loss
 from lai_torch._model.precision import Lowered
 from lai_torch._model.valid import Masks, Valid
-from lai_torch.trace import GateTrace, check_explained
+from lai_torch.trace import check_explained
 
 Batch = tuple[Any, Any]
 
@@ -40,9 +40,10 @@ class Tracer:
         valid: Valid | None = None,
         lowered: Lowered | None = None,  # the precision of the forward pass
         averaged: bool = False,  # whether the last layer's gradient is wanted averaged over positions
+        gates: bool = False,  # whether the derivatives between the layers of a chain are wanted
     ) -> None:
         self.model, self.loss, self.every_layer, self.last = model, loss, every_layer, last
-        self.head_alone, self.masks = head_alone, Masks(valid)
+        self.head_alone, self.masks, self.gates = head_alone, Masks(valid), gates
         self.lowered = lowered or Lowered(model, None)
         self.reader = Reader(
             model, loss, every=every_layer, last=last, valid=self.masks, averaged=averaged, finite=True
@@ -52,12 +53,15 @@ class Tracer:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
         with self.lowered():
             recording = self.reader.record_live(batch) if live else self.reader.record(batch)
+        losses = recording.losses if live else recording.losses.detach()
+        if self.gates:
+            return read_gates(self.reader, recording), losses
         if recording.plan.unexplained:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:
             self._check_trained(recording)
         trace = _of_ghost(recording.trace) if self.every_layer else recording.trace
-        return trace, recording.losses if live else recording.losses.detach()
+        return trace, losses
 
     def recall(self, state: CuratorState) -> None:
         """Take up what earlier batches told of the model's parameters."""
@@ -89,15 +93,6 @@ def _of_ghost(trace: lai.Trace) -> lai.Trace:
     """Return a trace without what LAI alone reads, the last layer aside: one sample may have less of it."""
     *before, last = trace.layers
     return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last])
-
-
-class GateTracer(Tracer):
-    """Traces with the derivatives between the layers of a chain."""
-
-    def __call__(self, batch: Batch, *, live: bool = False) -> tuple[GateTrace, Tensor]:
-        """Return trace, gates and column norms, and the losses."""
-        recording = self.reader.record_live(batch) if live else self.reader.record(batch)
-        return read_gates(self.reader, recording), recording.losses if live else recording.losses.detach()
 
 
 class UnlikeError(ValueError):

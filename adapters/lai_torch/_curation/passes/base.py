@@ -5,7 +5,6 @@ trains, and goes back through all of it with weights.
 """
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -59,14 +58,6 @@ class Forward:
     # what there is to score, in consecutive parts of the batch; each is there once, so that it is freed
     readings: Iterator[Reading]
     backward: Backward  # the backward pass that goes with it
-
-
-class Pass(ABC):
-    """A pass: computes what the estimator reads, then the gradient of the weighted losses."""
-
-    @abstractmethod
-    def forward(self, batch: Batch, summary: Any) -> Forward:
-        """Run the model on a batch as far as scoring against `summary` needs it."""
 
 
 def check_uncoupled(model: nn.Module, name: str) -> None:
@@ -176,7 +167,7 @@ class Losses:
         return functools.reduce(torch.add, parts)
 
 
-class KeptPass(Pass):
+class KeptPass:
     """Scores in eval mode and full precision; its backward pass runs the model again, on the kept rows."""
 
     def __init__(
@@ -238,7 +229,7 @@ class KeptPass(Pass):
         return torch.autocast(next(self.model.parameters()).device.type, self.autocast)
 
 
-class WholePass(Pass):
+class WholePass:
     """One forward pass in the model's own mode, and a weighted backward pass of the full batch."""
 
     def __init__(

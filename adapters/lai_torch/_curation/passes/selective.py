@@ -23,7 +23,7 @@ from lai_torch._captured.sample_axis import IN_FRONT
 from lai_torch._curation.passes.base import (
     Forward,
     Gradient,
-    Pass,
+    KeptPass,
     check_precision,
     check_uncoupled,
     check_unhooked,
@@ -44,7 +44,7 @@ Given = Sequence[Tensor | Rows | None]
 """Gradients with respect to the model's outputs."""
 
 
-class SelectivePass(Pass):
+class SelectivePass:
     """A model's forward and backward graph, run on the whole batch and on the kept rows.
 
     Batches 1, 2, 4, 8, ... of a graph are proved. An eager trace proves that no sample's loss moves with the
@@ -66,7 +66,7 @@ class SelectivePass(Pass):
         # model, loss: what to train. The model must compile in one graph and couple no samples.
         model: nn.Module,
         loss: Loss,
-        kept: Pass,  # the pass to take for a batch of one
+        kept: KeptPass,  # the pass to take for a batch of one
         last: str | None,  # name of the final layer, where several reach the outputs side by side
         masks: Masks | None = None,  # find the positions that count
         *,
