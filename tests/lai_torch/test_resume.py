@@ -16,7 +16,7 @@ from tests.lai_torch.support import LOSS, plain
 from tests.support.torch_modules import Part
 from workloads.killed import JOBS
 
-STEPS, SAVED = 8, 4
+STEPS = 8
 
 
 def tokens(own, ids):
@@ -101,21 +101,23 @@ def stepped(curator, batches, start):
 
 
 @pytest.mark.parametrize(("kind", "options"), CASES)
-def test_an_interrupted_run_resumes_bit_for_bit(kind, options):
+def test_a_run_interrupted_at_any_step_resumes_bit_for_bit(kind, options):
     whole, batches = parts(kind, options)
-    expected = stepped(whole[2], batches, 0)
+    between, saved, expected = options.get("accumulate", 1), {}, []
+    for number in range(STEPS):
+        if number % between == 0:  # gradients that still accumulate are in the parameters
+            saved[number] = io.BytesIO()
+            torch.save([owner.state_dict() for owner in whole], saved[number])
+        expected += stepped(whole[2], batches[: number + 1], number)
     assert any(report["kept"] for report in expected)
-    interrupted, _ = parts(kind, options)
-    stepped(interrupted[2], batches[:SAVED], 0)
-    file = io.BytesIO()
-    torch.save([owner.state_dict() for owner in interrupted], file)
-    file.seek(0)
-    resumed, _ = parts(kind, options)
-    for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
-        owner.load_state_dict(state)
-    assert stepped(resumed[2], batches, SAVED) == expected[SAVED:]
-    for half, uninterrupted in zip(resumed, whole, strict=True):
-        assert plain(half.state_dict()) == plain(uninterrupted.state_dict())
+    for number, file in saved.items():
+        file.seek(0)
+        resumed, _ = parts(kind, options)
+        for owner, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
+            owner.load_state_dict(state)
+        assert stepped(resumed[2], batches, number) == expected[number:]
+        for half, uninterrupted in zip(resumed, whole, strict=True):
+            assert plain(half.state_dict()) == plain(uninterrupted.state_dict())
 
 
 def of_the_release_before(state):
@@ -139,12 +141,12 @@ def unpacked(moments):
 )
 def test_a_state_of_the_release_before_is_taken_up(kind, options):
     (model, optimizer, curator), batches = parts(kind, options)
-    stepped(curator, batches[:SAVED], 0)
+    stepped(curator, batches[:4], 0)
     states = model.state_dict(), optimizer.state_dict(), of_the_release_before(curator.state_dict())
     resumed, _ = parts(kind, options)
     for owner, state in zip(resumed, copy.deepcopy(states), strict=True):
         owner.load_state_dict(state)
-    assert stepped(resumed[2], batches, SAVED) == stepped(curator, batches, SAVED)
+    assert stepped(resumed[2], batches, 4) == stepped(curator, batches, 4)
 
 
 @pytest.mark.parametrize(
