@@ -6,16 +6,17 @@ identity of `proof.py` holds for any weights of the n t losses: drawn ones prove
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from lai_torch._exact.directional import why
-from lai_torch._exact.proof import Method, resampled, weigh
+from lai_core._adapters import tolerance
+from lai_torch._exact.directional import precision, why
+from lai_torch._exact.proof import Method, resampled
 from lai_torch._exact.prover import Derivative
-from lai_torch._model.batch import Loss, count, usable
-from lai_torch._model.function import Function, Point, losses_of
+from lai_torch._model.batch import Loss, count, drawn, usable
+from lai_torch._model.function import Function, Point, along, losses_of, vjp
 
 Batch = tuple[Any, Any]
 
@@ -68,7 +69,7 @@ def score_positions(
         with function.preserved(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
     usual, reasons = resampled(batch, finite), [found.reason] if found.reason else []
-    side = weigh(function, direction, usual)
+    side = _weighted(function, direction, usual)
     known = list(methods).index(found.method) if found.method in methods else 0
     for name, method in list(methods.items())[known:]:
         try:
@@ -78,12 +79,33 @@ def score_positions(
         except (RuntimeError, NotImplementedError) as error:
             reasons.append(f"{name}: {why(error)}")
             continue
-        within, residual = side.compare(scores)
-        if within:
+        terms = (side.weights * scores).double()
+        apart, squares = abs(float(terms.sum()) - side.value), float(side.weights.double().square().sum())
+        if apart <= tolerance(side.eps, float(terms.norm()), squares, magnitude=side.size):
             table, losses = (
                 torch.where(finite[:, None], one.view(samples, -1), torch.nan) for one in (scores, losses)
             )
+            residual = apart / (float(terms.abs().sum()) or side.size or 1.0)
             return Derivative(table, losses, name, "; ".join(reasons) or None, residual)
-        reasons.append(f"{name}: off by {residual:.1e} from the gradient of a plain reverse pass")
+        reasons.append(f"{name}: off by {apart:.1e} from the gradient of a plain reverse pass")
     msg = f"model: no way to score positions agrees with the gradient of a plain pass ({'; '.join(reasons)})"
     raise ValueError(msg)
+
+
+class _Side(NamedTuple):
+    """Drawn weights `(n t,)`, and the plain gradient of the weighted losses along the direction."""
+
+    weights: Tensor
+    value: float
+    size: float
+    eps: float
+
+
+def _weighted(function: Function, direction: Point, batch: Batch) -> _Side:
+    with function.preserved():
+        parameters = function.parameters()
+        losses = function(batch)
+        pair = torch.rand(2, len(losses), generator=drawn(), dtype=torch.float64, device="cpu").to(losses)
+        weights = (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0)
+        pieces = vjp(losses, weights, parameters)
+        return _Side(weights, *along(pieces, [direction[name] for name in parameters]), precision(losses))

@@ -5,31 +5,27 @@ gives. Reverse mode is linear in the losses' weights, so for any weights w
 
     sum_j w_j s_j = <grad sum_j w_j l_j, d>,
 
-and the right side takes one plain reverse pass through the user's own model. A way to compute s whose errors
-have nothing to do with the drawn w, and that meets the identity, is right for every sample.
+and the right side takes one plain reverse pass through the user's own model. Drawn w are orthogonal to a
+wrong s with probability zero: a way to compute s that meets the identity is right for every sample.
 
-The identity says nothing of samples that see one another. Hence the same scores have to meet it on batches of
-the same shape in which only a part of the samples stands, and copies of these fill the other places, and on
-one that is longer: nothing of a sample may move then, neither its loss nor its share of the gradient.
+The identity says nothing of samples that see one another. Hence the passes on the right are taken on
+batches of the same shape in which only a part of the samples stands, and copies of these fill the other
+places: nothing of a sample may move then, neither its loss nor its share of the gradient.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from lai_core._adapters import rounding_bound, tolerance
-from lai_torch._exact.directional import Pair, precision, why
+from lai_torch._exact.directional import Pair, why
 from lai_torch._graph.prove import are_close, exchange_samples
 from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned, usable
 from lai_torch._model.function import Function, Point, along, vjp
 from lai_torch._model.precision import differ, measured_roundings
-from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of
 
 Batch = tuple[Any, Any]
 Method = Callable[[Function, Point, Batch], Pair]
@@ -37,74 +33,42 @@ TENSOR_FLOAT = 2.0**-11
 """Precision of TF32 products."""
 
 
-class Side(NamedTuple):
-    """The right side of the identity: weights of the losses, and their plain gradient along the direction."""
+class Plain(NamedTuple):
+    """What one forward pass tells: losses, whether it draws random numbers, its coarsest precision."""
+
+    losses: Tensor
+    draws: bool
+    precision: float
+
+
+class _Side(NamedTuple):
+    """A part of the samples: random weights, zero elsewhere, and the plain gradient along the direction."""
 
     weights: Tensor
     value: float
-    # the sum of the absolute values that `value` is the sum of
     size: float
-    eps: float
-
-    def compare(self, scores: Tensor) -> tuple[bool, float]:
-        """Return whether rounding explains how far scores are from the identity, and the relative distance.
-
-        A score is itself a sum, of products of the gradient's entries with the direction's. Those of the
-        gradient of random signs have on average the size that the samples' have, in squares.
-        """
-        terms = torch.where(self.weights != 0, self.weights * scores, 0.0).double()
-        apart, scale = abs(float(terms.sum()) - self.value), float(terms.abs().sum())
-        count = float(self.weights.count_nonzero())
-        within = tolerance(self.eps, float(terms.norm()), count, magnitude=self.size)
-        return apart <= within, apart / (scale or self.size or 1.0)
 
 
-def weigh(
-    function: Function,
-    direction: Point,
-    batch: Batch,
-    part: Tensor | None = None,
-    *,
-    scale: float = 1.0,
-    eps: float | None = None,
-) -> Side:
-    """Take the plain gradient of the losses of a part along the direction, weighted at random.
+class _Error(NamedTuple):
+    """Whether scores agree with a side within rounding, and how far they are from it, relatively."""
 
-    Weights are `scale` times powers of two: a pass with them takes the roundings of single samples' passes.
-    """
-    with function.preserved():
-        parameters = function.parameters()
-        losses = function(batch)
-        many = len(losses if part is None else part)
-        pair = torch.rand(2, many, generator=drawn(), dtype=torch.float64, device="cpu").to(losses)
-        weights = scale * 2.0 ** (4 * pair[0]).floor() * torch.where(pair[1] < 0.5, -1.0, 1.0)
-        if part is not None:
-            weights = torch.where(part, weights, 0.0)
-        eps = precision(losses) if eps is None else eps
-        spread = functional.pad(weights, (0, len(losses) - many))
-        pieces = vjp(losses, spread, parameters)
-        return Side(weights, *along(pieces, [direction[name] for name in parameters]), eps)
+    within: bool
+    relative: float
 
 
 class Proof:
     """The identity on one batch, in which every sample but the `finite` ones is a copy of one of these."""
 
     def __init__(
-        self,
-        function: Function,
-        direction: Point,
-        batch: Batch,
-        plain: Tensor,  # the losses of a pass without changes
-        finite: Tensor,
-        coarsest: float,  # precision of the coarsest type that the model computes in
+        self, function: Function, direction: Point, batch: Batch, plain: Plain, finite: Tensor
     ) -> None:
         self.function, self.direction, self.batch = function, direction, batch
         self.plain, self.finite = plain, finite
-        self.eps = TENSOR_FLOAT if plain.is_cuda and coarsest < TENSOR_FLOAT else coarsest
-        # Far above where the types allow it: a hook that clips, here or in a later batch, shows.
-        self.enlarged = 1024.0
-        if coarsest == torch.finfo(torch.float16).eps:  # a type that would overflow
-            self.enlarged = 1.0
+        coarse = plain.losses.is_cuda and plain.precision < TENSOR_FLOAT
+        self.eps = TENSOR_FLOAT if coarse else plain.precision
+        half = torch.finfo(torch.float16).eps  # a type that would overflow
+        self.enlarged = 1.0 if plain.precision == half else 1024.0
+        self._roundings: Tensor | None = None
 
     def first(self, methods: Mapping[str, Method]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
         """Return the first way that is proved, its scores and its residual, and why not those before it.
@@ -114,13 +78,9 @@ class Proof:
         Raises
         ------
         ValueError
-            If no way meets the identity, or one does and samples are coupled.
+            If no way meets the identity, or one does on the batch and not on its parts.
         """
-        with self.function.preserved(), torch.no_grad():
-            streams = Streams(modules_of(self.function.model, self.function.loss))
-            again = self.function(self.batch)
-            draws = streams.moved()
-        if not are_close(again[self.finite], self.plain[self.finite], eps=self.eps):
+        if not are_close(self._losses()[self.finite], self.plain.losses[self.finite], eps=self.eps):
             msg = (
                 "model: expected the same losses of the same batch, random streams and buffers put back, got "
                 "others at the second call: forward changes something else (an attribute, a file, a "
@@ -133,12 +93,10 @@ class Proof:
             problem = self.function.model, self.function.loss, usable(self.batch)
             if exchange_samples(problem, by_rows=by_rows) is None:
                 raise immovable()
-        own, *others = map(self._side, (self.finite, *bisections(self.finite)[0]))
-        if not draws:  # noise goes by place and shape
-            with suppress(Exception):  # whatever it is, it is about the size: the batch itself went through
-                others.append(self._side(self.finite, more=1))
+        halves = bisections(self.finite)[0]
+        sides, longer = [self._side(part) for part in halves], self._longer()
         reasons: list[str] = []
-        unbounded = False
+        unbounded = compared = False
         for name, way in methods.items():
             unbounded = False
             try:
@@ -152,12 +110,18 @@ class Proof:
                 reasons.append(f"{name}: not finite for a sample whose loss is")
                 unbounded = True
                 continue
-            within, apart = own.compare(scores)
-            if within:
-                if not all(side.compare(scores)[0] for side in others):
-                    raise coupled()
-                return (name, scores, apart), reasons
-            reasons.append(f"{name}: off by {apart:.1e} from the gradient of a plain reverse pass")
+            errors = [self._errors(scores, side) for side in sides]
+            if all(error.within for error in errors):
+                if longer is not None and not self._errors(scores, longer).within:
+                    self._check_size(longer)
+                return (name, scores, max(error.relative for error in errors)), reasons
+            if not compared:
+                self._check_apart(halves, sides)
+                # The samples are apart: what is left may be roundings, of which a sum of gradients with such
+                # weights takes the same as the gradients of single samples do.
+                sides, compared = [self._side(part, powers=True) for part in halves], True
+            worst = max(error.relative for error in errors)
+            reasons.append(f"{name}: off by {worst:.1e} from the gradient of a plain reverse pass")
         if unbounded:
             return None, reasons
         msg = (
@@ -178,20 +142,80 @@ class Proof:
 
     def compare_halves(self) -> None:
         """Raise if a sample's loss moves where one half of the samples makes room for copies of the other."""
-        within = rounding_bound(self.eps, float(self.plain[self.finite].double().square().mean().sqrt()))
         for part in bisections(self.finite)[0]:
-            losses, expected = self._losses(part)[part], self.plain[part]
-            if not differ(losses, expected, within):
-                continue
-            parameters = self.function.parameters().values()
-            roundings = measured_roundings(self._losses, parameters, self.eps)
-            if differ(losses, expected, roundings.to(losses)[part]):
+            with torch.no_grad():
+                self._compare(self._losses(part), part)
+
+    def _check_apart(self, parts: list[Tensor], sides: list[_Side]) -> None:
+        """Raise if a part's gradient depends on the other samples of the batch."""
+        for part, side in zip(parts, sides, strict=True):
+            # every row is computed as it was, by the same kernels at its place: sums alone are rounded anew
+            within = rounding_bound(self.eps, side.size)
+            if not abs(self._side(part, beside=True).value - side.value) <= within:
                 raise coupled()
 
-    def _side(self, part: Tensor, more: int = 0) -> Side:
-        """Weigh the losses of a part at random, on a batch of copies of that part, and `more` at its end."""
-        batch = resampled(self.batch, part, more)
-        return weigh(self.function, self.direction, batch, part, scale=self.enlarged, eps=self.eps)
+    def _check_size(self, longer: _Side) -> None:
+        """Raise if the batch's gradient is another one in a batch with a sample more."""
+        own = self._side(self.finite)
+        within = tolerance(self.eps, own.size, float(own.weights.count_nonzero()))
+        if not abs(own.value - longer.value) <= within:
+            raise coupled()
+
+    def _longer(self) -> _Side | None:
+        """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
+        if self.plain.draws:  # noise goes by place and shape
+            return None
+        try:
+            return self._side(self.finite, more=1)
+        except Exception:  # whatever it is, it is about the size: the batch itself went through
+            return None
+
+    def _side(self, part: Tensor, *, more: int = 0, beside: bool = False, powers: bool = False) -> _Side:
+        """Compute the VJP of random weights of a part, on a batch of copies of that part.
+
+        With `beside`, on the batch itself, where the other losses have weight zero. With powers of two as
+        weights, a pass takes the same roundings as that of one sample with weight 1. No weight is below 1,
+        and all are far above where the types allow it: a hook that clips, here or in a later batch, shows.
+        """
+        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
+        pair = pair.to(self.plain.losses)
+        scale = 2.0 ** (4 * pair[0]).floor() if powers else 1.0 + pair[0]
+        weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
+        with self.function.preserved():
+            parameters = self.function.parameters()
+            losses = self.function(self.batch if beside else resampled(self.batch, part, more))
+            spread = torch.cat([weights, weights.new_zeros(more)])
+            pieces = vjp(losses, spread.to(losses), parameters)
+        self._compare(losses[: len(part)], part)
+        return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
+
+    def _errors(self, scores: Tensor, side: _Side) -> _Error:
+        """Return how far scores are from a side's plain gradient, and whether rounding explains that.
+
+        A score is itself a sum, of products of the gradient's entries with the direction's. Those of the
+        gradient of random signs have on average the size that the samples' have, in squares.
+        """
+        terms = torch.where(side.weights != 0, side.weights * scores, 0.0).double()
+        apart, scale = abs(float(terms.sum()) - side.value), float(terms.abs().sum())
+        count = float(side.weights.count_nonzero())
+        room = tolerance(self.eps, float(terms.norm()), count, magnitude=side.size)
+        return _Error(apart <= room, apart / (scale or side.size or 1.0))
+
+    def _compare(self, losses: Tensor, part: Tensor) -> None:
+        """Raise if a part's losses are not those of the batch."""
+        if not self._near(losses.detach()[part], self.plain.losses[part], part):
+            raise coupled()
+
+    def _near(self, losses: Tensor, expected: Tensor, index: Tensor) -> bool:
+        """Whether the losses of the samples `index` are those expected, but for rounding."""
+        losses_of_finite = self.plain.losses[self.finite].double()
+        within = rounding_bound(self.eps, float(losses_of_finite.square().mean().sqrt()))
+        if not differ(losses, expected, within):
+            return True
+        if self._roundings is None:
+            parameters = self.function.parameters().values()
+            self._roundings = measured_roundings(self._losses, parameters, self.eps)
+        return not differ(losses, expected, self._roundings.to(losses)[index])
 
     def _losses(self, part: Tensor | None = None) -> Tensor:
         """Return the losses; with a `part`, copies of its samples replace all others."""

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from lai_torch._exact.directional import METHODS, check_owned, precision
-from lai_torch._exact.proof import Batch, Proof, resampled
+from lai_torch._exact.proof import Batch, Plain, Proof, resampled
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.precision import OwnAutocast
+from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of
 
 
 class Derivative(NamedTuple):
@@ -71,32 +73,38 @@ class Prover:
                 else:
                     if bool((torch.isfinite(scores) & torch.isfinite(losses)).all()):
                         everyone = torch.ones_like(losses, dtype=torch.bool)
-                        Proof(self.function, {}, batch, losses, everyone, proved.precision).compare_halves()
+                        plain = Plain(losses, draws=False, precision=proved.precision)
+                        Proof(self.function, {}, batch, plain, everyone).compare_halves()
                         return Derivative(scores, losses, proved.method, proved.reason, None)
         return self._prove(direction, batch, kind)
 
     def _prove(self, direction: Point, batch: Batch, kind: Any) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
-        with self.function.preserved():  # run once without changes, so that its own errors come as they are
-            with OwnAutocast():
-                plain = self.function(batch)
-            check_owned(self.function, plain, batch)
-            coarsest = precision(plain)
-        plain = plain.detach()
-        finite = torch.isfinite(plain)
+        plain = self._plain(batch)
+        finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
-            proof = Proof(self.function, direction, resampled(batch, finite), plain, finite, coarsest)
+            proof = Proof(self.function, direction, resampled(batch, finite), plain, finite)
             found, reasons = proof.first(self.methods)
             if found is not None:
                 name, scores, residual = found
                 reason = "; ".join(reasons) or None
                 calls = self._proved[kind].calls if kind in self._proved else 1
-                self._proved[kind] = _Proved(name, reason, coarsest, calls)
+                self._proved[kind] = _Proved(name, reason, plain.precision, calls)
                 scores = torch.where(finite, scores, torch.nan)
-                return Derivative(scores, plain, name, reason, residual)
+                return Derivative(scores, plain.losses, name, reason, residual)
             finite = proof.bounded()
-        nothing = torch.full_like(plain, torch.nan)
-        return Derivative(nothing, plain, next(iter(self.methods)), None, None)
+        nothing = torch.full_like(plain.losses, torch.nan)
+        return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
+
+    def _plain(self, batch: Batch) -> Plain:
+        """Run the model once without changes, so that its own errors are raised as they are."""
+        with self.function.preserved():
+            streams = Streams(modules_of(self.function.model, self.function.loss))
+            with OwnAutocast():
+                losses = self.function(batch)
+            draws = streams.moved()
+            check_owned(self.function, losses, batch)
+            return Plain(losses.detach(), draws, precision(losses))
 
     def _kind(self, batch: Batch) -> Any:
         """Return what a proof depends on besides values: shapes, parameters, modes and hooks."""
