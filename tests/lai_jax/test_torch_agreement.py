@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.lai_jax.support import by_numpy, stepped
+from tests.lai_torch.support import drawn_sketch
 from workloads import agreement
 from workloads.pairs import PAIRS
 
@@ -58,9 +59,10 @@ def test_curated_steps_agree(name, estimator, options):
         generator=torch.Generator().manual_seed(1),
     )
     weights, by_torch = curator.score(*map(torch.from_numpy, batch))
-    drawn = curator.state_dict()["scorer"].get("sketch")
-    sketch = None
-    if drawn is not None:
+    seed, sketch = curator.state.side.sketch, None
+    if seed is not None:
+        outputs = pair.module(torch.from_numpy(batch[0])).shape[-1]
+        drawn = drawn_sketch(seed, outputs)
         sketch = lai_jax.Sketch(*(jnp.asarray(part.numpy()) for part in drawn), options["sketch"])
     summarize = functools.partial(
         lai_jax.summarize,
