@@ -61,7 +61,7 @@ def test_curated_steps_agree(name, estimator, options):
     weights, by_torch = curator.score(*map(torch.from_numpy, batch))
     seed, sketch = curator.state.side.sketch, None
     if seed is not None:
-        outputs = pair.module(torch.from_numpy(batch[0])).shape[-1]
+        outputs = pair.module(torch.from_numpy(batch[0])).logits.shape[-1]
         drawn = drawn_sketch(seed, outputs)
         sketch = lai_jax.Sketch(*(jnp.asarray(part.numpy()) for part in drawn), options["sketch"])
     summarize = functools.partial(
