@@ -58,8 +58,9 @@ class Scorer:
     loss: Loss
     # Runs the model on a batch: what is to be scored against a side.
     read: Callable[[Batch, Side], Reading]
-    # Sums samples up, at most so many rows at a time, without what is not finite; sketched by a seed.
-    sum_up: Callable[[Batch, int, int | None], ValidationSide]
+    # Sums samples up, at most so many rows at a time, without what is not finite; sketched by a seed. None
+    # where no loss is finite.
+    sum_up: Callable[[Batch, int, int | None], ValidationSide | None]
     # The scores of what was read against each part of a side, which a state's second moments may scale.
     multiply: Callable[[CuratorState, Side, Reading], Scored]
     # Adds to readings and side what only the other processes know; a collective.
@@ -90,8 +91,8 @@ class Scorer:
         sides = []
         for part in self._cut(validation):
             with self.group.agreed():
-                share = share_of(part, self.group) if part is not None and self.one_set else part
-                own = None if share is None else self._find(share, size, seed)
+                share = self._share(part)
+                own = None if share is None else self.sum_up(share, size, seed)
             sides.append(sum_sides(own, self.group, device, self.memory_budget))
         return _join_parts(sides)
 
@@ -99,7 +100,7 @@ class Scorer:
         """Sum each part up that the set is cut into, from the start where one has other records."""
         while True:
             try:
-                side = _join_parts(self._find(part, size, seed) for part in self._cut(validation))
+                side = _join_parts(self.sum_up(part, size, seed) for part in self._cut(validation))
                 break
             except UnlikeError:
                 continue
@@ -110,12 +111,11 @@ class Scorer:
     def _cut(self, validation: Any) -> Iterable[Any]:
         return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
 
-    def _find(self, validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
-        """Return the side of samples; None where none has a finite loss."""
-        try:
-            return self.sum_up(validation, size, seed)
-        except UnusableError:
-            return None
+    def _share(self, validation: Batch | None) -> Batch | None:
+        """Return what this process reads of a set: its share of one that each has whole."""
+        if validation is None or not self.one_set:
+            return validation
+        return share_of(validation, self.group)
 
     def score(self, readings: Iterator[Reading], side: Side, state: CuratorState) -> Scored:
         """Score consecutive parts of a batch; NaN where a sample is not finite."""
@@ -127,19 +127,14 @@ class Scorer:
             sizes = None if self.cut is None or isinstance(side, Itself) else side.sizes
             return replace(scored, sizes=sizes)
 
-    def losses_of(self, batch: Batch) -> Tensor:
-        """Return the losses of a batch, in the precision of its trace."""
-        return find_losses(self.model, self.loss, batch, self.tracer)
-
     def all_losses(self, validation: Batch | None, size: int) -> Tensor:
         """Return the losses of a validation set, of which several processes run a part each."""
         own = torch.zeros(0, dtype=torch.float64, device=next(self.model.parameters()).device)
         with self.group.agreed():
-            share = (
-                share_of(validation, self.group) if validation is not None and self.one_set else validation
-            )
+            share = self._share(validation)
             if share is not None:
-                own = torch.cat([self.losses_of(chunk).to(own) for chunk in chunks(share, size)])
+                found = (find_losses(self.model, self.loss, one, self.tracer) for one in chunks(share, size))
+                own = torch.cat([losses.to(own) for losses in found])
         return self.group.gathered(own)[0]
 
 
@@ -152,7 +147,7 @@ def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
 
 
 def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: Tracer | None = None) -> Tensor:
-    """Return the losses of a batch, for which the model runs without gradients."""
+    """Return the losses of a batch, in the precision of its trace; the model runs without gradients."""
     lowered = Lowered(model, None) if tracer is None else tracer.lowered
     with lowered(), preserved(model, loss), torch.no_grad():
         return check_losses(losses_of(model, loss, batch), count(*batch))
@@ -256,7 +251,7 @@ class Traced:
         trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
         return Reading(losses, trace, kept)
 
-    def sum_up(self, validation: Batch, size: int, seed: int | None) -> ValidationSide:
+    def sum_up(self, validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
         """Sum the chunks' summaries, or keep their traces where there is no such sum."""
         total: lai.ValidationSummary | None = None
         traces: list[Any] = []
@@ -274,7 +269,7 @@ class Traced:
             else:
                 total = self._add(total, trace, positions, seed)
         if total is None and not traces:
-            raise nothing_finite()
+            return None
         return ValidationSide(tuple(traces) if total is None else (total,), positions, sketch=seed)
 
     def _add(
@@ -460,14 +455,12 @@ def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
 # ---- derivatives along the exact validation gradient: no trace, any architecture
 
 
-def _sum_gradient(function: Function, validation: Batch, size: int) -> Point:
-    """Return the gradient of the summed validation loss."""
+def _sum_gradient(function: Function, validation: Batch, size: int) -> Point | None:
+    """Return the gradient of the summed validation loss; None where no loss is finite."""
     total: Point | None = None
     for chunk in chunks(validation, size):
         if (one := finite_gradient(function, chunk, reduction="sum")) is not None:
             total = one if total is None else {name: total[name] + one[name] for name in one}
-    if total is None:
-        raise nothing_finite()
     return total
 
 
@@ -485,13 +478,18 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
 
     def read(batch: Batch, side: Side) -> Reading:
         if isinstance(side, Itself):
-            side = sum_up(batch, count(*batch), None)
-        found = prover(side.parts[0], batch)
+            direction = _sum_gradient(function, batch, count(*batch))
+        else:
+            direction = side.parts[0]
+        if direction is None:
+            raise nothing_finite()
+        found = prover(direction, batch)
         return Reading(found.losses, found)
 
-    def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide:
+    def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
         del seed
-        return ValidationSide((_sum_gradient(function, validation, size),))
+        found = _sum_gradient(function, validation, size)
+        return None if found is None else ValidationSide((found,))
 
     def fits(side: ValidationSide) -> bool:
         return bool(side.parts[0].keys() == function.parameters().keys())
@@ -521,14 +519,16 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
                 middle = _descend(function, middle, half, optimizer)
         with function.at(middle):
             target = _sum_gradient(function, validation, size)
+        if target is None:
+            raise nothing_finite()
         found = prover(target if vjp is None else vjp(target), batch)
         return Reading(found.losses, found)
 
-    def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide:
+    def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
         del seed
         # its gradient is taken at a point that depends on the batch
         if not any(bool(find_losses(model, loss, one).isfinite().any()) for one in chunks(validation, size)):
-            raise nothing_finite()
+            return None
         return ValidationSide(((validation, size),))
 
     return Scorer(model, loss, read, sum_up, _score_derivatives)

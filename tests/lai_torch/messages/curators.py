@@ -248,6 +248,9 @@ GIVEN = {
     "ValueError: state: expected what state_dict of a curator returned, got one wit": [
         functools.partial(resumed, lambda _, state=state: state) for state in ({"estimator": "lai"}, {}, None)
     ],
+    "ValueError: validation: expected a finite gradient of the losses": (
+        lambda: stepped(loss=lambda outputs, _: (0.0 * outputs).abs().sqrt().sum(1), estimator="exact")
+    ),
     "ValueError: state: expected that of a curator with estimator 'lai', got": (
         lambda: resumed(lambda _: state_of("ghost"))
     ),
