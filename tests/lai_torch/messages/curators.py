@@ -239,6 +239,9 @@ GIVEN = {
     "ValueError: while tracing the validation set: model: expected the loss to depend on a trainable": (
         lambda: frozen("ghost").score(*data(4))
     ),
+    "ValueError: state: expected a whole number of 'served', 0 or more, got None": (
+        lambda: resumed(lambda state: state | {"served": None})
+    ),
     **{
         f"ValueError: state: expected a whole number of 'steps', 0 or more, got {count!r}": (
             functools.partial(resumed, lambda state, count=count: state | {"steps": count})
