@@ -13,6 +13,7 @@ except ModuleNotFoundError as _error:
 from lai_jax._curation.mixture_batches import MixtureBatches
 from lai_jax.curated_update import Report, curated_update, score
 from lai_jax.dataset import Scorer, score_dataset, top_samples
+from lai_jax.diagnose import Diagnosis, diagnose
 from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
@@ -32,6 +33,7 @@ from lai_jax.validation import Sketch, Validation, draw_sketch
 
 __all__ = [
     "Coverage",
+    "Diagnosis",
     "GateTrace",
     "MixtureBatches",
     "Report",
@@ -44,6 +46,7 @@ __all__ = [
     "check_segments",
     "coverage",
     "curated_update",
+    "diagnose",
     "draw_sketch",
     "exact_scores",
     "per_sample_inner_products",

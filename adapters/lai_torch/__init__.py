@@ -12,6 +12,7 @@ except ModuleNotFoundError as _error:
 
 from lai_torch.curator import Curator, Weigher
 from lai_torch.dataset import Scorer, score_dataset, top_samples
+from lai_torch.diagnose import Diagnosis, diagnose
 from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
 from lai_torch.options import (
@@ -47,6 +48,7 @@ __all__ = [
     "CalibratedLAI",
     "Coverage",
     "Curator",
+    "Diagnosis",
     "Exact",
     "ExactScores",
     "GateLAI",
@@ -71,6 +73,7 @@ __all__ = [
     "check_per_sample_gradients",
     "check_segments",
     "coverage",
+    "diagnose",
     "draw",
     "exact_scores",
     "per_sample_inner_products",

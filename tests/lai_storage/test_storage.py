@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, fields
 
 import jax
@@ -234,24 +232,3 @@ def test_a_kind_of_a_package_that_is_not_imported_is_named():
     message = "here: expected kinds that are imported, got a elsewhere.own.Kind: import 'elsewhere' first"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         rebuilt({"kind": "elsewhere.own.Kind", "fields": {}}, [], "here")
-
-
-OLD_NAME = """
-import pickle, sys, warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    from lai_core.storage.tables import read_scores
-    from lai_core import storage
-    import lai_core.storage.report
-(warning,) = caught
-assert warning.category is DeprecationWarning and "is now lai_storage" in str(warning.message), warning
-assert warning.filename == "<string>"
-import lai_storage.report, lai_storage.tables, lai_storage.top
-assert storage is lai_storage and lai_core.storage.report is lai_storage.report
-assert read_scores is lai_storage.tables.read_scores
-assert pickle.loads(b"clai_core.storage.top\\ntop_samples\\n.") is lai_storage.top.top_samples
-"""
-
-
-def test_the_old_name_gives_the_same_modules_and_warns_once():
-    subprocess.run([sys.executable, "-c", OLD_NAME], check=True)

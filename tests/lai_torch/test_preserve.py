@@ -244,3 +244,16 @@ def test_a_loss_may_take_its_targets_out_of_what_holds_them(estimator):
     for _ in range(3):
         assert curator.step(sides[1][0], dict(sides[1][1])).scores.isfinite().all()
     assert sides[0][1].keys() == {"classes", "names"}
+
+
+def test_statistics_are_put_back_of_a_norm_that_was_frozen_before():
+    """A fused norm writes them unseen by autograd's counters; what a pass writes is known for each mode."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+    model[1].eval()
+    lai_torch.trace(model, LOSS, *data(N))
+    model[1].train()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match="BatchNorm '1'"):
+        lai_torch.trace(model, LOSS, *data(N))
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0.0, atol=0.0)

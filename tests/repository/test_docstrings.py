@@ -15,7 +15,6 @@ MODULES = [
     info.name
     for package in (lai_core, lai_storage, lai_torch, lai_jax)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    if info.name != "lai_core.storage"  # the old name warns
 ]
 EXAMPLES = [
     example

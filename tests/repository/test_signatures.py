@@ -36,7 +36,7 @@ DATA = {"targets", "ids"}
 def public(package: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Name the functions of a package, its public modules and classes; a dataclass's fields are its own."""
     names = [info.name for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
-    shown = [name for name in names if "._" not in name and name != "lai_core.storage"]  # the old name warns
+    shown = [name for name in names if "._" not in name]
     for module in (package, *map(importlib.import_module, shown)):
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name)

@@ -194,6 +194,20 @@ class Reader:
             self._plans.pop(key, None)
         return recording
 
+    def read_as(self, proved: Recording, losses: Tensor) -> Recording:
+        """Read a pass by the plan of another one that ran the same functions.
+
+        Raises
+        ------
+        CoupledError
+            If the passes have different graphs.
+        """
+        graph = walk(losses)
+        if graph.signature != proved.graph.signature:
+            msg = "model: expected the same functions in training and in evaluation mode, got others"
+            raise CoupledError(msg)
+        return self._assemble(graph, proved.plan, ())
+
     @property
     def names(self) -> dict[int, str]:
         """The names of all parameters, by identity."""

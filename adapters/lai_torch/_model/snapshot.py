@@ -89,8 +89,8 @@ def _same_state(now: Any, before: Any) -> bool:
 
 
 _VERSION, _DEVICE = attrgetter("_version"), attrgetter("device")
-_WRITTEN: WeakKeyDictionary[nn.Module, dict[bool, set[int]]] = WeakKeyDictionary()
-"""Of each model that ran before, in training and in eval mode: the tensors that its forward pass writes."""
+_WRITTEN: WeakKeyDictionary[nn.Module, dict[tuple[bool, ...], set[int]]] = WeakKeyDictionary()
+"""Of each model that ran before, by its modules' flags: the tensors that its forward pass writes."""
 
 
 class Tensors:
@@ -104,9 +104,9 @@ class Tensors:
 
     def __init__(self, model: nn.Module) -> None:
         self.model, modules = model, modules_of(model)
-        known, self.training = _WRITTEN.get(model, {}), model.training
-        self.first = model.training not in known  # so is a pass within the first one
-        self.written = known.get(model.training, set())
+        known, self.flags = _WRITTEN.get(model, {}), tuple(module.training for module in modules)
+        self.first = self.flags not in known  # so is a pass within the first one
+        self.written = known.get(self.flags, set())
         self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
         self.copies: list[tuple[Tensor, Tensor, int]] = []
         for module in modules:
@@ -140,7 +140,7 @@ class Tensors:
             if name not in module._buffers or module._buffers[name] is not buffer:
                 module._buffers[name] = buffer
         known = _WRITTEN.setdefault(self.model, {})
-        self.written = known.setdefault(self.training, self.written)
+        self.written = known.setdefault(self.flags, self.written)
         for tensor, copy, version in self.copies:
             if self.first and (_version(tensor) != version or not _same(tensor, copy)):
                 self.written.add(id(tensor))

@@ -1,0 +1,205 @@
+"""Which row of a batch makes its gradient: exact norms, by trace, or by one gradient a sample."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+
+import lai_core as lai
+from lai_core.diagnosis import Diagnosis as Diagnosis
+from lai_core.diagnosis.measure import Gradients, Sizes, add_up, measure_by_rows, measure_finite
+from lai_core.diagnosis.report import check_ids, conclude
+from lai_jax._program.errors import place
+from lai_jax._program.evaluate import apply_equation
+from lai_jax._program.leaves import floating, leaf_names, real_leaves
+from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
+from lai_jax._program.model import Model, read
+from lai_jax._recording.assemble import measure, records_of
+from lai_jax._recording.plan import Plan, make_plan
+
+
+def diagnose(
+    apply: Callable[..., Any],
+    params: Any,
+    loss: Callable[..., Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    ids: Sequence[Any] | None = None,
+    usual_norm: float | None = None,
+) -> Diagnosis:
+    """Find which row of a batch makes its gradient, in which parameter, at which positions.
+
+    Norms and shares are exact: of one trace with all gradients where the model
+    has one, else of two gradients a sample, so that no batch is refused that can be trained on. Where samples
+    are coupled, a row's gradient is that of its own loss, through what other rows put into it, too; these
+    add up to the batch's gradient.
+
+    Rows with a loss or gradient that is not finite are named with the first operation whose result is not
+    finite, and the numbers are of the others. Does not run inside `jax.jit`: what it says depends on values.
+
+    Parameters
+    ----------
+    apply, params, loss
+        As for `trace`; `loss(outputs, targets) -> (n,)`, weighted as it is trained.
+    inputs, targets
+        The batch.
+    ids
+        What to call the rows.
+    usual_norm
+        The usual norm of a batch's summed gradient, where a run knows it. Rows are then named until what is
+        left is usual, also where a few long rows are.
+
+    Returns
+    -------
+    Diagnosis
+        `print` says in three lines which row, where, and how long the gradient is without it; `rows()` is a
+        table, `to_svg()` a picture, `to_json()` what a log keeps.
+
+    Raises
+    ------
+    ValueError
+        If the loss is not one number per sample, or no parameter is a floating-point one.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import lai_jax
+    >>> apply = lambda params, inputs: inputs @ params["w"]
+    >>> loss = lambda outputs, targets: (outputs - targets) ** 2
+    >>> inputs, targets = jnp.ones((8, 2)), jnp.zeros(8).at[3].set(400.0)
+    >>> found = lai_jax.diagnose(apply, {"w": jnp.ones(2)}, loss, inputs, targets)
+    >>> found.named, found.verdict
+    ((3,), 'rows')
+    """
+    check_targets(inputs, targets)
+    batch, samples = (inputs, targets), batch_size(inputs)
+    check_ids(ids, samples)
+    names = leaf_names(params)
+    trained = [names[place] for place in floating(real_leaves(params)[0])]
+    if not trained:
+        msg = "params: expected at least one floating-point array, got none"
+        raise ValueError(msg)
+    moving, losses_at = losses_of_leaves(apply, loss, params)
+    losses = losses_at(moving, batch)
+    kept, sizes = _measure((apply, params, loss), batch, losses, trained)
+    bad = sorted(set(range(samples)) - set(kept))
+    where = {row: _find_nonfinite(losses_at, moving, take(batch, slice(row, row + 1))) for row in bad}
+    return conclude(
+        sizes,
+        losses,
+        rows=kept,
+        ids=ids,
+        nonfinite=where,
+        usual_norm=usual_norm,
+        parameters=trained,
+    )
+
+
+def _measure(
+    function: tuple[Any, Any, Any], batch: tuple[Any, Any], losses: jax.Array, trained: list[str]
+) -> tuple[list[int], Sizes | None]:
+    """Return the rows with finite gradients, and their sizes."""
+    apply, params, loss = function
+    rows = [row for row, value in enumerate(losses.tolist()) if value - value == 0]
+    if not rows:
+        return [], None
+    part = batch if len(rows) == len(losses) else take(batch, jnp.asarray(rows))
+    try:
+        model = read(apply, params, loss, *part)
+        plan = make_plan(model, None, everything=True)
+        records = records_of(model, plan, measure(model, plan, everything=True), everything=True)
+    except Exception:  # whatever the reader refuses, or trips over, autodiff differentiates
+        return measure_by_rows(partial(_start, function, batch, trained), rows)
+    own, sizes = measure_finite(lai.Trace(records), [True] * len(rows))
+    keys = _name_keys(model, plan, records)
+    return [rows[row] for row in own], sizes and add_up(sizes, keys.__getitem__)
+
+
+def _name_keys(model: Model, plan: Plan, records: Sequence[Any]) -> Mapping[Hashable, str]:
+    """Return the parameters of each key under which a trace's gradients are measured."""
+    found: dict[Hashable, str] = {}
+    # the order of records: those of uses, before the last one those of gradients that were built
+    order: list[Any] = [*plan.records[:-1], *plan.materialised, *plan.records[-1:]]
+    for index, (record, planned) in enumerate(zip(records, order, strict=False)):
+        matrix = ("layer", index) if record.weight is None else ("weight", record.weight)
+        if isinstance(planned, int):
+            found[matrix, "weight"] = model.names[planned]
+            continue
+        found[matrix, "weight"] = _join_names(model, planned.use.operand.leaves)
+        if planned.bias:
+            found[matrix, "bias"] = _join_names(model, planned.bias.operand.leaves)
+    return found
+
+
+def _join_names(model: Model, leaves: Iterable[int]) -> str:
+    return "+".join(model.names[leaf] for leaf in sorted(leaves))
+
+
+def _start(
+    function: tuple[Any, Any, Any], batch: tuple[Any, Any], trained: list[str], some: Sequence[int]
+) -> Gradients:
+    """Return what differentiates the losses of some rows, in one forward pass on these."""
+    apply, params, loss = function
+    moving, losses = losses_of_leaves(apply, loss, params)
+    part = take(batch, jnp.asarray(list(some)))
+
+    def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, jax.Array]]:
+        values, vjp = jax.vjp(lambda own: losses(own, part), moving)
+        for group in groups:
+            weights = jnp.zeros_like(values).at[jnp.asarray(list(group))].set(1.0)
+            yield dict(zip(trained, vjp(weights)[0], strict=True))
+
+    return gradients
+
+
+def _find_nonfinite(losses_at: Callable[..., jax.Array], moving: list[jax.Array], row: Any) -> str:
+    """Return where a row first is not finite: in the batch, in an operation's result, or in its gradient."""
+    if not _all_finite(jax.tree.leaves(row)):
+        return "inputs or targets"
+    found = _find_operation(lambda values: losses_at(values, row), moving)
+    if found is None:
+        found = _find_operation(jax.grad(lambda values: losses_at(values, row).sum()), moving)
+        found = found and f"the gradient, at {found}"
+    return found or "a gradient, in this batch alone"
+
+
+def _find_operation(function: Callable[[Any], Any], argument: Any) -> str | None:
+    """Return the first operation of a program whose result is not finite; None if all are."""
+    found = _run_until(jax.make_jaxpr(function)(argument), jax.tree.leaves(argument))
+    return found if isinstance(found, str) else None
+
+
+def _run_until(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> list[Any] | str:
+    """Return the results of a program, or the place of the first operation with one that is not finite."""
+    program = closed.jaxpr
+    known: dict[Any, Any] = dict(
+        zip([*program.constvars, *program.invars], [*closed.consts, *arguments], strict=True)
+    )
+
+    def value(one: Any) -> Any:
+        return one.val if isinstance(one, jex.Literal) else known[one]
+
+    for equation in program.eqns:
+        given = [value(one) for one in equation.invars]
+        inside = equation.params.get("jaxpr") if equation.primitive.name in {"jit", "pjit"} else None
+        if inside is None:
+            results: list[Any] | str = apply_equation(equation, given)
+            results = results if _all_finite(results) else place(equation)
+        else:
+            results = _run_until(inside, given)
+        if isinstance(results, str):
+            return results
+        known |= dict(zip(equation.outvars, results, strict=True))
+    return [value(one) for one in program.outvars]
+
+
+def _all_finite(arrays: Iterable[Any]) -> bool:
+    return all(
+        bool(jnp.isfinite(one).all())
+        for one in map(jnp.asarray, arrays)
+        if jnp.issubdtype(one.dtype, jnp.inexact)
+    )

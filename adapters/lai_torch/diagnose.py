@@ -1,0 +1,262 @@
+"""Which row of a batch makes its gradient: exact norms, by trace, or by one backward pass a sample."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+import lai_core as lai
+from lai_core.diagnosis import Diagnosis as Diagnosis
+from lai_core.diagnosis.measure import Gradients, Sizes, add_up, measure_by_rows, measure_finite
+from lai_core.diagnosis.report import check_ids, conclude
+from lai_torch._graph.record import Reader, Recording
+from lai_torch._graph.uses import densify
+from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
+from lai_torch._model.function import inner, losses_of
+from lai_torch._model.preserve import alone, evaluating, preserved
+from lai_torch._model.walk import named_parameters, set_training
+
+
+@alone
+def diagnose(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    *,
+    ids: Sequence[Any] | None = None,
+    usual_norm: float | None = None,
+) -> Diagnosis:
+    r"""Find which row of a batch makes its gradient, in which layer, at which positions.
+
+    Norms and shares are exact: of one trace with all gradients where the model
+    has one, else of two backward passes a sample, so that no batch is refused that can be trained on. The
+    model runs in the mode it is in, and is left as it was.
+
+    Rows with a loss or gradient that is not finite are named with the first module whose output is not
+    finite, and the numbers are of the others. Where BatchNorm in training mode couples the samples, none has
+    a gradient of its own: a row's numbers are then of the part of the batch's gradient that its activations
+    make, :math:`\sum_l (\partial L / \partial s_j^l) (a_j^{l-1})^\top`. These parts add up to the gradient
+    that training sees.
+
+    Parameters
+    ----------
+    model, loss
+        As for `trace`; `loss(outputs, targets) -> (n,)`, weighted as it is trained.
+    inputs, targets
+        The batch, in the form `trace` takes.
+    ids
+        What to call the rows.
+    usual_norm
+        The usual norm of a batch's summed gradient, where a run knows it (`SpikeMonitor` does). Rows are then
+        named until what is left is usual, also where a few long rows are.
+
+    Returns
+    -------
+    Diagnosis
+        `print` says in three lines which row, where, and how long the gradient is without it; `rows()` is a
+        table, `to_svg()` a picture, `to_json()` what a log keeps.
+
+    Raises
+    ------
+    ValueError
+        If the loss is not one number per sample, or no parameter trains.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    >>> loss = lambda outputs, targets: (outputs[:, 0] - targets) ** 2
+    >>> inputs, targets = torch.randn(16, 4), torch.zeros(16)
+    >>> targets[3] = 400.0
+    >>> found = lai_torch.diagnose(model, loss, inputs, targets, ids=[f"doc-{i}" for i in range(16)])
+    >>> found.named, found.verdict
+    ((3,), 'rows')
+    """
+    reader = Reader(model, loss, every=True)
+    return diagnose_with(reader, (inputs, targets), ids=ids, usual_norm=usual_norm)
+
+
+def diagnose_with(
+    reader: Reader,
+    batch: tuple[Any, Any],
+    *,
+    ids: Sequence[Any] | None = None,
+    usual_norm: float | None = None,
+    trained_norm: float | None = None,
+) -> Diagnosis:
+    """Diagnose a batch with a reader, which may have proved the model's graph on an ordinary batch."""
+    model, loss, batch = reader.model, reader.loss, usable(batch)
+    samples = count(*batch)
+    check_ids(ids, samples)
+    trained = [name for name, one in named_parameters(model, loss).items() if one.requires_grad]
+    if not trained:
+        msg = "model: expected at least one trainable parameter, got none"
+        raise ValueError(msg)
+    losses, kept, sizes, coupled = _measure(reader, batch, samples)
+    bad = sorted(set(range(samples)) - set(kept))
+    where = {row: _find_nonfinite(model, loss, batch, row, samples) for row in bad}
+    return conclude(
+        sizes,
+        losses,
+        rows=kept,
+        ids=ids,
+        nonfinite=where,
+        coupled=coupled,
+        usual_norm=usual_norm,
+        trained_norm=trained_norm,
+        parameters=trained,
+    )
+
+
+def _measure(
+    reader: Reader, batch: tuple[Any, Any], samples: int
+) -> tuple[Tensor, list[int], Sizes | None, tuple[str, ...]]:
+    """Return the losses, the rows with finite gradients, the sizes of these, and what couples the rows."""
+    norms = _find_coupling(reader.model)
+    try:
+        recording = _record_parts(reader, batch, norms) if norms else reader.record(batch)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # whatever the reader refuses, or trips over, autograd differentiates
+        recording = None
+    if recording is not None and not recording.plan.unexplained:
+        losses = recording.losses.detach()
+        kept, sizes = measure_finite(recording.trace, losses.isfinite().tolist())
+        return losses, kept, sizes and add_up(sizes, partial(_name_key, recording.explained)), tuple(norms)
+    losses = _run(reader, batch)
+    kept = losses.isfinite().nonzero().flatten().tolist()
+    if 0 < len(kept) < samples:  # rows that are not finite can hide what the others are
+        part = rows(batch, torch.tensor(kept), samples)
+        _, own, sizes, coupled = _measure(reader, part, len(kept))
+        return losses, [kept[row] for row in own], sizes, coupled
+    kept, sizes = measure_by_rows(partial(_start, reader, batch), kept) if kept else ([], None)
+    return losses, kept, sizes, ()
+
+
+def _name_key(explained: Mapping[Any, list[str]], key: Any) -> str | None:
+    """Return the parameter of a key under which a trace's gradients are measured; None of nothing's."""
+    (kind, weight), part = key
+    if kind == "layer":  # the record of nothing that stands where there is no single last layer
+        return None
+    names = explained.get(weight, [str(weight)])
+    return names[-1] if part == "bias" else names[0]
+
+
+# ---- samples that BatchNorm couples
+
+
+def _find_coupling(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the norms that normalise with the statistics of the batch because they train."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and module.training and module.running_mean is not None
+    }
+
+
+def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn.Module]) -> Recording:
+    """Record what each row's activations make of the gradient of a batch that norms couple."""
+    # The graph is that of the pass with running statistics, which couples nothing: there it is proved where
+    # the samples lie.
+    model, loss = reader.model, reader.loss
+    with _running_statistics(norms.values()):
+        proved = reader.record(batch)
+    with preserved(model, loss, hooks=True):
+        losses = check_losses(losses_of(model, loss, batch), count(*batch))
+        found = reader.read_as(proved, losses)
+        trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
+        whole = torch.autograd.grad(losses.sum(), [*trained.values()], allow_unused=True, retain_graph=True)
+    total = sum(float(inner(one, one)) for one in whole if one is not None)
+    summed = float(lai.ghost_scores(found.trace, found.trace).sum())
+    if losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
+        msg = "model: parts of rows do not add up to the gradient of the batch"
+        raise ValueError(msg)
+    return found
+
+
+@contextmanager
+def _running_statistics(norms: Any) -> Iterator[None]:
+    norms = list(norms)
+    set_training(norms, mode=False)
+    try:
+        yield
+    finally:
+        set_training(norms, mode=True)
+
+
+# ---- any model, by its losses
+
+
+def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
+    """Return the losses of a pass that leaves nothing behind."""
+    model, loss = reader.model, reader.loss
+    with preserved(model, loss, hooks=True), torch.no_grad():
+        return check_losses(losses_of(model, loss, batch), count(*batch)).detach()
+
+
+def _start(reader: Reader, batch: tuple[Any, Any], some: Sequence[int]) -> Gradients:
+    """Return what differentiates the losses of some rows, in one forward pass on these."""
+    model, loss = reader.model, reader.loss
+    part = rows(batch, torch.tensor(list(some)), count(*batch))
+    trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
+
+    def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
+        with preserved(model, loss, hooks=True):
+            losses = check_losses(losses_of(model, loss, part), len(some))
+            for group in groups:
+                asked = losses[list(group)].sum()
+                found = torch.autograd.grad(asked, [*trained.values()], allow_unused=True, retain_graph=True)
+                yield {
+                    name: torch.view_as_real(one) if one.is_complex() else densify(one)
+                    for name, one in zip(trained, found, strict=True)
+                    if one is not None
+                }
+
+    return gradients
+
+
+# ---- rows that are not finite
+
+
+def _find_nonfinite(model: nn.Module, loss: Loss, batch: tuple[Any, Any], row: int, samples: int) -> str:
+    """Return where a row first is not finite: in the inputs, a module's output, the loss, or a gradient."""
+    inputs, targets = rows(batch, torch.tensor([row]), samples)
+    if not _all_finite(inputs):
+        return "inputs"
+    if not _all_finite(targets):
+        return "targets"
+    found: list[str] = []
+
+    def watch(name: str) -> Any:
+        return lambda _module, _args, output: None if _all_finite(output) else found.append(name)
+
+    leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
+    hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
+    try:
+        with preserved(model, loss), evaluating(model):
+            output = call(model, inputs)
+            if found or not _all_finite(output):
+                return next(iter(found), "the model's output")
+            losses = loss(output, targets)
+            if not _all_finite(losses):
+                return "the loss"
+            trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
+            own = torch.autograd.grad(losses.sum(), [*trained.values()], allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _all_finite(one)]
+    return f"the gradient of {bad[-1]}" if bad else "a gradient, in this batch alone"
+
+
+def _all_finite(tree: Any) -> bool:
+    return all(
+        bool(one.isfinite().all()) for one in tensors(tree) if one.is_floating_point() or one.is_complex()
+    )

@@ -1,0 +1,98 @@
+"""A picture of a diagnosis that a phone can show: the longest rows, and where the first one is long."""
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+WIDTH, LINE, MARGIN = 360, 18, 12
+BAR_START, BAR_WIDTH = 128, 150
+ROWS, LAYERS = 10, 6
+NAMED, OTHER = "#b3261e", "#6b7a90"
+
+
+def draw(diagnosis: Any) -> str:
+    """Return a diagnosis as SVG."""
+    rows = diagnosis.rows()
+    first = rows[0]["row"]
+    layers = sorted(
+        ((name, float(norms[first])) for name, norms in diagnosis.layer_norms.items()),
+        key=lambda pair: -pair[1] if math.isfinite(pair[1]) else 0.0,
+    )
+    lines = list(_wrap(str(diagnosis).splitlines()))
+    bars = [
+        (diagnosis.label(one["row"]), one["norm"], f"{one['share']:.0%}", one["row"] in diagnosis.named)
+        for one in rows[:ROWS]
+    ]
+    parts = [*_text(lines, 0)]
+    height = len(lines) * LINE + LINE
+    blocks = [("gradient norm, share of the batch's gradient", bars)]
+    blocks.append(
+        (f"{diagnosis.label(first)} by parameter", [(name, norm, "", True) for name, norm in layers[:LAYERS]])
+    )
+    for title, block in blocks:
+        parts += _text([title], height, "bold")
+        height += LINE
+        parts += _bars(block, height)
+        height += len(block) * LINE + LINE
+    if diagnosis.position_norms is not None:
+        values = [float(one) for one in diagnosis.position_norms[first, :]]
+        parts += _text([f"{diagnosis.label(first)} by position, 0 to {len(values) - 1}"], height, "bold")
+        height += LINE
+        parts += _columns(values, height)
+        height += 4 * LINE
+    body = "".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + MARGIN}" '
+        f'width="{WIDTH}" font-family="sans-serif" font-size="12" role="img">'
+        f"<title>{escape(lines[0] if lines else 'diagnosis')}</title>"
+        f'<rect width="100%" height="100%" fill="white"/>{body}</svg>'
+    )
+
+
+def _wrap(lines: Sequence[str], width: int = 54) -> Iterator[str]:
+    """Break lines at spaces."""
+    for line in lines:
+        current = ""
+        for word in line.split(" "):
+            if current and len(current) + len(word) >= width:
+                yield current
+                current = "  " + word
+            else:
+                current = f"{current} {word}" if current else word
+        yield current
+
+
+def _text(lines: Sequence[str], top: int, weight: str = "normal") -> Iterator[str]:
+    for number, line in enumerate(lines):
+        y = top + (number + 1) * LINE
+        yield f'<text x="{MARGIN}" y="{y}" font-weight="{weight}" fill="#1c1b1f">{escape(line)}</text>'
+
+
+def _bars(block: Sequence[tuple[str, float, str, bool]], top: int) -> Iterator[str]:
+    longest = max((norm for _, norm, _, _ in block if math.isfinite(norm)), default=0.0)
+    for number, (name, norm, share, named) in enumerate(block):
+        y = top + number * LINE
+        finite = math.isfinite(norm)
+        width = BAR_WIDTH * (norm / longest if finite and longest > 0 else 0.0)
+        label = name if len(name) <= 17 else "…" + name[-16:]
+        value = f"{norm:.3g} {share}".strip() if finite else "not finite"
+        yield f'<text x="{MARGIN}" y="{y + 13}" fill="#1c1b1f">{escape(label)}</text>'
+        yield (
+            f'<rect x="{BAR_START}" y="{y + 3}" width="{max(width, 1):.1f}" height="12" '
+            f'fill="{NAMED if named else OTHER}"/>'
+        )
+        inside = width > BAR_WIDTH - 20
+        x = BAR_START + width + 4 if not inside else BAR_START + BAR_WIDTH + 4
+        yield f'<text x="{x:.1f}" y="{y + 13}" fill="#1c1b1f">{escape(value)}</text>'
+
+
+def _columns(values: Sequence[float], top: int) -> Iterator[str]:
+    longest = max((one for one in values if math.isfinite(one)), default=0.0)
+    each = (WIDTH - 2 * MARGIN) / len(values)
+    for number, value in enumerate(values):
+        height = 3 * LINE * (value / longest if longest > 0 and math.isfinite(value) else 0.0)
+        yield (
+            f'<rect x="{MARGIN + number * each:.2f}" y="{top + 3 * LINE - height + 4:.1f}" '
+            f'width="{max(each * 0.9, 0.5):.2f}" height="{max(height, 0.5):.1f}" fill="{NAMED}"/>'
+        )

@@ -1,0 +1,121 @@
+"""Which rows of a batch make its gradient, and which gradient norms are unusual.
+
+Everything here is arithmetic on a few Python floats.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+APART_DEVIATIONS = 3.0
+APART_RATIO = 3.0
+"""A row stands apart if the log of its norm is this many robust standard deviations above the median, and
+the norm this many medians: the first alone names rows of batches with nearly equal norms, the second alone
+rows of every fitted model, whose norms range over many powers of ten."""
+REST = 0.5**0.5
+"""Rows that stand apart make the gradient if without them it is at most this long: half of its square."""
+REST_ALONE = 0.1
+"""One row makes the gradient, whether it stands apart or not, if at most this part is left without it."""
+USUAL = 1.5
+"""What is left without the named rows is usual if it is at most this many times a usual gradient."""
+MOST = 8
+"""One row in this many is named at most: more are no outliers."""
+CANCELLING = 2.0
+"""Rows cancel if the longest gradient of those that stand apart is this many times the batch's."""
+
+
+def find_apart(norms: Sequence[float]) -> list[int]:
+    """Return the rows whose norms stand apart from the others', by descending norm."""
+    logs = [math.log(max(norm, 1e-300)) for norm in norms]
+    if len(logs) < 3:
+        return []
+    middle = statistics.median(logs)
+    spread = 1.4826 * statistics.median(abs(one - middle) for one in logs)
+    limit = middle + max(APART_DEVIATIONS * spread, math.log(APART_RATIO))
+    return sorted((row for row, one in enumerate(logs) if one > limit), key=lambda row: -norms[row])
+
+
+def find_makers(
+    norms: Sequence[float],
+    products: Sequence[float],
+    length: float,
+    length_without: Callable[[Sequence[int]], list[float]],
+    excess: float | None = None,
+) -> list[int]:
+    """Return the fewest rows without which the gradient is no longer what it is; none if no few are.
+
+    Parameters
+    ----------
+    norms, products
+        Of each row, `|g_j|` and `<g_j, G>`.
+    length
+        `|G|`.
+    length_without
+        Of rows in order, `|G|` without the first, without the first two, and so on.
+    excess
+        How many times the usual gradient G is, where that is known: rows that are long, though no longer
+        than some rows always are, are then named until what is left is usual.
+
+    Returns
+    -------
+    list of int
+        By descending `<g_j, G>`.
+    """
+    if not length > 0:
+        return []
+    if len(norms) == 1:
+        return [0]
+    median = statistics.median(norms)
+    longest = max(range(len(norms)), key=lambda row: products[row])
+    candidates = (
+        find_apart(norms)
+        if excess is None
+        else [row for row, norm in enumerate(norms) if norm > APART_RATIO * median]
+    )
+    candidates = sorted((row for row in candidates if products[row] > 0), key=lambda row: -products[row])
+    candidates = candidates[: max(1, len(norms) // MOST)]
+    goal = REST if excess is None else min(REST, USUAL / excess)
+    named: list[int] = []
+    for count, left in enumerate(length_without(candidates) if candidates else (), 1):
+        if left <= REST * length:
+            named = candidates[:count]
+        if left <= goal * length:
+            break
+    others = statistics.median(norm for row, norm in enumerate(norms) if row != longest)
+    if not named and norms[longest] > APART_RATIO * others:
+        named = [longest] if length_without([longest])[0] <= REST_ALONE * length else []
+    return named
+
+
+def find_cancelling(norms: Sequence[float], apart: Sequence[int], length: float) -> list[int]:
+    """Return the rows that stand apart if their gradients cancel in the batch's, else none."""
+    long = len(apart) > 1 and norms[apart[0]] > CANCELLING * length
+    return [row for row in apart if norms[row] > CANCELLING * length] if long else []
+
+
+def find_hidden(layers: dict[str, list[float]]) -> tuple[int, str, float] | None:
+    """Return the row that stands furthest apart in one layer: the row, the layer, the ratio to its median."""
+    # Rows without a gradient in a layer, as most rows have none in an expert, are not of its median.
+    best: tuple[int, str, float] | None = None
+    for name, norms in layers.items():
+        there = [row for row, norm in enumerate(norms) if norm > 0]
+        own = [norms[row] for row in there]
+        for place in find_apart(own)[:1]:
+            ratio = own[place] / statistics.median(own)
+            if best is None or ratio > best[2]:
+                best = there[place], name, ratio
+    return best
+
+
+def find_span(mass: Sequence[float]) -> tuple[int, int] | None:
+    """Return the shortest range of positions with half of the mass; None if it is half of them or more."""
+    total, best, start, inside = sum(mass), (0, len(mass) - 1), 0, 0.0
+    if not 0 < total < math.inf:
+        return None
+    for stop, value in enumerate(mass):
+        inside += value
+        while start < stop and inside - mass[start] >= total / 2:
+            inside, start = inside - mass[start], start + 1
+        if inside >= total / 2 and stop - start < best[1] - best[0]:
+            best = (start, stop)
+    return best if 2 * (best[1] - best[0] + 1) < len(mass) else None

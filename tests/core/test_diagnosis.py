@@ -1,0 +1,177 @@
+"""Naming the row that makes a batch's gradient: sizes against gradients that are built, and the rule."""
+
+import math
+import re
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import lai_core as lai
+from lai_core.diagnosis import SpikeRule, diagnose
+
+N, T = 9, 5
+
+
+def trace_of(seed, scale=None):
+    """Return a trace of two matrices, one used twice, with positions, and its gradients as they are."""
+    draw = np.random.default_rng(seed)
+    inputs, hidden, outputs = (draw.normal(size=(N, T, width)) for width in (4, 3, 2))
+    for row, factor in (scale or {}).items():
+        hidden[row] *= factor
+        outputs[row] *= factor
+    layers = [
+        lai.LayerTrace(inputs, hidden, bias=True, weight="first"),
+        lai.LayerTrace(inputs, outputs, weight="second"),
+        lai.LayerTrace(inputs**2, outputs, weight="second"),
+    ]
+    first, second = (
+        np.einsum("nto,nti->noi", *pair) for pair in ((hidden, inputs), (outputs, inputs + inputs**2))
+    )
+    parts = {
+        "first": np.concatenate([first.reshape(N, -1), hidden.sum(1)], 1),
+        "second": second.reshape(N, -1),
+    }
+    return lai.Trace(layers), parts
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 30.0, 1e6]), st.integers(0, N - 1))
+def test_sizes_are_those_of_built_gradients(seed, factor, row):
+    trace, parts = trace_of(seed, {row: factor})
+    found, gradients = diagnose(trace, np.ones(N)), np.concatenate(list(parts.values()), 1)
+    whole, norms = gradients.sum(0), np.linalg.norm(gradients, axis=1)
+    rest = np.stack([np.delete(gradients, one, 0).sum(0) for one in range(N)])
+    cosines = (gradients * rest).sum(1) / np.linalg.norm(rest, axis=1) / norms
+    np.testing.assert_allclose(found.norms, norms, rtol=1e-12)
+    np.testing.assert_allclose(found.shares, gradients @ whole / (whole @ whole), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.cosines, cosines, rtol=1e-9, atol=1e-10)
+    for name, part in parts.items():
+        np.testing.assert_allclose(found.layer_norms[name], np.linalg.norm(part, axis=1), rtol=1e-12)
+    left = [one for one in range(N) if found.verdict != "rows" or one not in found.named]
+    np.testing.assert_allclose(found.rest_norm, np.linalg.norm(gradients[left].sum(0)), rtol=1e-9)
+    assert math.isclose(float(found.shares.sum()), 1.0, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("row", range(N))
+def test_a_scaled_row_is_named(row):
+    found = diagnose(trace_of(0, {row: 300.0})[0], np.ones(N), ids=[f"doc-{one}" for one in range(N)])
+    assert (found.named, found.verdict) == ((row,), "rows")
+    assert str(found).startswith(f"row {row} (id doc-{row}), norm ")
+    assert found.rows()[0]["row"] == row
+
+
+def test_ordinary_rows_are_not_blamed():
+    assert not any(diagnose(trace_of(seed)[0], np.ones(N)).named for seed in range(50))
+
+
+def test_rows_that_cancel_are_named_together():
+    trace, _ = trace_of(1)
+    layers = []
+    for layer in trace.layers:
+        arrays = {name: array.copy() for name, array in layer.arrays().items()}
+        arrays["activations"][6] = arrays["activations"][2]
+        arrays["output_gradients"][2] *= 1e4
+        arrays["output_gradients"][6] = -arrays["output_gradients"][2]
+        layers.append(lai.LayerTrace(**arrays, bias=layer.bias, weight=layer.weight))
+    found = diagnose(lai.Trace(layers), np.ones(N))
+    assert (sorted(found.named), found.verdict) == ([2, 6], "cancel")
+    assert "cancel one another" in str(found)
+
+
+def test_history_names_the_long_rows_of_a_batch_whose_norms_range_widely():
+    inputs = np.ones((16, 1))
+    outputs = (10.0 ** np.linspace(-6, 0, 16))[:, None]
+    outputs[4] = 40.0
+    trace = lai.Trace([lai.LayerTrace(inputs, outputs, name="head")])
+    assert diagnose(trace, np.ones(16), usual_norm=2.0).named == (4,)
+    assert "usually 2" in str(diagnose(trace, np.ones(16), usual_norm=2.0))
+
+
+def test_rows_that_are_not_finite_are_named_and_the_others_measured():
+    trace, parts = trace_of(2)
+    trace.layers[0].output_gradients[5, 0, 0] = math.inf
+    losses = np.ones(N)
+    losses[7] = math.nan
+    found, kept = diagnose(trace, losses), [row for row in range(N) if row not in {5, 7}]
+    gradients = np.concatenate(list(parts.values()), 1)
+    assert (found.named, found.verdict) == ((5, 7), "not finite")
+    np.testing.assert_allclose(found.norms[kept], np.linalg.norm(gradients[kept], axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found.total_norm, np.linalg.norm(gradients[kept].sum(0)), rtol=1e-12)
+    assert np.isnan(found.shares[[5, 7]]).all()
+    assert '"norm": null' in found.to_json()
+
+
+def test_squares_that_overflow_float32_are_measured_in_float64():
+    outputs = np.ones((4, 1), np.float32)
+    outputs[2] = 1e25
+    found = diagnose(
+        lai.Trace([lai.LayerTrace(np.ones((4, 2), np.float32), outputs)]), np.ones(4, np.float32)
+    )
+    assert (found.named, found.verdict) == ((2,), "rows")
+    np.testing.assert_allclose(found.norms[2], 1e25 * 2**0.5, rtol=1e-6)
+
+
+def test_positions_of_a_row_are_named():
+    trace, _ = trace_of(3)
+    for layer in trace.layers:
+        layer.output_gradients[1, 3] *= 500
+    found = diagnose(trace, np.ones(N))
+    assert found.named == (1,)
+    assert found.rows()[0]["positions"] == (3, 3)
+    assert "position 3" in str(found)
+    flat = [
+        array.reshape(N * T, 1, -1)
+        for array in (trace.layers[0].activations, trace.layers[0].output_gradients)
+    ]
+    alone = diagnose(lai.Trace([lai.LayerTrace(*flat, bias=True)]), np.ones(N * T))
+    other = diagnose(lai.Trace([trace.layers[0]]), np.ones(N))
+    np.testing.assert_allclose(other.position_norms.reshape(-1), alone.norms, rtol=1e-12)
+
+
+def test_a_picture_shows_what_is_printed():
+    found = diagnose(trace_of(4, {3: 300.0})[0], np.ones(N), ids=["<a>"] * N)
+    picture = found.to_svg()
+    assert picture.startswith("<svg")
+    assert "&lt;a&gt;" in picture
+    assert "<a>" not in picture
+    assert len(re.findall("<text", picture)) > 10
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"losses": np.ones(3)},
+            "losses: expected shape (9,), a loss for each sample of the trace, got (3,)",
+        ),
+        ({"losses": np.ones(N), "ids": ["a"]}, "ids: expected one for each of the 9 samples, got 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        diagnose(trace_of(0)[0], **options)
+
+
+def test_a_spike_is_told_from_noise():
+    draw, rule = np.random.default_rng(0), SpikeRule()
+    norms = np.exp(0.1 * draw.normal(size=600))
+    assert not any(map(rule.judge, norms))
+    assert rule.judge(3.0)
+    assert not rule.judge(1.0)
+    assert rule.judge(math.nan)
+    assert rule.usual == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_rule_goes_on_from_its_state():
+    draw, first, second = np.random.default_rng(1), SpikeRule(warmup=5), SpikeRule(warmup=5)
+    numbers = list(np.exp(draw.normal(size=80)))
+    for number in numbers[:40]:
+        first.judge(number)
+    second.load_state_dict(first.state_dict())
+    assert [first.judge(one) for one in numbers[40:]] == [second.judge(one) for one in numbers[40:]]
+
+
+def test_a_rule_without_sense_is_refused():
+    with pytest.raises(ValueError, match=r"^ratio: expected a positive number, got -1\.0$"):
+        SpikeRule(ratio=-1.0)

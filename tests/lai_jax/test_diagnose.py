@@ -1,0 +1,136 @@
+"""Naming the row of a JAX program: numbers against the Jacobian of the losses, and planted rows."""
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+import pytest
+
+N, T, WORDS = 16, 12, 20
+
+
+def squared(outputs, targets):
+    return (outputs[:, 0] - targets) ** 2
+
+
+def weighted(outputs, targets):
+    words, weights = targets
+    losses = -jnp.take_along_axis(jax.nn.log_softmax(outputs), words[..., None], -1)[..., 0]
+    return (losses * weights).sum(1)
+
+
+def mlp(params, inputs):
+    return jnp.tanh(inputs @ params["first"]["w"] + params["first"]["b"]) @ params["last"]["w"]
+
+
+def sequence(params, words):
+    hidden = params["words"][words]
+    hidden = hidden + jnp.tanh(hidden @ params["mix"])
+    hidden = hidden * jax.lax.rsqrt((hidden**2).mean(-1, keepdims=True) + 1e-6) * params["gain"]
+    return hidden @ params.get("head", params["words"].T)
+
+
+def drawn(seed):
+    draw = np.random.default_rng(seed)
+    return draw, lambda *shape: jnp.asarray(draw.normal(size=shape))
+
+
+def vectors(seed=0):
+    _, normal = drawn(seed)
+    params = {"first": {"w": normal(4, 8), "b": normal(8)}, "last": {"w": normal(8, 1)}}
+    return mlp, params, squared, normal(N, 4), normal(N)
+
+
+def sentences(seed=0, tied=False):
+    draw, normal = drawn(seed)
+    params = {"words": normal(WORDS, 8), "mix": normal(8, 8), "gain": jnp.ones(8)}
+    params |= {} if tied else {"head": normal(8, WORDS)}
+    words, targets = (jnp.asarray(draw.integers(WORDS, size=(N, T))) for _ in range(2))
+    return sequence, params, weighted, words, (targets, jnp.ones((N, T)))
+
+
+def tied(seed=0):
+    return sentences(seed, tied=True)
+
+
+def contrastive(seed=0):
+    apply, params, _, inputs, targets = vectors(seed)
+    rows = jnp.arange(N)
+    return apply, params, lambda o, t: -jnp.log(jax.nn.softmax(o @ o.T)[rows, rows]), inputs, targets
+
+
+def check(found, apply, params, loss, inputs, targets):
+    whole = jax.jacrev(lambda own: loss(apply(own, inputs), targets))(params)
+    leaves = jax.tree_util.tree_flatten_with_path(whole)[0]
+    parts = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf).reshape(N, -1)
+        for path, leaf in leaves
+    }
+    built = np.concatenate(list(parts.values()), 1)
+    total, norms = built.sum(0), np.linalg.norm(built, axis=1)
+    np.testing.assert_allclose(found.norms, norms, rtol=1e-9, atol=1e-10 * norms.max())
+    np.testing.assert_allclose(found.shares, built @ total / (total @ total), rtol=1e-9, atol=1e-10)
+    assert set(found.layer_norms) == set(parts)
+    for name, part in parts.items():
+        expected = np.linalg.norm(part, axis=1)
+        np.testing.assert_allclose(found.layer_norms[name], expected, rtol=1e-9, atol=1e-10 * norms.max())
+    left = [row for row in range(N) if found.verdict != "rows" or row not in found.named]
+    np.testing.assert_allclose(found.rest_norm, np.linalg.norm(built[left].sum(0)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("build", [vectors, sentences, tied, contrastive])
+@pytest.mark.parametrize("seed", range(2))
+def test_numbers_are_those_of_the_jacobian(build, seed):
+    case = build(seed)
+    check(lai_jax.diagnose(*case), *case)
+
+
+@pytest.mark.parametrize("row", [0, 7])
+@pytest.mark.parametrize("build", [vectors, sentences, tied])
+def test_a_planted_row_is_named(build, row):
+    apply, params, loss, inputs, targets = build()
+    if build is vectors:
+        targets = targets.at[row].set(500.0)
+    else:
+        targets = targets[0].at[row, 4].set((inputs[row, 4] + 1) % WORDS), targets[1].at[row, 4].set(200.0)
+    found = lai_jax.diagnose(apply, params, loss, inputs, targets)
+    assert (found.named, found.verdict) == ((row,), "rows"), found
+    check(found, apply, params, loss, inputs, targets)
+    if build is not vectors:
+        assert found.rows()[0]["positions"] == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda inputs: inputs.at[4, 0].set(jnp.inf), "inputs or targets"),
+        (lambda inputs: inputs.at[4].set(0.0), "div (test_diagnose.py:"),
+    ],
+)
+def test_a_row_that_is_not_finite_is_named_with_the_operation(change, where):
+    apply, params, loss, inputs, targets = vectors()
+
+    def divided(own, given):
+        return apply(own, given) / given[:, :1]
+
+    found = lai_jax.diagnose(divided, params, loss, change(inputs), targets, ids=range(100, 116))
+    assert (found.named, found.verdict) == ((4,), "not finite")
+    assert found.nonfinite[4].startswith(where)
+    kept = jnp.asarray([row for row in range(N) if row != 4])
+    alone = lai_jax.diagnose(divided, params, loss, inputs[kept], targets[kept])
+    np.testing.assert_allclose(found.norms[kept], alone.norms, rtol=1e-10)
+
+
+def test_a_gradient_that_is_not_finite_is_named_with_the_operation():
+    apply, params, _, inputs, targets = vectors()
+    found = lai_jax.diagnose(
+        apply, params, lambda o, t: jnp.sqrt(jnp.abs(o[:, 0] * t)), inputs, targets.at[3].set(0.0)
+    )
+    assert (found.named, found.verdict) == ((3,), "not finite")
+    assert found.nonfinite[3].startswith("the gradient, at ")
+
+
+def test_params_without_floating_numbers_are_refused():
+    _, _, loss, inputs, targets = vectors()
+    with pytest.raises(ValueError, match=r"^params: expected at least one floating-point array, got none$"):
+        lai_jax.diagnose(lambda _, given: given, {}, loss, inputs, targets)

@@ -1,0 +1,266 @@
+"""Naming the row of a torch model: numbers against a loop of autograd, and planted rows."""
+
+import math
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+from tests.support.torch_modules import held, holding
+from workloads.torch_oracle import called
+
+N, T, WORDS = 16, 12, 20
+"""Samples, positions, tokens."""
+
+
+def squared(outputs, targets):
+    return (outputs[:, 0] - targets) ** 2
+
+
+def crossed(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def weighted(outputs, targets):
+    """Return the cross entropy of a sequence, its positions weighted."""
+    words, weights = targets
+    return (nn.functional.cross_entropy(outputs.mT, words, reduction="none") * weights).sum(1)
+
+
+@holding(
+    lambda tied=False: held(
+        words=nn.Embedding(WORDS, 16),
+        block=nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True),
+        norm=nn.LayerNorm(16),
+        head=nn.Linear(16, WORDS, bias=False),
+        tied=tied,
+    )
+)
+def gpt(own, words):
+    hidden = own.norm(own.block(own.words(words)))
+    return hidden @ own.words.weight.T + 0.0 * own.head.weight.sum() if own.tied else own.head(hidden)
+
+
+@holding(lambda: held(experts=nn.ModuleList([nn.Linear(4, 1) for _ in range(3)])))
+def routed(own, inputs):
+    route = (inputs[:, 0] > 0).long() + (inputs[:, 1] > 1).long()
+    out = inputs.new_zeros(len(inputs), 1)
+    for index, expert in enumerate(own.experts):
+        chosen = (route == index).nonzero().flatten()
+        out = out.index_add(0, chosen, expert(inputs[chosen]))
+    return out
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def convolutions(norm=nn.Identity):
+    first = nn.Sequential(nn.Conv2d(3, 8, 3), norm(), nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2), nn.ReLU())
+    return nn.Sequential(first, nn.Flatten(), nn.Linear(32, 5))
+
+
+def numbers():
+    return torch.randn(N, 4), torch.randn(N)
+
+
+def pictures():
+    return torch.rand(N, 3, 8, 8), torch.randint(5, (N,))
+
+
+def sentences():
+    words = torch.randint(WORDS, (N, T))
+    return words, (torch.randint(WORDS, (N, T)), torch.ones(N, T))
+
+
+def lying(batch, row):
+    batch[1][row] = 300.0
+
+
+def bright(batch, row):
+    batch[0][row] *= 255.0
+
+
+def stressed(batch, row):
+    batch[1][0][row, 4] = (batch[0][row, 4] + 1) % WORDS  # a tied head predicts the word itself
+    batch[1][1][row, 4] = 100.0
+
+
+MODELS = {
+    "mlp": (mlp, squared, numbers, lying),
+    "convolutions": (convolutions, crossed, pictures, bright),
+    "gpt": (gpt, weighted, sentences, stressed),
+    "tied": (lambda: gpt(tied=True), weighted, sentences, stressed),
+    "routed": (routed, squared, numbers, lying),
+    "group norm": (lambda: convolutions(lambda: nn.GroupNorm(2, 8)), crossed, pictures, None),
+}
+
+
+def built(name, seed=0):
+    torch.manual_seed(seed)
+    build, loss, draw, plant = MODELS[name]
+    model = build().double()
+    inputs, targets = torch.utils._pytree.tree_map(
+        lambda one: one.double() if one.is_floating_point() else one, draw()
+    )
+    return model, loss, inputs, targets, plant
+
+
+def by_loop(model, loss, inputs, targets):
+    """Return each sample's gradient of each parameter, `(n, *shape)`, by plain autograd."""
+    losses = loss(called(model, inputs), targets)
+    named = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    found = [
+        torch.autograd.grad(value, list(named.values()), retain_graph=True, allow_unused=True)
+        for value in losses
+    ]
+    zeros = [torch.zeros_like(one) for one in named.values()]
+    rows = [[zero if one is None else one for one, zero in zip(row, zeros, strict=True)] for row in found]
+    return {name: torch.stack(column) for name, column in zip(named, zip(*rows, strict=True), strict=True)}
+
+
+def check(found, parts):
+    """Compare a diagnosis with gradients that are built."""
+    built = torch.cat([one.flatten(1) for one in parts.values()], 1)
+    whole, scale = built.sum(0), built.norm(dim=1).max()
+    torch.testing.assert_close(found.norms, built.norm(dim=1), rtol=1e-10, atol=1e-10 * float(scale))
+    shares = built @ whole / (whole @ whole)
+    torch.testing.assert_close(found.shares, shares, rtol=1e-9, atol=1e-10 * float(shares.abs().max()))
+    assert set(found.layer_norms) == set(parts)
+    for name, part in parts.items():
+        norms = part.flatten(1).norm(dim=1)
+        torch.testing.assert_close(found.layer_norms[name], norms, rtol=1e-10, atol=1e-10 * float(scale))
+    others = torch.stack([torch.cat([built[:row], built[row + 1 :]]).sum(0) for row in range(len(built))])
+    torch.testing.assert_close(
+        found.cosines, nn.functional.cosine_similarity(built, others), rtol=1e-9, atol=1e-9
+    )
+    left = [row for row in range(len(built)) if found.verdict != "rows" or row not in found.named]
+    assert math.isclose(found.rest_norm, float(built[left].sum(0).norm()), rel_tol=1e-9)
+    assert math.isclose(found.total_norm, float(whole.norm()), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_numbers_are_those_of_a_loop(name):
+    for seed in range(3):
+        model, loss, inputs, targets, _ = built(name, seed)
+        check(lai_torch.diagnose(model, loss, inputs, targets), by_loop(model, loss, inputs, targets))
+
+
+@pytest.mark.parametrize("name", [name for name, case in MODELS.items() if case[3]])
+@pytest.mark.parametrize("row", [0, 5, 15])
+def test_a_planted_row_is_named(name, row):
+    model, loss, inputs, targets, plant = built(name)
+    plant((inputs, targets), row)
+    found = lai_torch.diagnose(model, loss, inputs, targets)
+    assert (found.named, found.verdict) == ((row,), "rows"), found
+    check(found, by_loop(model, loss, inputs, targets))
+    if found.position_norms is not None:
+        assert found.rows()[0]["positions"] == (4, 4) or name == "tied", found
+
+
+def test_rows_that_cancel_are_named():
+    model, loss, inputs, targets, _ = built("mlp")
+    inputs[6] = inputs[2]
+    outputs = model(inputs)[:, 0].detach()
+    targets[:] = outputs + 0.1 * torch.randn(N)
+    targets[2], targets[6] = outputs[2] + 300, outputs[2] - 300
+    found = lai_torch.diagnose(model, loss, inputs, targets)
+    assert (sorted(found.named), found.verdict) == ([2, 6], "cancel")
+    check(found, by_loop(model, loss, inputs, targets))
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda inputs, targets: inputs[4, 0].fill_(math.inf), "inputs"),
+        (lambda inputs, targets: targets[4].fill_(math.nan), "targets"),
+        (lambda inputs, targets: inputs[4].fill_(1e200), "the loss"),
+        (lambda inputs, targets: inputs[4].fill_(1e308), "0"),
+    ],
+)
+def test_a_row_that_is_not_finite_is_named(change, where):
+    model, loss, inputs, targets, _ = built("mlp")
+    model[1] = nn.Identity()
+    model[0].weight.data.abs_().add_(2)
+    change(inputs, targets)
+    found = lai_torch.diagnose(model, loss, inputs, targets, ids=range(100, 116))
+    assert (found.named, found.verdict, found.nonfinite) == ((4,), "not finite", {4: where}), found
+    assert str(found).splitlines()[0] == "row 4 (id 104): loss or gradient not finite"
+    kept = [row for row in range(N) if row != 4]
+    parts = by_loop(model, loss, inputs[kept], targets[kept])
+    norms = torch.cat([one.flatten(1) for one in parts.values()], 1).norm(dim=1)
+    torch.testing.assert_close(found.norms[kept], norms, rtol=1e-10, atol=0.0)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_a_gradient_that_is_not_finite_spoils_no_other_row(coupled):
+    model, _, inputs, targets, _ = built("mlp")
+    targets[5] = 0.0
+
+    def loss(outputs, targets):
+        own = (outputs[:, 0] * targets).abs().sqrt()
+        return own + 0.0 * outputs.sum() if coupled else own  # then no trace is proved
+
+    found = lai_torch.diagnose(model, loss, inputs, targets)
+    assert (found.named, found.verdict) == ((5,), "not finite"), found
+    assert found.nonfinite[5].startswith(("the gradient of", "a gradient"))
+    kept = [row for row in range(N) if row != 5]
+    parts = by_loop(model, loss, inputs[kept], targets[kept])
+    norms = torch.cat([one.flatten(1) for one in parts.values()], 1).norm(dim=1)
+    torch.testing.assert_close(found.norms[kept], norms, rtol=1e-9, atol=0.0)
+
+
+def test_coupled_losses_are_measured_one_by_one():
+    model, _, inputs, targets, _ = built("mlp")
+
+    def contrastive(outputs, _):
+        return nn.functional.cross_entropy(outputs @ outputs.T, torch.arange(len(outputs)), reduction="none")
+
+    found = lai_torch.diagnose(model, contrastive, inputs, targets)
+    check(found, by_loop(model, contrastive, inputs, targets))
+
+
+def test_parts_of_a_batch_that_batch_norm_couples_are_those_of_rows():
+    """A row's output gradients of the whole loss times its inputs, and the same of gains and biases."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)).double()
+    inputs, targets = torch.randn(N, 4).double(), torch.randn(N).double()
+    inputs[7] *= 50
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    found = lai_torch.diagnose(model, squared, inputs, targets)
+    assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
+    assert model[1].training
+    assert found.coupled == ("1",)
+    first = model[0](inputs)
+    normalized = (first - first.mean(0)) / (first.var(0, unbiased=False) + model[1].eps).sqrt()
+    scaled = normalized * model[1].weight + model[1].bias
+    hidden = scaled.tanh()
+    outputs = model[3](hidden)
+    wanted = torch.autograd.grad(squared(outputs, targets).sum(), [first, scaled, outputs])
+    parts = {
+        "0.weight": wanted[0][:, :, None] * inputs[:, None],
+        "0.bias": wanted[0],
+        "1.weight": wanted[1] * normalized,
+        "1.bias": wanted[1],
+        "3.weight": wanted[2][:, :, None] * hidden[:, None],
+        "3.bias": wanted[2],
+    }
+    check(found, {name: one.detach() for name, one in parts.items()})
+    assert "parts of the batch's gradient, which 1 couples" in str(found)
+
+
+def test_nothing_is_left_behind():
+    model, loss, inputs, targets, _ = built("gpt")
+    model.block.dropout.p = 0.5
+    state, mode = torch.get_rng_state(), model.training
+    lai_torch.diagnose(model, loss, inputs, targets)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training is mode
+    assert all(one.grad is None for one in model.parameters())
+
+
+def test_a_model_that_trains_nothing_is_refused():
+    model, loss, inputs, targets, _ = built("mlp")
+    with pytest.raises(ValueError, match=r"^model: expected at least one trainable parameter, got none$"):
+        lai_torch.diagnose(model.requires_grad_(False), loss, inputs, targets)
