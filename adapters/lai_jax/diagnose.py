@@ -1,6 +1,8 @@
 """Which row of a batch makes its gradient: exact norms, by trace, or by one gradient a sample."""
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,14 +12,15 @@ import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
-from lai_core.diagnosis.measure import Gradients, Sizes, add_up, measure_by_rows, measure_finite
+from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, conclude
 from lai_jax._program.errors import place
 from lai_jax._program.evaluate import apply_equation
 from lai_jax._program.leaves import floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
 from lai_jax._program.model import Model, read
-from lai_jax._recording.assemble import measure, records_of
+from lai_jax._recording.assemble import measure as run_back
+from lai_jax._recording.assemble import records_of
 from lai_jax._recording.plan import Plan, make_plan
 
 
@@ -85,13 +88,13 @@ def diagnose(
         raise ValueError(msg)
     moving, losses_at = losses_of_leaves(apply, loss, params)
     losses = losses_at(moving, batch)
-    kept, sizes = _measure((apply, params, loss), batch, losses, trained)
-    bad = sorted(set(range(samples)) - set(kept))
+    part = _measure((apply, params, loss), batch, losses, trained)
+    bad = sorted(set(range(samples)) - set(part.rows))
     where = {row: _find_nonfinite(losses_at, moving, take(batch, slice(row, row + 1))) for row in bad}
     return conclude(
-        sizes,
+        measure([part]),
         losses,
-        rows=kept,
+        rows=part.rows,
         ids=ids,
         nonfinite=where,
         usual_norm=usual_norm,
@@ -101,22 +104,22 @@ def diagnose(
 
 def _measure(
     function: tuple[Any, Any, Any], batch: tuple[Any, Any], losses: jax.Array, trained: list[str]
-) -> tuple[list[int], Sizes | None]:
-    """Return the rows with finite gradients, and their sizes."""
+) -> Part:
+    """Return what is known of the rows with finite gradients."""
     apply, params, loss = function
-    rows = [row for row, value in enumerate(losses.tolist()) if value - value == 0]
+    rows = [row for row, value in enumerate(losses.tolist()) if math.isfinite(value)]
     if not rows:
-        return [], None
-    part = batch if len(rows) == len(losses) else take(batch, jnp.asarray(rows))
+        return NOTHING
+    some = batch if len(rows) == len(losses) else take(batch, jnp.asarray(rows))
     try:
-        model = read(apply, params, loss, *part)
+        model = read(apply, params, loss, *some)
         plan = make_plan(model, None, everything=True)
-        records = records_of(model, plan, measure(model, plan, everything=True), everything=True)
+        records = records_of(model, plan, run_back(model, plan, everything=True), everything=True)
     except Exception:  # whatever the reader refuses, or trips over, autodiff differentiates
         return measure_by_rows(partial(_start, function, batch, trained), rows)
-    own, sizes = measure_finite(lai.Trace(records), [True] * len(rows))
-    keys = _name_keys(model, plan, records)
-    return [rows[row] for row in own], sizes and add_up(sizes, keys.__getitem__)
+    trace, keys = lai.Trace(records), _name_keys(model, plan, records)
+    part = measure_trace(lambda: trace, [True] * len(rows), keys.get)
+    return replace(part, rows=[rows[row] for row in part.rows])
 
 
 def _name_keys(model: Model, plan: Plan, records: Sequence[Any]) -> Mapping[Hashable, str]:

@@ -15,6 +15,7 @@ from lai_torch.dataset import Scorer, score_dataset, top_samples
 from lai_torch.diagnose import Diagnosis, diagnose
 from lai_torch.exact import ExactScores, exact_scores
 from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
+from lai_torch.integrations.spikes import SpikeMonitor, SpikeRule
 from lai_torch.options import (
     LAI,
     LLI,
@@ -69,6 +70,8 @@ __all__ = [
     "ScoredReport",
     "Scorer",
     "SelfCheck",
+    "SpikeMonitor",
+    "SpikeRule",
     "Weigher",
     "check_per_sample_gradients",
     "check_segments",

@@ -1,8 +1,10 @@
 """Which row of a batch makes its gradient: exact norms, by trace, or by one backward pass a sample."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -11,14 +13,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
-from lai_core.diagnosis.measure import Gradients, Sizes, add_up, measure_by_rows, measure_finite
+from lai_core.diagnosis.measure import Gradients, Part, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, conclude
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import densify
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import inner, losses_of
 from lai_torch._model.preserve import alone, evaluating, preserved
-from lai_torch._model.walk import named_parameters, set_training
+from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of, named_parameters, set_training
 
 
 @alone
@@ -80,64 +83,159 @@ def diagnose(
     ((3,), 'rows')
     """
     reader = Reader(model, loss, every=True)
-    return diagnose_with(reader, (inputs, targets), ids=ids, usual_norm=usual_norm)
+    return diagnose_batches(reader, [Batch((inputs, targets), ids)], usual_norm=usual_norm)
 
 
-def diagnose_with(
+@dataclass(frozen=True)
+class Batch:
+    """A batch that ran, or a micro-batch of a step: `(inputs, targets)`, ids, and the random state before."""
+
+    given: tuple[Any, Any]
+    ids: Sequence[Any] | None = None
+    streams: Streams | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A micro-batch: its losses, its part, what couples its rows, and where they are not finite."""
+
+    losses: Tensor
+    part: Part
+    coupled: tuple[str, ...]
+    nonfinite: Mapping[int, str]
+
+
+def diagnose_batches(
     reader: Reader,
-    batch: tuple[Any, Any],
+    batches: Sequence[Batch],
     *,
-    ids: Sequence[Any] | None = None,
     usual_norm: float | None = None,
+    excess: float | None = None,
     trained_norm: float | None = None,
 ) -> Diagnosis:
-    """Diagnose a batch with a reader, which may have proved the model's graph on an ordinary batch."""
-    model, loss, batch = reader.model, reader.loss, usable(batch)
-    samples = count(*batch)
-    check_ids(ids, samples)
-    trained = [name for name, one in named_parameters(model, loss).items() if one.requires_grad]
+    """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
+    trained = [name for name, one in named_parameters(reader.model, reader.loss).items() if one.requires_grad]
     if not trained:
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
-    losses, kept, sizes, coupled = _measure(reader, batch, samples)
-    bad = sorted(set(range(samples)) - set(kept))
-    where = {row: _find_nonfinite(model, loss, batch, row, samples) for row in bad}
+    for batch in batches:
+        check_ids(batch.ids, count(*usable(batch.given)))
+    found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
+    if len({one.part.traced for one in found if one.part.rows}) > 1:  # sums of two kinds do not meet
+        found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
+    starts = [0, *accumulate(len(one.losses) for one in found)]
+    kept = [start + row for start, one in zip(starts, found, strict=False) for row in one.part.rows]
+    bad = {
+        start + row: where
+        for start, one in zip(starts, found, strict=False)
+        for row, where in one.nonfinite.items()
+    }
+    named = any(batch.ids is not None for batch in batches)
+    ids = [
+        name
+        for batch, one in zip(batches, found, strict=True)
+        for name in batch.ids or [None] * len(one.losses)
+    ]
     return conclude(
-        sizes,
-        losses,
+        measure([one.part for one in found]),
+        torch.cat([one.losses for one in found]),
         rows=kept,
-        ids=ids,
-        nonfinite=where,
-        coupled=coupled,
+        ids=ids if named else None,
+        nonfinite=bad,
+        coupled=tuple(dict.fromkeys(name for one in found for name in one.coupled)),
         usual_norm=usual_norm,
+        excess=excess,
         trained_norm=trained_norm,
         parameters=trained,
     )
 
 
-def _measure(
-    reader: Reader, batch: tuple[Any, Any], samples: int
-) -> tuple[Tensor, list[int], Sizes | None, tuple[str, ...]]:
-    """Return the losses, the rows with finite gradients, the sizes of these, and what couples the rows."""
-    norms = _find_coupling(reader.model)
+def prove(reader: Reader, batch: Batch) -> None:
+    """Prove a model's graph on a batch, if it can be proved."""
+    with _drawn_again(reader, batch):
+        _record(reader, usable(batch.given), _find_coupling(reader.model))
+
+
+def add_gradients(
+    reader: Reader, batches: Sequence[Batch], some: Container[int], bad: Container[int]
+) -> dict[str, Tensor]:
+    """Return the summed gradient of some rows, numbered through the micro-batches; no `bad` one runs."""
+    start = 0
+    total: dict[str, Tensor] = {}
+    for batch in batches:
+        samples = count(*usable(batch.given))
+        run = [row for row in range(samples) if start + row not in bad]  # the whole batch, if it can be
+        own = [place for place, row in enumerate(run) if start + row in some]
+        start += samples
+        if own:
+            (found,) = _start(reader, batch, usable(batch.given), run)([own])
+            for name, one in found.items():
+                total[name] = total[name] + one if name in total else one
+    return total
+
+
+@contextmanager
+def _drawn_again(reader: Reader, batch: Batch) -> Iterator[None]:
+    """Run the body from the random state that a batch had."""
+    if batch.streams is None:
+        yield
+        return
+    now = Streams(modules_of(reader.model, reader.loss))
+    batch.streams.restore()
     try:
-        recording = _record_parts(reader, batch, norms) if norms else reader.record(batch)
+        yield
+    finally:
+        now.restore()
+
+
+def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = True) -> Measured:
+    """Measure a micro-batch, by a trace if there is one, and find where its rows are not finite."""
+    given = usable(batch.given)
+    samples = count(*given)
+    with _drawn_again(reader, batch):
+        losses, part, coupled = _measure(reader, batch, given, again=again, traced=traced)
+        bad = sorted(set(range(samples)) - set(part.rows))
+        where = {row: _find_nonfinite(reader.model, reader.loss, given, row, samples) for row in bad}
+    return Measured(losses, part, coupled, where)
+
+
+def _measure(
+    reader: Reader, batch: Batch, given: tuple[Any, Any], *, again: bool, traced: bool
+) -> tuple[Tensor, Part, tuple[str, ...]]:
+    """Return the losses of some of a batch, what is known of the finite rows, and what couples the rows."""
+    norms = _find_coupling(reader.model)
+    recording = _record(reader, given, norms) if traced else None
+    if recording is not None and not recording.plan.unexplained:
+        losses, first = recording.losses.detach(), [recording.trace]
+
+        def record() -> lai.Trace:
+            if first:
+                return first.pop() if again else first[0]
+            with _drawn_again(reader, batch):
+                found = _record(reader, given, norms)
+            assert found is not None  # as it was before
+            return found.trace
+
+        name = partial(_name_key, recording.explained)
+        part = measure_trace(record, losses.isfinite().tolist(), name, again=again)
+        return losses, part, tuple(norms)
+    losses = _run(reader, given)
+    kept = losses.isfinite().nonzero().flatten().tolist()
+    if 0 < len(kept) < len(losses):  # rows that are not finite can hide what the others are
+        some = rows(given, torch.tensor(kept), len(losses))
+        _, part, coupled = _measure(reader, batch, some, again=again, traced=traced)
+        return losses, replace(part, rows=[kept[row] for row in part.rows]), coupled
+    return losses, measure_by_rows(partial(_start, reader, batch, given), kept), ()
+
+
+def _record(reader: Reader, given: tuple[Any, Any], norms: Mapping[str, nn.Module]) -> Recording | None:
+    """Return a recording, None where the reader refuses."""
+    try:
+        return _record_parts(reader, given, norms) if norms else reader.record(given)
     except torch.OutOfMemoryError:
         raise
     except Exception:  # whatever the reader refuses, or trips over, autograd differentiates
-        recording = None
-    if recording is not None and not recording.plan.unexplained:
-        losses = recording.losses.detach()
-        kept, sizes = measure_finite(recording.trace, losses.isfinite().tolist())
-        return losses, kept, sizes and add_up(sizes, partial(_name_key, recording.explained)), tuple(norms)
-    losses = _run(reader, batch)
-    kept = losses.isfinite().nonzero().flatten().tolist()
-    if 0 < len(kept) < samples:  # rows that are not finite can hide what the others are
-        part = rows(batch, torch.tensor(kept), samples)
-        _, own, sizes, coupled = _measure(reader, part, len(kept))
-        return losses, [kept[row] for row in own], sizes, coupled
-    kept, sizes = measure_by_rows(partial(_start, reader, batch), kept) if kept else ([], None)
-    return losses, kept, sizes, ()
+        return None
 
 
 def _name_key(explained: Mapping[Any, list[str]], key: Any) -> str | None:
@@ -201,14 +299,14 @@ def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
         return check_losses(losses_of(model, loss, batch), count(*batch)).detach()
 
 
-def _start(reader: Reader, batch: tuple[Any, Any], some: Sequence[int]) -> Gradients:
+def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[int]) -> Gradients:
     """Return what differentiates the losses of some rows, in one forward pass on these."""
     model, loss = reader.model, reader.loss
-    part = rows(batch, torch.tensor(list(some)), count(*batch))
+    part = rows(given, torch.tensor(list(some)), count(*given))
     trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
 
     def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-        with preserved(model, loss, hooks=True):
+        with _drawn_again(reader, batch), preserved(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, part), len(some))
             for group in groups:
                 asked = losses[list(group)].sum()

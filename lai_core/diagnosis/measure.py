@@ -3,8 +3,9 @@ r"""Sizes of the gradients of a batch: of each sample, of all together, of some 
 With :math:`G = \sum_j g_j`, the share of sample j in the batch's gradient is
 :math:`\langle g_j, G\rangle / \|G\|^2`: shares sum to 1.
 
-Nothing here takes the difference of large numbers where it nearly vanishes: the gradient of some of the
-samples is summed over these samples anew.
+A batch is measured in parts, such as the micro-batches of a step: first each part by itself, for the norms
+of its rows and their sum, and then, when the sums have met, each row along the whole. Nothing takes the
+difference of large numbers where it nearly vanishes: the gradient of some samples is summed over these anew.
 """
 
 import math
@@ -16,18 +17,46 @@ from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import ParameterGradient, Workspace
-from lai_core._engine.namespace import Array
+from lai_core._engine.namespace import Array, cast, namespace_of
 from lai_core.estimators._parameters import ghost_gradients
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 
-Combine = Callable[[Array], Array]
-"""Adds an array up over the processes of a run."""
-Gram = Callable[[Sequence[Sequence[int]]], list[list[float]]]
-"""Of groups of samples, the inner products of the groups' summed gradients."""
-
+Sums = Mapping[Hashable, tuple[Array, ...]]
+"""The summed gradient of some samples, by parameter."""
 Gradients = Callable[[Iterable[Sequence[int]]], Iterator[Mapping[str, Array]]]
 """Of groups of samples, the gradients of their summed losses, by parameter; of real numbers."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The samples of a part of a batch whose gradients are finite.
+
+    Attributes
+    ----------
+    rows
+        Which of the part's samples these are.
+    squares
+        `|g_j|^2` of each parameter.
+    total
+        The sum of their gradients; None of a part without such samples.
+    along
+        Returns the inner product of each sample's gradient with such a sum.
+    add
+        Returns the sum over some of the part's samples; None of none.
+    positions
+        For each sample the norms of what its layers compute at each position; None without positions.
+    traced
+        Whether the sums have the keys of a trace, or those of parameters.
+    """
+
+    rows: list[int]
+    squares: Mapping[str, list[float]]
+    total: Sums | None
+    along: Callable[[Sums], list[float]]
+    add: Callable[[Sequence[int]], Sums | None]
+    positions: list[list[float]] | None = None
+    traced: bool = True
 
 
 @dataclass(frozen=True)
@@ -43,62 +72,120 @@ class Sizes:
     total
         `|G|^2`.
     gram
-        What sums over groups of the samples are to one another.
+        Of groups of the samples, the inner products of the groups' summed gradients.
     positions
         For each sample the norms of what its layers compute at each position; None without positions.
     """
 
-    squares: Mapping[Hashable, list[float]]
+    squares: Mapping[str, list[float]]
     products: list[float]
     total: float
-    gram: Gram
+    gram: Callable[[Sequence[Sequence[int]]], list[list[float]]]
     positions: list[list[float]] | None = None
 
 
-def measure(trace: Trace, work: Workspace, combine: Combine) -> Sizes:
-    """Measure the gradients of a trace, summed over processes by `combine`."""
-    xp, gradients = work.xp, ghost_gradients(trace, work)
-    squares: dict[Hashable, Array] = {}
-    products: list[Array] = []
-    total: list[Array] = []
-    for key, uses in gradients.items():
-        summed = tuple(map(combine, _total(uses, work)))
-        squares[key] = _sum([use.paired(other, work) for use in uses for other in uses])
-        products.append(_sum([use.along(summed, work) for use in uses]))
-        total.append(_sum([xp.sum(part * part) for part in summed]))
-    # a square of a sum of uses may round below zero; what is not a number stays so
-    found = {key: [0.0 if one < 0 else one for one in to_list(square)] for key, square in squares.items()}
+NOTHING = Part([], {}, None, lambda _: [], lambda _: None)
+"""A part of which no sample is finite."""
+
+
+def measure(parts: Sequence[Part]) -> Sizes | None:
+    """Measure a batch of its parts; None if none of its samples is finite."""
+    whole = _join([part.total for part in parts])
+    if whole is None:
+        return None
+    places = [(number, row) for number, part in enumerate(parts) for row in range(len(part.rows))]
+    names = dict.fromkeys(name for part in parts for name in part.squares)
+    lengths = [
+        positions and len(positions[0]) for part in parts if (positions := part.positions) or part.rows
+    ]
+
+    def gram(groups: Sequence[Sequence[int]]) -> list[list[float]]:
+        sums = [_add_over(parts, [places[one] for one in group]) for group in groups]
+        return [[_multiply(left, right) for right in sums] for left in sums]
+
     return Sizes(
-        found,
-        [sum(column) for column in zip(*map(to_list, products), strict=True)],
-        sum(float(one) for one in total),
-        lambda groups: measure_groups(trace, groups, work, combine),
-        measure_positions(trace, work),
+        {
+            name: [one for part in parts for one in part.squares.get(name, [0.0] * len(part.rows))]
+            for name in names
+        },
+        [product for part in parts for product in (part.along(whole) if part.rows else [])],
+        _multiply(whole, whole),
+        gram,
+        [row for part in parts for row in part.positions or []]
+        if len(set(lengths)) == 1 and lengths[0]
+        else None,
     )
 
 
-def measure_finite(
-    trace: Trace, finite: Sequence[bool], combine: Combine = lambda array: array
-) -> tuple[list[int], Sizes | None]:
-    """Return the samples of a trace whose losses and gradients are finite, and the sizes of these."""
+def measure_trace(
+    record: Callable[[], Trace],
+    finite: Sequence[bool],
+    name: Callable[[Any], str | None] = str,
+    *,
+    again: bool = False,
+) -> Part:
+    """Measure the samples of a trace whose losses and gradients are finite.
+
+    Parameters
+    ----------
+    record
+        Returns the trace.
+    finite
+        Whether each sample's loss is.
+    name
+        Returns the parameter of a key, several keys of one that is recorded in parts; None of what is none.
+    again
+        Whether to record again where the trace is needed again, rather than to keep it.
+
+    Returns
+    -------
+    Part
+        What is known of the part.
+    """
+    trace, everyone = record(), list(range(len(finite)))
     work = check_trace("trace", trace, "all", DEFAULT_MEMORY_BUDGET)
-    rows = list(range(len(finite)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of what is not finite
-        found = measure(trace, work, combine)
-        kept = [row for row in rows if finite[row] and _is_finite(found, row)]
-        if len(kept) < len(rows) and work.dtype != work.xp.float64:
+        found = _square(trace, work)
+        kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
+        if len(kept) < len(everyone) and work.dtype != work.xp.float64:
             work = replace(work, dtype=work.xp.float64)  # a square may overflow where a norm does not
-            found = measure(trace, work, combine)
-            kept = [row for row in rows if finite[row] and _is_finite(found, row)]
+            found = _square(trace, work)
+            kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
     if not kept:
-        return [], None
-    return kept, found if len(kept) == len(rows) else measure(select(trace, kept, work), work, combine)
+        return NOTHING
+    own = trace if len(kept) == len(everyone) else select(trace, kept, work)
+    squares: dict[str, list[float]] = {}
+    for key, values in found.items():
+        if (called := name(key)) is not None:
+            before = squares.get(called, [0.0] * len(kept))
+            squares[called] = [a + values[row] for a, row in zip(before, kept, strict=True)]
+    held = None if again else own
+
+    def gradients() -> Mapping[Hashable, Sequence[ParameterGradient]]:
+        return ghost_gradients(held or select(record(), kept, work), work)
+
+    def along(total: Sums) -> list[float]:
+        columns = []
+        for key, uses in gradients().items():
+            direction = tuple(cast(work.xp, one, work.dtype) for one in total[key])
+            columns += [to_list(use.along(direction, work)) for use in uses]
+        return [sum(column) for column in zip(*columns, strict=True)]
+
+    def add(rows: Sequence[int]) -> Sums | None:
+        if not rows:
+            return None
+        some = (
+            select(record(), [kept[row] for row in rows], work) if held is None else select(held, rows, work)
+        )
+        return _total(ghost_gradients(some, work), work)
+
+    return Part(
+        kept, squares, _total(ghost_gradients(own, work), work), along, add, measure_positions(own, work)
+    )
 
 
-def measure_by_rows(
-    start: Callable[[Sequence[int]], Gradients], rows: Sequence[int]
-) -> tuple[list[int], Sizes | None]:
+def measure_by_rows(start: Callable[[Sequence[int]], Gradients], rows: Sequence[int]) -> Part:
     """Measure by two gradients a row, where a model has no trace: they are never held side by side.
 
     Parameters
@@ -110,35 +197,29 @@ def measure_by_rows(
 
     Returns
     -------
-    tuple
-        The rows whose gradients are finite, and their sizes.
+    Part
+        What is known of the part.
     """
+    if not rows:
+        return NOTHING
     gradients, everyone = start(rows), [[place] for place in range(len(rows))]
     squares = [{name: _inner(one, one) for name, one in own.items()} for own in gradients(everyone)]
     if not all(math.isfinite(sum(own.values())) for own in squares):
         # Zero times what is not finite is NaN: one row can spoil the others' gradients in a shared pass.
         kept = [row for row in rows if all(map(math.isfinite, _squares_alone(start, row)))]
-        return measure_by_rows(start, kept) if 0 < len(kept) < len(rows) else ([], None)
-    (whole,) = gradients([range(len(rows))])
-    products = [_multiply(whole, own) for own in gradients(everyone)]
+        return measure_by_rows(start, kept) if len(kept) < len(rows) else NOTHING
 
-    def gram(groups: Sequence[Sequence[int]]) -> list[list[float]]:
-        sums = list(gradients(groups))
-        return [[_multiply(left, right) for right in sums] for left in sums]
+    def add(group: Sequence[int]) -> Sums | None:
+        if not group:
+            return None
+        (found,) = gradients([group])
+        return {name: (one,) for name, one in found.items()}
 
-    named: dict[Hashable, list[float]] = {name: [own.get(name, 0.0) for own in squares] for name in whole}
-    return list(rows), Sizes(named, products, _multiply(whole, whole), gram)
+    def along(total: Sums) -> list[float]:
+        return [_multiply(total, {name: (one,) for name, one in own.items()}) for own in gradients(everyone)]
 
-
-def add_up(sizes: Sizes, name: Callable[[Any], str | None]) -> Sizes:
-    """Return sizes by the names of parameters, where several keys may be of parts of one, or of none."""
-    squares: dict[Hashable, list[float]] = {}
-    for key, values in sizes.squares.items():
-        if name(key) is None:
-            continue
-        before = squares.get(name(key), [0.0] * len(values))
-        squares[name(key)] = [a + b for a, b in zip(before, values, strict=True)]
-    return replace(sizes, squares=squares)
+    named = {name: [own.get(name, 0.0) for own in squares] for own in squares for name in own}
+    return Part(list(rows), named, add(range(len(rows))), along, add, traced=False)
 
 
 def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> list[float]:
@@ -146,35 +227,63 @@ def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> lis
     return [_inner(one, one) for one in own.values()]
 
 
-def _multiply(left: Mapping[str, Array], right: Mapping[str, Array]) -> float:
-    return sum(_inner(one, right[name]) for name, one in left.items() if name in right)
+def _add_over(parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> Sums | None:
+    """Return the sum over rows of several parts."""
+    own = [[row for number, row in places if number == one] for one in range(len(parts))]
+    return _join([part.add(rows) for part, rows in zip(parts, own, strict=True)])
+
+
+def _join(sums: Iterable[Sums | None]) -> Sums | None:
+    """Return the sum of sums."""
+    found: dict[Hashable, tuple[Array, ...]] | None = None
+    for one in sums:
+        if one is None:
+            continue
+        found = {} if found is None else found
+        for key, arrays in one.items():
+            pair = zip(found[key], arrays, strict=True) if key in found else None
+            found[key] = arrays if pair is None else tuple(a + b for a, b in pair)
+    return found
+
+
+def _multiply(left: Sums | None, right: Sums | None) -> float:
+    if left is None or right is None:
+        return 0.0
+    return sum(
+        _inner(*pair)
+        for key, one in left.items()
+        if key in right
+        for pair in zip(one, right[key], strict=True)
+    )
 
 
 def _inner(left: Array, right: Array) -> float:
-    return float((left * right).sum())
+    return float(namespace_of({"gradients": left}).sum(left * right))
 
 
-def _is_finite(sizes: Sizes, row: int) -> bool:
-    return math.isfinite(sum(values[row] for values in sizes.squares.values()))
-
-
-def measure_groups(
-    trace: Trace, groups: Sequence[Sequence[int]], work: Workspace, combine: Combine
-) -> list[list[float]]:
-    """Return the inner products of the summed gradients of groups of samples, each summed by itself."""
-    sides = [ghost_gradients(select(trace, rows, work), work) if rows else None for rows in groups]
-    found = [[0.0] * len(groups) for _ in groups]
+def _square(trace: Trace, work: Workspace) -> dict[Hashable, list[float]]:
+    """Return the squared norm of each sample's gradient of each parameter."""
+    found = {}
     for key, uses in ghost_gradients(trace, work).items():
-        sums: list[tuple[Array, ...]] = []
-        for side in sides:
-            own = _total(side[key] if side else uses, work)
-            sums.append(tuple(combine(part if side else part * 0.0) for part in own))
-        for i, left in enumerate(sums):
-            for j, right in enumerate(sums[: i + 1]):
-                inner = sum(float(work.xp.sum(a * b)) for a, b in zip(left, right, strict=True))
-                found[i][j] += inner
-                found[j][i] = found[i][j]
+        squares = to_list(_sum([use.paired(other, work) for use in uses for other in uses]))
+        # a square of a sum of uses may round below zero; what is not a number stays so
+        found[key] = [0.0 if one < 0 else one for one in squares]
     return found
+
+
+def _total(gradients: Mapping[Hashable, Sequence[ParameterGradient]], work: Workspace) -> Sums:
+    """Return the gradients summed over samples and uses."""
+    found = {}
+    for key, uses in gradients.items():
+        first, *rest = (use.total(work) for use in uses)
+        for other in rest:
+            first = tuple(part + more for part, more in zip(first, other, strict=True))
+        found[key] = first
+    return found
+
+
+def _is_finite(squares: Mapping[Hashable, list[float]], row: int) -> bool:
+    return math.isfinite(sum(values[row] for values in squares.values()))
 
 
 def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None:
@@ -217,14 +326,6 @@ def to_list(values: Array) -> list[float]:
 def _take(array: Array, rows: list[int], work: Workspace) -> Array:
     parts = [array[row : row + 1, ...] for row in rows]
     return work.xp.concat(parts, axis=0)
-
-
-def _total(uses: Sequence[ParameterGradient], work: Workspace) -> tuple[Array, ...]:
-    """Return the gradient of one parameter summed over samples and uses."""
-    first, *rest = (use.total(work) for use in uses)
-    for other in rest:
-        first = tuple(part + more for part, more in zip(first, other, strict=True))
-    return first
 
 
 def _sum(parts: list[Array]) -> Array:

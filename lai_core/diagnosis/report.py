@@ -16,7 +16,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array, device_of, namespace_of
 from lai_core.diagnosis import rule
-from lai_core.diagnosis.measure import Sizes, add_up, measure_finite, to_list
+from lai_core.diagnosis.measure import Sizes, measure, measure_trace, to_list
 from lai_core.diagnosis.picture import draw
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_trace
@@ -190,7 +190,8 @@ class Diagnosis:
         if self.usual_norm is not None:
             line += f"; usually {self.usual_norm:.3g}"
         if self.trained_norm is not None:
-            line += f"; training saw {self.trained_norm:.3g}"
+            line += f"; training saw {self.trained_norm:.3g}, the mean's is "
+            line += f"{self.total_norm / max(1, len(self.rows())):.3g}"
         if self.coupled:
             line += f"; parts of the batch's gradient, which {', '.join(self.coupled)} couples"
         return line
@@ -245,17 +246,18 @@ def diagnose(
     if tuple(losses.shape) != (samples,):
         msg = f"losses: expected shape ({samples},), a loss for each sample of the trace, got {losses.shape}"
         raise ValueError(msg)
-    rows, sizes = measure_finite(trace, [math.isfinite(loss) for loss in to_list(losses)])
     called: dict[Any, Any] = {}
     for index, layer in enumerate(trace.layers):
         own: Any = index if layer.weight is None else layer.weight
         called["layer" if layer.weight is None else "weight", own] = layer.name or own
+    finite = [math.isfinite(loss) for loss in to_list(losses)]
+    part = measure_trace(lambda: trace, finite, lambda key: str(called[key[0]]))
     return conclude(
-        sizes and add_up(sizes, lambda key: str(called[key[0]])),
+        measure([part]),
         losses,
-        rows=rows,
+        rows=part.rows,
         ids=ids,
-        nonfinite={row: "the trace" for row in range(samples) if row not in rows},
+        nonfinite={row: "the trace" for row in range(samples) if row not in part.rows},
         usual_norm=usual_norm,
     )
 
@@ -276,6 +278,7 @@ def conclude(
     nonfinite: Mapping[int, str] | None = None,
     coupled: tuple[str, ...] = (),
     usual_norm: float | None = None,
+    excess: float | None = None,
     trained_norm: float | None = None,
     parameters: Sequence[str] = (),
 ) -> Diagnosis:
@@ -285,11 +288,16 @@ def conclude(
     kept = list(range(samples)) if rows is None else list(rows)
     own = Sizes({}, [], 0.0, lambda _: []) if sizes is None else sizes
     layers: dict[str, list[float]] = {name: [0.0] * len(kept) for name in parameters}
-    layers |= {str(name): values for name, values in own.squares.items()}
+    layers |= own.squares
     squares = [sum(column) for column in zip(*layers.values(), strict=True)]
     norms = [math.sqrt(square) for square in squares]
     length = math.sqrt(max(own.total, 0.0))
-    excess = length / usual_norm if usual_norm else None
+    if usual_norm:
+        excess = length / usual_norm
+    elif excess is not None and math.isfinite(excess):
+        usual_norm = length / excess
+    else:
+        excess = None
     found = rule.find_makers(norms, own.products, length, lambda some: _without(own, some), excess)
     cancelling = [] if found else rule.find_cancelling(norms, rule.find_apart(norms), length)
     verdict = "not finite" if bad else "rows" if found else "cancel" if cancelling else "no single row"

@@ -1,12 +1,15 @@
 """When a number that a run repeats, such as its gradient norm, leaves its usual range."""
 
+import json
 import math
 import statistics
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from lai_core._engine.checks import check_count
+from lai_core.diagnosis.report import Diagnosis
 
 AGE = 16
 """Numbers for which a limit is used: sorting a window at every step costs more than a small model may."""
@@ -53,7 +56,8 @@ class SpikeRule:
                 raise ValueError(msg)
         self.threshold, self.deviations, self.ratio = threshold, deviations, ratio
         self.warmup = check_count("warmup", warmup)
-        self._numbers: deque[float] = deque(maxlen=check_count("window", window))
+        self.window = check_count("window", window)
+        self._numbers: deque[float] = deque(maxlen=self.window)
         self._age, self._limit = AGE, math.inf
 
     @property
@@ -92,3 +96,53 @@ class SpikeRule:
         self._numbers.clear()
         self._numbers.extend(map(float, state["numbers"]))
         self._age, self._limit = int(state["age"]), float(state["limit"])
+
+
+class SpikeLog:
+    """What a monitor keeps of a run: the rule, how many spikes it diagnosed lately, and a file of them.
+
+    Parameters
+    ----------
+    path
+        A file of JSON lines, one a spike, appended to; None: none is written.
+    rule
+        Which norms are spikes.
+    most
+        Diagnoses within one window of the rule: a run that explodes for good is not slowed down for good.
+    """
+
+    def __init__(self, path: str | Path | None, rule: SpikeRule | None, most: int) -> None:
+        self.path, self.rule = None if path is None else Path(path), rule or SpikeRule()
+        self.step = 0
+        self._spikes: deque[int] = deque(maxlen=check_count("most", most))
+
+    def judge(self, norm: float) -> float | None:
+        """Count a step; return how many times the usual norm a norm is that is to be diagnosed, else None."""
+        usual, spikes = self.rule.usual, self.rule.judge(norm)
+        step, self.step = self.step, self.step + 1
+        if not spikes or (
+            len(self._spikes) == self._spikes.maxlen and step - self._spikes[0] < self.rule.window
+        ):
+            return None
+        self._spikes.append(step)
+        return norm / usual if usual else math.nan
+
+    def write(self, found: Diagnosis, norm: float, **more: Any) -> dict[str, Any]:
+        """Append a diagnosis to the file; return what is written."""
+        line = {"step": self.step - 1, "norm": norm if math.isfinite(norm) else None}
+        line |= more | json.loads(found.to_json())
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        return line
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the step, the spikes and the rule's state, as plain numbers."""
+        return {"step": self.step, "spikes": list(self._spikes), "rule": self.rule.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+        self.rule.load_state_dict(state["rule"])
+        self.step = int(state["step"])
+        self._spikes.clear()
+        self._spikes.extend(map(int, state["spikes"]))

@@ -1,0 +1,195 @@
+"""Watch a run's gradient norm, and name the rows of a step that spikes before the optimizer moves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lai_core.diagnosis import Diagnosis, SpikeLog
+from lai_core.diagnosis import SpikeRule as SpikeRule
+from lai_torch._graph.record import Reader
+from lai_torch._model.batch import Loss
+from lai_torch._model.snapshot import Streams
+from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch.diagnose import Batch, add_gradients, diagnose_batches, prove
+
+ALIKE = 0.01
+"""How far the gradient that trains may be from a multiple of the summed losses', where rows are left out."""
+
+
+class SpikeMonitor:
+    """Diagnose a step whose gradient norm leaves its usual range, before the optimizer moves.
+
+    In a loop of one's own, `watch` a batch before its forward pass (each of several micro-batches), and
+    `check` the gradient's norm before `optimizer.step()`. Until a step spikes this costs a copy of the random
+    state and one number read. Then the step's batches run again, from the random state that they had, in the
+    mode in which the model trains: the diagnosis is of the gradient that is in `.grad`.
+
+    Parameters
+    ----------
+    model, loss
+        As for `diagnose`; `loss(outputs, targets) -> (n,)`, weighted as it is trained.
+    path
+        A file of JSON lines, one a spike, appended to. None: none is written.
+    rule
+        Which norms are spikes. None: `SpikeRule()`, 8 MAD above the median of the last 200 and 2 medians.
+    most
+        Diagnoses within one window of the rule.
+    leave_out
+        Whether a step is to train without the rows that are named: `.grad` then holds what the others give
+        to it, of a gradient that is not finite its part of the mean. Check before you clip, so that what is
+        left is clipped by its own norm. What is written says whether it was done: not where the gradient is
+        of another loss than `loss`, as where a penalty is added.
+    on_spike
+        Called with what is written, a dictionary: `wandb.log`, or what you like.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lai_torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    >>> loss = lambda outputs, targets: (outputs[:, 0] - targets) ** 2
+    >>> monitor = lai_torch.SpikeMonitor(model, loss, rule=lai_torch.SpikeRule(warmup=5))
+    >>> for step in range(9):
+    ...     inputs, targets = torch.randn(8, 4), torch.zeros(8)
+    ...     targets[3] += 1000.0 * (step == 8)
+    ...     monitor.watch(inputs, targets)
+    ...     loss(model(inputs), targets).mean().backward()
+    ...     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    ...     found = monitor.check(norm)
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+    >>> found.named
+    (3,)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        path: str | Path | None = None,
+        *,
+        rule: SpikeRule | None = None,
+        most: int = 5,
+        leave_out: bool = False,
+        on_spike: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
+        self.model, self.loss = model, loss
+        self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
+        self._reader = Reader(model, loss, every=True)
+        self._batches: list[Batch] = []
+        self._busy = False
+
+    def watch(self, inputs: Any, targets: Any, *, ids: Sequence[Any] | None = None) -> None:
+        """Remember a batch that is about to run, and the random state; call it for each micro-batch."""
+        self._batches.append(Batch((inputs, targets), ids, Streams(modules_of(self.model, self.loss))))
+
+    def check(self, norm: float | Tensor) -> Diagnosis | None:
+        """Judge the norm of a step's gradient, and forget its batches; diagnose these if it spikes.
+
+        Parameters
+        ----------
+        norm
+            Of the gradient before it was clipped, as `torch.nn.utils.clip_grad_norm_` returns it.
+
+        Returns
+        -------
+        Diagnosis or None
+            Rows are numbered through the step's batches. None of a step that does not spike.
+        """
+        batches, self._batches, number = self._batches, [], float(norm)
+        first, excess = self.log.step == self.log.rule.warmup, self.log.judge(number)
+        if excess is None or not batches:
+            if first and batches:  # a graph that is proved on an ordinary batch needs no proof in a spike
+                prove(self._reader, batches[0])
+            return None
+        self._busy = True  # a diagnosis runs the model, whose hook watches
+        try:
+            found = diagnose_batches(self._reader, batches, excess=excess, trained_norm=number)
+            left_out = self.leave_out and bool(found.named) and _leave_out(self._reader, batches, found)
+        finally:
+            self._busy = False
+        line = self.log.write(found, number, left_out=left_out)
+        if self.on_spike is not None:
+            self.on_spike(line)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the monitor knows of the run, as plain numbers."""
+        return self.log.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+        self.log.load_state_dict(state)
+
+    def attach(self, trainer: Any, *, ids: str | None = None) -> "SpikeMonitor":
+        """Watch a transformers or TRL Trainer: its batches as the model gets them, the norm before clipping.
+
+        A Trainer's callbacks get neither, so its model is given a hook and `clip_grad_norm_` a cover. `loss`
+        gets the batch as targets.
+
+        Parameters
+        ----------
+        trainer
+            One with `max_grad_norm` above 0, so that it clips.
+        ids
+            The batch's entry that says what rows are called, whole numbers or text.
+
+        Returns
+        -------
+        SpikeMonitor
+            This one.
+
+        Raises
+        ------
+        ValueError
+            If the trainer does not clip: then it computes no norm.
+        """
+        if not (trainer.args.max_grad_norm or 0) > 0:
+            got = trainer.args.max_grad_norm
+            msg = f"trainer: expected max_grad_norm above 0, by which the norm is computed, got {got}"
+            raise ValueError(msg)
+        clip = trainer.accelerator.clip_grad_norm_
+
+        def check_and_clip(parameters: Any, max_norm: float, *others: Any, **options: Any) -> Any:
+            listed = list(parameters)
+            norm = clip(listed, float("inf") if self.leave_out else max_norm, *others, **options)
+            if norm is not None and self.check(norm) is not None:
+                trainer.log({"spike/norm": float(norm)})
+            return clip(listed, max_norm, *others, **options) if self.leave_out else norm
+
+        def watch(module: nn.Module, _: Any, given: dict[str, Any]) -> None:
+            if module.training and torch.is_grad_enabled() and not self._busy and "labels" in given:
+                names = given.get(ids) if ids else None
+                self.watch(
+                    dict(given), dict(given), ids=names.tolist() if isinstance(names, Tensor) else names
+                )
+
+        trainer.accelerator.clip_grad_norm_ = check_and_clip
+        trainer.model.register_forward_pre_hook(watch, with_kwargs=True)
+        return self
+
+
+def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bool:
+    """Put into `.grad` what the rows that are not named give to it; return whether that is known."""
+    rows = range(len(found.losses))
+    others = add_gradients(reader, batches, set(rows) - set(found.named), found.nonfinite)
+    named = named_parameters(reader.model)
+    given = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
+    scale = 1 / len(rows)
+    if all(bool(one.isfinite().all()) for one in given.values()):
+        whole = add_gradients(reader, batches, rows, ())
+        square = sum(float((one * one).sum()) for one in whole.values())
+        scale = sum(float((whole[name] * one).sum()) for name, one in given.items() if name in whole) / square
+        missed = sum(
+            float((one - scale * whole.get(name, 0.0)).square().sum()) for name, one in given.items()
+        )
+        if missed > ALIKE**2 * scale**2 * square:
+            return False  # what trains is not this loss
+    for name, one in given.items():
+        one.copy_(scale * others[name] if name in others else torch.zeros_like(one))
+    return True

@@ -1,0 +1,154 @@
+"""Watching a run: which step is diagnosed, what is written of it, and what it trains on."""
+
+import json
+import math
+
+import lai_torch
+import pytest
+import torch
+from torch import nn
+
+N, STEPS, SPIKE, ROW = 16, 25, 20, 2
+
+
+def squared(outputs, targets):
+    return (outputs[:, 0] - targets) ** 2
+
+
+def lying(inputs, targets):
+    targets[ROW] = 500.0
+
+
+def missing(inputs, targets):
+    inputs[ROW, 0] = math.nan
+
+
+def network(drop=0.0, norm=nn.Identity):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), norm(), nn.Dropout(drop), nn.ReLU(), nn.Linear(8, 1)).double()
+
+
+def total_norm(model):
+    return torch.nn.utils.get_total_norm([one.grad for one in model.parameters()])
+
+
+def run(model, monitor=None, *, parts=1, plant=lambda *_: None, without=(), steps=STEPS):
+    """Train, and return what was found, step by step, with the norm of the gradient that then trains."""
+    optimizer, found = torch.optim.Adam(model.parameters(), 1e-2), []
+    torch.manual_seed(1)
+    for step in range(steps):
+        inputs = torch.randn(N, 4).double()
+        targets = inputs[:, 0] * 2
+        if step == SPIKE:
+            plant(inputs, targets)
+        for part, chosen in enumerate(torch.arange(N).split(N // parts)):
+            if monitor is not None:
+                monitor.watch(
+                    inputs[chosen], targets[chosen], ids=[f"{step}-{part}-{row}" for row in chosen.tolist()]
+                )
+            losses = squared(model(inputs[chosen]), targets[chosen])
+            left = [row for row, one in enumerate(chosen.tolist()) if not (step == SPIKE and one in without)]
+            (losses[left].sum() / N).backward()
+        if monitor is not None:
+            state = torch.get_rng_state()
+            one = monitor.check(total_norm(model))
+            assert torch.equal(state, torch.get_rng_state())
+            if one is not None:
+                found.append((step, one))
+        optimizer.step()
+        optimizer.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("options", [{}, {"drop": 0.3}, {"norm": lambda: nn.BatchNorm1d(8)}])
+def test_the_row_of_a_step_that_spikes_is_named_and_written(tmp_path, parts, options):
+    path, written = tmp_path / "spikes.jsonl", []
+    model = network(**options)
+    rule = lai_torch.SpikeRule(warmup=10)
+    monitor = lai_torch.SpikeMonitor(model, squared, path, rule=rule, on_spike=written.append)
+    ((step, found),) = run(model, monitor, parts=parts, plant=lying)
+    assert (step, found.named[0], found.verdict) == (SPIKE, ROW, "rows")
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert written == [line]
+    assert (line["step"], line["named"][0], line["rows"][0]["id"]) == (SPIKE, ROW, f"{SPIKE}-0-{ROW}")
+    assert found.total_norm / N == pytest.approx(line["norm"], rel=1e-9)  # the gradient that training saw
+    assert f"training saw {line['norm']:.3g}" in str(found)
+
+
+def test_numbers_of_micro_batches_are_those_of_the_whole_batch():
+    whole, parts = (
+        run(
+            model := network(),
+            lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(warmup=10)),
+            parts=p,
+            plant=lying,
+        )[0][1]
+        for p in (1, 4)
+    )
+    for name in ("losses", "norms", "shares", "cosines"):
+        torch.testing.assert_close(getattr(parts, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
+    assert parts.rest_norm == pytest.approx(whole.rest_norm, rel=1e-9)
+    assert parts.named == whole.named
+
+
+def test_a_run_without_spikes_is_the_run_without_a_monitor():
+    watched, plain = network(drop=0.3), network(drop=0.3)
+    assert run(watched, lai_torch.SpikeMonitor(watched, squared)) == []
+    run(plain)
+    for one, other in zip(watched.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("plant", [lying, missing])
+def test_rows_that_are_left_out_do_not_train(parts, plant):
+    curated, expected = network(), network()
+    rule = lai_torch.SpikeRule(warmup=10)
+    monitor = lai_torch.SpikeMonitor(curated, squared, rule=rule, leave_out=True)
+    assert [one.named for _, one in run(curated, monitor, parts=parts, plant=plant)] == [(ROW,)]
+    run(expected, without=(ROW,), parts=parts)
+    for one, other in zip(curated.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_dropout_of_the_step_is_that_of_what_is_left():
+    curated, expected = network(drop=0.4), network(drop=0.4)
+    rule = lai_torch.SpikeRule(warmup=10)
+    run(curated, lai_torch.SpikeMonitor(curated, squared, rule=rule, leave_out=True), plant=lying)
+    run(expected, without=(ROW,))
+    for one, other in zip(curated.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_a_gradient_of_another_loss_is_left_as_it_is(tmp_path):
+    model, path = network(), tmp_path / "spikes.jsonl"
+    monitor = lai_torch.SpikeMonitor(
+        model, squared, path, rule=lai_torch.SpikeRule(threshold=1.0), leave_out=True
+    )
+    inputs = torch.randn(N, 4).double()
+    targets = torch.zeros(N).double()
+    lying(inputs, targets)
+    monitor.watch(inputs, targets)
+    loss = squared(model(inputs), targets).mean() + 1e3 * sum(one.abs().sum() for one in model.parameters())
+    loss.backward()
+    before = [one.grad.clone() for one in model.parameters()]
+    assert monitor.check(total_norm(model)).named == (ROW,)
+    assert not json.loads(path.read_text())["left_out"]
+    for one, other in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(one.grad, other, rtol=0.0, atol=0.0)
+
+
+def test_a_run_that_explodes_for_good_is_diagnosed_a_few_times():
+    model = network()
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(threshold=1e-9), most=3)
+    assert [step for step, _ in run(model, monitor)] == [0, 1, 2]
+
+
+def test_a_monitor_goes_on_from_its_state():
+    first, second = (lai_torch.SpikeMonitor(network(), squared) for _ in range(2))
+    for step in range(30):
+        first.check(1.0 + 0.01 * step)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.state_dict() == first.state_dict()
+    assert second.log.step == 30
