@@ -19,6 +19,7 @@ from lai_jax.pytrees import register_record
 from lai_jax.routes import Route, routes
 from lai_jax.segments import check_segments, segment_scores
 from lai_jax.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
+from lai_jax.spikes import SpikeMonitor, SpikeRule
 from lai_jax.summarize import summarize
 from lai_jax.trace import (
     Coverage,
@@ -41,6 +42,8 @@ __all__ = [
     "Scorer",
     "SelfCheck",
     "Sketch",
+    "SpikeMonitor",
+    "SpikeRule",
     "Validation",
     "check_per_sample_gradients",
     "check_segments",

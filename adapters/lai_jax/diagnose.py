@@ -78,8 +78,16 @@ def diagnose(
     >>> found.named, found.verdict
     ((3,), 'rows')
     """
-    check_targets(inputs, targets)
-    batch, samples = (inputs, targets), batch_size(inputs)
+    return diagnose_spike((apply, params, loss), (inputs, targets), ids=ids, usual_norm=usual_norm)
+
+
+def diagnose_spike(
+    function: tuple[Any, Any, Any], batch: tuple[Any, Any], *, ids: Sequence[Any] | None = None, **known: Any
+) -> Diagnosis:
+    """Diagnose a batch of which a run knows norms, as `conclude` takes them."""
+    apply, params, loss = function
+    check_targets(*batch)
+    samples = batch_size(batch[0])
     check_ids(ids, samples)
     names = leaf_names(params)
     trained = [names[place] for place in floating(real_leaves(params)[0])]
@@ -88,7 +96,7 @@ def diagnose(
         raise ValueError(msg)
     moving, losses_at = losses_of_leaves(apply, loss, params)
     losses = losses_at(moving, batch)
-    part = _measure((apply, params, loss), batch, losses, trained)
+    part = _measure(function, batch, losses, trained)
     bad = sorted(set(range(samples)) - set(part.rows))
     where = {row: _find_nonfinite(losses_at, moving, take(batch, slice(row, row + 1))) for row in bad}
     return conclude(
@@ -97,8 +105,8 @@ def diagnose(
         rows=part.rows,
         ids=ids,
         nonfinite=where,
-        usual_norm=usual_norm,
         parameters=trained,
+        **known,
     )
 
 

@@ -24,7 +24,6 @@ from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of, named_parameters, set_training
 
 
-@alone
 def diagnose(
     model: nn.Module,
     loss: Loss,
@@ -105,6 +104,7 @@ class Measured:
     nonfinite: Mapping[int, str]
 
 
+@alone
 def diagnose_batches(
     reader: Reader,
     batches: Sequence[Batch],
@@ -150,12 +150,14 @@ def diagnose_batches(
     )
 
 
+@alone
 def prove(reader: Reader, batch: Batch) -> None:
     """Prove a model's graph on a batch, if it can be proved."""
     with _drawn_again(reader, batch):
         _record(reader, usable(batch.given), _find_coupling(reader.model))
 
 
+@alone
 def add_gradients(
     reader: Reader, batches: Sequence[Batch], some: Container[int], bad: Container[int]
 ) -> dict[str, Tensor]:

@@ -1,5 +1,7 @@
 """Naming the row of a JAX program: numbers against the Jacobian of the losses, and planted rows."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import lai_jax
@@ -134,3 +136,22 @@ def test_params_without_floating_numbers_are_refused():
     _, _, loss, inputs, targets = vectors()
     with pytest.raises(ValueError, match=r"^params: expected at least one floating-point array, got none$"):
         lai_jax.diagnose(lambda _, given: given, {}, loss, inputs, targets)
+
+
+def test_a_monitor_names_the_row_of_a_spike(tmp_path):
+    apply, params, loss, _, _ = vectors()
+    path = tmp_path / "spikes.jsonl"
+    monitor = lai_jax.SpikeMonitor(apply, loss, path, rule=lai_jax.SpikeRule(warmup=5))
+    gradient = jax.jit(jax.grad(lambda own, *batch: loss(apply(own, batch[0]), batch[1]).mean()))
+    found = []
+    for step in range(12):
+        _, normal = drawn(step)
+        inputs, targets = normal(N, 4), normal(N).at[3].add(500.0 * (step == 9))
+        norm = jnp.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(gradient(params, inputs, targets))))
+        found.append(monitor.check(norm, params, inputs, targets, ids=range(N)))
+    assert [None if one is None else one.named for one in found] == [None] * 9 + [(3,)] + [None] * 2
+    line = json.loads(path.read_text())
+    assert line["total_norm"] / N == pytest.approx(line["norm"], rel=1e-9)
+    other = lai_jax.SpikeMonitor(apply, loss)
+    other.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
+    assert other.state_dict() == monitor.state_dict()

@@ -4,9 +4,15 @@ import json
 import math
 
 import lai_torch
+import lightning.pytorch as pl
 import pytest
 import torch
+import transformers
+from lai_torch.integrations.lightning import SpikeWatch
 from torch import nn
+
+from tests.support.torch_modules import held, holding
+from workloads.trainers import arguments
 
 N, STEPS, SPIKE, ROW = 16, 25, 20, 2
 
@@ -152,3 +158,97 @@ def test_a_monitor_goes_on_from_its_state():
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert second.state_dict() == first.state_dict()
     assert second.log.step == 30
+
+
+@holding(lambda: held(body=network(drop=0.2).float()))
+def returning(own, inputs, labels=None, num_items_in_batch=None):
+    """Return what a Trainer wants: the loss over the labels of all micro-batches."""
+    outputs = own.body(inputs)[:, 0]
+    return {"loss": ((outputs - labels) ** 2).sum() / (num_items_in_batch or len(labels)), "logits": outputs}
+
+
+def drawn(batches):
+    torch.manual_seed(2)
+    inputs = torch.randn(N * batches, 4)
+    targets = inputs[:, 0] * 2
+    targets[N * SPIKE + ROW] = 500.0
+    return inputs, targets
+
+
+@pytest.mark.filterwarnings("default")  # the trainer's own
+@pytest.mark.parametrize(("parts", "leave_out"), [(1, False), (4, True)])
+def test_a_trainer_writes_the_record_and_trains_on(tmp_path, parts, leave_out):
+    inputs, targets = drawn(STEPS)
+    data = [{"inputs": one, "labels": target} for one, target in zip(inputs, targets, strict=True)]
+    model, path = returning(), tmp_path / "spikes.jsonl"
+    settings = arguments(
+        str(tmp_path / "run"),
+        parts=parts,
+        max_steps=STEPS,
+        per_device_train_batch_size=N // parts,
+        max_grad_norm=1.0,
+        logging_steps=1,
+    )
+    trainer = transformers.Trainer(model, settings, train_dataset=data)
+    trainer._get_train_sampler = lambda *_: torch.utils.data.SequentialSampler(data)
+    rule = lai_torch.SpikeRule(warmup=10)
+
+    def loss(outputs, batch):
+        return (outputs["logits"] - batch["labels"]) ** 2
+
+    lai_torch.SpikeMonitor(model, loss, path, rule=rule, leave_out=leave_out).attach(trainer)
+    trainer.train()
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert (line["step"], line["named"], line["left_out"]) == (SPIKE, [ROW], leave_out)
+    assert line["total_norm"] / N == pytest.approx(line["norm"], rel=1e-4)
+    assert trainer.state.global_step == STEPS
+    assert [one["spike/norm"] for one in trainer.state.log_history if "spike/norm" in one] == [line["norm"]]
+    steepest = max(one["grad_norm"] for one in trainer.state.log_history if "grad_norm" in one)
+    assert (steepest < line["norm"] / 2) == leave_out
+
+
+def test_a_trainer_that_does_not_clip_is_refused(tmp_path):
+    trainer = transformers.Trainer(returning(), arguments(str(tmp_path), max_grad_norm=0.0), train_dataset=[])
+    with pytest.raises(
+        ValueError, match=r"^trainer: expected max_grad_norm above 0, by which the norm is comp"
+    ):
+        lai_torch.SpikeMonitor(trainer.model, squared).attach(trainer)
+
+
+class Module(pl.LightningModule):
+    """Trains a network on batches with two parts each."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = network(drop=0.2).float()
+
+    def training_step(self, batch):
+        return squared(self.net(batch[0]), batch[1]).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), 1e-2)
+
+
+@pytest.mark.filterwarnings("default")  # Lightning's own
+@pytest.mark.parametrize("parts", [1, 2])
+def test_lightning_writes_the_record_and_trains_on(tmp_path, parts):
+    inputs, targets = drawn(STEPS)
+    pairs = list(zip(inputs.split(N // parts), targets.split(N // parts), strict=True))
+    module, path = Module(), tmp_path / "spikes.jsonl"
+    rule = lai_torch.SpikeRule(warmup=10)
+    watch = SpikeWatch(lai_torch.SpikeMonitor(module.net, squared, path, rule=rule))
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(
+        max_epochs=1,
+        accumulate_grad_batches=parts,
+        callbacks=[watch],
+        accelerator="cpu",
+        gradient_clip_val=1.0,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+        **quiet,
+    )
+    trainer.fit(module, torch.utils.data.DataLoader(pairs, batch_size=None))
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert (line["step"], line["named"], line["verdict"]) == (SPIKE, [ROW], "rows")
+    assert line["total_norm"] / N == pytest.approx(line["norm"], rel=1e-4)

@@ -20,6 +20,7 @@ from lai_torch.integrations._options import Log, read_options
 from lai_torch.integrations.rows import kept_rows
 from lai_torch.integrations.sampling import MixtureSampler, MixtureStream
 from lai_torch.integrations.sources import USUAL, Sources
+from lai_torch.integrations.spikes import SpikeMonitor
 
 
 class Curation(Callback):
@@ -216,3 +217,51 @@ def _mixture(sampler: Any) -> Mixture:
         msg = f"sampler: expected one whose weights are a Mixture, got {type(sampler.weights).__name__}"
         raise TypeError(msg)
     return sampler.weights
+
+
+class SpikeWatch(Callback):
+    """Lets a `lai_torch.SpikeMonitor` watch a module that trains by automatic optimization.
+
+    Lightning hands over each batch before its forward pass, and the gradient before it is clipped.
+
+    Parameters
+    ----------
+    monitor
+        Made with what is called on a batch's inputs, as `module.net`, and the loss of its samples.
+    split
+        From a batch to `(inputs, targets)`; None: a batch is these two.
+    """
+
+    def __init__(self, monitor: SpikeMonitor, split: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
+        self.monitor, self.split = monitor, split
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any) -> None:
+        """Watch a batch.
+
+        Parameters
+        ----------
+        trainer, pl_module, batch
+            Lightning's.
+        """
+        del trainer, pl_module
+        self.monitor.watch(*(batch if self.split is None else self.split(batch)))
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Check the gradient of the batches since the last step.
+
+        Parameters
+        ----------
+        trainer, pl_module
+            Lightning's.
+        """
+        del trainer, pl_module
+        gradients = [one.grad for one in self.monitor.model.parameters() if one.grad is not None]
+        self.monitor.check(torch.nn.utils.get_total_norm(gradients))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the monitor's state."""
+        return self.monitor.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the monitor's state."""
+        self.monitor.load_state_dict(state_dict)

@@ -126,7 +126,7 @@ class SpikeMonitor:
         """Take up what `state_dict` returned."""
         self.log.load_state_dict(state)
 
-    def attach(self, trainer: Any, *, ids: str | None = None) -> "SpikeMonitor":
+    def attach(self, trainer: Any) -> "SpikeMonitor":
         """Watch a transformers or TRL Trainer: its batches as the model gets them, the norm before clipping.
 
         A Trainer's callbacks get neither, so its model is given a hook and `clip_grad_norm_` a cover. `loss`
@@ -136,8 +136,6 @@ class SpikeMonitor:
         ----------
         trainer
             One with `max_grad_norm` above 0, so that it clips.
-        ids
-            The batch's entry that says what rows are called, whole numbers or text.
 
         Returns
         -------
@@ -164,10 +162,7 @@ class SpikeMonitor:
 
         def watch(module: nn.Module, _: Any, given: dict[str, Any]) -> None:
             if module.training and torch.is_grad_enabled() and not self._busy and "labels" in given:
-                names = given.get(ids) if ids else None
-                self.watch(
-                    dict(given), dict(given), ids=names.tolist() if isinstance(names, Tensor) else names
-                )
+                self.watch(dict(given), dict(given))
 
         trainer.accelerator.clip_grad_norm_ = check_and_clip
         trainer.model.register_forward_pre_hook(watch, with_kwargs=True)
