@@ -16,7 +16,7 @@ from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import Gradients, Part, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, conclude
 from lai_torch._graph.record import Reader, Recording
-from lai_torch._graph.uses import densify
+from lai_torch._graph.uses import CoupledError, densify
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import inner, losses_of
 from lai_torch._model.preserve import alone, evaluating, preserved
@@ -264,21 +264,34 @@ def _find_coupling(model: nn.Module) -> dict[str, nn.Module]:
 def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn.Module]) -> Recording:
     """Record what each row's activations make of the gradient of a batch that norms couple."""
     # The graph is that of the pass with running statistics, which couples nothing: there it is proved where
-    # the samples lie.
+    # the samples lie, and then once that the parts add up.
     model, loss = reader.model, reader.loss
-    with _running_statistics(norms.values()):
-        proved = reader.record(batch)
-    with preserved(model, loss, hooks=True):
-        losses = check_losses(losses_of(model, loss, batch), count(*batch))
-        found = reader.read_as(proved, losses)
-        trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
-        whole = torch.autograd.grad(losses.sum(), [*trained.values()], allow_unused=True, retain_graph=True)
+
+    def read(proved: Recording | None) -> Recording:
+        with preserved(model, loss, hooks=True):
+            losses = check_losses(losses_of(model, loss, batch), count(*batch))
+            found = reader.read_as(proved, losses)
+            if proved is not None:
+                _check_parts(reader, found)
+        return found
+
+    try:
+        return read(None)
+    except CoupledError:  # none was read before
+        with _running_statistics(norms.values()):
+            proved = reader.record(batch)
+        return read(proved)
+
+
+def _check_parts(reader: Reader, found: Recording) -> None:
+    """Raise unless parts of rows add up to the gradient of the batch."""
+    trained = [one for one in named_parameters(reader.model, reader.loss).values() if one.requires_grad]
+    whole = torch.autograd.grad(found.losses.sum(), trained, allow_unused=True, retain_graph=True)
     total = sum(float(inner(one, one)) for one in whole if one is not None)
     summed = float(lai.ghost_scores(found.trace, found.trace).sum())
-    if losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
+    if found.losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
         msg = "model: parts of rows do not add up to the gradient of the batch"
         raise ValueError(msg)
-    return found
 
 
 @contextmanager

@@ -167,9 +167,11 @@ class Factors(ParameterGradient):
         for *blocks, scale in self._paired_columns(training):
             pair = zip(blocks, chunks, strict=True)
             columns = [by_sample(block, chunk, self.groups, work) for block, chunk in pair]
+            same = training is self and blocks[0] is blocks[1] and chunks[0] == chunks[1]
             for part in spans(self.height // self.groups, slab):
-                gradients = (built(*side, part, work) for side in zip(rows, columns, strict=True))
-                product = scaled(products(*gradients), scale)
+                own = built(rows[0], columns[0], part, work)
+                other = own if same else built(rows[1], columns[1], part, work)
+                product = scaled(products(own, other), scale)
                 found = product if found is None else found + product
         if (constant := self._constant_product(training)) is not None:
             sums = (work.xp.sum(factor[chunk, ...], axis=1, dtype=work.dtype) for factor, chunk in both)

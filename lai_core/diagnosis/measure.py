@@ -21,6 +21,7 @@ from lai_core._engine.namespace import Array, cast, namespace_of
 from lai_core.estimators._parameters import ghost_gradients
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
+from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
 Sums = Mapping[Hashable, tuple[Array, ...]]
 """The summed gradient of some samples, by parameter."""
@@ -289,18 +290,16 @@ def _is_finite(squares: Mapping[Hashable, list[float]], row: int) -> bool:
 def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None:
     """Return the norms of what the layers compute at each position, `(n, t)`; None without positions."""
     # Of the layers with as many positions as most of the layers with positions have. A position is a sample
-    # of its own there: several uses of one parameter at a position add up before the norm is taken.
+    # of its own there. Uses of one parameter are parts by themselves, as their products would cost the most.
     lengths = Counter(length for layer in trace.layers if (length := _count_positions(layer)) > 1)
     if not lengths:
         return None
     length = max(lengths, key=lambda one: (lengths[one], one))
-    layers = [_flatten(layer, work) for layer in trace.layers if _count_positions(layer) == length]
-    squares = [
-        use.paired(other, work)
-        for uses in ghost_gradients(Trace(layers), work).values()
-        for use in uses
-        for other in uses
-    ]
+    squares = []
+    for layer in trace.layers:
+        if _count_positions(layer) == length:
+            parts = _flatten(layer, work).parameter_gradients(work).values()
+            squares += [part.paired(part, work) for part in parts]
     flat = [0.0 if one < 0 else one**0.5 for one in to_list(_sum(squares))]
     return [flat[start : start + length] for start in range(0, len(flat), length)]
 
@@ -352,8 +351,14 @@ def _positional(layer: Record, name: str) -> tuple[int, ...] | None:
 
 def _flatten(layer: Any, work: Workspace) -> Record:
     """Return a record in which each position is a sample of its own, with one position."""
+    xp = work.xp
     arrays = {
-        name: work.xp.reshape(array, (array.shape[0] * array.shape[1], 1, *array.shape[2:]))
+        name: xp.reshape(array, (array.shape[0] * array.shape[1], 1, *array.shape[2:]))
         for name, array in layer.arrays().items()
     }
+    if isinstance(layer, EmbeddingTrace):  # one row of the table is as long as the gradient itself
+        ids, gradients = arrays["ids"], arrays["output_gradients"]
+        if layer.padding is not None:
+            gradients = xp.where((ids == layer.padding)[..., None], xp.zeros_like(gradients), gradients)
+        return GainTrace(None, gradients)
     return replace(layer, **arrays)

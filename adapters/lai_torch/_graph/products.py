@@ -181,7 +181,7 @@ NORMS = {
 
 
 def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
-    """Return what the gain of a norm multiplies; None if the node is no norm, or one over the batch."""
+    """Return what the gain of a norm multiplies; None if the node is no norm."""
     given = saved(node, "input") if name in NORMS else None
     if given is None:
         return None
@@ -194,8 +194,9 @@ def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
         split = given.reshape(given.shape[0], saved(node, "group"), -1)
         mean, scale = (saved(node, one).unsqueeze(-1) for one in ("result1", "result2"))
         return ((split - mean) * scale).reshape(given.shape)
-    if saved(node, "training") is not False:
-        return None
-    mean, variance = saved(node, "running_mean"), saved(node, "running_var")
+    if saved(node, "training"):
+        mean, scale = saved(node, "result1"), saved(node, "result2")
+    else:
+        mean, scale = saved(node, "running_mean"), (saved(node, "running_var") + saved(node, "eps")).rsqrt()
     shape = (1, -1, *(1,) * (given.ndim - 2))
-    return (given - mean.view(shape)) * (variance + saved(node, "eps")).rsqrt().view(shape)
+    return (given - mean.view(shape)) * scale.view(shape)

@@ -110,14 +110,16 @@ class Reader:
         valid: Tensor | Valid | Masks | None = None,
         averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
         finite: bool = False,  # whether only batches with finite losses are to be proved
+        again: bool = True,  # whether a graph that was proved is proved again now and then
     ) -> None:
         check_torch()
         self.model, self.loss, self.every, self.last = model, loss, every, last
-        self.averaged, self.finite = averaged and not every, finite
+        self.averaged, self.finite, self.again = averaged and not every, finite, again
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._varying: list[frozenset[str]] = []
+        self._other: tuple[Any, Plan | None] = None, None
         self.left: frozenset[str] = frozenset()
         self._said: set[str] = set()
 
@@ -174,7 +176,7 @@ class Reader:
         plan = self._plans.get(key)
         if plan is not None and plan.holds(graph):
             plan.calls += 1
-            if plan.calls & (plan.calls - 1):  # at calls 2, 4, 8, ... a graph is proved again
+            if not self.again or plan.calls & (plan.calls - 1):  # at calls 2, 4, 8, ... it is proved again
                 received = collect_gradients(graph, plan, every=self.every)
                 if plan.is_still_dead(received):
                     return self._assemble(graph, plan, positions, received)
@@ -194,19 +196,21 @@ class Reader:
             self._plans.pop(key, None)
         return recording
 
-    def read_as(self, proved: Recording, losses: Tensor) -> Recording:
-        """Read a pass by the plan of another one that ran the same functions.
+    def read_as(self, proved: Recording | None, losses: Tensor) -> Recording:
+        """Read a pass by the plan of another one that ran the same functions, or that was read so before.
 
         Raises
         ------
         CoupledError
-            If the passes have different graphs.
+            If no such pass has this graph.
         """
         graph = walk(losses)
-        if graph.signature != proved.graph.signature:
+        signature, plan = self._other if proved is None else (proved.graph.signature, proved.plan)
+        if plan is None or graph.signature != signature or not plan.holds(graph):
             msg = "model: expected the same functions in training and in evaluation mode, got others"
             raise CoupledError(msg)
-        return self._assemble(graph, proved.plan, ())
+        self._other = signature, plan
+        return self._assemble(graph, plan, ())
 
     @property
     def names(self) -> dict[int, str]:

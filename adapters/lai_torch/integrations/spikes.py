@@ -80,7 +80,9 @@ class SpikeMonitor:
     ) -> None:
         self.model, self.loss = model, loss
         self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
-        self._reader = Reader(model, loss, every=True)
+        # Proved on an ordinary batch, and not again: values that a spike has could refuse what is right, and
+        # the norm that training saw stands beside the diagnosed one.
+        self._reader = Reader(model, loss, every=True, again=False)
         self._batches: list[Batch] = []
         self._busy = False
 
