@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measure_by_rows, measure_trace
-from lai_core.diagnosis.report import check_ids, conclude
+from lai_core.diagnosis.report import check_ids, check_usual, conclude
 from lai_jax._program.errors import place
 from lai_jax._program.evaluate import apply_equation
 from lai_jax._program.leaves import floating, leaf_names, real_leaves
@@ -22,6 +21,9 @@ from lai_jax._program.model import Model, read
 from lai_jax._recording.assemble import measure as run_back
 from lai_jax._recording.assemble import records_of
 from lai_jax._recording.plan import Plan, make_plan
+
+_TOGETHER = "a gradient, in this batch alone"
+"""Where a row is not finite that by itself is."""
 
 
 def diagnose(
@@ -94,40 +96,59 @@ def diagnose_spike(
     if not trained:
         msg = "params: expected at least one floating-point array, got none"
         raise ValueError(msg)
+    check_usual(known.get("usual_norm"))
     moving, losses_at = losses_of_leaves(apply, loss, params)
-    losses = losses_at(moving, batch)
-    part = _measure(function, batch, losses, trained)
-    bad = sorted(set(range(samples)) - set(part.rows))
-    where = {row: _find_nonfinite(losses_at, moving, take(batch, slice(row, row + 1))) for row in bad}
+    losses, kept, part = None, list(range(samples)), NOTHING
+
+    def find(row: int) -> str:
+        return _find_nonfinite(losses_at, moving, take(batch, jnp.full(samples, row)), row)
+
+    while kept:
+        found = losses_at(moving, _fill(batch, kept, samples))
+        losses = found if losses is None else losses.at[jnp.asarray(kept)].set(found[jnp.asarray(kept)])
+        # a row that is not finite can hide what the others are, or spoil them
+        bad = [row for row in kept if not math.isfinite(found[row])]
+        if len(bad) == len(kept):
+            bad = [row for row in kept if find(row) != _TOGETHER]
+        if not bad:
+            part = _measure(function, batch, kept, trained)
+            break
+        kept = [row for row in kept if row not in bad]
     return conclude(
         measure([part]),
         losses,
         rows=part.rows,
         ids=ids,
-        nonfinite=where,
+        nonfinite={row: find(row) for row in range(samples) if row not in part.rows},
         parameters=trained,
         **known,
     )
 
 
+def _fill(batch: tuple[Any, Any], kept: Sequence[int], samples: int) -> tuple[Any, Any]:
+    """Return a batch in which copies of a row that is kept stand for the others."""
+    # as large as before: masks and the places of rows stay what they are
+    if len(kept) == samples:
+        return batch
+    index = jnp.full(samples, kept[0]).at[jnp.asarray(kept)].set(jnp.asarray(kept))
+    filled: tuple[Any, Any] = take(batch, index)
+    return filled
+
+
 def _measure(
-    function: tuple[Any, Any, Any], batch: tuple[Any, Any], losses: jax.Array, trained: list[str]
+    function: tuple[Any, Any, Any], batch: tuple[Any, Any], kept: list[int], trained: list[str]
 ) -> Part:
     """Return what is known of the rows with finite gradients."""
     apply, params, loss = function
-    rows = [row for row, value in enumerate(losses.tolist()) if math.isfinite(value)]
-    if not rows:
-        return NOTHING
-    some = batch if len(rows) == len(losses) else take(batch, jnp.asarray(rows))
+    samples = batch_size(batch[0])
     try:
-        model = read(apply, params, loss, *some)
+        model = read(apply, params, loss, *_fill(batch, kept, samples))
         plan = make_plan(model, None, everything=True)
         records = records_of(model, plan, run_back(model, plan, everything=True), everything=True)
     except Exception:  # whatever the reader refuses, or trips over, autodiff differentiates
-        return measure_by_rows(partial(_start, function, batch, trained), rows)
+        return measure_by_rows(partial(_start, function, batch, trained), kept)
     trace, keys = lai.Trace(records), _name_keys(model, plan, records)
-    part = measure_trace(lambda: trace, [True] * len(rows), keys.get)
-    return replace(part, rows=[rows[row] for row in part.rows])
+    return measure_trace(lambda: trace, [row in kept for row in range(samples)], keys.get)
 
 
 def _name_keys(model: Model, plan: Plan, records: Sequence[Any]) -> Mapping[Hashable, str]:
@@ -156,26 +177,30 @@ def _start(
     """Return what differentiates the losses of some rows, in one forward pass on these."""
     apply, params, loss = function
     moving, losses = losses_of_leaves(apply, loss, params)
-    part = take(batch, jnp.asarray(list(some)))
+    filled, index = _fill(batch, some, batch_size(batch[0])), jnp.asarray(list(some))
 
     def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, jax.Array]]:
-        values, vjp = jax.vjp(lambda own: losses(own, part), moving)
+        values, vjp = jax.vjp(lambda own: losses(own, filled), moving)
         for group in groups:
-            weights = jnp.zeros_like(values).at[jnp.asarray(list(group))].set(1.0)
+            weights = jnp.zeros_like(values).at[index[jnp.asarray(list(group))]].set(1.0)
             yield dict(zip(trained, vjp(weights)[0], strict=True))
 
     return gradients
 
 
-def _find_nonfinite(losses_at: Callable[..., jax.Array], moving: list[jax.Array], row: Any) -> str:
-    """Return where a row first is not finite: in the batch, in an operation's result, or in its gradient."""
-    if not _all_finite(jax.tree.leaves(row)):
+def _find_nonfinite(
+    losses_at: Callable[..., jax.Array], moving: list[jax.Array], batch: Any, row: int
+) -> str:
+    """Return where a row, of which a batch has copies, first is not finite: given, a result, a gradient."""
+    if not _all_finite(jax.tree.leaves(batch)):
         return "inputs or targets"
-    found = _find_operation(lambda values: losses_at(values, row), moving)
+    if not _all_finite(moving):
+        return "the parameters"
+    found = _find_operation(lambda values: losses_at(values, batch), moving)
     if found is None:
-        found = _find_operation(jax.grad(lambda values: losses_at(values, row).sum()), moving)
+        found = _find_operation(jax.grad(lambda values: losses_at(values, batch)[row]), moving)
         found = found and f"the gradient, at {found}"
-    return found or "a gradient, in this batch alone"
+    return found or _TOGETHER
 
 
 def _find_operation(function: Callable[[Any], Any], argument: Any) -> str | None:

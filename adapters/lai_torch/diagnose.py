@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -13,11 +13,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
-from lai_core.diagnosis.measure import Gradients, Part, measure, measure_by_rows, measure_trace
-from lai_core.diagnosis.report import check_ids, conclude
+from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measure_by_rows, measure_trace
+from lai_core.diagnosis.report import check_ids, check_usual, conclude
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError, densify
-from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
+from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
 from lai_torch._model.function import inner, losses_of
 from lai_torch._model.preserve import alone, evaluating, preserved
 from lai_torch._model.snapshot import Streams
@@ -85,6 +85,10 @@ def diagnose(
     return diagnose_batches(reader, [Batch((inputs, targets), ids)], usual_norm=usual_norm)
 
 
+_TOGETHER = "a gradient, in this batch alone"
+"""Where a row is not finite that by itself is."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """A batch that ran, or a micro-batch of a step: `(inputs, targets)`, ids, and the random state before."""
@@ -118,6 +122,7 @@ def diagnose_batches(
     if not trained:
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
+    check_usual(usual_norm)
     for batch in batches:
         check_ids(batch.ids, count(*usable(batch.given)))
     found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
@@ -134,7 +139,7 @@ def diagnose_batches(
     ids = [
         name
         for batch, one in zip(batches, found, strict=True)
-        for name in batch.ids or [None] * len(one.losses)
+        for name in ([None] * len(one.losses) if batch.ids is None else batch.ids)
     ]
     return conclude(
         measure([one.part for one in found]),
@@ -166,7 +171,7 @@ def add_gradients(
     total: dict[str, Tensor] = {}
     for batch in batches:
         samples = count(*usable(batch.given))
-        run = [row for row in range(samples) if start + row not in bad]  # the whole batch, if it can be
+        run = [row for row in range(samples) if start + row not in bad]
         own = [place for place, row in enumerate(run) if start + row in some]
         start += samples
         if own:
@@ -194,40 +199,73 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
     """Measure a micro-batch, by a trace if there is one, and find where its rows are not finite."""
     given = usable(batch.given)
     samples = count(*given)
+    norms = _find_coupling(reader.model)
+    losses, kept, part = None, list(range(samples)), NOTHING
+    coupled: tuple[str, ...] = ()
     with _drawn_again(reader, batch):
-        losses, part, coupled = _measure(reader, batch, given, again=again, traced=traced)
-        bad = sorted(set(range(samples)) - set(part.rows))
-        where = {row: _find_nonfinite(reader.model, reader.loss, given, row, samples) for row in bad}
+        while kept:
+            filled = _fill(given, kept, samples)
+            recording = _record(reader, filled, norms) if traced else None
+            if recording is not None and not recording.plan.unexplained:
+                found, coupled = recording.losses.detach(), tuple(norms)
+                finite = [row in kept and value for row, value in enumerate(found.isfinite().tolist())]
+                record = partial(_record_again, reader, batch, filled, norms, [recording.trace], again=again)
+                part = measure_trace(record, finite, partial(_name_key, recording.explained), again=again)
+            else:
+                found = _run(reader, filled)
+            losses = found if losses is None else _put(losses, found, kept)
+            if part is not NOTHING:
+                break
+            # a row that is not finite can hide what the others are, or spoil them
+            bad = [row for row in kept if not found[row].isfinite()]
+            if len(bad) == len(kept):
+                bad = [row for row in kept if _find_nonfinite(reader, given, row, samples) != _TOGETHER]
+            if not bad:
+                part = measure_by_rows(partial(_start, reader, batch, given), kept)
+                break
+            kept = [row for row in kept if row not in bad]
+        where = {
+            row: _find_nonfinite(reader, given, row, samples)
+            for row in range(samples)
+            if row not in part.rows
+        }
+    assert losses is not None
     return Measured(losses, part, coupled, where)
 
 
-def _measure(
-    reader: Reader, batch: Batch, given: tuple[Any, Any], *, again: bool, traced: bool
-) -> tuple[Tensor, Part, tuple[str, ...]]:
-    """Return the losses of some of a batch, what is known of the finite rows, and what couples the rows."""
-    norms = _find_coupling(reader.model)
-    recording = _record(reader, given, norms) if traced else None
-    if recording is not None and not recording.plan.unexplained:
-        losses, first = recording.losses.detach(), [recording.trace]
+def _put(losses: Tensor, found: Tensor, kept: Sequence[int]) -> Tensor:
+    """Return losses with those of the rows that were kept."""
+    index = torch.tensor(kept, device=losses.device)
+    return losses.index_copy(0, index, found[index].to(losses.dtype))
 
-        def record() -> lai.Trace:
-            if first:
-                return first.pop() if again else first[0]
-            with _drawn_again(reader, batch):
-                found = _record(reader, given, norms)
-            assert found is not None  # as it was before
-            return found.trace
 
-        name = partial(_name_key, recording.explained)
-        part = measure_trace(record, losses.isfinite().tolist(), name, again=again)
-        return losses, part, tuple(norms)
-    losses = _run(reader, given)
-    kept = losses.isfinite().nonzero().flatten().tolist()
-    if 0 < len(kept) < len(losses):  # rows that are not finite can hide what the others are
-        some = rows(given, torch.tensor(kept), len(losses))
-        _, part, coupled = _measure(reader, batch, some, again=again, traced=traced)
-        return losses, replace(part, rows=[kept[row] for row in part.rows]), coupled
-    return losses, measure_by_rows(partial(_start, reader, batch, given), kept), ()
+def _fill(given: tuple[Any, Any], kept: Sequence[int], samples: int) -> tuple[Any, Any]:
+    """Return a batch in which copies of rows that are kept stand for the others."""
+    # as large as before: random numbers, masks and the places of rows stay what they are
+    if len(kept) == samples:
+        return given
+    part = torch.zeros(samples, dtype=torch.bool, device="cpu")
+    part[list(kept)] = True
+    filled: tuple[Any, Any] = rows(given, row_sources(part), samples)
+    return filled
+
+
+def _record_again(
+    reader: Reader,
+    batch: Batch,
+    given: tuple[Any, Any],
+    norms: Mapping[str, nn.Module],
+    first: list[lai.Trace],
+    *,
+    again: bool,
+) -> lai.Trace:
+    """Return a trace; where it is recorded `again` and again, it is not kept."""
+    if first:
+        return first.pop() if again else first[0]
+    with _drawn_again(reader, batch):
+        found = _record(reader, given, norms)
+    assert found is not None  # as it was before
+    return found.trace
 
 
 def _record(reader: Reader, given: tuple[Any, Any], norms: Mapping[str, nn.Module]) -> Recording | None:
@@ -310,21 +348,26 @@ def _running_statistics(norms: Any) -> Iterator[None]:
 def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
     """Return the losses of a pass that leaves nothing behind."""
     model, loss = reader.model, reader.loss
-    with preserved(model, loss, hooks=True), torch.no_grad():
+    with preserved(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
         return check_losses(losses_of(model, loss, batch), count(*batch)).detach()
 
 
 def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[int]) -> Gradients:
-    """Return what differentiates the losses of some rows, in one forward pass on these."""
-    model, loss = reader.model, reader.loss
-    part = rows(given, torch.tensor(list(some)), count(*given))
+    """Return what differentiates the losses of some rows, in one forward pass."""
+    model, loss, samples = reader.model, reader.loss, count(*given)
+    filled, index = _fill(given, some, samples), torch.tensor(list(some), device="cpu")
     trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
 
     def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
         with _drawn_again(reader, batch), preserved(model, loss, hooks=True):
-            losses = check_losses(losses_of(model, loss, part), len(some))
+            losses = check_losses(losses_of(model, loss, filled), samples)
+            if not losses.requires_grad:
+                msg = (
+                    "loss: expected losses that depend on a trainable parameter, got ones that depend on none"
+                )
+                raise ValueError(msg)
             for group in groups:
-                asked = losses[list(group)].sum()
+                asked = losses[index[list(group)].to(losses.device)].sum()
                 found = torch.autograd.grad(asked, [*trained.values()], allow_unused=True, retain_graph=True)
                 yield {
                     name: torch.view_as_real(one) if one.is_complex() else densify(one)
@@ -338,13 +381,18 @@ def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[
 # ---- rows that are not finite
 
 
-def _find_nonfinite(model: nn.Module, loss: Loss, batch: tuple[Any, Any], row: int, samples: int) -> str:
+def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: int) -> str:
     """Return where a row first is not finite: in the inputs, a module's output, the loss, or a gradient."""
-    inputs, targets = rows(batch, torch.tensor([row]), samples)
-    if not _all_finite(inputs):
-        return "inputs"
-    if not _all_finite(targets):
-        return "targets"
+    model, loss = reader.model, reader.loss
+    inputs, targets = rows(given, torch.full((samples,), row), samples)
+    named = named_parameters(model, loss)
+    for what, side in (
+        ("inputs", inputs),
+        ("targets", targets),
+        *((f"parameter {n}", p) for n, p in named.items()),
+    ):
+        if not _all_finite(side):
+            return what
     found: list[str] = []
 
     def watch(name: str) -> Any:
@@ -360,13 +408,17 @@ def _find_nonfinite(model: nn.Module, loss: Loss, batch: tuple[Any, Any], row: i
             losses = loss(output, targets)
             if not _all_finite(losses):
                 return "the loss"
-            trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
-            own = torch.autograd.grad(losses.sum(), [*trained.values()], allow_unused=True)
+            trained = {name: one for name, one in named.items() if one.requires_grad}
+            own = torch.autograd.grad(losses[row], [*trained.values()], allow_unused=True)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # a loss of a batch need not take one row again and again
+        return _TOGETHER
     finally:
         for hook in hooks:
             hook.remove()
     bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _all_finite(one)]
-    return f"the gradient of {bad[-1]}" if bad else "a gradient, in this batch alone"
+    return f"the gradient of {bad[-1]}" if bad else _TOGETHER
 
 
 def _all_finite(tree: Any) -> bool:

@@ -23,6 +23,8 @@ from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
+LEAST = 1e-25
+"""A square below this is computed again in float64: its terms may be below float32's least number."""
 Sums = Mapping[Hashable, tuple[Array, ...]]
 """The summed gradient of some samples, by parameter."""
 Gradients = Callable[[Iterable[Sequence[int]]], Iterator[Mapping[str, Array]]]
@@ -149,7 +151,7 @@ def measure_trace(
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of what is not finite
         found = _square(trace, work)
         kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
-        if len(kept) < len(everyone) and work.dtype != work.xp.float64:
+        if work.dtype != work.xp.float64 and (len(kept) < len(everyone) or _may_vanish(found)):
             work = replace(work, dtype=work.xp.float64)  # a square may overflow where a norm does not
             found = _square(trace, work)
             kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
@@ -259,7 +261,14 @@ def _multiply(left: Sums | None, right: Sums | None) -> float:
 
 
 def _inner(left: Array, right: Array) -> float:
-    return float(namespace_of({"gradients": left}).sum(left * right))
+    """Return an inner product that neither overflows nor vanishes in the arrays' type."""
+    xp = namespace_of({"gradients": left})
+    if left.dtype not in (xp.float32, xp.float64):
+        left, right = (xp.astype(one, xp.float32) for one in (left, right))
+    scales = [float(xp.max(xp.abs(one))) for one in (left, right)]
+    if not all(0 < scale < math.inf for scale in scales):
+        return math.nan if not all(map(math.isfinite, scales)) else 0.0
+    return float(xp.sum((left / scales[0]) * (right / scales[1]))) * scales[0] * scales[1]
 
 
 def _square(trace: Trace, work: Workspace) -> dict[Hashable, list[float]]:
@@ -281,6 +290,11 @@ def _total(gradients: Mapping[Hashable, Sequence[ParameterGradient]], work: Work
             first = tuple(part + more for part, more in zip(first, other, strict=True))
         found[key] = first
     return found
+
+
+def _may_vanish(squares: Mapping[Hashable, list[float]]) -> bool:
+    """Whether squares are so small that float32 may have lost some."""
+    return any(sum(column) < LEAST for column in zip(*squares.values(), strict=True))
 
 
 def _is_finite(squares: Mapping[Hashable, list[float]], row: int) -> bool:

@@ -161,6 +161,8 @@ class Diagnosis:
                 return hidden
             row = next(iter(rows))
         one = rows[row]
+        if not one["layer_share"] > 0:
+            return ""
         place = one["layer"].removesuffix(".weight")
         where = f"in {place} ({_percent(one['layer_share'])} of its square)"
         if one["positions"] is None:
@@ -181,7 +183,7 @@ class Diagnosis:
     def _say_besides(self, median: float) -> str:
         line = f"|G| {self.total_norm:.3g}, the median row's {median:.3g}"
         if self.verdict == "not finite":
-            line = f"of the other rows: {line}"
+            line = "" if math.isnan(median) else f"of the other rows: {line}"
         elif self.verdict == "rows":
             line = f"without: |G| {self.rest_norm:.3g}, not {self.total_norm:.3g}"
             line += f"; the median row's {median:.3g}"
@@ -243,6 +245,7 @@ def diagnose(
     check_trace("trace", trace, "all", DEFAULT_MEMORY_BUDGET)
     samples = trace.layers[0].samples()
     check_ids(ids, samples)
+    check_usual(usual_norm)
     if tuple(losses.shape) != (samples,):
         msg = f"losses: expected shape ({samples},), a loss for each sample of the trace, got {losses.shape}"
         raise ValueError(msg)
@@ -266,6 +269,13 @@ def check_ids(ids: Any, samples: int) -> None:
     """Raise unless there is an id for each sample."""
     if ids is not None and len(ids) != samples:
         msg = f"ids: expected one for each of the {samples} samples, got {len(ids)}"
+        raise ValueError(msg)
+
+
+def check_usual(norm: Any) -> None:
+    """Raise unless a usual norm is None or a positive number."""
+    if norm is not None and not 0 < norm < math.inf:
+        msg = f"usual_norm: expected a positive number, got {norm!r}"
         raise ValueError(msg)
 
 
@@ -360,8 +370,10 @@ def _cosines(sizes: Sizes, squares: Sequence[float]) -> list[float]:
 
 
 def _array(values: Any, like: Array) -> Array:
+    """Return numbers on the losses' device, in their type if that is one of many digits."""
     xp = namespace_of({"losses": like})
-    return xp.asarray(values, dtype=like.dtype, device=device_of(like))
+    kind = like.dtype if like.dtype in (xp.float32, xp.float64) else xp.float32
+    return xp.asarray(values, dtype=kind, device=device_of(like))
 
 
 def _matrix(values: Array) -> list[list[float]]:

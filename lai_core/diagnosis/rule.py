@@ -14,12 +14,14 @@ the norm this many medians: the first alone names rows of batches with nearly eq
 rows of every fitted model, whose norms range over many powers of ten."""
 REST = 0.5**0.5
 """Rows that stand apart make the gradient if without them it is at most this long: half of its square."""
-REST_ALONE = 0.1
-"""One row makes the gradient, whether it stands apart or not, if at most this part is left without it."""
+ALONE_RATIO = 10.0
+ALONE_REST = 0.3
+"""One row makes the gradient, whether it stands apart or not, if its norm is this many medians of the others'
+and without it at most this part of the gradient is left."""
 USUAL = 1.5
 """What is left without the named rows is usual if it is at most this many times a usual gradient."""
 MOST = 8
-"""One row in this many is named at most: more are no outliers."""
+"""One row in this many is named at most, or two: more are no outliers."""
 CANCELLING = 2.0
 """Rows cancel if the longest gradient of those that stand apart is this many times the batch's."""
 
@@ -64,7 +66,7 @@ def find_makers(
     if not length > 0:
         return []
     if len(norms) == 1:
-        return [0]
+        return [0] if excess is not None and excess > USUAL else []
     median = statistics.median(norms)
     longest = max(range(len(norms)), key=lambda row: products[row])
     candidates = (
@@ -73,7 +75,7 @@ def find_makers(
         else [row for row, norm in enumerate(norms) if norm > APART_RATIO * median]
     )
     candidates = sorted((row for row in candidates if products[row] > 0), key=lambda row: -products[row])
-    candidates = candidates[: max(1, len(norms) // MOST)]
+    candidates = candidates[: max(2, len(norms) // MOST)]
     goal = REST if excess is None else min(REST, USUAL / excess)
     named: list[int] = []
     for count, left in enumerate(length_without(candidates) if candidates else (), 1):
@@ -82,9 +84,11 @@ def find_makers(
         if left <= goal * length:
             break
     others = statistics.median(norm for row, norm in enumerate(norms) if row != longest)
-    if not named and norms[longest] > APART_RATIO * others:
-        named = [longest] if length_without([longest])[0] <= REST_ALONE * length else []
-    return named
+    if not named and norms[longest] > ALONE_RATIO * others:
+        named = [longest] if length_without([longest])[0] <= ALONE_REST * length else []
+    return named + [
+        row for row in candidates if named and row not in named and norms[row] >= norms[named[-1]] / 2
+    ]
 
 
 def find_cancelling(norms: Sequence[float], apart: Sequence[int], length: float) -> list[int]:

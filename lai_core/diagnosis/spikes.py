@@ -57,6 +57,9 @@ class SpikeRule:
         self.threshold, self.deviations, self.ratio = threshold, deviations, ratio
         self.warmup = check_count("warmup", warmup)
         self.window = check_count("window", window)
+        if self.warmup > self.window:
+            msg = f"warmup: expected at most the window of {window} numbers, got {warmup}"
+            raise ValueError(msg)
         self._numbers: deque[float] = deque(maxlen=self.window)
         self._age, self._limit = AGE, math.inf
 
@@ -116,11 +119,12 @@ class SpikeLog:
         self.step = 0
         self._spikes: deque[int] = deque(maxlen=check_count("most", most))
 
-    def judge(self, norm: float) -> float | None:
+    def judge(self, norm: float, *, known: bool = True) -> float | None:
         """Count a step; return how many times the usual norm a norm is that is to be diagnosed, else None."""
+        # Of what is not `known`, nothing can be diagnosed.
         usual, spikes = self.rule.usual, self.rule.judge(norm)
         step, self.step = self.step, self.step + 1
-        if not spikes or (
+        if not (spikes and known) or (
             len(self._spikes) == self._spikes.maxlen and step - self._spikes[0] < self.rule.window
         ):
             return None

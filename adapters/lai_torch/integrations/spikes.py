@@ -1,5 +1,6 @@
 """Watch a run's gradient norm, and name the rows of a step that spikes before the optimizer moves."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,15 +105,20 @@ class SpikeMonitor:
             Rows are numbered through the step's batches. None of a step that does not spike.
         """
         batches, self._batches, number = self._batches, [], float(norm)
-        first, excess = self.log.step == self.log.rule.warmup, self.log.judge(number)
-        if excess is None or not batches:
-            if first and batches:  # a graph that is proved on an ordinary batch needs no proof in a spike
-                prove(self._reader, batches[0])
+        first = self.log.step == self.log.rule.warmup
+        excess = self.log.judge(number, known=bool(batches))
+        if excess is None and not (first and batches):
             return None
         self._busy = True  # a diagnosis runs the model, whose hook watches
         try:
+            if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
+                prove(self._reader, batches[0])
+                return None
             found = diagnose_batches(self._reader, batches, excess=excess, trained_norm=number)
-            left_out = self.leave_out and bool(found.named) and _leave_out(self._reader, batches, found)
+            left_out = self.leave_out and _leave_out(self._reader, batches, found)
+        except Exception as error:  # whatever it is: a run goes on as it would without a monitor
+            warnings.warn(f"SpikeMonitor: no diagnosis of a norm of {number:.3g}: {error}", stacklevel=2)
+            return None
         finally:
             self._busy = False
         line = self.log.write(found, number, left_out=left_out)
@@ -174,19 +180,28 @@ class SpikeMonitor:
 def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bool:
     """Put into `.grad` what the rows that are not named give to it; return whether that is known."""
     rows = range(len(found.losses))
-    others = add_gradients(reader, batches, set(rows) - set(found.named), found.nonfinite)
-    named = named_parameters(reader.model)
+    named = named_parameters(reader.model, reader.loss)
     given = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
+    left = set(rows) - set(found.named)
+    if not found.named or not left or any(one.is_sparse or one.is_complex() for one in given.values()):
+        return False
+    others = add_gradients(reader, batches, left, found.nonfinite)
     scale = 1 / len(rows)
     if all(bool(one.isfinite().all()) for one in given.values()):
         whole = add_gradients(reader, batches, rows, ())
-        square = sum(float((one * one).sum()) for one in whole.values())
-        scale = sum(float((whole[name] * one).sum()) for name, one in given.items() if name in whole) / square
-        missed = sum(
-            float((one - scale * whole.get(name, 0.0)).square().sum()) for name, one in given.items()
-        )
-        if missed > ALIKE**2 * scale**2 * square:
-            return False  # what trains is not this loss
+        scale = _multiply(whole, given) / _multiply(whole, whole)
+        missed = {
+            name: one.double() - scale * whole[name] if name in whole else one for name, one in given.items()
+        }
+        if not _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(others, others):
+            return False  # what trains is not a multiple of these losses
     for name, one in given.items():
         one.copy_(scale * others[name] if name in others else torch.zeros_like(one))
     return True
+
+
+def _multiply(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> float:
+    """Return the inner product of two gradients, in double precision: squares of a spike overflow float32."""
+    return sum(
+        float((one.double() * right[name].double()).sum()) for name, one in left.items() if name in right
+    )
