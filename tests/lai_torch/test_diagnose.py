@@ -264,3 +264,82 @@ def test_a_model_that_trains_nothing_is_refused():
     model, loss, inputs, targets, _ = built("mlp")
     with pytest.raises(ValueError, match=r"^model: expected at least one trainable parameter, got none$"):
         lai_torch.diagnose(model.requires_grad_(False), loss, inputs, targets)
+
+
+def contrastive(outputs, targets):
+    """Compare each row with another one of the batch: it takes no batch of another size."""
+    own = torch.arange(len(outputs)) ^ 1
+    return nn.functional.cross_entropy(outputs @ outputs.T, own, reduction="none") + 0.0 * targets
+
+
+def test_a_row_that_is_not_finite_spoils_no_coupled_batch():
+    model, _, inputs, targets, _ = built("mlp")
+    targets[4] = math.nan
+    found = lai_torch.diagnose(model, contrastive, inputs, targets)
+    assert (found.named, found.nonfinite) == ((4,), {4: "targets"})
+    kept = [row for row in range(N) if row != 4]
+    parts = by_loop(model, contrastive, inputs, targets.nan_to_num())
+    own = torch.cat([one.flatten(1) for one in parts.values()], 1)[kept]
+    assert found.total_norm == pytest.approx(float(own.sum(0).norm()), rel=0.2)  # row 4 is a copy there
+
+
+@pytest.mark.parametrize("coupled", [0.0, 1e-30])
+def test_dropout_masks_of_other_rows_stay_what_they_are(coupled):
+    model, _, inputs, targets, _ = built("mlp")
+    model.insert(2, nn.Dropout(0.5))
+
+    def loss(outputs, targets):
+        return (outputs[:, 0] - targets) ** 2 + coupled * outputs.nanmean()
+
+    bad = targets.clone()
+    bad[4] = math.nan
+    torch.manual_seed(5)
+    plain = lai_torch.diagnose(model, loss, inputs, targets)
+    found = lai_torch.diagnose(model, loss, inputs, bad)
+    kept = [row for row in range(N) if row != 4]
+    torch.testing.assert_close(found.norms[kept], plain.norms[kept], rtol=1e-10, atol=0.0)
+    assert found.named == (4,)
+
+
+@pytest.mark.parametrize("scale", [1e-26, 1e25])
+@pytest.mark.parametrize("coupled", [False, True])
+def test_numbers_outside_of_float32_squares_are_measured(scale, coupled):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1, bias=False)
+    inputs, targets = torch.randn(6, 4) * scale, torch.zeros(6)
+
+    def loss(outputs, targets):
+        return outputs[:, 0] - targets + 0.0 * outputs.mean() * coupled
+
+    found = lai_torch.diagnose(model, loss, inputs, targets)
+    torch.testing.assert_close(
+        found.norms, inputs.norm(dim=1) if scale < 1 else (inputs / scale).norm(dim=1) * scale
+    )
+    assert float(found.shares.sum()) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_a_model_that_differentiates_in_its_forward_pass_is_measured():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+
+    @holding(lambda: held(net=net))
+    def force(own, inputs):
+        inputs = inputs.clone().requires_grad_()
+        return torch.autograd.grad(own.net(inputs).sum(), inputs, create_graph=True)[0]
+
+    model, inputs, targets = force(), torch.randn(N, 4).double(), torch.randn(N).double()
+    check(lai_torch.diagnose(model, squared, inputs, targets), by_loop(model, squared, inputs, targets))
+
+
+@pytest.mark.parametrize("norm", [math.inf, math.nan, 0.0, -1.0])
+def test_a_usual_norm_that_is_none_is_refused(norm):
+    model, loss, inputs, targets, _ = built("mlp")
+    with pytest.raises(ValueError, match=r"^usual_norm: expected a positive number, got "):
+        lai_torch.diagnose(model, loss, inputs, targets, usual_norm=norm)
+
+
+def test_a_parameter_that_is_not_finite_is_named():
+    model, loss, inputs, targets, _ = built("mlp")
+    model[2].weight.data[0, 0] = math.nan
+    found = lai_torch.diagnose(model, loss, inputs, targets)
+    assert set(found.nonfinite.values()) == {"parameter 2.weight"}
+    assert str(found).splitlines()[1] == "first in parameter 2.weight"
