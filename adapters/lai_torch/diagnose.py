@@ -1,6 +1,6 @@
 """Which row of a batch makes its gradient: exact norms, by trace, or by one backward pass a sample."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
-from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measure_by_rows, measure_trace
+from lai_core.diagnosis.measure import NOTHING, Gradients, Part, Sums, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
+from lai_torch._curation.processes.group import Group
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError, densify
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
@@ -32,6 +34,7 @@ def diagnose(
     *,
     ids: Sequence[Any] | None = None,
     usual_norm: float | None = None,
+    group: Any = None,
 ) -> Diagnosis:
     r"""Find which row of a batch makes its gradient, in which layer, at which positions.
 
@@ -56,6 +59,9 @@ def diagnose(
     usual_norm
         The usual norm of a batch's summed gradient, where a run knows it (`SpikeMonitor` does). Rows are then
         named until what is left is usual, also where a few long rows are.
+    group
+        The process group among which a batch is divided. All of its processes call, each with its own rows
+        and ids, and get the diagnosis of the whole batch, in which rows are numbered process by process.
 
     Returns
     -------
@@ -82,7 +88,7 @@ def diagnose(
     ((3,), 'rows')
     """
     reader = Reader(model, loss, every=True)
-    return diagnose_batches(reader, [Batch((inputs, targets), ids)], usual_norm=usual_norm)
+    return diagnose_batches(reader, [Batch((inputs, targets), ids)], usual_norm=usual_norm, group=group)
 
 
 _TOGETHER = "a gradient, in this batch alone"
@@ -100,12 +106,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Measured:
-    """A micro-batch: its losses, its part, what couples its rows, and where they are not finite."""
+    """A micro-batch: its losses, its part, what couples its rows, where they are not finite, their ids."""
 
     losses: Tensor
     part: Part
     coupled: tuple[str, ...]
     nonfinite: Mapping[int, str]
+    ids: Sequence[Any]
 
 
 @alone
@@ -116,36 +123,42 @@ def diagnose_batches(
     usual_norm: float | None = None,
     excess: float | None = None,
     trained_norm: float | None = None,
+    group: Any = None,
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
     trained = [name for name, one in named_parameters(reader.model, reader.loss).items() if one.requires_grad]
     if not trained:
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
+    if any(isinstance(one, DTensor) for one in named_parameters(reader.model, reader.loss).values()):
+        msg = (
+            "model: expected whole parameters, got sharded ones (fully_shard, DTensor); diagnose the batch on "
+            "the model as one process loads it from a checkpoint"
+        )
+        raise ValueError(msg)
     check_usual(usual_norm)
     for batch in batches:
         check_ids(batch.ids, count(*usable(batch.given)))
     found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
-    if len({one.part.traced for one in found if one.part.rows}) > 1:  # sums of two kinds do not meet
-        found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
-    starts = [0, *accumulate(len(one.losses) for one in found)]
-    kept = [start + row for start, one in zip(starts, found, strict=False) for row in one.part.rows]
-    bad = {
-        start + row: where
-        for start, one in zip(starts, found, strict=False)
-        for row, where in one.nonfinite.items()
+    shared = Group(group, found[0].losses.device)
+    kinds = {
+        kind for own in shared.objects({one.part.traced for one in found if one.part.rows}) for kind in own
     }
-    named = any(batch.ids is not None for batch in batches)
-    ids = [
-        name
-        for batch, one in zip(batches, found, strict=True)
-        for name in ([None] * len(one.losses) if batch.ids is None else batch.ids)
-    ]
+    if len(kinds) > 1:  # sums of two kinds do not meet
+        found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
+    found = [share(one, shared) for one in found]
+    starts = [0, *accumulate(len(one.losses) for one in found)]
+    kept: list[int] = []
+    bad: dict[int, str] = {}
+    for start, one in zip(starts, found, strict=False):
+        kept += [start + row for row in one.part.rows]
+        bad |= {start + row: where for row, where in one.nonfinite.items()}
+    ids = [name for one in found for name in one.ids]
     return conclude(
         measure([one.part for one in found]),
         torch.cat([one.losses for one in found]),
         rows=kept,
-        ids=ids if named else None,
+        ids=None if all(name is None for name in ids) else ids,
         nonfinite=bad,
         coupled=tuple(dict.fromkeys(name for one in found for name in one.coupled)),
         usual_norm=usual_norm,
@@ -230,7 +243,65 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
             if row not in part.rows
         }
     assert losses is not None
-    return Measured(losses, part, coupled, where)
+    return Measured(losses, part, coupled, where, [None] * samples if batch.ids is None else list(batch.ids))
+
+
+def share(own: Measured, group: Group) -> Measured:
+    """Return what all processes measured of a micro-batch, each of its own rows: the same on every one."""
+    if group.size == 1:
+        return own
+    part = own.part
+    shapes = {key: [(one.shape, one.dtype) for one in arrays] for key, arrays in (part.total or {}).items()}
+    plain = (
+        own.losses.tolist(),
+        part.rows,
+        part.squares,
+        part.positions,
+        own.nonfinite,
+        list(own.ids),
+        shapes,
+    )
+    told = group.objects((*plain, own.coupled, part.traced))
+    starts = [0, *accumulate(len(one[0]) for one in told)]
+    places = [0, *accumulate(len(one[1]) for one in told)]
+    known = {key: value for one in told for key, value in one[6].items()}
+
+    def meet(sums: Sums | None) -> dict[Hashable, tuple[Tensor, ...]]:
+        given = {} if sums is None else sums
+        found = {}
+        for key in sorted(known, key=str):  # what a process has no rows of is zero there
+            empty = (torch.zeros(shape, dtype=kind, device=group.device) for shape, kind in known[key])
+            found[key] = tuple(group.summed([one.contiguous() for one in given.get(key, tuple(empty))]))
+        return found
+
+    def along(total: Sums) -> list[float]:
+        return [one for many in group.objects(part.along(total) if part.rows else []) for one in many]
+
+    def add(rows: Sequence[int]) -> Sums | None:
+        first = places[group.rank]
+        return meet(part.add([row - first for row in rows if first <= row < places[group.rank + 1]]))
+
+    names = dict.fromkeys(name for one in told for name in one[2])
+    squares = {n: [v for one in told for v in one[2].get(n, [0.0] * len(one[1]))] for n in names}
+    rows = [start + row for start, one in zip(starts, told, strict=False) for row in one[1]]
+    positions = [row for one in told for row in one[3] or []]
+    whole = Part(
+        rows,
+        squares,
+        meet(part.total) if known else None,
+        along,
+        add,
+        positions if len(positions) == len(rows) and len({*map(len, positions)}) == 1 else None,
+        traced=any(one[8] for one in told),
+    )
+    bad = {
+        start + row: where for start, one in zip(starts, told, strict=False) for row, where in one[4].items()
+    }
+    losses = torch.tensor(
+        [loss for one in told for loss in one[0]], dtype=own.losses.dtype, device=group.device
+    )
+    coupled = tuple(dict.fromkeys(name for one in told for name in one[7]))
+    return Measured(losses, whole, coupled, bad, [name for one in told for name in one[5]])
 
 
 def _put(losses: Tensor, found: Tensor, kept: Sequence[int]) -> Tensor:

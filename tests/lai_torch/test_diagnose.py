@@ -1,6 +1,7 @@
 """Naming the row of a torch model: numbers against a loop of autograd, and planted rows."""
 
 import math
+from functools import partial
 
 import lai_torch
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.support.torch_modules import held, holding
+from workloads.launches import launch
 from workloads.torch_oracle import called
 
 N, T, WORDS = 16, 12, 20
@@ -343,3 +345,54 @@ def test_a_parameter_that_is_not_finite_is_named():
     found = lai_torch.diagnose(model, loss, inputs, targets)
     assert set(found.nonfinite.values()) == {"parameter 2.weight"}
     assert str(found).splitlines()[1] == "first in parameter 2.weight"
+
+
+def divided(rank, processes, coupled, bad, wrapped):
+    """Diagnose a process's rows of a batch, with all others."""
+    model, loss, inputs, targets = shared(coupled, bad)
+    model = nn.parallel.DistributedDataParallel(model) if wrapped else model
+    chosen = torch.arange(N).tensor_split([10] if processes == 2 else processes)[rank]
+    ids = [f"doc-{row}" for row in chosen.tolist()]
+    group = torch.distributed.group.WORLD
+    found = lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], ids=ids, group=group)
+    return found.named, found.ids, found.norms, found.shares, found.cosines, found.rest_norm, str(found)
+
+
+def shared(coupled, bad):
+    model, _, inputs, targets, _ = built("mlp")
+    targets[11] = 500.0
+    if bad:
+        targets[3] = math.nan
+    return model, partial(also_coupled, coupled), inputs, targets
+
+
+def also_coupled(coupled, outputs, targets):
+    return squared(outputs, targets) + coupled * outputs.nanmean()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(("coupled", "bad"), [(0.0, False), (0.0, True), (1e-30, False)])
+def test_processes_diagnose_their_batch_as_one(coupled, bad, wrapped):
+    found = launch(divided, 2, 2, coupled, bad, wrapped)
+    whole = lai_torch.diagnose(*shared(coupled, bad), ids=[f"doc-{row}" for row in range(N)])
+    for named, ids, norms, shares, cosines, rest, text in found:
+        assert (named, list(ids), text.replace("module.", "")) == (whole.named, whole.ids, str(whole))
+        assert rest == pytest.approx(whole.rest_norm, rel=1e-9)
+        for one, other in ((norms, whole.norms), (shares, whole.shares), (cosines, whole.cosines)):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+def sharded(rank):
+    del rank
+    model, loss, inputs, targets, _ = built("mlp")
+    torch.distributed.fsdp.fully_shard(model)
+    try:
+        lai_torch.diagnose(model, loss, inputs, targets, group=torch.distributed.group.WORLD)
+    except ValueError as error:
+        return str(error)
+
+
+def test_a_sharded_model_is_refused():
+    assert all(
+        text.startswith("model: expected whole parameters, got sharded") for text in launch(sharded, 2)
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from lai_core.diagnosis import Diagnosis, SpikeLog
@@ -45,6 +46,8 @@ class SpikeMonitor:
         of another loss than `loss`, as where a penalty is added.
     on_spike
         Called with what is written, a dictionary: `wandb.log`, or what you like.
+    group
+        The process group among which batches are divided, as for `diagnose`: its processes check equal norms.
 
     Examples
     --------
@@ -78,8 +81,14 @@ class SpikeMonitor:
         most: int = 5,
         leave_out: bool = False,
         on_spike: Callable[[dict[str, Any]], Any] | None = None,
+        group: Any = None,
     ) -> None:
-        self.model, self.loss = model, loss
+        self.model, self.loss, self.group = model, loss, group
+        if leave_out and group is not None:
+            msg = "leave_out: expected False with a group: a process knows the gradient of its own rows alone"
+            raise ValueError(msg)
+        if group is not None and dist.get_rank(group) > 0:
+            path = None  # one file, by the first process
         self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
         # Proved on an ordinary batch, and not again: values that a spike has could refuse what is right, and
         # the norm that training saw stands beside the diagnosed one.
@@ -114,7 +123,8 @@ class SpikeMonitor:
             if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
                 prove(self._reader, batches[0])
                 return None
-            found = diagnose_batches(self._reader, batches, excess=excess, trained_norm=number)
+            known: dict[str, Any] = {"excess": excess, "trained_norm": number, "group": self.group}
+            found = diagnose_batches(self._reader, batches, **known)
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
             warnings.warn(f"SpikeMonitor: no diagnosis of a norm of {number:.3g}: {error}", stacklevel=2)
