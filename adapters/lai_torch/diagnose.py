@@ -132,8 +132,8 @@ def diagnose_batches(
         raise ValueError(msg)
     if any(isinstance(one, DTensor) for one in named_parameters(reader.model, reader.loss).values()):
         msg = (
-            "model: expected whole parameters, got sharded ones (fully_shard, DTensor); diagnose the batch on "
-            "the model as one process loads it from a checkpoint"
+            "model: expected whole parameters, got sharded ones (fully_shard, DTensor); diagnose the batch "
+            "on the model as one process loads it from a checkpoint"
         )
         raise ValueError(msg)
     check_usual(usual_norm)

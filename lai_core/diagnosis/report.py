@@ -1,7 +1,7 @@
 r"""Which row of a batch makes its gradient: what is said of it.
 
 The numbers are exact; what they say is a rule (`lai_core.diagnosis.rule`), for a large share alone blames
-ordinary rows: in a fitted model one row is most of the gradient at one step in three.
+ordinary rows: in a fitted model one row often is most of an ordinary batch's gradient.
 """
 
 import json
