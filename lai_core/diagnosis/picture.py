@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-WIDTH, LINE, MARGIN = 360, 18, 12
+WIDTH, LINE, GAP, MARGIN = 360, 18, 4, 12
 BAR_START, BAR_WIDTH = 128, 150
 ROWS, LAYERS = 10, 6
 NAMED, OTHER = "#b3261e", "#6b7a90"
@@ -21,7 +21,12 @@ def draw(diagnosis: Any) -> str:
     )
     lines = list(_wrap(str(diagnosis).splitlines()))
     bars = [
-        (diagnosis.label(one["row"]), one["norm"], f"{one['share']:.0%}", one["row"] in diagnosis.named)
+        (
+            _name(one),
+            one["norm"],
+            f"{one['share'] + 0.0:.0%}".replace("-0%", "0%"),
+            one["row"] in diagnosis.named,
+        )
         for one in rows[:ROWS]
     ]
     parts = [*_text(lines, 0)]
@@ -32,13 +37,13 @@ def draw(diagnosis: Any) -> str:
     )
     for title, block in blocks:
         parts += _text([title], height, "bold")
-        height += LINE
+        height += LINE + GAP
         parts += _bars(block, height)
         height += len(block) * LINE + LINE
     if diagnosis.position_norms is not None:
         values = [float(one) for one in diagnosis.position_norms[first, :]]
         parts += _text([f"{diagnosis.label(first)} by position, 0 to {len(values) - 1}"], height, "bold")
-        height += LINE
+        height += LINE + GAP
         parts += _columns(values, height)
         height += 4 * LINE
     body = "".join(parts)
@@ -48,6 +53,11 @@ def draw(diagnosis: Any) -> str:
         f"<title>{escape(lines[0] if lines else 'diagnosis')}</title>"
         f'<rect width="100%" height="100%" fill="white"/>{body}</svg>'
     )
+
+
+def _name(row: dict[str, Any]) -> str:
+    """Return a row's place and id, as short as they are."""
+    return f"row {row['row']}" if row["id"] is None else f"{row['row']}: {row['id']}"
 
 
 def _wrap(lines: Sequence[str], width: int = 54) -> Iterator[str]:

@@ -381,7 +381,7 @@ def _matrix(values: Array) -> list[list[float]]:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.0%}"
+    return f"{share:.0%}".replace("-0%", "0%") if abs(share) < 0.01 else f"{share:.0%}"
 
 
 def _ratio(norm: float, median: float) -> str:

@@ -22,6 +22,8 @@ USUAL = 1.5
 """What is left without the named rows is usual if it is at most this many times a usual gradient."""
 MOST = 8
 """One row in this many is named at most, or two: more are no outliers."""
+SPANS = 0.9, 0.5
+"""Positions are named that have this part of a row's mass; the second, where the first takes half of them."""
 CANCELLING = 2.0
 """Rows cancel if the longest gradient of those that stand apart is this many times the batch's."""
 
@@ -112,14 +114,23 @@ def find_hidden(layers: dict[str, list[float]]) -> tuple[int, str, float] | None
 
 
 def find_span(mass: Sequence[float]) -> tuple[int, int] | None:
-    """Return the shortest range of positions with half of the mass; None if it is half of them or more."""
-    total, best, start, inside = sum(mass), (0, len(mass) - 1), 0, 0.0
-    if not 0 < total < math.inf:
+    """Return the shortest range of positions with most of the mass; None if it takes half of them or more."""
+    if not 0 < sum(mass) < math.inf:
         return None
+    for part in SPANS:
+        first, last = _find_range(mass, part * sum(mass))
+        if 2 * (last - first + 1) < len(mass):
+            return first, last
+    return None
+
+
+def _find_range(mass: Sequence[float], least: float) -> tuple[int, int]:
+    """Return the shortest range with at least this mass."""
+    best, start, inside = (0, len(mass) - 1), 0, 0.0
     for stop, value in enumerate(mass):
         inside += value
-        while start < stop and inside - mass[start] >= total / 2:
+        while start < stop and inside - mass[start] >= least:
             inside, start = inside - mass[start], start + 1
-        if inside >= total / 2 and stop - start < best[1] - best[0]:
+        if inside >= least and stop - start < best[1] - best[0]:
             best = (start, stop)
-    return best if 2 * (best[1] - best[0] + 1) < len(mass) else None
+    return best
