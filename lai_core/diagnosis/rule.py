@@ -14,10 +14,9 @@ the norm this many medians: the first alone names rows of batches with nearly eq
 rows of every fitted model, whose norms range over many powers of ten."""
 REST = 0.5**0.5
 """Rows that stand apart make the gradient if without them it is at most this long: half of its square."""
-ALONE_RATIO = 10.0
-ALONE_REST = 0.3
-"""One row makes the gradient, whether it stands apart or not, if its norm is this many medians of the others'
-and without it at most this part of the gradient is left."""
+ALONE = (10.0, 0.3), (1000.0, REST)
+"""Rows make the gradient, whether they stand apart or not, if their norms are the first number of medians and
+without them at most the second part of the gradient is left."""
 USUAL = 1.5
 """What is left without the named rows is usual if it is at most this many times a usual gradient."""
 MOST = 8
@@ -69,7 +68,7 @@ def find_makers(
         return []
     if len(norms) == 1:
         return [0] if excess is not None and excess > USUAL else []
-    median = statistics.median(norms)
+    most, median = max(2, len(norms) // MOST), statistics.median(norms)
     longest = max(range(len(norms)), key=lambda row: products[row])
     candidates = (
         find_apart(norms)
@@ -77,7 +76,7 @@ def find_makers(
         else [row for row, norm in enumerate(norms) if norm > APART_RATIO * median]
     )
     candidates = sorted((row for row in candidates if products[row] > 0), key=lambda row: -products[row])
-    candidates = candidates[: max(2, len(norms) // MOST)]
+    candidates = candidates[:most]
     goal = REST if excess is None else min(REST, USUAL / excess)
     named: list[int] = []
     for count, left in enumerate(length_without(candidates) if candidates else (), 1):
@@ -86,8 +85,15 @@ def find_makers(
         if left <= goal * length:
             break
     others = statistics.median(norm for row, norm in enumerate(norms) if row != longest)
-    if not named and norms[longest] > ALONE_RATIO * others:
-        named = [longest] if length_without([longest])[0] <= ALONE_REST * length else []
+    long = [row for row, norm in enumerate(norms) if norm > ALONE[0][0] * others and products[row] > 0]
+    long = sorted(long, key=lambda row: -products[row])[:most]
+    for count, left in enumerate(length_without(long) if long and not named else (), 1):
+        least = min(norms[row] for row in long[:count])
+        rules = ALONE if count == 1 else ALONE[1:]  # of several, some always are 10 medians long
+        if any(least > ratio * others and left <= rest * length for ratio, rest in rules):
+            named = long[:count]
+            break
+    # a row as long as one that is named is named beside it
     return named + [
         row for row in candidates if named and row not in named and norms[row] >= norms[named[-1]] / 2
     ]
