@@ -141,7 +141,7 @@ def test_params_without_floating_numbers_are_refused():
 def test_a_monitor_names_the_row_of_a_spike(tmp_path):
     apply, params, loss, _, _ = vectors()
     path = tmp_path / "spikes.jsonl"
-    monitor = lai_jax.SpikeMonitor(apply, loss, path, rule=lai_jax.SpikeRule(warmup=5))
+    monitor = lai_jax.SpikeMonitor(apply, loss, path=path, rule=lai_jax.SpikeRule(warmup=5))
     gradient = jax.jit(jax.grad(lambda own, *batch: loss(apply(own, batch[0]), batch[1]).mean()))
     found = []
     for step in range(12):

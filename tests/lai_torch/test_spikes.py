@@ -72,7 +72,7 @@ def test_the_row_of_a_step_that_spikes_is_named_and_written(tmp_path, parts, opt
     path, written = tmp_path / "spikes.jsonl", []
     model = network(**options)
     rule = lai_torch.SpikeRule(warmup=10)
-    monitor = lai_torch.SpikeMonitor(model, squared, path, rule=rule, on_spike=written.append)
+    monitor = lai_torch.SpikeMonitor(model, squared, path=path, rule=rule, on_spike=written.append)
     ((step, found),) = run(model, monitor, parts=parts, plant=lying)
     assert (step, found.named[0], found.verdict) == (SPIKE, ROW, "rows")
     (line,) = map(json.loads, path.read_text().splitlines())
@@ -130,7 +130,7 @@ def test_dropout_of_the_step_is_that_of_what_is_left():
 def test_a_gradient_of_another_loss_is_left_as_it_is(tmp_path):
     model, path = network(), tmp_path / "spikes.jsonl"
     monitor = lai_torch.SpikeMonitor(
-        model, squared, path, rule=lai_torch.SpikeRule(threshold=1.0), leave_out=True
+        model, squared, path=path, rule=lai_torch.SpikeRule(threshold=1.0), leave_out=True
     )
     inputs = torch.randn(N, 4).double()
     targets = torch.zeros(N).double()
@@ -196,7 +196,7 @@ def test_a_trainer_writes_the_record_and_trains_on(tmp_path, parts, leave_out):
     def loss(outputs, batch):
         return (outputs["logits"] - batch["labels"]) ** 2
 
-    lai_torch.SpikeMonitor(model, loss, path, rule=rule, leave_out=leave_out).attach(trainer)
+    lai_torch.SpikeMonitor(model, loss, path=path, rule=rule, leave_out=leave_out).attach(trainer)
     trainer.train()
     (line,) = map(json.loads, path.read_text().splitlines())
     assert (line["step"], line["named"], line["left_out"]) == (SPIKE, [ROW], leave_out)
@@ -236,7 +236,7 @@ def test_lightning_writes_the_record_and_trains_on(tmp_path, parts):
     pairs = list(zip(inputs.split(N // parts), targets.split(N // parts), strict=True))
     module, path = Module(), tmp_path / "spikes.jsonl"
     rule = lai_torch.SpikeRule(warmup=10)
-    watch = SpikeWatch(lai_torch.SpikeMonitor(module.net, squared, path, rule=rule))
+    watch = SpikeWatch(lai_torch.SpikeMonitor(module.net, squared, path=path, rule=rule))
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = pl.Trainer(
         max_epochs=1,
