@@ -455,7 +455,7 @@ def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[
 def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: int) -> str:
     """Return where a row first is not finite: in the inputs, a module's output, the loss, or a gradient."""
     model, loss = reader.model, reader.loss
-    inputs, targets = rows(given, torch.full((samples,), row), samples)
+    inputs, targets = rows(given, torch.full((samples,), row, device="cpu"), samples)
     named = named_parameters(model, loss)
     for what, side in (
         ("inputs", inputs),
