@@ -126,21 +126,23 @@ def diagnose_batches(
     group: Any = None,
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
-    trained = [name for name, one in named_parameters(reader.model, reader.loss).items() if one.requires_grad]
+    named = named_parameters(reader.model, reader.loss)
+    trained = [name for name, one in named.items() if one.requires_grad]
     if not trained:
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
-    if any(isinstance(one, DTensor) for one in named_parameters(reader.model, reader.loss).values()):
+    if any(isinstance(one, DTensor) for one in named.values()):
         msg = (
             "model: expected whole parameters, got sharded ones (fully_shard, DTensor); diagnose the batch "
             "on the model as one process loads it from a checkpoint"
         )
         raise ValueError(msg)
     check_usual(usual_norm)
-    for batch in batches:
-        check_ids(batch.ids, count(*usable(batch.given)))
-    found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
-    shared = Group(group, found[0].losses.device)
+    shared = Group(group, named[trained[0]].device)
+    with shared.agreed():  # what one process refuses, each raises
+        for batch in batches:
+            check_ids(batch.ids, count(*usable(batch.given)))
+        found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
     kinds = {
         kind for own in shared.objects({one.part.traced for one in found if one.part.rows}) for kind in own
     }

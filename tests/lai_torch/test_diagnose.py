@@ -382,6 +382,21 @@ def test_processes_diagnose_their_batch_as_one(coupled, bad, wrapped):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
+def misnamed(rank):
+    model, loss, inputs, targets, _ = built("mlp")
+    try:
+        lai_torch.diagnose(
+            model, loss, inputs, targets, ids=range(N - rank), group=torch.distributed.group.WORLD
+        )
+    except ValueError as error:
+        return str(error)
+
+
+def test_what_one_process_refuses_each_raises():
+    message = "ids: expected one for each of the 16 samples, got 15"
+    assert launch(misnamed, 2) == [message, message]
+
+
 def sharded(rank):
     del rank
     model, loss, inputs, targets, _ = built("mlp")
