@@ -13,6 +13,7 @@ BY_QUOTIENTS = (  # a claim says nothing where it divides by zero
     r"$\sum_l k_l \ne 0$",
     r"both means are not zero",
     r"$d > 1$",
+    r"$n > 1$",
 )
 BY_NUMBERS = (  # what is fixed is a number in a law whose other symbols are outcomes
     r"$D$ is fixed while the step is taken",
@@ -63,6 +64,7 @@ BY_LAWS = (  # the law is written out: its outcomes and their chances, or its mo
     r"the expectation is over $K$",
     r"the variance is over $K$",
     r"their expectations are equal",
+    r"the $g_j$ are uncorrelated, with one expectation $G$ and one covariance $\Sigma$",
 )
 BY_FORM = (  # the network, the loss or the step is written so in the claim
     r"$D$ has an entry per parameter",

@@ -35,6 +35,7 @@ from lai_torch.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
 from lai_torch.trace import (
     Coverage,
     GateTrace,
+    PerSampleNorms,
     coverage,
     per_sample_inner_products,
     per_sample_norms,
@@ -63,6 +64,7 @@ __all__ = [
     "Midpoint",
     "MixtureSampler",
     "MixtureStream",
+    "PerSampleNorms",
     "PreconditionedLAI",
     "Report",
     "Route",

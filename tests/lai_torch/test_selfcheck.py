@@ -197,7 +197,34 @@ def test_products_and_norms_are_those_of_plain_autograd():
     assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
 
 
+def test_norms_are_of_the_pass_that_trains():
+    """Dropout's masks are those of the step; the gradient is what the step without norms has, to the bit."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 3)).double()
+    norms = lai_torch.PerSampleNorms(model, LOSS)
+    for _ in range(5):
+        inputs, targets = support.data(6)
+        state = torch.get_rng_state()
+        losses, found = norms.forward(inputs.double(), targets)
+        after = torch.get_rng_state()
+        gradient = torch.autograd.grad(losses.mean(), [*model.parameters()])
+        torch.set_rng_state(state)
+        plain = LOSS(model(inputs.double()), targets)
+        assert torch.equal(torch.get_rng_state(), after)
+        rows = [torch.autograd.grad(one, [*model.parameters()], retain_graph=True) for one in plain]
+        expected = torch.stack([torch.cat([part.flatten() for part in row]).norm() for row in rows])
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+        assert torch.equal(losses, plain)
+        expected = torch.autograd.grad(plain.mean(), [*model.parameters()])
+        assert all(map(torch.equal, gradient, expected))
+        with torch.no_grad():
+            for one, part in zip(model.parameters(), gradient, strict=True):
+                one -= 0.1 * part
+
+
 def test_coupled_samples_are_refused():
+    with pytest.raises(ValueError, match=r"BatchNorm '.' normalises with the statistics of the batch"):
+        lai_torch.PerSampleNorms(network(nn.BatchNorm1d(8)), LOSS).forward(*support.data(4))
     with pytest.raises(ValueError, match=r"the loss of sample \d .* samples are coupled"):
         lai_torch.check_per_sample_gradients(support.centred().double(), LOSS, support.batch(N, 4))
 

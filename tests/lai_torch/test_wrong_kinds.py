@@ -108,6 +108,7 @@ CALLS = {
     "selfcheck": lambda model: lai_torch.selfcheck(model, LOSS, *data(4)),
     "exact_scores": lambda model: lai_torch.exact_scores(model, LOSS, data(5), data(4)),
     "per_sample_norms": lambda model: lai_torch.per_sample_norms(model, LOSS, data(4)),
+    "PerSampleNorms": lambda model: lai_torch.PerSampleNorms(model, LOSS).forward(*data(4)),
 }
 
 

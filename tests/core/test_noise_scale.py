@@ -1,0 +1,136 @@
+"""The gradient noise scale: estimates over all outcomes, and Fieller's interval against its definition."""
+
+import itertools
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import assume, given
+
+from lai_core.diagnosis import estimate_noise_scale, fieller_interval, gradient_noise
+from proofs import prove_noise_scale
+
+ENTRY = st.integers(-6, 6).map(float)
+RATIOS = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 400)])
+
+
+@pytest.mark.equation("gradient-noise")
+@given(st.lists(st.tuples(ENTRY, ENTRY), min_size=1, max_size=4), st.integers(2, 3))
+def test_estimates_are_unbiased_over_all_batches(population, n):
+    rows = np.array(population)
+    found = []
+    for batch in itertools.product(rows, repeat=n):
+        gradients = np.stack(batch)
+        norms = np.linalg.norm(gradients, axis=1)
+        found.append(gradient_noise(norms, float(np.linalg.norm(gradients.mean(0)))))
+    noise, signal = np.mean(found, axis=0)
+    np.testing.assert_allclose(noise, rows.var(0).sum(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(signal, (rows.mean(0) ** 2).sum(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.equation("gradient-noise")
+def test_a_squared_mean_gradient_counterexample():
+    """It is no estimate of the signal: two rows that cancel on average leave half their noise in it."""
+    batches = [np.array(batch) for batch in itertools.product((1.0, -1.0), repeat=2)]
+    assert np.mean([batch.mean() ** 2 for batch in batches]) == 0.5
+    assert np.mean([gradient_noise(np.abs(one), abs(one.mean())) for one in batches], axis=0)[1] == 0.0
+
+
+@pytest.mark.equation("fieller-interval")
+@given(st.lists(st.tuples(ENTRY, ENTRY), min_size=2, max_size=8), st.sampled_from([0.5, 0.9, 0.95]))
+def test_interval_holds_what_a_test_does_not_refute(drawn, confidence):
+    x, y = np.array(drawn).T
+    t = scipy.stats.t.ppf((1 + confidence) / 2, len(x) - 1)
+    low, high = map(float, fieller_interval(x, y, confidence=confidence))
+
+    def distance(ratio):
+        left = x - ratio * y
+        return abs(left.mean()) - t * left.std(ddof=1) / math.sqrt(len(x))
+
+    size = np.abs(x).max() + 1
+    for ratio in RATIOS:
+        if distance(ratio) < -1e-9 * (size + ratio):
+            assert low * (1 - 1e-6) - 1e-9 <= ratio <= high * (1 + 1e-6) + 1e-9
+    for end in (low, high):
+        if 1e-6 < end < 1e6:
+            assert abs(distance(end)) <= 1e-6 * (size + end)
+
+
+@pytest.mark.equation("fieller-interval")
+@pytest.mark.parametrize("count", [2, 4])
+def test_ends_solve_the_quadratic_that_is_proved(count):
+    x, y = np.random.default_rng(count).normal(size=(2, count)) + np.array([[3.0], [40.0]])
+    t = scipy.stats.t.ppf(0.75, count - 1)
+    quadratic = prove_noise_scale.distance(count)
+    values = {f"x{i}": one for i, one in enumerate(x)} | {f"y{i}": one for i, one in enumerate(y)}
+    for end in map(float, fieller_interval(x, y, confidence=0.5)):
+        at = values | {"k": t * t, "rho": end}
+        found = quadratic.subs({symbol: at[symbol.name] for symbol in quadratic.free_symbols})
+        assert abs(float(found)) < 1e-9
+        assert 0.0 < end < 1.0
+
+
+@pytest.mark.equation("fieller-interval")
+@pytest.mark.parametrize(("scale", "bounded", "jackknife"), [(20.0, 1.0, 0.94), (1000.0, 0.08, 0.58)])
+def test_interval_covers_noise_scales(scale, bounded, jackknife):
+    """The figures of docs/theory/uncertainty.md: where the signal is weak a jackknife's 95% is 58%."""
+    rng, width, n, steps = np.random.default_rng(0), 50, 16, 50
+    mean = np.full(width, scale**-0.5)
+    found = []
+    for _ in range(1000):
+        gradients = mean + rng.normal(size=(steps, n, width))
+        square, length = (gradients**2).sum((1, 2)) / n, (gradients.mean(1) ** 2).sum(1)
+        noise = (square - length) * n / (n - 1)
+        signal = square - noise
+        one = estimate_noise_scale(noise, signal)
+        without = (noise.sum() - noise) / (signal.sum() - signal)
+        middle = steps * one.noise / one.signal - (steps - 1) * without.mean()
+        spread = math.sqrt((steps - 1) * without.var())
+        within = abs(middle - scale) < 1.96 * spread
+        found.append((one.low <= scale <= one.high, one.high < math.inf, within))
+    np.testing.assert_allclose(np.mean(found, axis=0), [0.946, bounded, jackknife], atol=0.02)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_units_do_not_matter(backend, size):
+    rows = np.random.default_rng(1).normal(size=(30, 8, 3)) + 1.0
+    found = []
+    for one in rows * size:
+        norms = backend.array(np.linalg.norm(one, axis=1), "float32")
+        found.append(gradient_noise(norms, float(np.linalg.norm(one.mean(0)))))
+    noise, signal = (
+        backend.array([float(one) for one in column], "float32") for column in zip(*found, strict=True)
+    )
+    scale = estimate_noise_scale(noise, signal)
+    assert math.isclose(scale.scale, 1.00748, rel_tol=1e-4)
+    assert scale.low < scale.scale < scale.high < math.inf
+
+
+def test_steps_that_are_not_finite_are_left_out():
+    noise, signal = np.array([[4.0, 5.0, math.nan, 6.0], [1.0, 1.2, 1.0, 0.9]])
+    assert estimate_noise_scale(noise, signal).steps == 3
+    signal[0] = math.inf
+    assert estimate_noise_scale(noise, signal).steps == 2
+
+
+def test_what_is_not_told_from_zero_is_said():
+    noise, signal = np.array([9.0, 10.0, 11.0]), np.array([-0.5, 0.1, 0.9])
+    said = "gradient noise scale: more than 6.53 rows (95% of 3 steps), the signal is not told from 0"
+    assert str(estimate_noise_scale(noise, signal)) == said
+    assert estimate_noise_scale(noise, -np.abs(noise)).low == math.inf
+
+
+@given(st.sampled_from([0.0, 1.0, math.nan, -1.0]))
+def test_confidence_is_between_0_and_1(confidence):
+    assume(not 0 < confidence < 1)
+    with pytest.raises(ValueError, match="confidence: expected a number in"):
+        fieller_interval(np.ones(3), np.ones(3), confidence=confidence)
+
+
+def test_one_row_or_one_step_says_nothing():
+    with pytest.raises(ValueError, match="norms: expected those of 2 rows or more, got 1"):
+        gradient_noise(np.ones(1), 1.0)
+    with pytest.raises(ValueError, match="noise: expected 2 steps or more that are finite, got 1"):
+        estimate_noise_scale(np.ones(1), np.ones(1))
