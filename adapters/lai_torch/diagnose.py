@@ -16,6 +16,7 @@ import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, Sums, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
+from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError, densify
@@ -61,7 +62,8 @@ def diagnose(
         named until what is left is usual, also where a few long rows are.
     group
         The process group among which a batch is divided. All of its processes call, each with its own rows
-        and ids, and get the diagnosis of the whole batch, in which rows are numbered process by process.
+        and ids, and get the diagnosis of the whole batch, in which rows are numbered process by process. A
+        model that is sharded by `fully_shard` has one by itself; its parameters are gathered meanwhile.
 
     Returns
     -------
@@ -126,54 +128,57 @@ def diagnose_batches(
     group: Any = None,
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
-    named = named_parameters(reader.model, reader.loss)
-    trained = [name for name, one in named.items() if one.requires_grad]
-    if not trained:
-        msg = "model: expected at least one trainable parameter, got none"
-        raise ValueError(msg)
-    if any(isinstance(one, DTensor) for one in named.values()):
-        msg = (
-            "model: expected whole parameters, got sharded ones (fully_shard, DTensor); diagnose the batch "
-            "on the model as one process loads it from a checkpoint"
-        )
-        raise ValueError(msg)
     check_usual(usual_norm)
-    shared = Group(group, named[trained[0]].device)
-    with shared.agreed():  # what one process refuses, each raises
-        for batch in batches:
-            check_ids(batch.ids, count(*usable(batch.given)))
-        found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
-    kinds = {
-        kind for own in shared.objects({one.part.traced for one in found if one.part.rows}) for kind in own
-    }
-    if len(kinds) > 1:  # sums of two kinds do not meet
-        found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
-    found = [share(one, shared) for one in found]
-    starts = [0, *accumulate(len(one.losses) for one in found)]
-    kept: list[int] = []
-    bad: dict[int, str] = {}
-    for start, one in zip(starts, found, strict=False):
-        kept += [start + row for row in one.part.rows]
-        bad |= {start + row: where for row, where in one.nonfinite.items()}
-    ids = [name for one in found for name in one.ids]
-    return conclude(
-        measure([one.part for one in found]),
-        torch.cat([one.losses for one in found]),
-        rows=kept,
-        ids=None if all(name is None for name in ids) else ids,
-        nonfinite=bad,
-        coupled=tuple(dict.fromkeys(name for one in found for name in one.coupled)),
-        usual_norm=usual_norm,
-        excess=excess,
-        trained_norm=trained_norm,
-        parameters=trained,
-    )
+    with _gathered(reader, group) as shared:
+        trained = [n for n, p in named_parameters(reader.model, reader.loss).items() if p.requires_grad]
+        if not trained:
+            msg = "model: expected at least one trainable parameter, got none"
+            raise ValueError(msg)
+        with shared.agreed():  # what one process refuses, each raises
+            for batch in batches:
+                check_ids(batch.ids, count(*usable(batch.given)))
+            found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
+        kinds = shared.objects({one.part.traced for one in found if one.part.rows})
+        if len({kind for own in kinds for kind in own}) > 1:  # sums of two kinds do not meet
+            found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
+        found = [share(one, shared) for one in found]
+        starts = [0, *accumulate(len(one.losses) for one in found)]
+        kept: list[int] = []
+        bad: dict[int, str] = {}
+        for start, one in zip(starts, found, strict=False):
+            kept += [start + row for row in one.part.rows]
+            bad |= {start + row: where for row, where in one.nonfinite.items()}
+        ids = [name for one in found for name in one.ids]
+        return conclude(
+            measure([one.part for one in found]),
+            torch.cat([one.losses for one in found]),
+            rows=kept,
+            ids=None if all(name is None for name in ids) else ids,
+            nonfinite=bad,
+            coupled=tuple(dict.fromkeys(name for one in found for name in one.coupled)),
+            usual_norm=usual_norm,
+            excess=excess,
+            trained_norm=trained_norm,
+            parameters=trained,
+        )
+
+
+@contextmanager
+def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
+    """Have whole parameters in the model, and yield the processes that share its batches."""
+    parameters = [*named_parameters(reader.model, reader.loss).values()]
+    if any(isinstance(one, DTensor) for one in parameters):
+        engine = Engine(reader.model, reader.loss, group, own=True)
+        with engine.gathered(by_block=False):  # sums are as large as the whole model anyway
+            yield engine.group
+    else:
+        yield Group(group, parameters[0].device if parameters else torch.device("cpu"))
 
 
 @alone
-def prove(reader: Reader, batch: Batch) -> None:
+def prove(reader: Reader, batch: Batch, group: Any = None) -> None:
     """Prove a model's graph on a batch, if it can be proved."""
-    with _drawn_again(reader, batch):
+    with _gathered(reader, group), _drawn_again(reader, batch):
         _record(reader, usable(batch.given), _find_coupling(reader.model))
 
 

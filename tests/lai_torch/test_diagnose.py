@@ -363,7 +363,7 @@ def shared(coupled, bad):
     targets[11] = 500.0
     if bad:
         targets[3] = math.nan
-    return model, partial(also_coupled, coupled), inputs, targets
+    return model, partial(also_coupled, coupled) if coupled else squared, inputs, targets
 
 
 def also_coupled(coupled, outputs, targets):
@@ -397,17 +397,53 @@ def test_what_one_process_refuses_each_raises():
     assert launch(misnamed, 2) == [message, message]
 
 
-def sharded(rank):
+def sharded(rank, processes, coupled, bad, accumulated):
+    """Diagnose a process's rows of a batch with a model in parts, in a monitor's step."""
+    model, loss, inputs, targets = shared(coupled, bad)
+    reference = [parameter.detach().clone() for parameter in model.parameters()]
+    for part in (model[0], model):
+        torch.distributed.fsdp.fully_shard(part)
+    chosen = torch.arange(N).tensor_split([10] if processes == 2 else processes)[rank]
+    ids = [f"doc-{row}" for row in chosen.tolist()]
+    monitor = lai_torch.SpikeMonitor(model, loss, rule=lai_torch.SpikeRule(threshold=1e-6))
+    split = len(chosen) // 2
+    for start, end in [(0, split), (split, len(chosen))] if accumulated else [(0, len(chosen))]:
+        monitor.watch(inputs[chosen[start:end]], targets[chosen[start:end]], ids=ids[start:end])
+        loss(model(inputs[chosen[start:end]]), targets[chosen[start:end]]).nanmean().backward()
+    found = monitor.check(nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+    for parameter, before in zip(model.parameters(), reference, strict=True):
+        assert torch.equal(parameter.full_tensor(), before)
+        assert parameter.grad is not None
+    return found.named, found.ids, found.norms, found.shares, found.rest_norm, found.verdict
+
+
+@pytest.mark.parametrize("accumulated", [False, True])
+@pytest.mark.parametrize(("coupled", "bad"), [(0.0, False), (0.0, True), (1e-30, False)])
+def test_sharded_models_are_diagnosed_as_whole_ones(coupled, bad, accumulated):
+    found = launch(sharded, 2, 2, coupled, bad, accumulated)
+    whole = lai_torch.diagnose(*shared(coupled, bad), ids=[f"doc-{row}" for row in range(N)])
+    for named, ids, norms, shares, rest, verdict in found:
+        order = [whole.ids.index(name) for name in ids]
+        assert ({ids[row] for row in named}, verdict) == (
+            {whole.ids[row] for row in whole.named},
+            whole.verdict,
+        )
+        assert rest == pytest.approx(whole.rest_norm, rel=1e-9)
+        for one, other in ((norms, whole.norms), (shares, whole.shares)):
+            torch.testing.assert_close(one, other[order], rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+def left_out(rank):
     del rank
-    model, loss, inputs, targets, _ = built("mlp")
+    model, loss, *_ = built("mlp")
     torch.distributed.fsdp.fully_shard(model)
     try:
-        lai_torch.diagnose(model, loss, inputs, targets, group=torch.distributed.group.WORLD)
+        lai_torch.SpikeMonitor(model, loss, leave_out=True)
     except ValueError as error:
         return str(error)
 
 
-def test_a_sharded_model_is_refused():
+def test_a_sharded_model_leaves_no_row_out():
     assert all(
-        text.startswith("model: expected whole parameters, got sharded") for text in launch(sharded, 2)
+        text.startswith("leave_out: expected False with a group or a sharded") for text in launch(left_out, 2)
     )

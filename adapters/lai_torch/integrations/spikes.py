@@ -48,6 +48,7 @@ class SpikeMonitor:
         Called with what is written, a dictionary: `wandb.log`, or what you like.
     group
         The process group among which batches are divided, as for `diagnose`: its processes check equal norms.
+        A sharded model has one by itself.
 
     Examples
     --------
@@ -84,10 +85,14 @@ class SpikeMonitor:
         group: Any = None,
     ) -> None:
         self.model, self.loss, self.group = model, loss, group
-        if leave_out and group is not None:
-            msg = "leave_out: expected False with a group: a process knows the gradient of its own rows alone"
+        divided = group is not None or any(hasattr(one, "device_mesh") for one in model.parameters())
+        if leave_out and divided:
+            msg = (
+                "leave_out: expected False with a group or a sharded model: a process knows the gradient of "
+                "its own rows alone"
+            )
             raise ValueError(msg)
-        if group is not None and dist.get_rank(group) > 0:
+        if divided and dist.get_rank(group) > 0:
             path = None  # one file, by the first process
         self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
         # Proved on an ordinary batch, and not again: values that a spike has could refuse what is right, and
@@ -113,7 +118,8 @@ class SpikeMonitor:
         Diagnosis or None
             Rows are numbered through the step's batches. None of a step that does not spike.
         """
-        batches, self._batches, number = self._batches, [], float(norm)
+        batches, self._batches = self._batches, []
+        number = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         first = self.log.step == self.log.rule.warmup
         excess = self.log.judge(number, known=bool(batches))
         if excess is None and not (first and batches):
@@ -121,7 +127,7 @@ class SpikeMonitor:
         self._busy = True  # a diagnosis runs the model, whose hook watches
         try:
             if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
-                prove(self._reader, batches[0])
+                prove(self._reader, batches[0], self.group)
                 return None
             known: dict[str, Any] = {"excess": excess, "trained_norm": number, "group": self.group}
             found = diagnose_batches(self._reader, batches, **known)
