@@ -76,7 +76,7 @@ def judge_error(problem: Exception) -> dict[str, Any]:
     last = traceback.extract_tb(problem.__traceback__)[-1]
     torchs = "/torch/" in last.filename or Path(__file__).parent.as_posix() in last.filename
     raised = (last.line or "").startswith("raise") or isinstance(problem, AssertionError)
-    refused = SAYS_SO.search(str(problem)) if torchs else raised
+    refused = SAYS_SO.search(str(problem)) or (raised and not torchs)
     reason = shorten(f"{type(problem).__name__}: {problem}")
     return {"verdict": "refused" if refused else "crash", "reason": reason}
 
