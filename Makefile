@@ -53,6 +53,7 @@ peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, 
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m pytest tests/peers
+	$(PEERS)/bin/python -m benchmarks judge
 	$(PEERS)/bin/python -m benchmarks cost peers
 	$(PEERS)/bin/python -m benchmarks scoring
 

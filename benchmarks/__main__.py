@@ -123,6 +123,23 @@ def compatibility(suites: tuple[str, ...], **options: Any) -> None:
     run_suites(list(suites or SUITES), **options)
 
 
+@main.command()
+@click.option(
+    "--library", "libraries", multiple=True, help="Again for several; none: those that are installed."
+)
+@click.option("--case", "cases", multiple=True, help="Again for several; none: all.")
+@click.option("--pin", is_flag=True, help="Write the record that the guide shows.")
+def judge(libraries: tuple[str, ...], cases: tuple[str, ...], pin: bool) -> None:
+    """Judge libraries of per-sample gradients on one zoo of models, this one among them."""
+    from benchmarks.judge.command import run
+    from benchmarks.judge.libraries import LIBRARIES
+    from benchmarks.judge.zoo import CASES
+
+    _known(libraries, LIBRARIES)
+    _known(cases, CASES)
+    run(libraries, cases, pin=pin)
+
+
 @main.command(name="all")
 def everything() -> None:
     """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""

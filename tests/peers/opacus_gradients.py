@@ -3,7 +3,7 @@
 import copy
 
 import torch
-from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
+from opacus.grad_sample import GradSampleModule
 from torch import Tensor
 
 from tests.peers.cases import SAMPLE_LOSSES, Case
@@ -16,13 +16,3 @@ def gradients(one: Case, batch: tuple[Tensor, Tensor], *, last: bool) -> Tensor:
     SAMPLE_LOSSES(wrapped(inputs), targets).sum().backward()
     parameters = list((wrapped._module[-1] if last else wrapped).parameters())
     return torch.cat([parameter.grad_sample.flatten(1) for parameter in parameters], dim=1)
-
-
-def norms(model: torch.nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """`(n,)`: the norms by which opacus clips without building gradients."""
-    wrapped = GradSampleModuleFastGradientClipping(
-        copy.deepcopy(model), max_grad_norm=1.0, use_ghost_clipping=True, loss_reduction="sum"
-    )
-    inputs, targets = batch
-    SAMPLE_LOSSES(wrapped(inputs), targets).sum().backward()
-    return wrapped.get_norm_sample()

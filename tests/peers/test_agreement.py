@@ -2,8 +2,12 @@
 
 import pytest
 import torch
+from opacus.validators import ModuleValidator
 from torch import Tensor
 
+from benchmarks.judge.libraries import ask_opacus, products
+from benchmarks.judge.zoo import Case as Judged
+from benchmarks.judge.zoo import build
 from tests.peers import backpack_gradients, captum_influence, opacus_gradients
 from tests.peers.cases import DTYPES, NETWORKS, Case, agree, case, perturbed
 
@@ -56,3 +60,13 @@ def test_lli_is_captums_fast_influence_where_the_last_layer_has_no_bias(name, dt
 def test_a_missing_bias_would_be_seen():
     one = case("mlp", torch.float32)
     assert not agree(one.lli(), captum_influence.fast_kernel(one))
+
+
+@pytest.mark.parametrize(("name", "part"), [("nn.MultiheadAttention", "attention"), ("nn.LSTM", "rnn")])
+def test_opacus_own_layers_are_exact(name, part):
+    one = build(name)
+    fixed = ModuleValidator.fix(torch.nn.Sequential(getattr(one.model, part))).double()
+    setattr(one.model, part, fixed[0])
+    replaced = Judged(one.model, one.inputs, one.targets)
+    expected = products(replaced.gradients())
+    torch.testing.assert_close(ask_opacus(replaced)[0], expected, rtol=1e-9, atol=1e-12)
