@@ -92,8 +92,8 @@ def _card(name, figures):
     """Draw one card: a bar for each figure, the last one in the site's colour."""
     title, measure = escape(CARDS[name].title), escape(CARDS[name].measure)
     bars = []
-    for place, (bar, share) in enumerate(figures.items()):
-        y, width = 22 * place, 100 * share
+    for place, bar in enumerate(CARDS[name].printed):
+        y, width = 22 * place, 100 * figures[bar]
         chosen = ' class="chosen"' if place == len(figures) - 1 else ""
         bars += [
             f'<text x="0" y="{y + 15}">{escape(bar)}</text>',
@@ -110,4 +110,4 @@ if __name__ == "__main__":
         known = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
         known[chosen] = run(chosen)
         print(chosen, known[chosen], flush=True)
-        FIGURES.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        FIGURES.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
