@@ -96,10 +96,10 @@ def _card(name, figures):
         chosen = ' class="chosen"' if place == len(figures) - 1 else ""
         bars += [
             f'<text x="0" y="{y + 15}">{escape(bar)}</text>',
-            f'<rect x="150" y="{y + 3}" width="{width:.1f}" height="15"{chosen}/>',
-            f'<text x="{156 + width:.1f}" y="{y + 15}">{width:.3g}%</text>',
+            f'<rect x="165" y="{y + 3}" width="{width:.1f}" height="15"{chosen}/>',
+            f'<text x="{171 + width:.1f}" y="{y + 15}">{width:.3g}%</text>',
         ]
-    head = f'<svg viewBox="0 0 300 {22 * len(figures)}" role="img" aria-label="{title}">'
+    head = f'<svg viewBox="0 0 318 {22 * len(figures)}" role="img" aria-label="{title}">'
     link = f'<a class="card" href="#{name.replace("_", "-")}">'
     return f"{link}<b>{title}</b><br><small>{measure}</small>{head}{''.join(bars)}</svg></a>"
 
