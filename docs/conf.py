@@ -25,6 +25,7 @@ extensions = [
     "equation_index",
     "ledger_data",
     "local_search",
+    "notebooks",
     "public_modules",
     "recorded",
     "shapes",

@@ -11,6 +11,7 @@ import lai_torch
 import pytest
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.application import Sphinx
 from sphinx.ext import napoleon
 
 from lai_core import assumptions, bounds, calibration, influence, propagation, shapley, variance
@@ -207,6 +208,20 @@ def test_a_picture_names_only_what_is_there_and_says_it_in_words():
     drawn = stages.svg("A step", [("score", "multiplies", "a.py::f", "scores")], "back")
     assert "<title>A step</title><desc>score: multiplies; it hands on scores." in drawn
     assert drawn.count("currentColor") == len(re.findall('(?:fill|stroke)="(?!none)[a-zC]', drawn))
+
+
+def test_a_page_with_cells_offers_its_notebook_and_others_none(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ledger.ROOT / "docs/_ext"))
+    for name, cell in {"index": "", "cells": "```{code-cell}\n1 + 1\n```\n"}.items():
+        head = "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n---\n\n" if cell else ""
+        (tmp_path / f"{name}.md").write_text(f"{head}# Title\n\n{cell or 'Words.'}\n")
+    settings = {"extensions": ["myst_nb", "notebooks"], "nb_execution_mode": "off", "html_theme": "basic"}
+    built = tmp_path / "built"
+    app = Sphinx(tmp_path, None, built, built / "trees", "html", settings, status=None, warning=None)
+    app.build()
+    (link,) = re.findall(r'href="(_downloads/[^"]*\.ipynb)"', (built / "cells.html").read_text())
+    assert json.loads((built / link).read_text())["cells"][1]["source"] == ["1 + 1"]
+    assert "_downloads" not in (built / "index.html").read_text()
 
 
 def test_nothing_on_the_site_is_fetched_from_elsewhere():
