@@ -11,7 +11,7 @@ import lai_torch
 import torch
 
 from benchmarks import report
-from benchmarks.methods import CACHED, SELECTIVE, Build, curated, curator, forward, peer, plain
+from benchmarks.methods import CACHED, SELECTIVE, Build, curated, curator, forward, half, peer, plain
 from benchmarks.models import COSTED
 from benchmarks.seconds import ratios
 from workloads.counts import counted
@@ -38,6 +38,8 @@ CHEAPER = (("ghost_fresh", "flops_ratio"), ("lai_fresh", "memory_ratio"))
 """What takes no more than the peer, on every model."""
 PEER = "opacus_fresh"
 KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
+OVER_HALF = ("flops_ratio", "seconds_ratio")
+"""What is also printed over a plain step on a random batch of the kept size: `half_flops_ratio` and so on."""
 ROUNDS = 2
 Ratios = dict[str, dict[str, dict[str, float]]]
 
@@ -45,11 +47,12 @@ Ratios = dict[str, dict[str, dict[str, float]]]
 def compare(names: Iterable[str], methods: Mapping[str, Build]) -> tuple[Ratios, dict[str, float]]:
     """Measure the methods, and the peer where it is installed, on each model; print what was found.
 
-    Per model and method, operations, seconds and peak bytes are over plain training's; per model, the
-    operations of scoring from a cached summary over those of a forward pass.
+    Per model and method, operations, seconds and peak bytes are over those of a plain step, operations and
+    seconds also over those of a plain step on a random batch of the kept size. Per model, the operations of
+    scoring from a cached summary are over those of a forward pass.
     """
     found: Ratios = {}
-    scored, remarks, builds = {}, [], {"plain": plain, **methods}
+    scored, remarks, builds = {}, [], {"plain": plain, "half": half, **methods}
     if installed():
         builds[PEER] = peer
     else:
@@ -57,7 +60,11 @@ def compare(names: Iterable[str], methods: Mapping[str, Build]) -> tuple[Ratios,
     for name in names:
         rows, work = ratios(COSTED[name], builds, ROUNDS, least=0.0)
         del rows["plain"]
-        found[name] = {method: {key: row[key] for key in KEYS} for method, row in rows.items()}
+        found[name] = {
+            method: {key: row[key] for key in KEYS}
+            | {f"half_{key}": row[key] / rows["half"][key] for key in OVER_HALF}
+            for method, row in rows.items()
+        }
         made = curator(work, None, lai_torch.LAI(), refresh=CACHED)
         for _ in range(2):
             made.score(*work.batch)
@@ -68,7 +75,8 @@ def compare(names: Iterable[str], methods: Mapping[str, Build]) -> tuple[Ratios,
             from benchmarks.peer_torch import agreement  # opacus may not be installed
 
             remarks.append(f"{PEER} on {name}: {agreement(work)}")
-    report.ratios("over plain training, half kept", found, KEYS, *remarks)
+    title = "over a plain step, and over a plain step on a random half (half); half kept"
+    report.ratios(title, found, (*KEYS, *(f"half_{key}" for key in OVER_HALF)), *remarks)
     return found, scored
 
 

@@ -21,6 +21,8 @@ BOUNDS = {"lai_cached": 0.86, "lai_selective": 0.72}
 """Operations over a plain step, at half kept."""
 KEPT, ROUNDS = 0.5, 3
 KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
+OVER_HALF = ("flops_ratio", "seconds_ratio")
+"""What is also printed over a plain step on a random batch of the kept size: `half_flops_ratio` and so on."""
 HANDS = {"lai_cached": "hand", "lai_selective": "hand_selective"}
 """The same step without its scoring and checks, and where nothing is kept of a forward pass that scores."""
 Work = tuple[Model, Any, Any]
@@ -95,6 +97,7 @@ def steps(work: Work) -> dict[str, Program]:
     summary = jax.jit(summarize)(model.params, *validation)
     return {
         "plain": (plain, (*start, *training)),
+        "half": (plain, (*start, *(each[:half] for each in training))),
         "lai_cached": (cached, (*start, summary, *training)),
         "lai_selective": (curated(), (*start, summary, *training)),
         "lai_fresh": (fresh, (*start, validation, *training)),
@@ -126,7 +129,7 @@ def _ready(program: Any, given: Any) -> None:
 
 def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
     """Return each method's figures over a plain step's; without `rounds`, what is counted."""
-    names = ("plain", *HANDS, *HANDS.values())
+    names = ("plain", "half", *HANDS, *HANDS.values())
     rows = measured(work, names, rounds)
     plain, sizes = rows["plain"], ("flops", "with arguments", "seconds", "cpu")
     found: dict[str, dict[str, float | None]] = {}
@@ -136,6 +139,7 @@ def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
         hand = rows[HANDS[name]]["cpu"] if rounds and name in HANDS else None
         found[name] = dict(zip(keys, ratios, strict=True)) | {"waits": 0, "launches": 1}
         found[name]["hand_ratio"] = None if hand is None else row["cpu"] / hand
+        found[name]["half_ratio"] = row["cpu"] / rows["half"]["cpu"] if rounds else None
     return found
 
 
@@ -143,11 +147,14 @@ def run() -> None:
     """Measure both models, print the table, write `build/cost-jax.json`."""
     found = {}
     for model, build in COSTED.items():
-        rows = measured(build(), ("plain", "lai_cached", "lai_selective", "lai_fresh"), ROUNDS)
+        rows = measured(build(), ("plain", "half", "lai_cached", "lai_selective", "lai_fresh"), ROUNDS)
         found[model] = {
-            name: {key: row[key[:-6]] / rows["plain"][key[:-6]] for key in KEYS} for name, row in rows.items()
+            name: {key: row[key[:-6]] / rows["plain"][key[:-6]] for key in KEYS}
+            | {f"half_{key}": row[key[:-6]] / rows["half"][key[:-6]] for key in OVER_HALF}
+            for name, row in rows.items()
         }
-    report.ratios("over a plain step", found, KEYS)
+    title = "over a plain step, and over a plain step on a random half (half); half kept"
+    report.ratios(title, found, (*KEYS, *(f"half_{key}" for key in OVER_HALF)))
     failed = [
         f"{model} {line}"
         for model, methods in found.items()

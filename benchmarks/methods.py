@@ -12,7 +12,9 @@ from typing import Any
 
 import lai_torch
 import torch
+from lai_torch._graph.record import Reader
 from lai_torch._model.batch import count
+from lai_torch.diagnose import Batch, diagnose_batches
 from lai_torch.integrations.sources import Sources
 from torch import Tensor
 from torch._dynamo.utils import counters
@@ -60,6 +62,17 @@ def half(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
     """Train on half of it: what no step that keeps half can be quicker than."""
     part = rows(work.batch, slice(0, len(work.batch[1]) // 2))
     return Step(lambda: plain_step(work, optimizer, kind, part))
+
+
+def diagnosed(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
+    """Train on the whole batch and diagnose it, with a reader that has proved the graph before."""
+    reader = Reader(work.model, work.loss, every=True)
+
+    def run() -> None:
+        plain_step(work, optimizer, kind)
+        diagnose_batches(reader, [Batch(work.batch)])
+
+    return Step(run)
 
 
 def forward(work: Work) -> None:

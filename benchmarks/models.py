@@ -89,10 +89,25 @@ def bert(width: int, depth: int, heads: int, length: int, samples: int, vocabula
     return Work(model, classification, *(({"input_ids": ids}, labels(len(ids))) for ids in drawn))
 
 
-def gpt(width: int, depth: int, heads: int, length: int, samples: int, vocabulary: int) -> Work:
+def gpt(
+    width: int,
+    depth: int,
+    heads: int,
+    length: int,
+    samples: int,
+    vocabulary: int,
+    *,
+    validation: int | None = None,
+) -> Work:
     """GPT-2, without dropout."""
     sizes = width, depth, heads, length, vocabulary
-    return language_model("GPT2LMHeadModel", sizes, samples, **ENDS | PLAIN)
+    return language_model("GPT2LMHeadModel", sizes, samples, validation, **ENDS | PLAIN)
+
+
+def published_gpt(*, toy: bool) -> Work:
+    """Build what dattri-llm reports its overhead on: GPT-2-small, 16 rows of 1,024 tokens, 8 to validate."""
+    sizes = (32, 2, 2, 16, 4, 64) if toy else (768, 12, 12, 1024, 16, 50_257)
+    return gpt(*sizes, validation=2 if toy else 8)
 
 
 def vit(width: int, depth: int, heads: int, samples: int) -> Work:
@@ -149,6 +164,7 @@ ON_GPU: dict[str, Callable[[bool], Work]] = {
     "resnet18": lambda toy: resnet(16, 16, width=8) if toy else resnet(512, 1000),
     "bert_base": lambda toy: bert(*((32, 2, 2, 16, 4, 100) if toy else (768, 12, 12, 128, 64, 30_522))),
     "gpt2": lambda toy: gpt(*((32, 2, 2, 16, 4, 64) if toy else (768, 12, 12, 256, 16, 50_257))),
+    "gpt2_1024": lambda toy: published_gpt(toy=toy),
     "llama_1b": lambda toy: llama(toy=toy),
 }
 """By name; called with whether it is the toy."""

@@ -21,6 +21,7 @@ from benchmarks.methods import (
     Step,
     bytes_of,
     curated,
+    diagnosed,
     half,
     hand,
     mixture,
@@ -48,6 +49,7 @@ METHODS = {
     "selective": SELECTIVE,
     "whole": curated(lai_torch.LAI(), "whole"),
     "mixture": mixture,
+    "diagnose": diagnosed,
     "hand": hand,
 }
 LEAST = 0.05

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments import advice_sources
+from experiments import advice_budget, advice_sources
 from experiments.harness import record as records
 from experiments.harness.page import markdown
 from experiments.harness.statistics import compared
@@ -65,6 +65,8 @@ Test accuracy of small language models with a prediction layer:
 {tuning}
 
 {sources}
+
+{budget}
 
 ## So
 
@@ -134,6 +136,7 @@ def page() -> str:
         reading=_table(held["pretraining"]["methods"], READING, {"test loss": "test loss"}),
         tuning=_table(held["finetuning"]["methods"], TUNING, tuned),
         sources=advice_sources.section(held["mixtures"]),
+        budget=advice_budget.section(held["budget"]),
         few=f"{100 * main['LAI as a set']['wrong of kept']:.0f}%",
         many=f"{100 * main['LAI, best half']['wrong of kept']:.0f}%",
         price=f"{main['LAI as a set']['cost']:.1f}",

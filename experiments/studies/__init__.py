@@ -6,6 +6,7 @@ from experiments.harness import record
 from experiments.harness.study import Study
 from experiments.studies import (
     attribution,
+    budget,
     cost,
     dynamics,
     fidelity,
@@ -16,7 +17,18 @@ from experiments.studies import (
     search,
 )
 
-ORDER = (fidelity, pretraining, finetuning, noisy_labels, cost, dynamics, search, mixtures, attribution)
+ORDER = (
+    fidelity,
+    pretraining,
+    finetuning,
+    noisy_labels,
+    cost,
+    dynamics,
+    search,
+    mixtures,
+    attribution,
+    budget,
+)
 """That of the paper's sections 5 and 6; then what would make it win."""
 STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
 
