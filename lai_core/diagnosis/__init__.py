@@ -1,6 +1,6 @@
 """Which sample of a batch makes its gradient: exact norms and shares, and what is said of them."""
 
-from lai_core.diagnosis.noise_scale import (
+from lai_core.diagnosis._noise_scale import (
     NoiseScaleEstimate,
     estimate_noise_scale,
     fieller_interval,
