@@ -125,6 +125,7 @@ def diagnose_batches(
     usual_norm: float | None = None,
     excess: float | None = None,
     trained_norm: float | None = None,
+    update_excess: float | None = None,
     group: Any = None,
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
@@ -159,6 +160,7 @@ def diagnose_batches(
             usual_norm=usual_norm,
             excess=excess,
             trained_norm=trained_norm,
+            update_excess=update_excess,
             parameters=trained,
         )
 

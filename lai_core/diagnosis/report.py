@@ -61,6 +61,8 @@ class Diagnosis:
         What `|G|` usually is, where the caller knew.
     trained_norm
         The gradient norm that the training step saw, where the caller knew.
+    update_excess
+        How many times as long as usual the optimizer's step is, where that spiked.
     """
 
     losses: Float[Array, " n"]
@@ -78,6 +80,7 @@ class Diagnosis:
     coupled: tuple[str, ...] = ()
     usual_norm: float | None = None
     trained_norm: float | None = None
+    update_excess: float | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dict for each sample, by descending norm, those that are not finite first."""
@@ -112,6 +115,7 @@ class Diagnosis:
             "rest_norm": self.rest_norm,
             "usual_norm": self.usual_norm,
             "trained_norm": self.trained_norm,
+            "update_excess": self.update_excess,
             "coupled": list(self.coupled),
             "rows": self.rows(),
         }
@@ -194,6 +198,8 @@ class Diagnosis:
         if self.trained_norm is not None:
             line += f"; training saw {self.trained_norm:.3g}, the mean's is "
             line += f"{self.total_norm / max(1, len(self.rows())):.3g}"
+        if self.update_excess is not None:
+            line += f"; the optimizer's step is {self.update_excess:.3g} times its usual length"
         if self.coupled:
             line += f"; parts of the batch's gradient, which {', '.join(self.coupled)} couples"
         return line
@@ -290,6 +296,7 @@ def conclude(
     usual_norm: float | None = None,
     excess: float | None = None,
     trained_norm: float | None = None,
+    update_excess: float | None = None,
     parameters: Sequence[str] = (),
 ) -> Diagnosis:
     """Return the diagnosis of a batch in which `rows` have finite gradients, of these sizes."""
@@ -342,6 +349,7 @@ def conclude(
         coupled,
         usual_norm,
         trained_norm,
+        update_excess,
     )
 
 

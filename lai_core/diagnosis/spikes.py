@@ -119,10 +119,10 @@ class SpikeLog:
         self.step = 0
         self._spikes: deque[int] = deque(maxlen=check_count("most", most))
 
-    def judge(self, norm: float, *, known: bool = True) -> float | None:
+    def judge(self, norm: float, *, known: bool = True, also: bool = False) -> float | None:
         """Count a step; return how many times the usual norm a norm is that is to be diagnosed, else None."""
-        # Of what is not `known`, nothing can be diagnosed.
-        usual, spikes = self.rule.usual, self.rule.judge(norm)
+        # Of what is not `known`, nothing can be diagnosed; `also`: whatever the norm is.
+        usual, spikes = self.rule.usual, self.rule.judge(norm) or also
         step, self.step = self.step, self.step + 1
         if not (spikes and known) or (
             len(self._spikes) == self._spikes.maxlen and step - self._spikes[0] < self.rule.window

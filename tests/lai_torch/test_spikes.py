@@ -8,6 +8,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 import transformers
+from lai_torch._exact.optimizer_step import measure_step
 from lai_torch.integrations.lightning import SpikeWatch
 from torch import nn
 
@@ -309,3 +310,55 @@ def test_a_diagnosis_that_fails_does_not_stop_the_run():
 def test_a_rule_that_would_never_fire_is_refused():
     with pytest.raises(ValueError, match=r"^warmup: expected at most the window of 10 numbers, got 20$"):
         lai_torch.SpikeRule(window=10)
+
+
+OPTIMIZERS = {
+    "sgd": lambda given: torch.optim.SGD(given, 0.1),
+    "momentum": lambda given: torch.optim.SGD(given, 0.1, momentum=0.9, dampening=0.5),
+    "nesterov": lambda given: torch.optim.SGD(given, 0.1, momentum=0.9, nesterov=True),
+    "adam": lambda given: torch.optim.Adam(given, 0.01),
+    "amsgrad": lambda given: torch.optim.Adam(given, 0.01, amsgrad=True),
+    "adamw": lambda given: torch.optim.AdamW([{"params": given, "lr": 0.1}], weight_decay=0.0),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_is_as_long_as_it_is_measured_to_be(name):
+    model = network()
+    optimizer = OPTIMIZERS[name]([*model.parameters()])
+    for scale in (1.0, 1.0, 50.0, 0.1):
+        squared(model(torch.randn(N, 4).double() * scale), torch.ones(N)).mean().backward()
+        before, length = [one.detach().clone() for one in model.parameters()], measure_step(optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+        moved = [after - one for after, one in zip(model.parameters(), before, strict=True)]
+        assert length == pytest.approx(float(torch.nn.utils.get_total_norm(moved)), rel=1e-10)
+
+
+def test_a_lost_second_moment_shows_before_the_step():
+    model, lines = network(), []
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    rule = lai_torch.SpikeRule(warmup=10)
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=rule, optimizer=optimizer, on_spike=lines.append)
+    found = []
+    for step in range(STEPS):
+        inputs = torch.randn(N, 4).double()
+        monitor.watch(inputs, inputs[:, 0])
+        squared(model(inputs), inputs[:, 0]).mean().backward()
+        if step == SPIKE:
+            for state in optimizer.state.values():
+                state["exp_avg_sq"].zero_()
+        found.append(monitor.check(total_norm(model)))
+        optimizer.step()
+        optimizer.zero_grad()
+    (one,) = [(step, one) for step, one in enumerate(found) if one is not None][:1]
+    assert (one[0], one[1].verdict) == (SPIKE, "no single row")
+    assert lines[0]["update_excess"] > 10
+    assert "the optimizer's step is " in str(one[1])
+    assert monitor.updates.state_dict() == monitor.state_dict()["updates"]
+
+
+def test_an_optimizer_whose_step_is_not_known_is_refused():
+    model = network()
+    with pytest.raises(TypeError, match="optimizer: expected one of SGD, Adam, AdamW"):
+        lai_torch.SpikeMonitor(model, squared, optimizer=torch.optim.Adagrad(model.parameters()))

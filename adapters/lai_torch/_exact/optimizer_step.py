@@ -77,6 +77,46 @@ def stepped(
     return after, vjp
 
 
+def measure_step(optimizer: torch.optim.Optimizer) -> float:
+    """Return the length of the step that an optimizer would take on `.grad`, without its weight decay."""
+    lengths = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            state, gradient = optimizer.state.get(parameter, {}), _real(parameter.grad)
+            if isinstance(optimizer, torch.optim.SGD):
+                step = _momentum_step(group, state, gradient)
+            else:
+                step = _adam_step(group, state, gradient)
+            lengths.append(float(group["lr"]) * torch.linalg.vector_norm(step.double()))
+    found = torch.linalg.vector_norm(torch.stack(lengths)) if lengths else torch.zeros(())
+    return float(found.full_tensor() if hasattr(found, "full_tensor") else found)
+
+
+def _momentum_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -> Tensor:
+    """Return SGD's direction, with the momentum that it would have."""
+    momentum, buffer = float(group["momentum"]), state.get("momentum_buffer")
+    if momentum == 0.0:
+        return gradient
+    into = (
+        gradient if buffer is None else momentum * _real(buffer) + (1 - float(group["dampening"])) * gradient
+    )
+    return gradient + momentum * into if group["nesterov"] else into
+
+
+def _adam_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -> Tensor:
+    """Return Adam's direction, with the moments that it would have."""
+    first, second = map(float, group["betas"])
+    count = float(state.get("step", 0)) + 1
+    mean = (1 - first) * gradient + (first * _real(state["exp_avg"]) if state else 0.0)
+    square = (1 - second) * gradient**2 + (second * _real(state["exp_avg_sq"]) if state else 0.0)
+    if group["amsgrad"] and state:
+        square = torch.maximum(square, _real(state["max_exp_avg_sq"]))
+    root = (square / (1 - second**count)).sqrt() + float(group["eps"])
+    return mean / (1 - first**count) / root
+
+
 def _take(optimizer: torch.optim.Optimizer, names: dict[int, str], point: Point, gradients: Point) -> Point:
     """Let an optimizer of the same class and state step on copies of the parameters."""
     copies: dict[str, nn.Parameter] = {}

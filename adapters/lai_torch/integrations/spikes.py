@@ -1,5 +1,6 @@
 """Watch a run's gradient norm, and name the rows of a step that spikes before the optimizer moves."""
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from lai_core.diagnosis import Diagnosis, SpikeLog
 from lai_core.diagnosis import SpikeRule as SpikeRule
+from lai_torch._exact.optimizer_step import check_optimizer, measure_step
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss
 from lai_torch._model.snapshot import Streams
@@ -44,6 +46,9 @@ class SpikeMonitor:
         to it, of a gradient that is not finite its part of the mean. Check before you clip, so that what is
         left is clipped by its own norm. What is written says whether it was done: not where the gradient is
         of another loss than `loss`, as where a penalty is added.
+    optimizer
+        An SGD, Adam or AdamW of `torch.optim` whose step is watched, too, before it is taken: a second moment
+        that was lost makes it long while the gradient is ordinary. That costs about as much as the step.
     on_spike
         Called with what is written, a dictionary: `wandb.log`, or what you like.
     group
@@ -81,6 +86,7 @@ class SpikeMonitor:
         rule: SpikeRule | None = None,
         most: int = 5,
         leave_out: bool = False,
+        optimizer: torch.optim.Optimizer | None = None,
         on_spike: Callable[[dict[str, Any]], Any] | None = None,
         group: Any = None,
     ) -> None:
@@ -95,6 +101,12 @@ class SpikeMonitor:
         if divided and dist.get_rank(group) > 0:
             path = None  # one file, by the first process
         self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
+        if optimizer is not None:
+            check_optimizer(optimizer)
+        self.optimizer, known = optimizer, self.log.rule
+        self.updates = SpikeRule(
+            deviations=known.deviations, ratio=known.ratio, window=known.window, warmup=known.warmup
+        )
         # Proved on an ordinary batch, and not again: values that a spike has could refuse what is right, and
         # the norm that training saw stands beside the diagnosed one.
         self._reader = Reader(model, loss, every=True, again=False)
@@ -121,7 +133,8 @@ class SpikeMonitor:
         batches, self._batches = self._batches, []
         number = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         first = self.log.step == self.log.rule.warmup
-        excess = self.log.judge(number, known=bool(batches))
+        update_excess = None if self.optimizer is None else self._judge_update(self.optimizer)
+        excess = self.log.judge(number, known=bool(batches), also=update_excess is not None)
         if excess is None and not (first and batches):
             return None
         self._busy = True  # a diagnosis runs the model, whose hook watches
@@ -130,7 +143,7 @@ class SpikeMonitor:
                 prove(self._reader, batches[0], self.group)
                 return None
             known: dict[str, Any] = {"excess": excess, "trained_norm": number, "group": self.group}
-            found = diagnose_batches(self._reader, batches, **known)
+            found = diagnose_batches(self._reader, batches, update_excess=update_excess, **known)
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
             warnings.warn(f"SpikeMonitor: no diagnosis of a norm of {number:.3g}: {error}", stacklevel=2)
@@ -142,13 +155,19 @@ class SpikeMonitor:
             self.on_spike(line)
         return found
 
+    def _judge_update(self, optimizer: torch.optim.Optimizer) -> float | None:
+        """Return how many times its usual length the optimizer's next step is, if it spikes."""
+        usual, length = self.updates.usual, measure_step(optimizer)
+        return length / (usual or math.nan) if self.updates.judge(length) else None
+
     def state_dict(self) -> dict[str, Any]:
         """Return what the monitor knows of the run, as plain numbers."""
-        return self.log.state_dict()
+        return self.log.state_dict() | {"updates": self.updates.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` returned."""
         self.log.load_state_dict(state)
+        self.updates.load_state_dict(state["updates"])
 
     def attach(self, trainer: Any) -> "SpikeMonitor":
         """Watch a transformers or TRL Trainer: its batches as the model gets them, the norm before clipping.
