@@ -179,8 +179,9 @@ def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
 
 @alone
 def prove(reader: Reader, batch: Batch, group: Any = None) -> None:
-    """Prove a model's graph on a batch, if it can be proved."""
+    """Prove a model's graph on a batch, if it can be proved; raise where a spike could not be diagnosed."""
     with _gathered(reader, group), _drawn_again(reader, batch):
+        _run(reader, usable(batch.given))
         _record(reader, usable(batch.given), _find_coupling(reader.model))
 
 

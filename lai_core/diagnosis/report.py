@@ -185,24 +185,25 @@ class Diagnosis:
         )
 
     def _say_besides(self, median: float) -> str:
-        line = f"|G| {self.total_norm:.3g}, the median row's {median:.3g}"
+        parts = [f"|G| {self.total_norm:.3g}, the median row's {median:.3g}"]
         if self.verdict == "not finite":
-            line = "" if math.isnan(median) else f"of the other rows: {line}"
+            parts = [] if math.isnan(median) else [f"of the other rows: {parts[0]}"]
         elif self.verdict == "rows":
-            line = f"without: |G| {self.rest_norm:.3g}, not {self.total_norm:.3g}"
-            line += f"; the median row's {median:.3g}"
+            parts = [f"without: |G| {self.rest_norm:.3g}, not {self.total_norm:.3g}"]
+            parts.append(f"the median row's {median:.3g}")
         elif self.verdict == "no single row":
-            line += "; look at the learning rate, the initialisation, the optimizer's state"
+            parts.append("look at the learning rate, the initialisation, the optimizer's state")
         if self.usual_norm is not None:
-            line += f"; usually {self.usual_norm:.3g}"
+            parts.append(f"usually {self.usual_norm:.3g}")
         if self.trained_norm is not None:
-            line += f"; training saw {self.trained_norm:.3g}, the mean's is "
-            line += f"{self.total_norm / max(1, len(self.rows())):.3g}"
+            finite = len(self.rows()) - len(self.nonfinite)
+            mean = f", the mean's is {self.total_norm / finite:.3g}" if finite else ""
+            parts.append(f"training saw {self.trained_norm:.3g}{mean}")
         if self.update_excess is not None:
-            line += f"; the optimizer's step is {self.update_excess:.3g} times its usual length"
+            parts.append(f"the optimizer's step is {self.update_excess:.3g} times its usual length")
         if self.coupled:
-            line += f"; parts of the batch's gradient, which {', '.join(self.coupled)} couples"
-        return line
+            parts.append(f"parts of the batch's gradient, which {', '.join(self.coupled)} couples")
+        return "; ".join(parts)
 
 
 def diagnose(

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import lai_torch
 import lightning.pytorch as pl
@@ -153,7 +154,8 @@ def test_a_run_that_explodes_for_good_is_diagnosed_a_few_times():
 
 
 def test_a_monitor_goes_on_from_its_state():
-    first, second = (lai_torch.SpikeMonitor(network(), squared) for _ in range(2))
+    rule = partial(lai_torch.SpikeRule, warmup=40)
+    first, second = (lai_torch.SpikeMonitor(network(), squared, rule=rule()) for _ in range(2))
     for step in range(30):
         first.check(1.0 + 0.01 * step)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
@@ -362,3 +364,29 @@ def test_an_optimizer_whose_step_is_not_known_is_refused():
     model = network()
     with pytest.raises(TypeError, match="optimizer: expected one of SGD, Adam, AdamW"):
         lai_torch.SpikeMonitor(model, squared, optimizer=torch.optim.Adagrad(model.parameters()))
+
+
+def test_what_no_spike_could_be_diagnosed_of_is_said_before_one():
+    model = network()
+    rule = lai_torch.SpikeRule(warmup=3)
+    unseen = lai_torch.SpikeMonitor(model, squared, rule=rule)
+    with pytest.warns(UserWarning, match="expected a batch in `watch` before `check`, got none"):
+        assert [unseen.check(1.0) for _ in range(4)] == [None] * 4
+    scalar = lai_torch.SpikeMonitor(
+        model, lambda *both: squared(*both).mean(), rule=lai_torch.SpikeRule(warmup=3)
+    )
+    inputs = torch.randn(N, 4).double()
+
+    def check_again():
+        scalar.watch(inputs, inputs[:, 0])
+        return scalar.check(1.0)
+
+    with pytest.warns(UserWarning, match="no spike can be diagnosed: loss: expected one number per sample"):
+        assert [check_again() for _ in range(4)] == [None] * 4
+
+
+def test_a_message_of_rows_that_are_all_bad_begins_with_words():
+    model, inputs = network(), torch.full((N, 4), math.nan).double()
+    monitor = lai_torch.SpikeMonitor(model, squared)
+    monitor.watch(inputs, inputs[:, 0])
+    assert str(monitor.check(math.nan)).splitlines()[-1] == "training saw nan"

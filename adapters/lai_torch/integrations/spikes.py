@@ -135,6 +135,11 @@ class SpikeMonitor:
         first = self.log.step == self.log.rule.warmup
         update_excess = None if self.optimizer is None else self._judge_update(self.optimizer)
         excess = self.log.judge(number, known=bool(batches), also=update_excess is not None)
+        if first and not batches:
+            warnings.warn(
+                "SpikeMonitor: expected a batch in `watch` before `check`, got none; no spike is diagnosed",
+                stacklevel=2,
+            )
         if excess is None and not (first and batches):
             return None
         self._busy = True  # a diagnosis runs the model, whose hook watches
@@ -146,7 +151,10 @@ class SpikeMonitor:
             found = diagnose_batches(self._reader, batches, update_excess=update_excess, **known)
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
-            warnings.warn(f"SpikeMonitor: no diagnosis of a norm of {number:.3g}: {error}", stacklevel=2)
+            what = (
+                "no spike can be diagnosed" if excess is None else f"no diagnosis of a norm of {number:.3g}"
+            )
+            warnings.warn(f"SpikeMonitor: {what}: {error}", stacklevel=2)
             return None
         finally:
             self._busy = False
