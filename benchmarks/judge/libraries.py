@@ -269,7 +269,7 @@ LIBRARIES = {
         ask_lai_torch,
         "lai-core",
         "any model that couples no samples",
-        "https://arxiv.org/abs/2510.16007",
+        "per-sample-gradients.md",
     ),
     "torch.func": Library(
         ask_torch_func,
