@@ -127,7 +127,7 @@ def _find_interval(x: Float[Array, " steps"], y: Float[Array, " steps"], confide
     a = mean_y * mean_y - factor * xp.sum(dy * dy)
     b = mean_x * mean_y - factor * xp.sum(dx * dy)
     c = mean_x * mean_x - factor * xp.sum(dx * dx)
-    zero, top = xp.zeros_like(a), xp.zeros_like(a) + inf
+    zero, top = 0.0 * b, 0.0 * b + inf  # not numbers where a pair is none
     square = b * b - a * c
     refuted = (c > 0.0) & (square >= 0.0)  # of 0, and so of the ratios up to the first root
     far = b + xp.sqrt(xp.where(square > 0.0, square, zero))
@@ -165,7 +165,9 @@ class NoiseScaleEstimate:
     confidence: float
 
     def __str__(self) -> str:
-        sure = f"{self.confidence:.0%} of {self.steps} steps"
+        sure = f"{100.0 * self.confidence:.6g}% of {self.steps} steps"
+        if self.low == inf:
+            return f"gradient noise scale: not told ({sure}), the signal's estimate is below 0"
         if self.high == inf:
             return (
                 f"gradient noise scale: more than {self.low:.3g} rows ({sure}), the signal is not told from 0"
@@ -196,7 +198,7 @@ def estimate_noise_scale(
     Raises
     ------
     ValueError
-        If fewer than two steps are finite.
+        If fewer than two steps are finite, or the noise is negative, as of sums of gradients.
 
     Examples
     --------
@@ -211,7 +213,7 @@ def estimate_noise_scale(
     gradient noise scale: 9.39 rows (8.16 to 11, 95% of 50 steps)
     """
     xp = check_array("noise", noise, "steps")
-    check_array("signal", signal, "steps")
+    check_array("signal", signal, str(noise.shape[0]))
     pairs = [(on_host(noise)[step], on_host(signal)[step]) for step in range(noise.shape[0])]
     pairs = [pair for pair in pairs if all(isfinite(float(one)) for one in pair)]
     if len(pairs) < 2:
@@ -220,5 +222,11 @@ def estimate_noise_scale(
     noise, signal = (xp.stack(column) for column in zip(*pairs, strict=True))
     low, high = fieller_interval(noise, signal, confidence=confidence)
     spread, length = float(xp.mean(noise)), float(xp.mean(signal))
+    if spread < -0.1 * abs(length):  # by rounding it may be a little below 0
+        msg = (
+            f"noise: expected a mean that is not negative, got {spread:.3g}: the mean gradient was longer "
+            "than the rows'; pass as mean_norm that of their mean, not of their sum, and without a loss scale"
+        )
+        raise ValueError(msg)
     scale = spread / length if length > 0.0 else inf
     return NoiseScaleEstimate(scale, float(low), float(high), spread, length, len(pairs), confidence)

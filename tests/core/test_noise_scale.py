@@ -119,7 +119,22 @@ def test_what_is_not_told_from_zero_is_said():
     noise, signal = np.array([9.0, 10.0, 11.0]), np.array([-0.5, 0.1, 0.9])
     said = "gradient noise scale: more than 6.53 rows (95% of 3 steps), the signal is not told from 0"
     assert str(estimate_noise_scale(noise, signal)) == said
-    assert estimate_noise_scale(noise, -np.abs(noise)).low == math.inf
+    found = estimate_noise_scale(noise, -np.abs(noise), confidence=0.995)
+    assert found.low == math.inf
+    assert str(found) == "gradient noise scale: not told (99.5% of 3 steps), the signal's estimate is below 0"
+
+
+def test_pairs_are_pairs():
+    with pytest.raises(ValueError, match=r"^signal: expected shape \(3,\), got \(4,\)$"):
+        estimate_noise_scale(np.ones(3), np.ones(4))
+    assert all(map(math.isnan, fieller_interval(np.array([1.0, math.nan]), np.ones(2))))
+
+
+def test_gradients_of_sums_are_refused():
+    rows = np.random.default_rng(0).normal(size=(5, 8, 3))
+    found = [gradient_noise(np.linalg.norm(one, axis=1), np.linalg.norm(one.sum(0))) for one in rows]
+    with pytest.raises(ValueError, match="noise: expected a mean that is not negative, got -"):
+        estimate_noise_scale(*np.array(found).T)
 
 
 @given(st.sampled_from([0.0, 1.0, math.nan, -1.0]))

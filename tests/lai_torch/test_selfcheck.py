@@ -197,6 +197,24 @@ def test_products_and_norms_are_those_of_plain_autograd():
     assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
 
 
+@holding(lambda: held(net=nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))))
+def make_force(own, inputs):
+    """Return energies, and the forces, which the model differentiates in its forward pass."""
+    inputs = inputs.clone().requires_grad_()
+    energy = own.net(inputs)
+    return torch.cat([energy, torch.autograd.grad(energy.sum(), inputs, create_graph=True)[0]], 1)
+
+
+def test_a_model_that_differentiates_in_its_forward_pass_has_norms():
+    torch.manual_seed(0)
+    model, (inputs, _) = make_force().double(), data()
+    batch = inputs[:, 0], torch.arange(N) % 5
+    rows = per_sample_gradients(model, LOSS, *batch, N)
+    torch.testing.assert_close(
+        lai_torch.per_sample_norms(model, LOSS, batch), rows.norm(dim=1), rtol=1e-12, atol=0
+    )
+
+
 def test_norms_are_of_the_pass_that_trains():
     """Dropout's masks are those of the step; the gradient is what the step without norms has, to the bit."""
     torch.manual_seed(0)

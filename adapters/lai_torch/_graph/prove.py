@@ -66,8 +66,9 @@ def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | N
         warnings.simplefilter("ignore")
         before = Streams(modules_of(model, loss))
         _exchange_buffers(modules_of(model, loss))
-        with torch.set_grad_enabled(gradients):
+        with torch.enable_grad():  # a model may take gradients in its forward pass
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
+        losses = losses if gradients else losses.detach()
         return losses, Streams(modules_of(model, loss)) if before.moved() else None
 
 
