@@ -61,6 +61,7 @@ CARDS = {
         TWO,
     ),
     "score_corpus": Card("datasets.map", "wrong labels, 36% of all", WRONG),
+    "ray_data": Card("Ray Data", "wrong labels, 36% of all", WRONG),
 }
 
 

@@ -299,3 +299,12 @@ def test_where_a_model_came_from_and_that_it_was_compiled_is_no_part_of_it(tmp_p
     found[2].name_or_path = "elsewhere"
     found.append(torch.compile(found[1]))
     assert {fingerprint(list(code_of(one))) for one in found} == {before}
+
+
+def test_a_class_of_a_program_is_the_same_in_the_workers_of_an_engine(monkeypatch):
+    """There the main program is the engine's, an installed one, and the class comes pickled by value."""
+    own = type("Own", (), {"__module__": "__main__", "scale": 2})
+    here = fingerprint(own)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", np.__file__, raising=False)
+    assert fingerprint(own) == here
+    assert fingerprint(type("Own", (), {"__module__": "__main__", "scale": 3})) != here
