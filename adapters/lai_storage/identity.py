@@ -185,7 +185,9 @@ def is_installed(module: Any, path: str | None = None) -> bool:
     """Whether code is of the interpreter or an installed package, ours included: its name stands for it."""
     if str(module).partition(".")[0] in {"lai_core", "lai_storage", "lai_torch", "lai_jax"}:
         return True
-    if path is None and module == "__main__":  # a worker's main program is its engine's, a class's is one's own
+    if (
+        path is None and module == "__main__"
+    ):  # a worker's main program is its engine's, a class's is one's own
         return False
     path = path or getattr(sys.modules.get(module), "__file__", None)
     if path is None:

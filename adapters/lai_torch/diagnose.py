@@ -135,13 +135,18 @@ def diagnose_batches(
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
+        counts = shared.objects(len(batches))
+        if len({*counts}) > 1 or not batches:
+            msg = f"watch: expected as many micro-batches on every process, at least one, got {counts}"
+            raise ValueError(msg)
         with shared.agreed():  # what one process refuses, each raises
             for batch in batches:
                 check_ids(batch.ids, count(*usable(batch.given)))
             found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
         kinds = shared.objects({one.part.traced for one in found if one.part.rows})
         if len({kind for own in kinds for kind in own}) > 1:  # sums of two kinds do not meet
-            found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
+            with shared.agreed():
+                found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
         found = [share(one, shared) for one in found]
         starts = [0, *accumulate(len(one.losses) for one in found)]
         kept: list[int] = []
@@ -178,11 +183,19 @@ def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
 
 
 @alone
-def prove(reader: Reader, batch: Batch, group: Any = None) -> None:
-    """Prove a model's graph on a batch, if it can be proved; raise where a spike could not be diagnosed."""
-    with _gathered(reader, group), _drawn_again(reader, batch):
-        _run(reader, usable(batch.given))
-        _record(reader, usable(batch.given), _find_coupling(reader.model))
+def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
+    """Prove a model's graph on the first of some batches, if there is one and it can be proved.
+
+    Raises
+    ------
+    ValueError
+        Where no spike could be diagnosed either.
+    """
+    with _gathered(reader, group):
+        for batch in batches[:1]:
+            with _drawn_again(reader, batch):
+                _run(reader, usable(batch.given))
+                _record(reader, usable(batch.given), _find_coupling(reader.model))
 
 
 @alone
@@ -285,11 +298,15 @@ def share(own: Measured, group: Group) -> Measured:
         return found
 
     def along(total: Sums) -> list[float]:
-        return [one for many in group.objects(part.along(total) if part.rows else []) for one in many]
+        with group.agreed():  # passes run again, and memory may end on one process
+            found = part.along(total) if part.rows else []
+        return [one for many in group.objects(found) for one in many]
 
     def add(rows: Sequence[int]) -> Sums | None:
         first = places[group.rank]
-        return meet(part.add([row - first for row in rows if first <= row < places[group.rank + 1]]))
+        with group.agreed():
+            found = part.add([row - first for row in rows if first <= row < places[group.rank + 1]])
+        return meet(found)
 
     names = dict.fromkeys(name for one in told for name in one[2])
     squares = {n: [v for one in told for v in one[2].get(n, [0.0] * len(one[1]))] for n in names}

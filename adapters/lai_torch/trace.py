@@ -208,7 +208,16 @@ class PerSampleNorms:
     """
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
-        self._reader = Reader(model, loss, every=True)
+        wrapper = getattr(model, "_orig_mod", model)
+        if isinstance(wrapper, nn.parallel.DistributedDataParallel):
+            if wrapper.static_graph:
+                msg = (
+                    "model: expected a wrapper that averages in each backward pass, got static_graph=True: "
+                    "reading the graph ends its first step early; leave static_graph out"
+                )
+                raise ValueError(msg)
+            wrapper = wrapper.module  # proofs run on some processes alone, and communicate nothing
+        self._trained, self._reader = model, Reader(wrapper, loss, every=True)
 
     @alone
     def forward(self, inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
@@ -230,8 +239,14 @@ class PerSampleNorms:
         ValueError
             As `per_sample_norms` does.
         """
-        named_parameters(self._reader.model, self._reader.loss)  # an engine is named before it runs
-        found = self._reader.record_live((inputs, targets))
+        named = named_parameters(self._reader.model, self._reader.loss)  # an engine is named before it runs
+        if any(hasattr(one, "device_mesh") for one in named.values()):
+            msg = (
+                "model: expected whole parameters, got sharded ones (fully_shard); lai_torch.diagnose "
+                "gathers them, for the norms of one batch"
+            )
+            raise ValueError(msg)
+        found = self._reader.record_live((inputs, targets), self._trained)
         check_explained(found.plan.unexplained)
         return found.losses, lai.self_influence(found.trace, "ghost").sqrt()
 

@@ -1,6 +1,7 @@
 """Naming the row of a torch model: numbers against a loop of autograd, and planted rows."""
 
 import math
+import warnings
 from functools import partial
 
 import lai_torch
@@ -447,3 +448,53 @@ def test_a_sharded_model_leaves_no_row_out():
     assert all(
         text.startswith("leave_out: expected False with a group or a sharded") for text in launch(left_out, 2)
     )
+
+
+def fail_late(rank, place, coupled):
+    """Diagnose with a model that fails on one process alone, in the pass at some place."""
+    model, loss, inputs, targets = shared(coupled, bad=False)
+    passes = iter(range(1000))
+
+    def fail(*_):
+        if next(passes) == place and rank == 1:
+            raise torch.OutOfMemoryError("no memory")
+
+    model.register_forward_pre_hook(fail)
+    chosen = torch.arange(N).tensor_split(2)[rank]
+    try:
+        lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], group=torch.distributed.group.WORLD)
+    except (RuntimeError, torch.OutOfMemoryError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("place", range(10, 20, 3))
+def test_a_late_failure_on_one_process_ends_all(place):
+    assert launch(fail_late, 2, place, 1e-30, timeout=30.0) in (["no memory"] * 2, [None] * 2)
+
+
+def watch_unequally(rank, counts, sharded):
+    """Watch another number of micro-batches on each process."""
+    model, loss, inputs, targets = shared(0.0, bad=False)
+    if sharded:
+        torch.distributed.fsdp.fully_shard(model)
+    group = None if sharded else torch.distributed.group.WORLD
+    rule = lai_torch.SpikeRule(threshold=5.0, warmup=1)
+    monitor = lai_torch.SpikeMonitor(model, loss, rule=rule, group=group)
+    said = []
+    for norm in (1.0, 1.0, 9.0):
+        for part in torch.arange(N).tensor_split(counts[rank]) if counts[rank] else ():
+            monitor.watch(inputs[part], targets[part])
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert monitor.check(norm) is None
+        said += [str(one.message) for one in found]
+    return said
+
+
+@pytest.mark.parametrize("counts", [(2, 1), (1, 0), (0, 0)])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_processes_that_watch_other_numbers_of_batches_do_not_wait(counts, sharded):
+    (first, *more), other = launch(watch_unequally, 2, counts, sharded, timeout=30.0)
+    assert [first, *more] == other
+    assert not more
+    assert first.endswith(f"at least one, got {[*counts]}")

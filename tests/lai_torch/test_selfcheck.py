@@ -19,6 +19,7 @@ from tests.lai_torch.support import LOSS, network
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
 from workloads import transformer_models
+from workloads.launches import launch
 from workloads.torch_oracle import per_sample_gradients
 from workloads.torch_parts import doubled
 from workloads.torch_training import encoder
@@ -238,6 +239,39 @@ def test_norms_are_of_the_pass_that_trains():
         with torch.no_grad():
             for one, part in zip(model.parameters(), gradient, strict=True):
                 one -= 0.1 * part
+
+
+def test_a_hook_that_is_added_later_is_seen():
+    model = network()
+    norms, batch = lai_torch.PerSampleNorms(model, LOSS), support.data(4)
+    for _ in range(2):
+        norms.forward(*batch)
+    first = next(model.parameters())
+    first.register_hook(lambda gradient: 2 * gradient)
+    torch.testing.assert_close(
+        norms.forward(*batch)[1], lai_torch.per_sample_norms(model, LOSS, batch), rtol=1e-5, atol=0
+    )
+
+
+def train_wrapped(rank, static):
+    """Train wrapped, with a buffer that forward passes broadcast; a batch is short on one process."""
+    torch.manual_seed(0)
+    model = network(nn.BatchNorm1d(8).eval())
+    wrapped = nn.parallel.DistributedDataParallel(model, static_graph=static)
+    try:
+        norms = lai_torch.PerSampleNorms(wrapped, LOSS)
+    except ValueError as error:
+        return str(error)
+    for step in range(3):
+        losses, _ = norms.forward(*support.data(6 - (rank == 1 and step == 1)))
+        losses.mean().backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def test_wrapped_models_are_proved_on_each_process_alone():
+    first, other = launch(train_wrapped, 2, False, timeout=40.0)
+    assert all(map(torch.equal, first, other))
+    assert all("got static_graph=True" in said for said in launch(train_wrapped, 2, True, timeout=40.0))
 
 
 def test_coupled_samples_are_refused():

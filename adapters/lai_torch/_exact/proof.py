@@ -219,9 +219,9 @@ class Proof:
 
     def _losses(self, part: Tensor | None = None) -> Tensor:
         """Return the losses; with a `part`, copies of its samples replace all others."""
-        with self.function.preserved(), torch.no_grad():
+        with self.function.preserved(), torch.enable_grad():  # a model may take gradients in its forward pass
             losses: Tensor = self.function(self.batch if part is None else resampled(self.batch, part))
-        return losses
+        return losses.detach()
 
 
 def resampled(batch: Batch, part: Tensor, more: int = 0) -> Batch:

@@ -155,13 +155,14 @@ class Reader:
             recording = self.read(batch, losses, alike=alone)
         return _cut_to_one(recording) if alone else recording
 
-    def record_live(self, batch: tuple[Any, Any]) -> Recording:
-        """Run model and loss as a step of training does, and read the pass that trains."""
+    def record_live(self, batch: tuple[Any, Any], trained: nn.Module | None = None) -> Recording:
+        """Run model, or its wrapper that is `trained`, and loss as training does, and read that pass."""
         batch = usable(batch)
         samples = count(*batch)
         alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
+        trained = self.model if trained is None else trained
         with eager():
-            losses = check_losses(self.loss(call(self.model, batch[0]), batch[1]), samples)
+            losses = check_losses(self.loss(call(trained, batch[0]), batch[1]), samples)
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
     def read(self, batch: tuple[Any, Any], losses: Tensor, *, alike: bool = False) -> Recording:
@@ -172,7 +173,8 @@ class Reader:
         positions = self.masks(self.model, batch[0], len(losses))
         graph = walk(losses)
         shapes = tuple((one.shape, one.dtype) for one in tensors(batch))
-        key = graph.signature, shapes
+        hooks = tuple((node, *(leaf._backward_hooks or ())) for node, leaf in graph.leaves.items())
+        key = graph.signature, shapes, hooks
         plan = self._plans.get(key)
         if plan is not None and plan.holds(graph):
             plan.calls += 1

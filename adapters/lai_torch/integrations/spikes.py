@@ -111,7 +111,7 @@ class SpikeMonitor:
         # the norm that training saw stands beside the diagnosed one.
         self._reader = Reader(model, loss, every=True, again=False)
         self._batches: list[Batch] = []
-        self._busy = False
+        self._busy, self._divided = False, divided
 
     def watch(self, inputs: Any, targets: Any, *, ids: Sequence[Any] | None = None) -> None:
         """Remember a batch that is about to run, and the random state; call it for each micro-batch."""
@@ -134,21 +134,22 @@ class SpikeMonitor:
         number = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         first = self.log.step == self.log.rule.warmup
         update_excess = None if self.optimizer is None else self._judge_update(self.optimizer)
-        excess = self.log.judge(number, known=bool(batches), also=update_excess is not None)
-        if first and not batches:
+        known = bool(batches) or self._divided  # a process does not know what others watched
+        excess = self.log.judge(number, known=known, also=update_excess is not None)
+        if first and not known:
             warnings.warn(
                 "SpikeMonitor: expected a batch in `watch` before `check`, got none; no spike is diagnosed",
                 stacklevel=2,
             )
-        if excess is None and not (first and batches):
+        if excess is None and not (first and known):
             return None
         self._busy = True  # a diagnosis runs the model, whose hook watches
         try:
             if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
-                prove(self._reader, batches[0], self.group)
+                prove(self._reader, batches, self.group)
                 return None
-            known: dict[str, Any] = {"excess": excess, "trained_norm": number, "group": self.group}
-            found = diagnose_batches(self._reader, batches, update_excess=update_excess, **known)
+            judged: dict[str, Any] = {"excess": excess, "trained_norm": number, "group": self.group}
+            found = diagnose_batches(self._reader, batches, update_excess=update_excess, **judged)
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
             what = (
