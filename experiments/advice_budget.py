@@ -40,7 +40,7 @@ GPT-2 (124M) on the Pile on an A100 and keeps the best 16 of 32 sequences by exa
 - By equal updates ({updates}) the best end at {best_loss}, random ones at {random_loss}.
 - A step takes {best_seconds} s against {random_seconds} s. By {spent} s random ones are at {random_loss}; the
   best are at {near_loss} after {near_seconds} s ({near} updates).
-- This is one seed, uncompiled, and the learning rate of the best had hardly begun to decay by then: decayed
+- This is one seed, and the learning rate of the best had hardly begun to decay by then: decayed
   within the same seconds, they may be nearer. The losses drawn are some of those in {source} (MIT)."""
 
 
