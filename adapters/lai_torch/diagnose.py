@@ -13,11 +13,13 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
+from lai_core._adapters import check_segment_numbers
 from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, Sums, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
+from lai_torch._exact.by_position import check_positions
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError, densify
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
@@ -36,6 +38,7 @@ def diagnose(
     ids: Sequence[Any] | None = None,
     usual_norm: float | None = None,
     group: Any = None,
+    segments: Tensor | None = None,
 ) -> Diagnosis:
     r"""Find which row of a batch makes its gradient, in which layer, at which positions.
 
@@ -64,6 +67,11 @@ def diagnose(
         The process group among which a batch is divided. All of its processes call, each with its own rows
         and ids, and get the diagnosis of the whole batch, in which rows are numbered process by process. A
         model that is sharded by `fully_shard` has one by itself; its parameters are gathered meanwhile.
+    segments
+        `(n, t)` whole numbers from 0 on: the document of every position of packed rows, -1 of one that
+        belongs to none. The rows of the diagnosis, and `ids`, are then the documents, and `loss` gives
+        `(n, t)`, a number a position. Of a document the gradient is that of its own losses, whatever they
+        read, by two backward passes a document on one process; positions are not told.
 
     Returns
     -------
@@ -89,8 +97,13 @@ def diagnose(
     >>> found.named, found.verdict
     ((3,), 'rows')
     """
-    reader = Reader(model, loss, every=True)
-    return diagnose_batches(reader, [Batch((inputs, targets), ids)], usual_norm=usual_norm, group=group)
+    reader, batch = Reader(model, loss, every=True), Batch((inputs, targets), ids)
+    if segments is None:
+        return diagnose_batches(reader, [batch], usual_norm=usual_norm, group=group)
+    if group is not None:
+        msg = "segments: expected None with a group; diagnose each process's documents by themselves"
+        raise ValueError(msg)
+    return _diagnose_documents(reader, batch, segments, usual_norm)
 
 
 _TOGETHER = "a gradient, in this batch alone"
@@ -167,6 +180,52 @@ def diagnose_batches(
             trained_norm=trained_norm,
             update_excess=update_excess,
             parameters=trained,
+        )
+
+
+@alone
+def _diagnose_documents(
+    reader: Reader, batch: Batch, segments: Tensor, usual_norm: float | None
+) -> Diagnosis:
+    """Diagnose the documents of packed rows, each by the gradient of its own losses."""
+    check_usual(usual_norm)
+    model, loss, given = reader.model, reader.loss, usable(batch.given)
+    documents = int(segments.max()) + 1 if segments.numel() else 0
+    check_ids(batch.ids, documents)
+
+    def own_losses() -> Tensor:
+        losses = check_positions(losses_of(model, loss, given))
+        check_segment_numbers(segments, losses.shape, documents)
+        own = segments.flatten().to(losses.device) >= 0
+        numbers = segments.flatten().to(losses.device)[own].long()
+        return losses.new_zeros(documents).index_add(0, numbers, losses.flatten()[own])
+
+    with _gathered(reader, None):
+        trained = {n: p for n, p in named_parameters(model, loss).items() if p.requires_grad}
+
+        def start(_: Sequence[int]) -> Gradients:
+            def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
+                with preserved(model, loss, hooks=True):
+                    losses = own_losses()
+                    for group in groups:
+                        yield _differentiate(losses[[kept[place] for place in group]].sum(), trained)
+
+            return gradients
+
+        with preserved(model, loss, hooks=True):
+            found = own_losses().detach()
+        kept = found.isfinite().nonzero().flatten().tolist()
+        part = measure_by_rows(start, kept)
+        # one that is not finite may spoil the gradients of all, and is then named alone
+        bad = [row for row in range(documents) if row not in kept] or range(documents)
+        return conclude(
+            measure([part]),
+            found,
+            rows=part.rows,
+            ids=batch.ids,
+            nonfinite={row: _TOGETHER if row in kept else "the loss" for row in bad if row not in part.rows},
+            usual_norm=usual_norm,
+            parameters=[*trained],
         )
 
 
@@ -465,15 +524,19 @@ def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[
                 )
                 raise ValueError(msg)
             for group in groups:
-                asked = losses[index[list(group)].to(losses.device)].sum()
-                found = torch.autograd.grad(asked, [*trained.values()], allow_unused=True, retain_graph=True)
-                yield {
-                    name: torch.view_as_real(one) if one.is_complex() else densify(one)
-                    for name, one in zip(trained, found, strict=True)
-                    if one is not None
-                }
+                yield _differentiate(losses[index[list(group)].to(losses.device)].sum(), trained)
 
     return gradients
+
+
+def _differentiate(loss: Tensor, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the gradient of a loss by parameter, of real numbers; its graph stays."""
+    found = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, retain_graph=True)
+    return {
+        name: torch.view_as_real(one) if one.is_complex() else densify(one)
+        for name, one in zip(trained, found, strict=True)
+        if one is not None
+    }
 
 
 # ---- rows that are not finite

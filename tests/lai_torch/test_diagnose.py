@@ -498,3 +498,82 @@ def test_processes_that_watch_other_numbers_of_batches_do_not_wait(counts, shard
     assert [first, *more] == other
     assert not more
     assert first.endswith(f"at least one, got {[*counts]}")
+
+
+def packed(seed=0):
+    """Return a model whose documents see one another's positions, a loss a position, and packed rows."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Embedding(9, 6), nn.GRU(6, 6, batch_first=True), Head()).double()
+    words = torch.randint(9, (3, 10))
+    segments = torch.tensor([[0] * 4 + [1] * 6, [2] * 3 + [3] * 3 + [-1] * 4, [4] * 9 + [1]])
+
+    def loss(outputs, targets):
+        words, weights = targets
+        return nn.functional.cross_entropy(outputs.mT, words, reduction="none") * weights
+
+    return model, loss, words, (torch.randint(9, (3, 10)), torch.ones(3, 10).double()), segments
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(6, 9)
+
+    def forward(self, states):
+        return self.out(states[0])
+
+
+def test_documents_of_packed_rows_are_diagnosed():
+    model, loss, words, targets, segments = packed()
+    targets[1][1, 3:6] = 80.0
+    ids = [f"doc-{document}" for document in range(5)]
+    found = lai_torch.diagnose(model, loss, words, targets, ids=ids, segments=segments)
+    losses = loss(model(words), targets)
+    rows = []
+    for document in range(5):
+        own = torch.autograd.grad(
+            losses[segments == document].sum(), [*model.parameters()], retain_graph=True
+        )
+        rows.append(torch.cat([one.flatten() for one in own]))
+    whole = torch.stack(rows).sum(0)
+    torch.testing.assert_close(found.norms, torch.stack(rows).norm(dim=1), rtol=1e-10, atol=0)
+    torch.testing.assert_close(
+        found.shares, torch.stack(rows) @ whole / (whole @ whole), rtol=1e-9, atol=1e-12
+    )
+    assert (found.named, found.verdict) == ((3,), "rows")
+    assert str(found).startswith("row 3 (id doc-3), norm ")
+
+
+def test_a_document_that_is_not_finite_is_named():
+    model, loss, words, targets, segments = packed()
+    targets[1][2, 2] = math.nan
+    found = lai_torch.diagnose(model, loss, words, targets, segments=segments)
+    assert (found.named, found.verdict, dict(found.nonfinite)) == ((4,), "not finite", {4: "the loss"})
+    assert str(found).splitlines()[1:] == ["first in the loss"]
+    targets[1][2, 2], targets[0][2, 2] = 1.0, 0
+    model[2].out.weight.data[0] = 1e200
+    assert lai_torch.diagnose(model, loss, words, targets, segments=segments).verdict == "not finite"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"segments": torch.zeros(3, 4, dtype=torch.long)}, "segments: expected shape"),
+        (
+            {"segments": torch.zeros(3, 10)},
+            "segments: expected a real|segments: .*integral|segments: expected",
+        ),
+        (
+            {"segments": torch.zeros(3, 10, dtype=torch.long), "ids": ["a", "b"]},
+            "ids: expected one for each of the 1",
+        ),
+        (
+            {"segments": torch.zeros(3, 10, dtype=torch.long), "group": 0},
+            "segments: expected None with a group",
+        ),
+    ],
+)
+def test_segments_that_do_not_fit_are_refused(options, message):
+    model, loss, words, targets, _ = packed()
+    with pytest.raises((ValueError, TypeError), match=message):
+        lai_torch.diagnose(model, loss, words, targets, **options)
