@@ -23,7 +23,6 @@ OUT = Path("build", "experiments")
 SIZE = (
     click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
     click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
-    click.Option(["--paper", "size"], flag_value="paper", help="The paper's own data and models."),
     click.Option(["--add"], is_flag=True, help="Keep what the committed record holds; run what it lacks."),
     click.Option(["--setting", "settings"], multiple=True, help="One of the study's alone."),
 )

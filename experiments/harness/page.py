@@ -17,21 +17,9 @@ seeds (Student's t, paired by seed; of correlations on Fisher's z); a claim *hol
 where its whole interval lies on one side of its bound, and is *undecided* else. Costs are operations
 in plain trainings, scoring and validation passes included. The networks are small, and so is what they
 settle: the opposite of a refuted claim is significant here; that no setting exists where it holds is
-not shown. Dynamics and the demo train in JAX too (`--backend jax`); in the others costs are counted by
+not shown. The paper's own data and models (GPT-Neo on the Pile and GLUE, CIFAR-N, 20 Newsgroups) need a GPU
+and are not here. Dynamics and the demo train in JAX too (`--backend jax`); in the others costs are counted by
 PyTorch's dispatcher, or the reference is its optimizers' step."""
-
-PUBLISHED = """## The paper's own settings
-
-`python -m experiments NAME --paper` runs {names} on the paper's own data and models, by
-{{download}}`published.toml <../../experiments/studies/published.toml>`: GPT-Neo on the Pile (Figure 1,
-Table 1) and on SST-2, MRPC, QNLI and RTE (Table 2), ResNet-18 on CIFAR-10N and CIFAR-100N, BERT on
-20 Newsgroups and Emotion (Table 3); `--setting CIFAR-10N-w` runs one of them. It is what a GPU is for, and
-has not been run there: no result of it is committed. It reads what lies under `build/data`, as its makers
-distribute it, and downloads nothing; what is missing is named, with where it is to be had. What the paper
-does not print is chosen in the file, and marked. A run of one method is a plain training times its cost:
-about 2e16 operations on CIFAR, 2e15 to 3e15 for BERT, 1e15 to 4e16 for GPT-Neo on GLUE, 1.4e17 on the
-Pile. Static methods that need every sample's whole gradient are left out there: 45,000 times 11 million
-numbers."""
 
 
 def methods_table(study: Study, record: dict[str, Any]) -> str:
@@ -84,9 +72,8 @@ def section(study: Study) -> str:
 def document(studies: Iterable[Study]) -> str:
     """Return the page of the documentation."""
     every = list(studies)
-    names = ", ".join(f"`{study.name}`" for study in every if "paper" in study.sizes)
     sections = (section(study) for study in every)
-    return "\n\n".join([INTRODUCTION, verdicts(every), *sections, PUBLISHED.format(names=names)]) + "\n"
+    return "\n\n".join([INTRODUCTION, verdicts(every), *sections]) + "\n"
 
 
 def verdicts(studies: Iterable[Study]) -> str:

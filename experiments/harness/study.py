@@ -55,7 +55,7 @@ class Study:
     setting: str
     picture: str
     config: Callable[[str], dict[str, Any]]
-    """From one of `sizes` to settings that JSON can hold; `seeds` among them."""
+    """From `quick` or `full` to settings that JSON can hold; `seeds` among them."""
     units: Callable[[dict[str, Any]], Sequence[Unit]]
     """From settings to the work. Every seed must give every method the same metrics."""
     claims: Callable[[Methods], dict[str, dict[str, Any]]]
@@ -68,8 +68,6 @@ class Study:
     columns: Mapping[str, str]
     """The metrics that the page's table shows, with their headings; all others are in the JSON."""
     backends: tuple[str, ...] = ("torch",)
-    sizes: tuple[str, ...] = ("quick", "full")
-    """And `paper` where the paper's own settings are among the study's."""
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Hashes of data that vary from machine to machine, by name."""
 
@@ -93,13 +91,9 @@ class Study:
         What the record `onto` holds already, of methods that have not changed since, is taken from it. With
         `settings`, those alone of the study's.
         """
-        for given, known, what in (
-            (backend, self.backends, f"backend: {self.name} runs on"),
-            (size, self.sizes, f"size: {self.name} has"),
-        ):
-            if given not in known:
-                msg = f"{what} {', '.join(known)}, got {given!r}"
-                raise ValueError(msg)
+        if backend not in self.backends:
+            msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
+            raise ValueError(msg)
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
@@ -158,8 +152,8 @@ def study_of(module: str, **described: Any) -> Study:
 
 
 def _check_alike(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    """Raise unless a record's settings are these; it may lack some of their `settings`, the data tried."""
-    for key in sorted({*config, *other} - {"settings", "command"}):
+    """Raise unless a record's settings are these; it may lack some `settings`, the data tried, and seeds."""
+    for key in sorted({*config, *other} - {"settings", "command", "seeds"}):
         if config.get(key) != other.get(key):
             msg = f"{key}: expected {config.get(key)!r} in the record to add to, got {other.get(key)!r}"
             raise ValueError(msg)

@@ -45,12 +45,8 @@ class Task:
     batch: int
     epochs: int
     optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = ADAM
-    share: float = 1.0
-    """Of the validation set, drawn anew at each step, that a curator scores by."""
     part: int = 4096
     """How many samples go through a network at once where nothing is trained."""
-    valid: Callable[[Tensor], Tensor] | None = None
-    """From inputs to a mask of the positions that are no padding; None where none are."""
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,10 @@ def curated(
     """
 
     def start(run: Run) -> Step:
-        masked = estimator == "lai" and run.task.valid is not None
         found = curator(
             run,
-            lai_torch.LAI(valid=run.task.valid) if masked else estimator,
+            estimator,
             run.optimizer,
-            share=run.task.share,
             policy=lai_torch.GroupFloor(floor, policy) if floor else policy,
             warmup=round(warm * run.task.epochs) * run.steps,
             **options,

@@ -45,13 +45,13 @@ def config(size: str) -> dict[str, Any]:
     """
     if size == "quick":
         return {"seeds": [0, 1], "epochs": 1, "rounds": 1, "timed": 8, "settings": [MAIN]}
-    return {"seeds": [0, 1, 2], "epochs": 12, "rounds": 3, "timed": 32, "settings": list(SETTINGS)}
+    return {"seeds": list(range(5)), "epochs": 12, "rounds": 3, "timed": 32, "settings": list(SETTINGS)}
 
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and setting: the arms are timed in turn, then trained."""
     return [
-        Unit(name, seed, partial(_run, name, seed, config))
+        Unit(name, seed, partial(_run, name, seed, config), ARMS, f"{name}: ")
         for seed in config["seeds"]
         for name in config["settings"]
     ]

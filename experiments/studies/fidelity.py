@@ -20,7 +20,7 @@ from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import LOSS, descend
 from experiments.networks import GPT, convolutional, next_loss, seeded
-from experiments.studies import figure_one, piled, published
+from experiments.studies import figure_one
 from experiments.studies.figure_one import Game, agreement
 
 NULL, ORACLE = "random", "Shapley values"
@@ -66,8 +66,6 @@ PLACES = [(name, kind) for name in SETTINGS for kind in ("SGD", "Adam")]
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings: factors multiply the learning rate that the network is trained with."""
-    if size == "paper":
-        return published.config("pile")
     if size == "quick":
         return {"seeds": [0, 1], "factors": [1.0], "checkpoints": [20], "pairs": 2, "repeats": 1}
     sizes = {"factors": [0.1, 1.0, 10.0], "checkpoints": [20, 200], "pairs": 3, "repeats": 3}
@@ -78,9 +76,6 @@ def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, network and optimizer, and one of Figure 1's own setting."""
     found = []
     for seed in config["seeds"]:
-        if config["size"] == "paper":
-            found.append(Unit("figure-1", seed, partial(piled.figure, seed)))
-            continue
         for name, kind in PLACES:
             found.append(Unit(f"{name}-{kind}", seed, partial(_run, name, kind, seed, config)))
         found.append(Unit("figure-1", seed, partial(figure_one.small, gpt, seed, config)))
@@ -213,13 +208,8 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw the correlation at the rate of training: methods over settings; else Figure 1's."""
+    """Draw the correlation at the rate of training: methods over settings."""
     methods, text = record["methods"], "correlation with Shapley values"
-    if record["config"]["size"] == "paper":
-        figure, (axes,) = pictures.figure(height=3.2)
-        pictures.intervals(axes, {name: of[figure_one.TRUE] for name, of in methods.items()})
-        pictures.label(axes, xlabel=text)
-        return {"correlation": figure}
     names = ("own loss", "LLI", "LAI", "Ghost", "derivative of the step", "midpoint of the optimizer")
     places = [f"{name}, {kind}" for name, kind in PLACES]
     figure, (axes,) = pictures.figure(height=3.6)
@@ -246,7 +236,6 @@ checkpoints, three batches at each. For Figure 1 itself: batches that are their 
 reference of the released code, an affine function of each sample's own loss, and with the
 true values.""",
     picture="Correlation with the true Shapley values, by network and optimizer, for six scores.",
-    sizes=("quick", "full", "paper"),
     columns={
         f"{name}, {kind}, rate x{factor}: Pearson": f"{name}, {kind}, x{factor}"
         for name, kind in PLACES

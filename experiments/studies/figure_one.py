@@ -37,17 +37,12 @@ class Reading:
     batches: Iterator[Any]
     every: int
     checkpoints: int
-    schedule: torch.optim.lr_scheduler.LRScheduler | None = None
-    max_norm: float = math.inf
 
     def step(self, batch: Any) -> None:
         """Train on a batch."""
         self.optimizer.zero_grad()
         next_loss(self.model(batch[0]), batch[1]).mean().backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.max_norm)
         self.optimizer.step()
-        if self.schedule is not None:
-            self.schedule.step()
 
 
 def small(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]) -> Found:
@@ -73,7 +68,7 @@ def run(reading: Reading, pairs: int, random: np.random.Generator) -> Found:
         if step % reading.every == 0:
             with torch.no_grad():
                 own = next_loss(model(batch[0]), batch[1]).double().cpu()
-            game = Game(model, next_loss, batch, batch, optimizer, max_norm=reading.max_norm)
+            game = Game(model, next_loss, batch, batch, optimizer)
             true = game.sampled(pairs, random)
             scores = _scores(model, batch, optimizer) | {
                 "own loss": own,
@@ -131,8 +126,7 @@ class Game:
     """What a set of samples is worth: how much the optimizer's next step on it lowers the validation loss.
 
     A set's gradient is the sum of its samples', each over the batch's size: the step is the one that training
-    would take with the other samples' losses left out of the mean. A gradient longer than `max_norm` is
-    shortened to that, as training does.
+    would take with the other samples' losses left out of the mean.
     """
 
     def __init__(
@@ -143,10 +137,9 @@ class Game:
         batch: Batch,
         optimizer: Any,
         scale: float = 1.0,
-        max_norm: float = math.inf,
     ) -> None:
         self.model, self.loss, self.held, self.optimizer = model, loss, held, optimizer
-        self.scale, self.max_norm = scale, max_norm
+        self.scale = scale
         self.point = {name: value.detach() for name, value in model.named_parameters()}
         self.gradients = sample_gradients(model, loss, batch)
         self.size = len(batch[1])
@@ -155,18 +148,15 @@ class Game:
         """Return the parameters after a step on a set, `(n,)` of zeros and ones."""
         group, found = self.optimizer.param_groups[0], {}
         gradients = {name: torch.tensordot(members, of, 1) / self.size for name, of in self.gradients.items()}
-        norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
-        short = min(1.0, self.max_norm / (float(norm) + 1e-6))  # as torch's own clipping has it
-        decay = group["weight_decay"] if isinstance(self.optimizer, torch.optim.AdamW) else 0.0
         for parameter, (name, value) in zip(self.model.parameters(), self.point.items(), strict=True):
-            gradient = move = short * gradients[name]
+            gradient = move = gradients[name]
             if isinstance(self.optimizer, torch.optim.Adam):
                 state, (first, second) = self.optimizer.state[parameter], group["betas"]
                 count = float(state["step"]) + 1.0
                 mean = (first * state["exp_avg"] + (1 - first) * gradient) / (1 - first**count)
                 square = (second * state["exp_avg_sq"] + (1 - second) * gradient**2) / (1 - second**count)
                 move = mean / (square.sqrt() + group["eps"])
-            found[name] = value - self.scale * group["lr"] * (move + decay * value)
+            found[name] = value - self.scale * group["lr"] * move
         return found
 
     def loss_after(self, members: Tensor) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.data import annotators, prose
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Unit, study_of
-from experiments.studies import published, trainings
+from experiments.studies import trainings
 from experiments.studies.tasks import fine_tuning
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
@@ -27,8 +27,6 @@ METHODS = (
 )  # fmt: skip
 FEW = tuple(name for name in METHODS if name not in ("validation only", "small loss", "RHO-loss", "Ghost"))
 """What the claims need."""
-PAPERS = tuple(name for name in METHODS if name != "RHO-loss")
-"""On the paper's own data: its guide would take the validation set in one batch."""
 MAIN = "GPT, clean"
 SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
     MAIN: (METHODS, {"text": "source code", "causal": True, "share": 0.0}),
@@ -39,8 +37,6 @@ SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings; those of reviews where they have been fetched."""
-    if size == "paper":
-        return published.config("glue")
     if size == "quick":
         small = {"epochs": 2, "training": 64, "reading": 5, "testing": 100}
         return {"seeds": [0, 1], **small, "settings": [MAIN]}
@@ -57,11 +53,8 @@ def units(config: dict[str, Any]) -> list[Unit]:
     sizes = {key: config[key] for key in ("epochs", "training", "reading", "testing") if key in config}
     own: dict[str, trainings.Setting] = {}
     for name in config["settings"]:
-        if config["size"] == "paper":
-            own[name] = PAPERS, published.task(name)
-        else:
-            methods, options = SETTINGS[name]
-            own[name] = methods, partial(fine_tuning, **options, **sizes)
+        methods, options = SETTINGS[name]
+        own[name] = methods, partial(fine_tuning, **options, **sizes)
     return trainings.units(config["seeds"], own)
 
 
@@ -119,7 +112,6 @@ of two library modules is a piece of 32 characters, did people like the film (64
 clean validation, 1,000 test pieces, Adam)? As printed, training is plain for three epochs of five,
 then curated.""",
     picture="Test accuracy by method, best first, with what each costs in plain trainings.",
-    sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "GPT, clean",
         f"{MAIN}: validation loss": "validation loss",

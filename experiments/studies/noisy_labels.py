@@ -10,7 +10,7 @@ from experiments.data import annotators
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Unit, study_of
-from experiments.studies import published, tasks, trainings
+from experiments.studies import tasks, trainings
 from experiments.studies.trainings import NULL, ORACLE, STOPPED
 
 OPEN = "not compared"
@@ -46,11 +46,6 @@ SETTINGS: dict[str, tuple[Sequence[str], Any, dict[str, Any]]] = {
     SIZES[100]: (FEW, tasks.digits, SYMMETRIC | {"held": 100}),
     DOUBTFUL: (FEW, tasks.digits, SYMMETRIC | {"held_wrong": 0.4}),
 }
-PAPERS = (
-    NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
-    "small loss", "self-paced (SPL)", "inner products (IP)", "Ghost", "LLI", "LAI",
-)  # fmt: skip
-"""On the paper's own data: those whose memory does not grow with the product of samples and parameters."""
 CLAIMS = (
     ("LAI is above plain training", "LAI", NULL, "accuracy", "+2.0 on average (Table 3)"),
     ("LAI is above plain training stopped early", "LAI", STOPPED, "accuracy", OPEN),
@@ -90,8 +85,6 @@ CLAIMS = (
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings; those of people where their ratings have been fetched."""
-    if size == "paper":
-        return published.config("images", "texts")
     if size == "quick":
         return {"seeds": [0, 1], "epochs": {"digits": 2}, "settings": [MAIN]}
     held = [name for name in SETTINGS if name != PEOPLE or annotators.fetched()]
@@ -102,9 +95,6 @@ def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
     settings: dict[str, trainings.Setting] = {}
     for name in config["settings"]:
-        if config["size"] == "paper":
-            settings[name] = PAPERS, published.task(name)
-            continue
         methods, make, options = SETTINGS[name]
         settings[name] = methods, partial(make, epochs=config["epochs"][make.__name__], **options)
     return trainings.units(config["seeds"], settings)
@@ -162,7 +152,6 @@ validation set. *Stopped early* is the epoch of
 the highest validation accuracy; *at plain's cost* the last epoch within the operations of plain
 training (0 where what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
     picture="Test accuracy by method, best first, with its cost, and by the size of the validation set.",
-    sizes=("quick", "full", "paper"),
     columns={
         f"{MAIN}: accuracy": "symmetric 40%",
         f"{MAIN}: stopped early": "stopped early",

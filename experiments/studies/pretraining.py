@@ -18,7 +18,6 @@ from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import descend, lowest
 from experiments.networks import GPT, next_loss
-from experiments.studies import piled, published
 
 NULL, ORACLE = "plain", "clean sequences only"
 CONTEXT, BATCH, OPEN = 32, 32, "not compared"
@@ -37,14 +36,10 @@ CHOSEN: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "high loss, 70%": lambda losses, random: lowest(-losses, 0.7),
 }
 METHODS = (NULL, ORACLE, *CHOSEN, *CURATED)
-PAPERS = (NULL, "random, 70%", "LAI, as printed", "LAI, self left out", "Ghost, self left out")
-"""On the Pile: no sequence of it is known to be clean."""
 
 
 def config(size: str) -> dict[str, Any]:
     """Return the settings."""
-    if size == "paper":
-        return published.config("pile")
     if size == "quick":
         return {"seeds": [0, 1], "steps": 6, "bad": 0.3}
     return {"seeds": list(range(5)), "steps": 150, "bad": 0.3}
@@ -52,10 +47,9 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and method."""
-    names, run = (
-        (PAPERS, _read_pile) if config["size"] == "paper" else (METHODS, partial(_run, config=config))
-    )
-    return [Unit(name, seed, partial(run, name, seed)) for seed in config["seeds"] for name in names]
+    return [
+        Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in METHODS
+    ]
 
 
 def corpus(seed: int, bad: float, count: int = 4000) -> tuple[Tensor, np.ndarray, Tensor, Tensor]:
@@ -118,13 +112,6 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     return {name: {key: float(value) for key, value in found.items()}}
 
 
-def _read_pile(name: str, seed: int) -> Found:
-    """Train on the Pile. Nobody knows a bad sequence of it, so that the oracle keeps them all."""
-    estimator, validation, _ = CURATED.get(name, (None, None, 1))
-    found = piled.trained(seed, estimator, validation, CHOSEN.get(name))
-    return {name: found, ORACLE: found} if name == NULL else {name: found}
-
-
 def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     """Judge Table 1: that samples are removed, and that the loss falls."""
     removed = [1.0 - kept for kept in methods["LAI, as printed"]["kept"]["values"]]
@@ -135,7 +122,7 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
     }
     printed = {"LAI, as printed": "-0.0000006 in log perplexity (Table 1)"}
     pairs = [("clean sequences only: test loss below plain", ORACLE, NULL, OPEN)]
-    for name in (each for each in CURATED if each in methods):
+    for name in CURATED:
         pairs.append((f"{name}: test loss below plain", name, NULL, printed.get(name, OPEN)))
         pairs.append((f"{name}: test loss below random dropping", name, "random, 70%", OPEN))
     for text, one, other, paper in pairs:
@@ -160,7 +147,6 @@ STUDY = study_of(
 code, or copies of one line. *As printed*: the batch is its own validation set and positions are
 flattened; *self left out*: without each sequence's own vote; or 32 clean sequences to validate on.""",
     picture="Loss on clean test text by method.",
-    sizes=("quick", "full", "paper"),
     columns={key: key for key in ("test loss", "kept", "kept of clean", "kept of bad")},
     data={"prose": prose.digest},
 )

@@ -10,13 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from experiments import __main__ as commands
-from experiments.data import published as files
 from experiments.harness import record as records
 from experiments.harness.page import claims_table, methods_table
 from experiments.harness.statistics import compared
 from experiments.harness.study import Study, Unit, merged
-from experiments.studies import STUDIES, figure_one, published
-from tests.experiments import small_data
+from experiments.studies import STUDIES
 
 
 def invoke(*options):
@@ -53,35 +51,6 @@ def test_a_study_has_enough_seeds_and_no_unit_twice(study):
     assert len(config["seeds"]) >= 5
     units = [(unit.name, unit.seed) for unit in study.units(config)]
     assert len(set(units)) == len(units)
-
-
-PAPERS = {
-    ("noisy-labels", "CIFAR-10N-w"): small_data.photographs,
-    ("noisy-labels", "Emotion-N"): small_data.emotions,
-    ("finetuning", "RTE"): small_data.entailments,
-    ("fidelity", None): small_data.piled,
-    ("pretraining", None): small_data.piled,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), PAPERS)
-def test_the_papers_own_settings_run_where_their_data_is(name, setting, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "FOLDER", tmp_path)
-    for kind, changed in small_data.CUT.items():
-        monkeypatch.setitem(published.SETTINGS, kind, published.SETTINGS[kind] | changed)
-    PAPERS[name, setting](tmp_path)
-    chosen = ["--seeds", 1, "--setting", setting] if setting else ["--seeds", 2]
-    methods = ran(tmp_path / "out", name, "--paper", *chosen)["methods"]
-    if name == "pretraining":
-        assert methods["plain"]["kept"]["values"] == [1.0, 1.0]
-        assert methods["random, 70%"]["kept"]["values"] == [0.75, 0.75]  # three of four
-        one, other = methods["plain"]["test loss"]["values"]
-        assert 0.5 < one < 4.0
-        assert one != other
-    elif name == "fidelity":
-        assert methods["Shapley values"][figure_one.TRUE]["values"] == pytest.approx([1.0, 1.0])
-        assert methods["midpoint of the optimizer"][figure_one.TRUE]["mean"] > 0.99
 
 
 @pytest.fixture(scope="module")
@@ -145,14 +114,11 @@ def test_the_frameworks_train_the_same_network_on_the_same_samples(demos):
         (["noisy-labels", "--seeds", "0"], 2, "0 is not in the range"),
         (["noisy-labels", "--epochs", "0"], 2, "0 is not in the range"),
         (["noisy-labels", "--backend", "abacus"], 2, "'abacus' is not one of 'torch', 'jax'"),
-        (["cost", "--paper"], 2, "size: cost has quick, full, got 'paper'"),
         (["cost", "--backend", "jax"], 2, "backend: cost runs on torch, got 'jax'"),
-        (["noisy-labels", "--paper", "--setting", "MNIST"], 2, "got ['MNIST']"),
-        (["noisy-labels", "--paper", "--setting", "CIFAR-100N"], 1, "cifar-100-python/train: expected it at"),
+        (["noisy-labels", "--quick", "--setting", "MNIST"], 2, "got ['MNIST']"),
     ],
 )
-def test_what_a_command_cannot_do_is_named(tmp_path, monkeypatch, options, code, message):
-    monkeypatch.setattr(files, "FOLDER", tmp_path)
+def test_what_a_command_cannot_do_is_named(tmp_path, options, code, message):
     result = invoke(*options, "--out", tmp_path)
     assert result.exit_code == code
     assert message in " ".join(result.output.split())

@@ -220,11 +220,10 @@ BATCH = drawn(N, 2, 3, 2)
 OPTIMIZERS = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.2),
     "Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.05, betas=(0.8, 0.9)),
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, betas=(0.8, 0.9), weight_decay=0.3),
 }
 
 
-def played(kind, scale=1.0, max_norm=np.inf):
+def played(kind, scale=1.0):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     optimizer = OPTIMIZERS[kind](model.parameters())
@@ -232,19 +231,17 @@ def played(kind, scale=1.0, max_norm=np.inf):
         optimizer.zero_grad()
         LOSS(model(drawn(8, seed, 3, 2)[0]), drawn(8, seed, 3, 2)[1]).mean().backward()
         optimizer.step()
-    return Game(model, LOSS, drawn(9, 1, 3, 2), BATCH, optimizer, scale, max_norm)
+    return Game(model, LOSS, drawn(9, 1, 3, 2), BATCH, optimizer, scale)
 
 
-@pytest.mark.parametrize("max_norm", [np.inf, 0.05])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_a_set_is_worth_what_the_real_step_on_it_does(kind, max_norm):
-    game = played(kind, max_norm=max_norm)
+def test_a_set_is_worth_what_the_real_step_on_it_does(kind):
+    game = played(kind)
     for members in ([1.0, 0.0, 1.0, 0.0], [0.0] * 4):
         weights = torch.tensor(members, dtype=torch.float64)
         model, optimizer = copy.deepcopy((game.model, game.optimizer))
         optimizer.zero_grad()
         (LOSS(model(BATCH[0]), BATCH[1]) * weights).sum().div(N).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
         expected = float(LOSS(model(game.held[0]), game.held[1]).detach().sum())
         assert game.loss_after(weights) == pytest.approx(expected, rel=1e-10)
