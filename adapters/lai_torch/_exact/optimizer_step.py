@@ -90,7 +90,9 @@ def measure_step(optimizer: torch.optim.Optimizer) -> float:
             else:
                 step = _adam_step(group, state, gradient)
             lengths.append(float(group["lr"]) * torch.linalg.vector_norm(step.double()))
-    found = torch.linalg.vector_norm(torch.stack(lengths)) if lengths else torch.zeros(())
+    if not lengths:
+        return 0.0
+    found: Any = torch.linalg.vector_norm(torch.stack(lengths))
     return float(found.full_tensor() if hasattr(found, "full_tensor") else found)
 
 
