@@ -185,9 +185,8 @@ def is_installed(module: Any, path: str | None = None) -> bool:
     """Whether code is of the interpreter or an installed package, ours included: its name stands for it."""
     if str(module).partition(".")[0] in {"lai_core", "lai_storage", "lai_torch", "lai_jax"}:
         return True
-    if (
-        path is None and module == "__main__"
-    ):  # a worker's main program is its engine's, a class's is one's own
+    # in an engine's worker the main program is the engine's, but a class that came from one is its user's
+    if path is None and module == "__main__":
         return False
     path = path or getattr(sys.modules.get(module), "__file__", None)
     if path is None:

@@ -190,7 +190,7 @@ def _diagnose_documents(
     """Diagnose the documents of packed rows, each by the gradient of its own losses."""
     check_usual(usual_norm)
     model, loss, given = reader.model, reader.loss, usable(batch.given)
-    documents = int(segments.max()) + 1 if segments.numel() else 0
+    documents = _count_documents(segments)
     check_ids(batch.ids, documents)
 
     def own_losses() -> Tensor:
@@ -202,6 +202,9 @@ def _diagnose_documents(
 
     with _gathered(reader, None):
         trained = {n: p for n, p in named_parameters(model, loss).items() if p.requires_grad}
+        if not trained:
+            msg = "model: expected at least one trainable parameter, got none"
+            raise ValueError(msg)
 
         def start(_: Sequence[int]) -> Gradients:
             def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
@@ -227,6 +230,20 @@ def _diagnose_documents(
             usual_norm=usual_norm,
             parameters=[*trained],
         )
+
+
+def _count_documents(segments: Any) -> int:
+    """Return how many documents there are, or raise unless each number up to the largest is one."""
+    if not isinstance(segments, Tensor) or segments.is_floating_point():
+        got = segments.dtype if isinstance(segments, Tensor) else type(segments).__name__
+        msg = f"segments: expected a tensor (n, t) of whole numbers, got {got}"
+        raise TypeError(msg)
+    numbers = segments[segments >= 0].unique().tolist()
+    # one without positions would be a row of gradient zero, and shift what is usual
+    if not numbers or numbers[-1] != len(numbers) - 1:
+        msg = f"segments: expected documents numbered from 0 without a gap, got {numbers[:8]}"
+        raise ValueError(msg)
+    return len(numbers)
 
 
 @contextmanager

@@ -176,7 +176,8 @@ class SpikeMonitor:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` returned."""
         self.log.load_state_dict(state)
-        self.updates.load_state_dict(state["updates"])
+        if "updates" in state:  # a monitor that watched no optimizer may have left none
+            self.updates.load_state_dict(state["updates"])
 
     def attach(self, trainer: Any) -> "SpikeMonitor":
         """Watch a transformers or TRL Trainer: its batches as the model gets them, the norm before clipping.
