@@ -561,8 +561,11 @@ def test_a_document_that_is_not_finite_is_named():
         ({"segments": torch.zeros(3, 4, dtype=torch.long)}, "segments: expected shape"),
         (
             {"segments": torch.zeros(3, 10)},
-            "segments: expected a real|segments: .*integral|segments: expected",
+            "segments: expected a tensor .* of whole numbers, got torch.float32",
         ),
+        ({"segments": [[0] * 10] * 3}, "segments: expected a tensor .* of whole numbers, got list"),
+        ({"segments": torch.full((3, 10), -1)}, r"numbered from 0 without a gap, got \[\]"),
+        ({"segments": torch.full((3, 10), 7)}, r"numbered from 0 without a gap, got \[7\]"),
         (
             {"segments": torch.zeros(3, 10, dtype=torch.long), "ids": ["a", "b"]},
             "ids: expected one for each of the 1",
