@@ -49,10 +49,9 @@ compatibility: ## every suite inside torch, transformers, peft, timm and JAX's l
 	$(SUITES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(SUITES)/bin/python -m benchmarks compatibility
 
-peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm, cleanlab (installs them)
+peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
-	$(PEERS)/bin/python -m pytest tests/peers
 	$(PEERS)/bin/python -m benchmarks judge
 	$(PEERS)/bin/python -m benchmarks cost peers
 	$(PEERS)/bin/python -m benchmarks scoring

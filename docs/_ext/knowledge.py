@@ -43,7 +43,6 @@ class Known:
         self.entries = ledger.read()
         self.links = ledger.find()
         self.run = _read("equations.json")
-        self.generated = _read("thorough.json").get("statements", {})
         self.claims = kernel.claims()
         self.audited = _read("kernel.json")
         self.proved = proved.proofs()
@@ -97,16 +96,6 @@ class Known:
         cases = {case for test in self.run.get(slug, {}).get("tests", {}) for case in test.split("[")[1:]}
         words = {word for case in cases for word in re.split(r"\W+", case)}
         return [name for name in NAMESPACES if name in words]
-
-    def networks(self, slug: str) -> list[str]:
-        """Say how many generated networks violate it, where the thorough run looked."""
-        found = {name: counts for name, counts in self.generated.items() if re.split("[ ,]", name)[0] == slug}
-        lines = []
-        for name, counts in found.items():
-            which = name.removeprefix(slug).strip(" ,()")
-            line = f"{counts['violated']:,} of {counts['networks']:,} violate it"
-            lines.append(f"{which}: {line}" if which else line)
-        return lines
 
     def verified(self, slug: str) -> str:
         """Give one word for the last full run."""

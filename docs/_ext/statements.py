@@ -111,7 +111,6 @@ class Verdict(SphinxDirective):
             ("Rests on", [_title(other, self.env) for other in sorted(known.rests_on.get(slug, ()))]),
             ("Used by", [_title(other, self.env) for other, used in known.rests_on.items() if slug in used]),
             ("Sharp", [nodes.inline("", "a search over entries reaches it")] if entry.attained else []),
-            ("On generated networks", [nodes.inline("", line) for line in known.networks(slug)]),
         ):
             if found:
                 line = nodes.paragraph("", "", nodes.inline("", f"{name}: ", classes=["verdict-key"]))

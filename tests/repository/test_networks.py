@@ -1,4 +1,4 @@
-"""The networks that other tests and the thorough run lean on, and that the thorough run can fail."""
+"""The networks that the tests of the statements draw are what they promise."""
 
 from dataclasses import replace
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import thorough
 from tests.support.draws import GENERATORS
 from tests.support.networks import ALIGNED, ASSUMING, Networks, Shape
 
@@ -23,7 +22,8 @@ def test_a_family_satisfies_what_it_promises(family, seed, shape):
     for norms in (case.validation_norms, case.training_norms):
         assert (norms <= powers * norms[:, -1:] * (1 + 1e-9) + slack).all()
     lengths = case.validation_norms[..., :, None] * case.training_norms[..., None, :]
-    cosines = beta / np.where(lengths > 0, lengths, 1)
+    rounding = 1e-12 * lengths[:, -1:]  # a gradient that cancels on its way down has any direction
+    cosines = beta / np.where(lengths > rounding, lengths, np.inf)
     assert (cosines >= -slack).all()
     assert (cosines <= cosines[:, -1:] + 1e-9).all()
     assert family not in ALIGNED or (case.alpha >= -slack).all()
@@ -44,31 +44,3 @@ def test_gradients_are_slopes_of_the_losses(loss, relu):
         slopes = np.subtract(*ends) / 2e-6
         found = np.einsum("bno,boi,bni->bn", batch.gradients[layer], turn[layer], batch.activations[layer])
         np.testing.assert_allclose(found, slopes, rtol=1e-6, atol=1e-8)
-
-
-def test_the_corrected_claims_hold_and_a_printed_one_does_not():
-    family = min(ALIGNED)
-    facts = thorough.Facts(ASSUMING[family](np.random.default_rng(5), Shape(30, 3, 3)))
-    tallies = {}
-    for kind in (
-        thorough.claims_of_any_network,
-        thorough.claims_under_the_assumptions,
-        thorough.claims_with_aligned_embeddings,
-        thorough.claims_as_printed,
-    ):
-        for name, value, bound, scale in kind(facts):
-            tallies.setdefault(name, thorough.Tally()).add(family, value, bound, scale)
-    violated = {name for name, tally in tallies.items() if tally.violated}
-    assert violated <= {"app-abs-gap, as printed", "app-rel-gap, as printed"}
-    assert "app-abs-gap, as printed" in violated
-    assert all(tally.networks for tally in tallies.values())
-
-
-def test_a_run_that_finds_a_violation_exits_with_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(thorough, "BUILD", tmp_path)
-    monkeypatch.setattr("sys.argv", ["thorough", "--networks", "1"])
-    for violated, status in ((0, 0), (1, 1)):
-        tally = thorough.Tally(networks=3, violated=violated)
-        monkeypatch.setattr(thorough, "check", lambda networks, seed, tally=tally: ({"lli-gap": tally}, 3))
-        assert thorough.main() == status
-        assert "3 networks" in (tmp_path / "thorough.log").read_text(encoding="utf-8")
