@@ -24,7 +24,7 @@ def source_pages(app):
     ]
     for path in sorted({node.partition("::")[0] for node in every}):
         yield node_page(path), {"title": path, "body": _listing(path)}, "page.html"
-    for source in sorted((ledger.ROOT / "kernel").rglob("*.v")):
+    for source in sorted((ledger.ROOT / "proofs/coq").rglob("*.v")):
         path = source.relative_to(ledger.ROOT).as_posix()
         yield kernel_page(path), {"title": path, "body": _listing(path)}, "page.html"
 

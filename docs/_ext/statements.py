@@ -126,8 +126,8 @@ class Verdict(SphinxDirective):
         shown = []
         for claim in known.claims:
             if slug in getattr(claim, relation):
-                holder = nodes.inline("", "", _coq(f"kernel/Statements/{claim.chapter}.v", claim))
-                holder += [nodes.Text(" ("), _coq(f"kernel/{claim.chapter}.v", claim, "proof")]
+                holder = nodes.inline("", "", _coq(f"proofs/coq/Statements/{claim.chapter}.v", claim))
+                holder += [nodes.Text(" ("), _coq(f"proofs/coq/{claim.chapter}.v", claim, "proof")]
                 laws = proved.LAWS if claim.key in known.finite else ""
                 holder += nodes.Text(f", {known.axioms(claim)}){laws}")
                 shown.append(holder)

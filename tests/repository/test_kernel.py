@@ -62,7 +62,7 @@ def test_each_hypothesis_of_the_kernel_is_one_of_the_ledger_and_each_of_the_ledg
 
 def test_statements_rest_on_mathcomp_and_on_statements_alone():
     """So that a hash, which follows the statements' own files, covers all that a statement is about."""
-    for path in (ledger.ROOT / "kernel" / "Statements").glob("*.v"):
+    for path in (ledger.ROOT / "proofs/coq" / "Statements").glob("*.v"):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "Require" in line]
         assert all(line.startswith(("From mathcomp ", "From LAI.Statements ")) for line in lines), path.name
 
@@ -89,7 +89,7 @@ Theorem half : Statements.Sums.half. Proof. exact used. Qed.
 @pytest.fixture
 def small(tmp_path):
     for name, text in {"Statements/Sums.v": STATEMENT, "Sums.v": PROOF}.items():
-        path = tmp_path / "kernel" / name
+        path = tmp_path / "proofs/coq" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     kernel.main(["--lock"], tmp_path)
@@ -97,7 +97,7 @@ def small(tmp_path):
 
 
 def change(root, name, old, new):
-    path = root / "kernel" / name
+    path = root / "proofs/coq" / name
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")

@@ -122,7 +122,7 @@ def prove_half_again(statement, steps): steps.identity("one", 1, 1)
         ("prove_half.SECOND", True),
         ("prove_half.THIRD", False),
     ]
-    statements = tmp_path / "kernel/Statements"
+    statements = tmp_path / "proofs/coq/Statements"
     statements.mkdir(parents=True)
     (statements / "Sums.v").write_text("(* Implements: half *)\nDefinition halved := True.", encoding="utf-8")
     run = {

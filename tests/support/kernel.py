@@ -1,9 +1,9 @@
-"""Statements under Coq's kernel: read from ``kernel/Statements``, compiled and audited by ``make kernel``.
+"""Statements under Coq's kernel: read from ``proofs/coq``, compiled and audited by ``make kernel``.
 
-A statement is a ``Definition`` in ``kernel/Statements/CHAPTER.v`` below a comment ``(* Implements: slug *)``,
+A statement is a ``Definition`` in ``Statements/CHAPTER.v`` there, below a comment ``(* Implements: slug *)``,
 or ``(* Refutes: slug *)`` where what is printed is false; its proof is the theorem of the same name in
-``kernel/CHAPTER.v``. A comment before each hypothesis has the ledger's words for it, or ``meaning`` where
-the hypothesis says what a symbol is. ``kernel/statements.lock`` holds a hash of each statement with the
+``proofs/coq/CHAPTER.v``. A comment before each hypothesis has the ledger's words for it, or ``meaning`` where
+the hypothesis says what a symbol is. ``proofs/coq/statements.lock`` holds a hash of each statement with the
 definitions that it uses.
 
 ``python -m tests.support.kernel`` compiles under ``build/kernel``, prints each theorem with its axioms,
@@ -66,7 +66,7 @@ def claims(root: Path = ROOT) -> list[Claim]:
 
 def locked(root: Path = ROOT) -> dict[str, str]:
     """Read the hashes that were written by ``--lock``."""
-    path = root / "kernel" / "statements.lock"
+    path = root / "proofs/coq/statements.lock"
     return dict(line.split() for line in path.read_text(encoding="utf-8").splitlines())
 
 
@@ -77,7 +77,7 @@ def changed(root: Path = ROOT) -> list[str]:
 
 
 def _statement_files(root: Path) -> list[Path]:
-    return sorted((root / "kernel" / "Statements").glob("*.v"))
+    return sorted((root / "proofs/coq/Statements").glob("*.v"))
 
 
 def _words(text: str) -> str:
@@ -146,8 +146,8 @@ def _unnamed(body: str) -> Iterator[str]:
 def compiled(root: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Compile every file under ``build/kernel``; what did not change since the last time is kept."""
     build = root / "build" / "kernel"
-    sources = sorted((root / "kernel").rglob("*.v"))
-    names = [path.relative_to(root / "kernel").as_posix() for path in sources]
+    sources = sorted((root / "proofs/coq").rglob("*.v"))
+    names = [path.relative_to(root / "proofs/coq").as_posix() for path in sources]
     for path, name in zip(sources, names, strict=True):
         copy = build / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     """Check everything, or write the lock file; return the exit status."""
     if arguments == ["--lock"]:
         lines = [f"{claim.key} {claim.digest}\n" for claim in claims(root)]
-        (root / "kernel" / "statements.lock").write_text("".join(lines), encoding="utf-8")
+        (root / "proofs/coq" / "statements.lock").write_text("".join(lines), encoding="utf-8")
         return 0
     if shutil.which("coqc") is None:
         print(ABSENT)
@@ -214,7 +214,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         print(f"{key}: {'no axiom' if answer == CLOSED else answer}")
     moved = changed(root)
     if moved:
-        print(f"changed since kernel/statements.lock was written (--lock writes it): {', '.join(moved)}")
+        print(f"changed since proofs/coq/statements.lock was written (--lock writes it): {', '.join(moved)}")
     (root / "build" / "kernel.json").write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
     axioms = [key for key, answer in answers.items() if answer != CLOSED]
     print(f"{len(answers)} theorems, {len(axioms)} that rest on an axiom")

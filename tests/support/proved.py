@@ -3,7 +3,7 @@
 ``proofs()`` reads ``proofs/`` without running it: which statement each proof settles, by which procedure,
 whether that procedure compares what its lemmas add up to with the claim (`Steps.conclude`), and whether the
 scope says that a part is cited. ``kernel()``
-reads ``kernel/Statements``, where that folder exists. ``evidence()`` says both in words, with what a full
+reads ``proofs/coq/Statements``, where that folder exists. ``evidence()`` says both in words, with what a full
 run found.
 """
 
@@ -60,7 +60,9 @@ def kernel(root: Path = ledger.ROOT) -> dict[str, list[str]]:
 
 def finite_laws(root: Path = ledger.ROOT) -> set[str]:
     """Name the statements under a proof assistant that are about laws with finitely many outcomes."""
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in (root / "kernel/Statements").glob("*.v")}
+    texts = {
+        path.stem: path.read_text(encoding="utf-8") for path in (root / "proofs/coq/Statements").glob("*.v")
+    }
     return {
         claim.key
         for claim in claims(root)
@@ -74,7 +76,7 @@ def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
     for path in sorted((root / "proofs").glob("prove_*.py")):
         _used_in_file(path, root, found)
     about = {claim.name: (*claim.implements, *claim.refutes) for claim in claims(root)}
-    for path in sorted((root / "kernel").glob("*.v")):
+    for path in sorted((root / "proofs/coq").glob("*.v")):
         for name, body in _THEOREM.findall(path.read_text(encoding="utf-8")):
             used = {slug for other in set(_WORD.findall(body)) & set(about) - {name} for slug in about[other]}
             for slug in about.get(name, ()):
