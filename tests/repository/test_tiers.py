@@ -1,4 +1,4 @@
-"""The list of cases that `make slow` runs names tests that there are."""
+"""The list of cases that `make test` leaves out names tests that there are."""
 
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 A full run writes ``build/equations.json``; a full run or ``pytest proofs`` writes
 ``build/proofs.json``. A partial run writes nothing: what it did not run it cannot judge.
-Leaving the slow tests out does not make a run partial: they carry no slug.
+Leaving the slow tests out, or the weekly ones alone, does not make a run partial: they carry no slug.
 A full run in which a statement's verdict has no passing test fails.
 """
 
@@ -81,7 +81,8 @@ class Record:
 
     def _unfiltered(self) -> bool:
         option = self.config.option
-        narrowed = option.keyword or option.markexpr not in {"", "not slow"} or option.collectonly
+        some = option.keyword or option.markexpr not in {"", "not slow", "not weekly"}
+        narrowed = some or option.collectonly
         return self.whole and not narrowed and not getattr(option, "lf", False)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

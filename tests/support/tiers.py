@@ -1,9 +1,10 @@
-"""Cases that take long run in `make slow`: which ones is measured, and listed in `tests/slow_cases.txt`.
+"""Cases that take long run in CI and not in `make test`: they are measured, and listed in `slow_cases.txt`.
 
-A listed case is marked slow. Not listed are cases that hold a statement's verdict, which a quick run has to
-judge, and those marked `quick`: samples whose size was chosen for a quick run.
-`python -m pytest --write-tiers` measures what it runs, in one process, and writes the list anew; what it does
-not run stays as it is.
+A listed case is marked slow, and so is a weekly one, which CI leaves out, too (`make weekly`). Not listed
+are cases that hold a statement's verdict, which a quick run has to judge, and those marked `quick`: samples
+whose size was chosen for a quick run.
+`python -m pytest --write-tiers` measures what it runs, in one process, and writes the list anew; what it
+does not run stays as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is listed."""
     slow = listed()
     for item in items:
-        if slow & {item.nodeid, item.nodeid.partition("[")[0]} and not stays(item):
+        long = slow & {item.nodeid, item.nodeid.partition("[")[0]} and not stays(item)
+        if long or item.get_closest_marker("weekly"):
             item.add_marker("slow")
 
 
