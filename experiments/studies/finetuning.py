@@ -106,12 +106,6 @@ STUDY = study_of(
     name="finetuning",
     title="Fine-tuning",
     about="Table 2",
-    setting="""A small GPT that has learnt to tell the next character of Python's language reference, and a
-small BERT that has learnt to tell hidden words of film reviews, each with a new prediction layer: of which
-of two library modules is a piece of 32 characters, did people like the film (640 training, 100
-clean validation, 1,000 test pieces, Adam)? As printed, training is plain for three epochs of five,
-then curated.""",
-    picture="Test accuracy by method, best first, with what each costs in plain trainings.",
     columns={
         f"{MAIN}: accuracy": "GPT, clean",
         f"{MAIN}: validation loss": "validation loss",

@@ -136,22 +136,6 @@ STUDY = study_of(
     name="noisy-labels",
     title="Wrong labels",
     about="Table 3",
-    setting="""Digits with wrong labels (1,024 training, 300 clean validation, 473 test images; a network
-of three layers, Adam): any other class, the one that a hurried reader would take it for
-(asymmetric), or one that the image itself invites (instance-dependent); fewer to validate on, or
-300 of which 40% are wrong too. Film-review sentences with the labels of real annotators (2,000
-training, 200 validation, 2,000 test; weighted counts of words). All methods have the same data,
-start and order of samples. *Inner products*, *TracIn*, *explicit influence* (of the last layer),
-*LiSSA*, *DataInf*, *TRAK* (128 projections, one network) and *EKFAC* score every sample once, at the
-best network of a first training, *KNN-Shapley* and *confident learning* by the pixels, and train on
-what is left. *As a set*, and *GREATS-like* by Ghost, choose the half of a batch whose mean gradient
-comes near the validation set's, so that what two samples say alike counts once; *OPUS-like* draws it,
-by preconditioned LAI. *Four summaries* traces a quarter of the validation set at each step and scores
-by the last four; *error bars* drops what hurts for certain, by the scores against ten parts of the
-validation set. *Stopped early* is the epoch of
-the highest validation accuracy; *at plain's cost* the last epoch within the operations of plain
-training (0 where what precedes training, as the guide of RHO-loss, leaves no whole epoch).""",
-    picture="Test accuracy by method, best first, with its cost, and by the size of the validation set.",
     columns={
         f"{MAIN}: accuracy": "symmetric 40%",
         f"{MAIN}: stopped early": "stopped early",

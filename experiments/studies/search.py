@@ -135,14 +135,6 @@ STUDY = study_of(
     name="search",
     title="What would make it win",
     about="ours",
-    setting="""Twelve policies, written down before any was run: positive scores, weights in proportion,
-half of each class, or the majority of a sample's epochs, scored at each step or each fourth epoch, with
-a batch of the validation set mixed in or not; the validation set is drawn by quarters. The one whose
-smallest mean multiplier over three opponents is largest on five seeds is judged on five others; so is
-the most accurate one, a choice that was added after a first look. *Over* an opponent: how many times its
-operations are those that the method needs for its accuracy less half a point, both stopped early,
-scoring and validation passes counted; 0 where it never gets there.""",
-    picture="Test accuracy over cost on the fresh seeds: opponents as squares, the policies as dots.",
     columns={
         f"{setting}: {key}": f"{short}, {key}"
         for setting, short in ((MAIN, "40%"), (PEOPLE, "annotators"))
