@@ -7,10 +7,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from experiments.demo import noisy_labels as demo
 from experiments.figures import trained
 from experiments.harness.study import Study
 from experiments.measured.command import measured
-from experiments.noisy_labels.demo import noisy_labels as demo
 from experiments.studies import STUDIES
 
 OUT = Path("build", "experiments")

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 import lai_core as lai
+from experiments import demo
 from experiments.harness.statistics import summary
 from experiments.methods import redundant
 from experiments.methods.base import LOSS, METHODS, Outcome, Run, Task, lowest, train
 from experiments.methods.curated import GRID
 from experiments.mixtures import arms, sources, text
 from experiments.mixtures.arms import Perceptrons
-from experiments.noisy_labels import demo
 from experiments.studies import mixtures, search
 
 BATCH, ROWS = 8, torch.arange(4, 12)
