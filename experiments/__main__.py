@@ -8,9 +8,7 @@ import click
 from click.core import ParameterSource
 
 from experiments.demo import noisy_labels as demo
-from experiments.figures import trained
 from experiments.harness.study import Study
-from experiments.measured.command import measured
 from experiments.studies import STUDIES
 
 OUT = Path("build", "experiments")
@@ -65,23 +63,15 @@ def demo_or_study(size: str | None, **options: Any) -> None:
     run_one(STUDIES["noisy-labels"], size, **options)
 
 
-def measure_figures() -> None:
-    """Measure the figures that train, and write their committed record."""
-    found = {"depth": trained.depth(), "one_step": trained.one_step(), "error_bars": trained.error_bars()}
-    trained.write(found)
-
-
 for name, parameters, run, about in (
     *(
         (each.name, (*SIZE, *OPTIONS), partial(run_one, each), f"{each.title} ({each.about}).")
         for each in STUDIES.values()
     ),
     ("all", (*SIZE, *OPTIONS), run_all, "All of them."),
-    ("figures", (), measure_figures, "Measure the theory pages' figures that train."),
     ("noisy-labels", (*SIZE, *demo.params), demo_or_study, demo.help),
 ):
     studies.add_command(click.Command(name, params=list(parameters), callback=run, help=about))
-studies.add_command(measured)
 
 if __name__ == "__main__":
     studies(prog_name="python -m experiments")

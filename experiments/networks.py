@@ -27,20 +27,6 @@ def uniform(seed: int, widths: Sequence[int]) -> nn.Sequential:
     return model
 
 
-def perceptron(
-    widths: Sequence[int], *, seed: int = 0, activation: Callable[[], nn.Module] = nn.ReLU
-) -> nn.Sequential:
-    """Return a chain whose weights are drawn as He does, without biases at first."""
-    generator, model = torch.Generator().manual_seed(seed), chain(widths, activation)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-            if parameter.dim() == 2:
-                spread = (2 / parameter.shape[1]) ** 0.5
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
-    return model
-
-
 def seeded(seed: int, *widths: int) -> nn.Sequential:
     """Return a chain as torch draws it."""
     torch.manual_seed(seed)
