@@ -1,4 +1,4 @@
-"""The peer that the cost benchmark measures computes Ghost's scores; the benchmark sees it if not."""
+"""The peer that the cost benchmark measures computes Ghost's scores."""
 
 import pytest
 import torch
@@ -68,26 +68,6 @@ def test_the_peers_scores_are_those_of_one_backward_pass_per_sample(work):
     assert torch.allclose(peer.scores(), one_by_one(peer), rtol=1e-4, atol=1e-5)
 
 
-def test_measuring_the_peer_leaves_the_model_as_it_was(work):
-    before = [(name, part.training) for name, part in work.model.named_modules()]
-    assert "scores equal Ghost's" in peer_torch.agreement(work)
-    assert [(name, part.training) for name, part in work.model.named_modules()] == before
-    assert all(parameter.requires_grad for parameter in work.model.parameters())
-    assert not any(part._forward_hooks or part._backward_hooks for part in work.model.modules())
-
-
-def test_a_parameter_that_the_peer_passes_over_would_be_seen(work, monkeypatch):
-    class Passing(peer_torch.Peer):
-        def __init__(self, work):
-            super().__init__(work)
-            self.parameters = self.parameters[1:]
-
-    monkeypatch.setattr(peer_torch, "Peer", Passing)
-    with pytest.raises(SystemExit, match="scores differ from Ghost's"):
-        peer_torch.agreement(work)
-
-
 def test_what_the_peer_refuses_is_named():
-    assert "BatchNorm" in peer_torch.agreement(convolutional())
     with pytest.raises(NotImplementedError, match="buffers"):
         peer_torch.GradSampleModule(convolutional().model)
