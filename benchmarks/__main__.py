@@ -13,13 +13,11 @@ from benchmarks.compatibility.command import SUITES, run_suites
 ALONE = {
     "kernels": "Compare the core's scores and kernels with a matmul or a copy of as much, by namespace.",
     "processes": "Compare curated runs on 2 and 4 processes with one process on the whole batch.",
-    "selective": "Check torch's selective backward against the masked gradient, by architecture.",
-    "vocabulary": "Compare scoring a language model with its forward pass, for 2,000 to 128,000 words.",
 }
 """Commands without arguments, each in the module of its name."""
 COSTS = {"torch": ("seconds", "cost"), "jax": ("jax_steps", "run")}
 IN_ALL = {
-    **{name: (name, "run") for name in ("selective", "processes")},
+    "processes": ("processes", "run"),
     **{f"exactness {name}": ("exactness", f"run_{name}") for name in ("torch", "jax")},
     **{f"cost {name}": COSTS[name] for name in ("torch", "jax")},
 }

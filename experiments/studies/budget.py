@@ -108,7 +108,7 @@ def _begin(arm: str, task: Task, seed: int) -> tuple[Run, Any]:
     """Return an arm's run and its step."""
     torch.manual_seed(seed)
     run = Run(task, seed)
-    return run, METHODS[arm].start(run)
+    return run, METHODS[arm](run)
 
 
 def _go(run: Run, step: Any, steps: int, decay: Any = None) -> None:
