@@ -12,18 +12,12 @@ from benchmarks.compatibility.command import SUITES, run_suites
 
 ALONE = {
     "kernels": "Compare the core's scores and kernels with a matmul or a copy of as much, by namespace.",
-    "growth": "Fit how a curated step's counts grow with batch, validation set, depth, width, vocabulary.",
-    "routes": "Compare the ways torch's LAI scores a language model: what each costs and how near it comes.",
-    "formats": "Compare scores of torch models in bfloat16 and in torchao's float8 with those in float32.",
     "processes": "Compare curated runs on 2 and 4 processes with one process on the whole batch.",
-    "adapted": "Compare scores of frozen and adapted models with the exact ones.",
-    "selective": "Check torch's selective backward against the masked gradient, by architecture.",
-    "vocabulary": "Compare scoring a language model with its forward pass, for 2,000 to 128,000 words.",
 }
 """Commands without arguments, each in the module of its name."""
-COSTS = {"torch": ("cost_torch", "run"), "jax": ("jax_steps", "run"), "peers": ("cost_torch", "run_peers")}
+COSTS = {"torch": ("seconds", "cost"), "jax": ("jax_steps", "run")}
 IN_ALL = {
-    **{name: (name, "run") for name in ("growth", "routes", "selective", "formats", "processes")},
+    "processes": ("processes", "run"),
     **{f"exactness {name}": ("exactness", f"run_{name}") for name in ("torch", "jax")},
     **{f"cost {name}": COSTS[name] for name in ("torch", "jax")},
 }
@@ -71,7 +65,7 @@ def exactness(framework: str) -> None:
 @main.command()
 @click.argument("framework", type=click.Choice(list(COSTS)))
 def cost(framework: str) -> None:
-    """Compare a curated step with a plain one, or a peer's: operations, time, memory."""
+    """Compare a curated step, and opacus' where installed, with a plain one: operations, time, memory."""
     _run(*COSTS[framework])
 
 

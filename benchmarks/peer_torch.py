@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import lai_torch
 import torch
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor
@@ -28,8 +27,6 @@ from benchmarks.models import HALF, Work, parts, rows
 
 MICRO_BATCH = 8
 """Samples whose gradients exist at once: operations do not depend on it, memory does."""
-AGREEMENT = 1e-5
-"""Two sums of the same float32 products in different orders: found, at most 9e-7 of the largest score."""
 
 
 class Peer:
@@ -119,35 +116,3 @@ def _with_positions(inputs: Any, targets: Tensor) -> tuple[Any, Tensor]:
         return inputs, targets
     ids = inputs["input_ids"]
     return {**inputs, "position_ids": torch.arange(ids.shape[1]).expand_as(ids)}, targets
-
-
-def _ghost(work: Work) -> Tensor:
-    """Return our scores of the batch."""
-    curator = lai_torch.Curator(work.model, work.loss, None, work.validation, estimator="ghost")
-    return curator.score(*work.batch)[1].scores
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).abs().max() / expected.abs().max())
-
-
-def agreement(work: Work) -> str:
-    """Compare the peer's scores with Ghost's on the parameters that it sees; fail where they differ."""
-    peer = Peer(work)
-    try:
-        found = peer.scores()
-        with peer.without_norms():
-            error = _error(found, _ghost(work))
-        if not error <= AGREEMENT:
-            raise SystemExit(f"opacus: scores differ from Ghost's by {error:.1e} > {AGREEMENT}")
-        said = f"scores equal Ghost's to {error:.0e}"
-        if not peer.norms:
-            return f"{said}, given position ids with a batch axis (issue 841)"
-        missing = sum(p.numel() for norm in peer.norms for p in norm.parameters())
-        whole = _error(found, _ghost(work))
-    finally:
-        peer.close()
-    return (
-        f"{said} without the {missing:,} parameters of BatchNorm, which opacus refuses (issue 319); "
-        f"over all parameters Ghost's scores differ by {whole:.1e}"
-    )

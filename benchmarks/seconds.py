@@ -1,4 +1,4 @@
-"""`python -m benchmarks seconds` and `compare`: what steps take beside a plain one, and what changed.
+"""`python -m benchmarks seconds`, `cost torch`, `compare`: what steps take beside a plain one, what changed.
 
 Operations, bytes, waits and launches are the same on every machine with the same packages, so two runs may be
 judged by them; seconds are shown.
@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import lai_torch
@@ -15,20 +16,24 @@ import torch
 
 from benchmarks import jax_steps, report, ruler
 from benchmarks.methods import (
+    CACHED,
     KEPT,
     SELECTIVE,
     Build,
     Step,
     bytes_of,
     curated,
+    curator,
     diagnosed,
+    forward,
     half,
     hand,
     mixture,
+    peer,
     plain,
     prepared,
 )
-from benchmarks.models import TIMED, Work
+from benchmarks.models import COSTED, TIMED, Work
 from workloads.counts import counted
 
 Figures = dict[str, dict[str, dict[str, float | None]]]
@@ -136,6 +141,80 @@ def counts_of(work: Work, step: Step) -> dict[str, float]:
     done = counted(step.run)
     found = {key: getattr(done, key) / step.steps for key in ("flops", "waits", "launches")}
     return found | {"memory": bytes_of(work, work.optimizer()) + step.held + done.peak}
+
+
+COSTS: dict[str, Build] = {
+    "lai_cached": KEPT,
+    "lai_fresh": curated(lai_torch.LAI(), refresh=1),
+    "lli_cached": curated(lai_torch.LLI()),
+    "ghost_fresh": curated(lai_torch.Ghost(), refresh=1),
+    "ghost_chunked": curated(lai_torch.Ghost(chunk=8), refresh=1),
+    "exact_fresh": curated(lai_torch.Exact(), refresh=1),
+    "lai_selective": SELECTIVE,
+}
+COST_BOUNDS = {
+    "resnet18 lai_cached flops_ratio": 0.86,
+    "resnet18 lai_fresh flops_ratio": 1.53,
+    "resnet18 lai_cached memory_ratio": 1.05,
+    "bert_small lai_selective flops_ratio": 0.72,
+    "gpt_neo_small lai_selective flops_ratio": 0.72,
+    "resnet18 scoring forwards": 1.05,
+}
+PEER = "opacus_fresh"
+CHEAPER = (("ghost_fresh", "flops_ratio"), ("lai_fresh", "memory_ratio"))
+"""What takes no more than opacus' step, on every model, where it is installed."""
+COST_KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
+OVER_HALF = {f"half_{key}": key for key in ("flops_ratio", "seconds_ratio")}
+"""What is also told over a plain step on a random batch of the kept size."""
+
+
+def measure_costs(
+    names: Iterable[str], methods: Mapping[str, Build], rounds: int = 2
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return each method's figures over a plain step's on each model, opacus' step where it is installed.
+
+    A further row has the operations of scoring a batch from a cached summary, over those of a forward pass.
+    """
+    if find_spec("opacus") is None:
+        print("opacus is not installed here: `make peers` measures it on the same work")
+        builds = {"plain": plain, "half": half, **methods}
+    else:
+        builds = {"plain": plain, "half": half, **methods, PEER: peer}
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name in names:
+        figures, work = ratios(COSTED[name], builds, rounds, least=0.0)
+        rows = {way: {key: float(row[key] or 0.0) for key in COST_KEYS} for way, row in figures.items()}
+        for row in rows.values():
+            row |= {over: row[key] / rows["half"][key] for over, key in OVER_HALF.items()}
+        del rows["plain"]
+        made = curator(work, None, lai_torch.LAI(), refresh=CACHED)
+        for _ in range(2):  # the first passes prove and plan
+            made.score(*work.batch)
+        scoring = counted(partial(made.score, *work.batch)).flops
+        found[name] = rows | {"scoring": {"forwards": scoring / counted(partial(forward, work)).flops}}
+    return found
+
+
+def cost() -> None:
+    """Measure every model and method at the paper's sizes, print the table, write `build/cost-torch.json`."""
+    torch.set_num_threads(1)
+    found = measure_costs(COSTED, COSTS)
+    columns = (*COST_KEYS, *OVER_HALF, "forwards")
+    report.ratios("over a plain step, and over one on a random half (half); half kept", found, columns)
+    bounded = {key: found[model][way][figure] for key in COST_BOUNDS for model, way, figure in [key.split()]}
+    failed = report.over(bounded, COST_BOUNDS)
+    failed += [
+        f"{name} {method} {key} {methods[method][key]:.3f} > opacus' {methods[PEER][key]:.3f}"
+        for name, methods in found.items()
+        for method, key in CHEAPER
+        if PEER in methods and not methods[method][key] <= methods[PEER][key]
+    ]
+    contract = {
+        name: {way: row for way, row in methods.items() if way != "scoring"}
+        for name, methods in found.items()
+    }
+    packages = ("torch", "transformers")
+    report.close("cost-torch", found, COST_BOUNDS, failed, packages=packages, contract=contract, threads=1)
 
 
 def compare(before: Path, after: Path) -> None:

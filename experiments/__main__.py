@@ -7,24 +7,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from experiments import advice
-from experiments.figures import trained
-from experiments.harness import record as records
-from experiments.harness.page import document
-from experiments.harness.statistics import summary
+from experiments.demo import noisy_labels as demo
 from experiments.harness.study import Study
-from experiments.measured.command import measured
-from experiments.noisy_labels.demo import noisy_labels as demo
 from experiments.studies import STUDIES
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGE, ADVICE = DOCS / "theory" / "studies.md", DOCS / "guide" / "when-to-curate.md"
 OUT = Path("build", "experiments")
 SIZE = (
     click.Option(["--quick", "size"], flag_value="quick", help="Minutes less, fewer seeds: does it run?"),
     click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
-    click.Option(["--add"], is_flag=True, help="Keep what the committed record holds; run what it lacks."),
-    click.Option(["--setting", "settings"], multiple=True, help="One of the study's alone."),
 )
 OPTIONS = (
     click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
@@ -45,11 +35,10 @@ def show(record: dict[str, Any]) -> None:
         click.echo(f"{claim['verdict']:>10}  {text}: {claim['found']:+.3g} ({ends}); paper: {claim['paper']}")
 
 
-def run_one(study: Study, size: str | None, *, add: bool = False, **options: Any) -> None:
+def run_one(study: Study, size: str | None, **options: Any) -> None:
     """Run a study and show its claims."""
     try:
-        onto = records.read(study.committed) if add else None
-        show(study.run(size or "full", onto=onto, **options))
+        show(study.run(size or "full", **options))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except FileNotFoundError as error:
@@ -63,34 +52,15 @@ def run_all(size: str | None, **options: Any) -> None:
         run_one(study, size, **options)
 
 
-def demo_or_study(size: str | None, *, add: bool, settings: tuple[str, ...], **options: Any) -> None:
+def demo_or_study(size: str | None, **options: Any) -> None:
     """Run the demo, as `make demo` does; with a size, the whole table."""
-    if size is None and not add:
+    if size is None:
         demo.callback(**options)
         return
     options.pop("epochs")
     given = click.get_current_context().get_parameter_source("seeds") is ParameterSource.COMMANDLINE
     options |= {"out": options["out"] or OUT, "seeds": options["seeds"] if given else None}
-    run_one(STUDIES["noisy-labels"], size, add=add, settings=settings, **options)
-
-
-def write_page() -> None:
-    """Judge the committed records anew, by intervals and claims as they are; write the page."""
-    for name, record in records.committed().items():
-        methods = {
-            method: {metric: summary(of["values"], metric) for metric, of in metrics.items()}
-            for method, metrics in record["methods"].items()
-        }
-        judged = record | {"methods": methods, "claims": STUDIES[name].claims(methods)}
-        records.write(judged, STUDIES[name].committed)
-    PAGE.write_text(document(STUDIES.values()), encoding="utf-8")
-    ADVICE.write_text(advice.page(), encoding="utf-8")
-
-
-def measure_figures() -> None:
-    """Measure the figures that train, and write their committed record."""
-    found = {"depth": trained.depth(), "one_step": trained.one_step(), "error_bars": trained.error_bars()}
-    trained.write(found)
+    run_one(STUDIES["noisy-labels"], size, **options)
 
 
 for name, parameters, run, about in (
@@ -99,12 +69,9 @@ for name, parameters, run, about in (
         for each in STUDIES.values()
     ),
     ("all", (*SIZE, *OPTIONS), run_all, "All of them."),
-    ("page", (), write_page, "Judge the committed records anew; write their page."),
-    ("figures", (), measure_figures, "Measure the theory pages' figures that train."),
     ("noisy-labels", (*SIZE, *demo.params), demo_or_study, demo.help),
 ):
     studies.add_command(click.Command(name, params=list(parameters), callback=run, help=about))
-studies.add_command(measured)
 
 if __name__ == "__main__":
     studies(prog_name="python -m experiments")

@@ -26,22 +26,3 @@ def draw() -> dict[str, Figure]:
     pictures.label(panels[0], ylabel="validation loss")
     pictures.legend(panels[0])
     return {"axes": figure}
-
-
-def figures() -> dict[str, str]:
-    """Return the figures that a text about the log quotes."""
-    random, best = (LOG["arms"][name] for name in COLORS)
-    spent = random["updates"][-1] * random["seconds"]
-    near = min(best["updates"], key=lambda update: abs(update * best["seconds"] - spent))
-    return {
-        "random_loss": f"{random['loss'][-1]:.3f}",
-        "best_loss": f"{best['loss'][-1]:.3f}",
-        "updates": f"{random['updates'][-1]:,}",
-        "random_seconds": f"{random['seconds']:.3f}",
-        "best_seconds": f"{best['seconds']:.3f}",
-        "near": f"{near:,}",
-        "near_seconds": f"{near * best['seconds']:,.0f}",
-        "spent": f"{spent:,.0f}",
-        "near_loss": f"{best['loss'][best['updates'].index(near)]:.3f}",
-        "source": f"[its logs](https://{LOG['repository']}/tree/{LOG['commit']}/examples/opus/experiments)",
-    }

@@ -1,4 +1,4 @@
-"""A committed record as a page: a table of methods, the claims with their verdicts, its origin."""
+"""Committed records as tables in markdown: methods, claims with their verdicts, origin."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,18 +8,6 @@ from experiments.harness.study import Study
 
 OURS = ("ours", "not compared")
 """What a claim's `paper` says where the paper makes none."""
-
-INTRODUCTION = """# Experiments
-
-What curation is worth, against whom, at what cost. `python -m experiments NAME --full` makes each
-section's numbers, and `python -m experiments page` this page of them. Means and 95% intervals over
-seeds (Student's t, paired by seed; of correlations on Fisher's z); a claim *holds* or is *refuted*
-where its whole interval lies on one side of its bound, and is *undecided* else. Costs are operations
-in plain trainings, scoring and validation passes included. The networks are small, and so is what they
-settle: the opposite of a refuted claim is significant here; that no setting exists where it holds is
-not shown. The paper's own data and models (GPT-Neo on the Pile and GLUE, CIFAR-N, 20 Newsgroups) need a GPU
-and are not here. Dynamics and the demo train in JAX too (`--backend jax`); in the others costs are counted by
-PyTorch's dispatcher, or the reference is its optimizers' step."""
 
 
 def methods_table(study: Study, record: dict[str, Any]) -> str:
@@ -48,13 +36,8 @@ def claims_table(record: dict[str, Any]) -> str:
     return markdown(("claim", "verdict", "found", "95% interval", "paper"), rows)
 
 
-def section(study: Study) -> str:
-    """Return what was set up, the picture, both tables, and on what it ran; or that it has not been run."""
-    heading = f"## {study.title}: {study.about}\n\n{study.setting}"
-    if not study.committed.exists():
-        return (
-            f"{heading}\n\nNo result is committed yet; `python -m experiments {study.name} --full` makes one."
-        )
+def tables(study: Study) -> str:
+    """Return what a committed record holds: both tables, and on what it was computed."""
     record = records.read(study.committed)
     config = record["config"]
     held = "".join(f"; {name} `{digest[:12]}`" for name, digest in config["data"].items())
@@ -62,29 +45,18 @@ def section(study: Study) -> str:
         f"`{config['command']}`; {len(config['seeds'])} seeds; {config['machine']}{held}; "
         f"{{download}}`all numbers as JSON <../../experiments/results/{study.name}.json>`."
     )
-    picture = f"""```{{computed}} experiments.studies:pictures {study.name}
-:alt: "{study.picture}"
-```"""
-    parts = [heading, picture, methods_table(study, record), "Claims:", claims_table(record), origin]
-    return "\n\n".join(parts)
-
-
-def document(studies: Iterable[Study]) -> str:
-    """Return the page of the documentation."""
-    every = list(studies)
-    sections = (section(study) for study in every)
-    return "\n\n".join([INTRODUCTION, verdicts(every), *sections]) + "\n"
+    return "\n\n".join([methods_table(study, record), "Claims:", claims_table(record), origin])
 
 
 def verdicts(studies: Iterable[Study]) -> str:
-    """Return how many of the paper's own claims came out how, by study."""
+    """Return how many of the paper's own claims came out how, by study that judges any."""
     rows = []
-    for study in (each for each in studies if each.committed.exists()):
+    for study in studies:
         claims = records.read(study.committed)["claims"].values()
         of = [claim["verdict"] for claim in claims if claim["paper"] not in OURS]
-        rows.append([study.title, *(str(of.count(verdict)) for verdict in records.VERDICTS)])
-    table = markdown(["study", *records.VERDICTS], rows, align="---:")
-    return "What became of the claims that the paper itself makes:\n\n" + table
+        if of:
+            rows.append([study.title, *(str(of.count(verdict)) for verdict in records.VERDICTS)])
+    return markdown(["study", *records.VERDICTS], rows, align="---:")
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:

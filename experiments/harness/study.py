@@ -4,7 +4,6 @@ import hashlib
 import json
 import platform
 import re
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,19 +28,6 @@ class Unit:
     name: str
     seed: int
     run: Callable[[], Found]
-    methods: tuple[str, ...] = ()
-    """Of whom it gives the metrics that begin with `prefix`, where that is known beforehand: what a record
-    holds of them already need not run again."""
-    prefix: str = ""
-
-    def held(self, record: Mapping[str, Any]) -> Found | None:
-        """Return what a record holds of the unit's methods for its seed; None if of one it holds nothing."""
-        seeds, found = record["config"]["seeds"], {}
-        for name in self.methods if self.seed in seeds else ():
-            metrics = record["methods"].get(name, {}).items()
-            own = {key: of["values"] for key, of in metrics if key.startswith(self.prefix)}
-            found[name] = {key: values[seeds.index(self.seed)] for key, values in own.items()}
-        return found if found and all(found.values()) else None
 
 
 @dataclass(frozen=True)
@@ -51,9 +37,7 @@ class Study:
     name: str
     title: str
     about: str
-    """What it stands for in the paper; `setting` says what is compared, `picture` what is drawn."""
-    setting: str
-    picture: str
+    """What it stands for in the paper; `docs/theory/studies.md` says what is compared and what is drawn."""
     config: Callable[[str], dict[str, Any]]
     """From `quick` or `full` to settings that JSON can hold; `seeds` among them."""
     units: Callable[[dict[str, Any]], Sequence[Unit]]
@@ -83,38 +67,22 @@ class Study:
         seeds: int | None = None,
         *,
         out: Path,
-        onto: Mapping[str, Any] | None = None,
-        settings: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Do all work that is not done yet, and write the record and its pictures under `out`.
-
-        What the record `onto` holds already, of methods that have not changed since, is taken from it. With
-        `settings`, those alone of the study's.
-        """
+        """Do all work that is not done yet, and write the record and its pictures under `out`."""
         if backend not in self.backends:
             msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
             raise ValueError(msg)
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
-        if settings:
-            if strange := set(settings) - set(config.get("settings", ())):
-                msg = f"settings: {self.name} has {config.get('settings')}, got {sorted(strange)}"
-                raise ValueError(msg)
-            config["settings"] = list(settings)
         options = [f"--{size}"]
         options += [f"--backend {backend}"] if backend != "torch" else []
         options += [f"--seeds {seeds}"] if seeds is not None else []
-        options += [f"--setting {shlex.quote(name)}" for name in settings]
         command = " ".join([f"python -m experiments {self.name}", *options])
         held = {name: digest() for name, digest in self.data.items()}
         config |= {"size": size, "backend": backend, "command": command, "data": held}
         config["machine"] = machine(backend)
-        if onto is not None:
-            _check_alike(config, onto["config"])
-            if "settings" in config:  # what the record has is not lost, be its data here or not
-                config["settings"] = list(dict.fromkeys([*onto["config"]["settings"], *config["settings"]]))
-        done = self._done(config, out, onto)
+        done = self._done(config, out)
         methods = merged(done, config["seeds"])
         for role, name in (("null", self.null), ("oracle", self.oracle)):
             if name not in methods:
@@ -126,21 +94,18 @@ class Study:
             figure.savefig(out / f"{self.name}-{name}.svg", transparent=True, metadata={"Date": None})
         return record
 
-    def _done(
-        self, config: dict[str, Any], out: Path, onto: Mapping[str, Any] | None
-    ) -> list[tuple[int, Found]]:
+    def _done(self, config: dict[str, Any], out: Path) -> list[tuple[int, Found]]:
         """Run the units that have no file yet; a file is found again only under the same settings."""
         folder = out / "parts" / self.name / digest(config | {"code": code()})
         folder.mkdir(parents=True, exist_ok=True)
         found = []
         for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
-            held = None if onto is None else unit.held(onto)
             path = folder / "{}-{}.json".format(re.sub(r"[^\w.-]+", "_", unit.name), unit.seed)
-            if held is None and not path.exists():
+            if not path.exists():
                 partial = path.with_suffix(".partial")
                 partial.write_text(json.dumps(unit.run(), allow_nan=False), encoding="utf-8")
                 partial.replace(path)  # whole or not at all
-            found.append((unit.seed, held or json.loads(path.read_text(encoding="utf-8"))))
+            found.append((unit.seed, json.loads(path.read_text(encoding="utf-8"))))
         return found
 
 
@@ -149,14 +114,6 @@ def study_of(module: str, **described: Any) -> Study:
     own = vars(sys.modules[module])
     parts = {key: own[key] for key in ("config", "units", "claims")}
     return Study(**parts, pictures=own["draw"], null=own["NULL"], oracle=own["ORACLE"], **described)
-
-
-def _check_alike(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    """Raise unless a record's settings are these; it may lack some `settings`, the data tried, and seeds."""
-    for key in sorted({*config, *other} - {"settings", "command", "seeds"}):
-        if config.get(key) != other.get(key):
-            msg = f"{key}: expected {config.get(key)!r} in the record to add to, got {other.get(key)!r}"
-            raise ValueError(msg)
 
 
 def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str, dict[str, Any]]:

@@ -49,26 +49,15 @@ class Task:
     """How many samples go through a network at once where nothing is trained."""
 
 
-@dataclass(frozen=True)
-class Method:
-    """A way to choose: its name, what it sees beyond the batch, what it costs beyond the step."""
-
-    name: str
-    sees: str
-    costs: str
-    start: Callable[["Run"], Step]
+METHODS: dict[str, Callable[["Run"], Step]] = {}
+"""Every way to choose, by name: from a run to its step."""
 
 
-METHODS: dict[str, Method] = {}
-
-
-def method(
-    name: str, *, sees: str, costs: str
-) -> Callable[[Callable[["Run"], Step]], Callable[["Run"], Step]]:
+def method(name: str) -> Callable[[Callable[["Run"], Step]], Callable[["Run"], Step]]:
     """Enter a method into the registry."""
 
     def enter(start: Callable[["Run"], Step]) -> Callable[["Run"], Step]:
-        METHODS[name] = Method(name, sees, costs, start)
+        METHODS[name] = start
         return start
 
     return enter
@@ -232,7 +221,7 @@ def train(start: str | Callable[[Run], Step], task: Task, seed: int) -> Outcome:
         plain.update(torch.arange(task.batch), torch.full((task.batch,), 1.0 / task.batch))
     with check.all():
         run.accuracy(task.validation)
-    step = (METHODS[start].start if isinstance(start, str) else start)(run)
+    step = (METHODS[start] if isinstance(start, str) else start)(run)
     order = np.random.default_rng((seed, 2))
     total, count = len(run.labels), run.steps * task.batch
     often, scores = torch.zeros(task.epochs, total), torch.full((task.epochs, total), torch.nan)

@@ -13,13 +13,13 @@ def _whole(run: Run) -> Step:
     return lambda rows: run.update(rows, torch.full((len(rows),), 1.0 / len(rows)))
 
 
-@method("plain", sees="nothing", costs="nothing")
+@method("plain")
 def plain(run: Run) -> Step:
     """Train on everything: the null."""
     return _whole(run)
 
 
-@method("right labels only", sees="which labels are wrong", costs="nothing")
+@method("right labels only")
 def oracle(run: Run) -> Step:
     """Train on what a perfect curator would keep: the oracle."""
     right = (run.wrong == 0).nonzero().squeeze(1)
@@ -27,7 +27,7 @@ def oracle(run: Run) -> Step:
     return _whole(run)
 
 
-@method("validation only", sees="the validation set", costs="nothing")
+@method("validation only")
 def validation_only(run: Run) -> Step:
     """Train on the validation set alone, as many steps."""
     run.inputs, run.labels = run.task.validation
@@ -35,7 +35,7 @@ def validation_only(run: Run) -> Step:
     return _whole(run)
 
 
-@method("training + validation", sees="the validation set", costs="nothing")
+@method("training + validation")
 def both(run: Run) -> Step:
     """Add the validation set to the training set."""
     (x, y), (u, v) = run.task.training, run.task.validation
@@ -44,7 +44,7 @@ def both(run: Run) -> Step:
     return _whole(run)
 
 
-@method("validation batch mixed in", sees="the validation set", costs="a step on 32 of its samples")
+@method("validation batch mixed in")
 def mixed_in(run: Run) -> Step:
     """After each step, another one on 32 validation samples drawn at random."""
     whole = _whole(run)
@@ -57,25 +57,25 @@ def mixed_in(run: Run) -> Step:
     return step
 
 
-@method("random", sees="nothing", costs="nothing; trains on half")
+@method("random")
 def random(run: Run) -> Step:
     """Keep half, drawn at random."""
     return lambda rows: run.update(rows, lowest(torch.rand(len(rows), generator=run.generator), HALF))
 
 
-@method("small loss", sees="losses", costs="one forward pass")
+@method("small loss")
 def small_loss(run: Run) -> Step:
     """Keep the half with the lowest losses."""
     return lambda rows: run.update(rows, lowest(run.losses(rows), HALF))
 
 
-@method("high loss", sees="losses", costs="one forward pass")
+@method("high loss")
 def high_loss(run: Run) -> Step:
     """Keep the half with the highest losses."""
     return lambda rows: run.update(rows, lowest(-run.losses(rows), HALF))
 
 
-@method("loss below the validation's", sees="losses; those of the validation set", costs="its forward pass")
+@method("loss below the validation's")
 def below_validation(run: Run) -> Step:
     """Keep what has a lower loss than nine in ten validation samples."""
     inputs, labels = run.task.validation
@@ -88,13 +88,13 @@ def below_validation(run: Run) -> Step:
     return step
 
 
-@method("self-paced (SPL)", sees="losses", costs="one forward pass")
+@method("self-paced (SPL)")
 def self_paced(run: Run) -> Step:
     """Keep the lowest losses, half of them at first, all after four fifths of the run."""
     return lambda rows: run.update(rows, lowest(run.losses(rows), min(1.0, HALF + HALF * run.progress / 0.8)))
 
 
-@method("InfoBatch", sees="losses", costs="one forward pass")
+@method("InfoBatch")
 def infobatch(run: Run) -> Step:
     """Drop half of the samples below the mean loss, at random, and count the other half of them double."""
 
@@ -107,7 +107,7 @@ def infobatch(run: Run) -> Step:
     return step
 
 
-@method("co-teaching", sees="losses of a second network; the share of wrong labels", costs="a second network")
+@method("co-teaching")
 def co_teaching(run: Run) -> Step:
     """Let two networks choose their lowest losses for each other, fewer in the first ten epochs."""
     peer, optimizer = run.another(run.seed + 500)
@@ -122,7 +122,7 @@ def co_teaching(run: Run) -> Step:
     return step
 
 
-@method("RHO-loss", sees="the validation set", costs="a guide trained on it; one forward pass")
+@method("RHO-loss")
 def rho(run: Run) -> Step:
     """Keep the half whose loss is furthest above that of a guide trained on the validation set."""
     guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)
@@ -131,7 +131,7 @@ def rho(run: Run) -> Step:
     return lambda rows: run.update(rows, lowest(irreducible[rows] - run.losses(rows), 0.5))
 
 
-@method("guide agrees", sees="the validation set", costs="a guide trained on it")
+@method("guide agrees")
 def agreement(run: Run) -> Step:
     """Keep the samples whose label is what a guide trained on the validation set says."""
     guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)

@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
-from experiments.methods.base import LOSS, METHODS, Method, Run, Step, method
-
-FORWARD = "a forward pass of batch and validation set"
-BACKWARD = "a pass forward and back of batch and validation set"
-HELD = "the validation set"
+from experiments.methods.base import LOSS, METHODS, Run, Step, method
 
 
 def curator(run: Run, estimator: Any, optimizer: Any = None, **options: Any) -> lai_torch.Curator:
@@ -69,34 +65,33 @@ def keep_all(scores: Any) -> Any:
     return lai.keep_positive(0.0 * scores + 1.0)
 
 
-LATE = " in two fifths of the steps"
-for name, costs, start in (
-    ("Ghost", BACKWARD, curated("ghost")),
-    ("LAI", FORWARD, curated("lai")),
-    ("LLI", FORWARD, curated("lli")),
-    ("preconditioned LAI", FORWARD, curated("preconditioned_lai")),
-    ("calibrated LAI", FORWARD, curated("calibrated_lai")),
-    ("gate-corrected LAI", FORWARD, curated("gate_lai")),
-    ("LAI as printed", FORWARD, curated("lai", policy=keep_negative)),
-    ("plain, scored by LAI", FORWARD, curated("lai", policy=keep_all)),
-    ("midpoint", BACKWARD + ", twice", curated("midpoint")),
-    ("Ghost, refresh 8", BACKWARD + " every 8 steps", curated("ghost", refresh=8)),
-    ("LAI, refresh 8", FORWARD + " every 8 steps", curated("lai", refresh=8)),
-    ("LAI, best half", FORWARD, curated("lai", policy=partial(lai.keep_top, fraction=0.5))),
-    ("LAI, half of each class", FORWARD, curated("lai", floor=0.5)),
-    ("LAI, after a warm-up", FORWARD + LATE, curated("lai", warm=0.6)),
-    ("Ghost, after a warm-up", BACKWARD + LATE, curated("ghost", warm=0.6)),
-    ("LAI, warm-up and half of each class", FORWARD + LATE, curated("lai", warm=0.6, floor=0.5)),
+for name, start in (
+    ("Ghost", curated("ghost")),
+    ("LAI", curated("lai")),
+    ("LLI", curated("lli")),
+    ("preconditioned LAI", curated("preconditioned_lai")),
+    ("calibrated LAI", curated("calibrated_lai")),
+    ("gate-corrected LAI", curated("gate_lai")),
+    ("LAI as printed", curated("lai", policy=keep_negative)),
+    ("plain, scored by LAI", curated("lai", policy=keep_all)),
+    ("midpoint", curated("midpoint")),
+    ("Ghost, refresh 8", curated("ghost", refresh=8)),
+    ("LAI, refresh 8", curated("lai", refresh=8)),
+    ("LAI, best half", curated("lai", policy=partial(lai.keep_top, fraction=0.5))),
+    ("LAI, half of each class", curated("lai", floor=0.5)),
+    ("LAI, after a warm-up", curated("lai", warm=0.6)),
+    ("Ghost, after a warm-up", curated("ghost", warm=0.6)),
+    ("LAI, warm-up and half of each class", curated("lai", warm=0.6, floor=0.5)),
     # At most a tenth of what is dropped does no harm, on average: the parts' spread makes the error bars.
-    ("LAI, error bars", FORWARD, curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful)),
+    ("LAI, error bars", curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful)),
 ):
-    METHODS[name] = Method(name, HELD, costs, start)
+    METHODS[name] = start
 
 REMEMBERED = 4
 """A quarter of the validation set is traced at each step, in turn; the summaries of four steps score."""
 
 
-@method("LAI, four summaries", sees=HELD, costs="a forward pass of batch and a quarter of the validation set")
+@method("LAI, four summaries")
 def four_summaries(run: Run) -> Step:
     """Keep what is positive against the sum of the summaries of the last four steps."""
     inputs, labels = run.task.validation
@@ -159,8 +154,5 @@ for estimator, rule, every, mixed in (
     for mixed in (False, True)
 ):
     name = f"{estimator}, {rule}" + ", each fourth epoch" * (every > 1) + ", mixed in" * mixed
-    costs = f"a pass of batch and a quarter of the validation set every {every} epochs" + (
-        "; a step on 32 validation samples" if mixed else ""
-    )
-    METHODS[name] = Method(name, HELD, costs, ruled(estimator.lower(), rule, mixed=mixed, every=every))
+    METHODS[name] = ruled(estimator.lower(), rule, mixed=mixed, every=every)
     GRID.append(name)

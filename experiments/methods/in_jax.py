@@ -53,7 +53,7 @@ def start(name: str) -> Callable[[Run], Step]:
 
     def begin(run: Run) -> Step:
         if estimator is None:
-            METHODS[name].start(run)  # chooses the samples
+            METHODS[name](run)  # chooses the samples
         validation = run.task.validation[0].numpy(), run.task.validation[1].numpy().astype(np.int32)
         run.model = network = Network(run.model, run.task.learning_rate)
         advance = _step(estimator, policy, run.task.learning_rate)

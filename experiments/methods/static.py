@@ -15,7 +15,7 @@ import lai_core as lai
 from experiments.data.digits import Batch
 from experiments.methods import attribution
 from experiments.methods.attribution import flat_gradients, sample_gradients
-from experiments.methods.base import LOSS, METHODS, Method, Run, Step
+from experiments.methods.base import LOSS, METHODS, Run, Step
 from lai_core import influence
 
 Score = Callable[[Run], Tensor]
@@ -23,7 +23,7 @@ DAMPING = 0.01
 """Of the mean training loss's curvature."""
 
 
-def static(name: str, *, sees: str, costs: str) -> Callable[[Score], Score]:
+def static(name: str) -> Callable[[Score], Score]:
     """Enter a method that keeps the samples with a positive score."""
 
     def enter(score: Score) -> Score:
@@ -32,7 +32,7 @@ def static(name: str, *, sees: str, costs: str) -> Callable[[Score], Score]:
                 kept = score(run) > 0
             return run.train_on(kept)
 
-        METHODS[name] = Method(name, sees, costs, start)
+        METHODS[name] = start
         return score
 
     return enter
@@ -54,16 +54,13 @@ def first_round(run: Run) -> tuple[nn.Module, list[nn.Module]]:
     return best, saved or [best]
 
 
-ONCE = "a first training; one pass forward and back"
-
-
-@static("inner products (IP)", sees="the validation set", costs=ONCE)
+@static("inner products (IP)")
 def inner_products(run: Run) -> Tensor:
     """Score by the gradients' inner products with the summed validation gradient (Eq. 2)."""
     return ghost(first_round(run)[0], run)
 
 
-@static("TracIn", sees="the validation set", costs=ONCE + " at each fifth epoch")
+@static("TracIn")
 def tracin(run: Run) -> Tensor:
     """Add inner products up over checkpoints (Pruthi et al. 2020)."""
     return torch.stack([ghost(model, run) for model in first_round(run)[1]]).sum(0)
@@ -81,7 +78,7 @@ def ghost(model: nn.Module, run: Run) -> Tensor:
     return torch.cat([lai.ghost_scores(held, each).cpu() for each in traces((run.inputs, run.labels))])
 
 
-@static("explicit influence", sees="the validation set", costs=ONCE + "; a solve by a Hessian")
+@static("explicit influence")
 def explicit(run: Run) -> Tensor:
     """Score by the last layer's influence with its Hessian (Koh and Liang 2017): Eq. 1."""
     model = first_round(run)[0]
@@ -91,7 +88,7 @@ def explicit(run: Run) -> Tensor:
     return influence.removal_influence(held, own, hessian, damping=DAMPING * len(own))
 
 
-@static("LiSSA", sees="the validation set", costs=ONCE + "; 100 products with the curvature")
+@static("LiSSA")
 def lissa(run: Run) -> Tensor:
     """Score by influence of all layers, solved by a series (Agarwal et al. 2017)."""
     model, own = first_round(run)[0], (run.inputs, run.labels)
@@ -101,7 +98,7 @@ def lissa(run: Run) -> Tensor:
     return (gradients @ solved[:, None]).squeeze(1)  # a product of matrices: those are counted
 
 
-@static("DataInf", sees="the validation set", costs=ONCE)
+@static("DataInf")
 def datainf(run: Run) -> Tensor:
     """Score by a mean of inverses, not the inverse of a mean, a parameter at a time (Kwon et al. 2024)."""
     model = first_round(run)[0]
@@ -116,7 +113,7 @@ def datainf(run: Run) -> Tensor:
     return total
 
 
-@static("TRAK", sees="the validation set", costs=ONCE + "; projections of all gradients")
+@static("TRAK")
 def trak(run: Run) -> Tensor:
     """Score by the gradients of the log-odds, projected to 128 numbers (Park et al. 2023)."""
     model, width = first_round(run)[0], 128
@@ -126,7 +123,7 @@ def trak(run: Run) -> Tensor:
     )
 
 
-@static("EKFAC", sees="the validation set", costs=ONCE + " for every class; eigenvectors of the layers")
+@static("EKFAC")
 def ekfac(run: Run) -> Tensor:
     """Score by influence with a curvature in its Kronecker factors' eigenbasis (Grosse et al. 2023)."""
     model = first_round(run)[0]
@@ -134,13 +131,13 @@ def ekfac(run: Run) -> Tensor:
     return attribution.kronecker_values(model, (run.inputs, run.labels), run.task.validation, damping=0.1)
 
 
-@static("KNN-Shapley", sees="the validation set", costs="distances of the inputs")
+@static("KNN-Shapley")
 def knn_shapley(run: Run) -> Tensor:
     """Score by the exact Shapley value in a vote of the five nearest (Jia et al. 2019)."""
     return attribution.neighbour_values((run.inputs, run.labels), run.task.validation, nearest=5).sum(0)
 
 
-@static("confident learning", sees="nothing", costs="five linear classifiers")
+@static("confident learning")
 def confident(run: Run) -> Tensor:
     """Drop what classifiers that have not seen it confidently call something else (Northcutt et al. 2021)."""
     fold = torch.randperm(len(run.labels), generator=run.generator) % 5

@@ -2,10 +2,9 @@
 
 from matplotlib.figure import Figure
 
-from experiments.harness import record
+from experiments.harness import page, record
 from experiments.harness.study import Study
 from experiments.studies import (
-    attribution,
     budget,
     cost,
     dynamics,
@@ -26,7 +25,6 @@ ORDER = (
     dynamics,
     search,
     mixtures,
-    attribution,
     budget,
 )
 """That of the paper's sections 5 and 6; then what would make it win."""
@@ -36,3 +34,13 @@ STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
 def pictures(name: str) -> dict[str, Figure]:
     """Draw a study's committed record."""
     return STUDIES[name].pictures(record.read(record.RESULTS / f"{name}.json"))
+
+
+def tables(name: str) -> str:
+    """Write a study's committed record as tables in markdown."""
+    return page.tables(STUDIES[name])
+
+
+def verdicts() -> str:
+    """Count what became of the paper's own claims, study by study."""
+    return page.verdicts(STUDIES.values())

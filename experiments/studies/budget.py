@@ -51,7 +51,7 @@ def config(size: str) -> dict[str, Any]:
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and setting: the arms are timed in turn, then trained."""
     return [
-        Unit(name, seed, partial(_run, name, seed, config), ARMS, f"{name}: ")
+        Unit(name, seed, partial(_run, name, seed, config))
         for seed in config["seeds"]
         for name in config["settings"]
     ]
@@ -108,7 +108,7 @@ def _begin(arm: str, task: Task, seed: int) -> tuple[Run, Any]:
     """Return an arm's run and its step."""
     torch.manual_seed(seed)
     run = Run(task, seed)
-    return run, METHODS[arm].start(run)
+    return run, METHODS[arm](run)
 
 
 def _go(run: Run, step: Any, steps: int, decay: Any = None) -> None:
@@ -162,17 +162,6 @@ STUDY = study_of(
     name="budget",
     title="Two budgets",
     about="by equal steps and by equal seconds",
-    setting="""Every arm trains twice: as many steps as plain training, and as many as fit into plain
-training's seconds. The learning rate falls to zero as a cosine within each arm's own number of steps,
-from what was chosen for plain training at a constant rate; no arm is cut in the middle of its schedule.
-Seconds are CPU seconds of one thread, medians of three rounds of 32 steps in which the arms take turns in
-one process, after 65 steps of each: proofs of graphs, which come at steps 1, 2, 4, 8 and so on, are left
-out. Seconds differ from machine to machine, and the numbers of steps with them. Digits (1,024 training,
-300 clean validation, 473 test images; three layers of width 512, batches of 128, Adam). *Random* steps on
-a random half of the batch, about what a curator keeps; *validation batch mixed in* takes a second step on
-32 validation samples. *LAI* makes its summary of the validation set at every step, *refresh 8* at each
-eighth; *each fourth epoch* scores in these alone and keeps what most of a sample's scores so far favour.""",
-    picture="Test accuracy on digits with 40% wrong labels: by equal steps, and by equal seconds.",
     columns={
         f"{setting}: {key}": f"{setting}, {short}"
         for setting in SETTINGS

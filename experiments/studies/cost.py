@@ -151,11 +151,5 @@ STUDY = study_of(
     name="cost",
     title="Cost",
     about="Table 4",
-    setting="""Batch and validation set have 32 samples each, as in the paper's table; half of each batch
-is kept. Operations of eight steps, and the most bytes that live in them, over those of
-plain training.""",
-    picture=(
-        "Operations of a step in plain steps: Ghost takes more than twice those of LAI on every network. "
-    ),
     columns={f"{name}: {key}": f"{name}, {key}" for key in ("operations", "bytes") for name in NETWORKS},
 )

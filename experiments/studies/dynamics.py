@@ -135,10 +135,6 @@ STUDY = study_of(
     name="dynamics",
     title="Dynamics of scores",
     about="Figure 2",
-    setting="""Digits with 40% wrong labels; every sample is scored once an epoch. The first rows say how
-well each summary of a sample's history finds wrong labels (area under the ROC curve), the
-others how scores move.""",
-    picture="How well each summary of the history of scores finds wrong labels; what is kept over epochs.",
     columns={
         "AUC, LAI": "AUC, LAI selects",
         "AUC, Ghost": "AUC, Ghost selects",

@@ -228,14 +228,6 @@ STUDY = study_of(
     name="fidelity",
     title="Fidelity",
     about="Figure 1",
-    setting="""The true worth of a sample is its Shapley value in the optimizer's actual step on a batch of
-8 to 10: all subsets on digits, a permutation and its reverse three times on text. The
-oracle there is half of the draws against the other half. Networks of four layers, two
-convolutions and a small GPT; learning rates 0.1 to 10 times the one that trains; two
-checkpoints, three batches at each. For Figure 1 itself: batches that are their own validation set, with the
-reference of the released code, an affine function of each sample's own loss, and with the
-true values.""",
-    picture="Correlation with the true Shapley values, by network and optimizer, for six scores.",
     columns={
         f"{name}, {kind}, rate x{factor}: Pearson": f"{name}, {kind}, x{factor}"
         for name, kind in PLACES

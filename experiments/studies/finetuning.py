@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from experiments.data import annotators, prose
+from experiments.data import prose
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Unit, study_of
 from experiments.studies import trainings
@@ -25,27 +25,19 @@ METHODS = (
     NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
     "small loss", "RHO-loss", *CURATED,
 )  # fmt: skip
-FEW = tuple(name for name in METHODS if name not in ("validation only", "small loss", "RHO-loss", "Ghost"))
-"""What the claims need."""
 MAIN = "GPT, clean"
 SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
-    MAIN: (METHODS, {"text": "source code", "causal": True, "share": 0.0}),
-    "GPT, 40% wrong": (METHODS, {"text": "source code", "causal": True, "share": 0.4}),
-    "BERT, film reviews": (FEW, {"text": "film reviews", "causal": False, "share": 0.0}),
+    MAIN: (METHODS, {"share": 0.0}),
+    "GPT, 40% wrong": (METHODS, {"share": 0.4}),
 }
 
 
 def config(size: str) -> dict[str, Any]:
-    """Return the settings; those of reviews where they have been fetched."""
+    """Return the settings; the record has film reviews too, which are no longer read."""
     if size == "quick":
         small = {"epochs": 2, "training": 64, "reading": 5, "testing": 100}
         return {"seeds": [0, 1], **small, "settings": [MAIN]}
-    held = [
-        name
-        for name, (_, options) in SETTINGS.items()
-        if options["text"] != "film reviews" or annotators.fetched()
-    ]
-    return {"seeds": list(range(5)), "epochs": 5, "training": 640, "reading": 300, "settings": held}
+    return {"seeds": list(range(5)), "epochs": 5, "training": 640, "reading": 300, "settings": list(SETTINGS)}
 
 
 def units(config: dict[str, Any]) -> list[Unit]:
@@ -106,12 +98,6 @@ STUDY = study_of(
     name="finetuning",
     title="Fine-tuning",
     about="Table 2",
-    setting="""A small GPT that has learnt to tell the next character of Python's language reference, and a
-small BERT that has learnt to tell hidden words of film reviews, each with a new prediction layer: of which
-of two library modules is a piece of 32 characters, did people like the film (640 training, 100
-clean validation, 1,000 test pieces, Adam)? As printed, training is plain for three epochs of five,
-then curated.""",
-    picture="Test accuracy by method, best first, with what each costs in plain trainings.",
     columns={
         f"{MAIN}: accuracy": "GPT, clean",
         f"{MAIN}: validation loss": "validation loss",

@@ -62,7 +62,7 @@ def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and arm; all seeds of an arm are trained side by side."""
     names = (*EVERYWHERE, HORIZONS, *FURTHER)  # an arm of all settings, then the next
     return [
-        Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config), (name,), f"{setting}: ")
+        Unit(f"{setting}: {name}", seed, partial(_run, setting, name, seed, config))
         for name in names
         for setting in config["settings"]
         if name in arms(setting)
@@ -167,17 +167,6 @@ STUDY = study_of(
     name="mixtures",
     title="Choosing by source",
     about="ours",
-    setting="""How much to draw from each of several sources of data while a network trains. *LLI mixture*:
-`lai_core.mixtures` with its defaults, whose shares follow the mean scores of the samples that are trained on
-anyway; *+ validation*: validation samples, a quarter as many, are mixed into each batch as well. *Static
-filter*: shares by the losses under a network that was fitted to the validation set. *By trials*: eight times
-a run, copies train on for a while with half of each batch from one source, and the shares follow what the
-validation losses fall by. *ODM* follows training losses. All arms have the same budget of forward passes, in
-which scores, validation passes, trials and the filter's training are counted: the dearer an arm, the fewer
-its steps. Small perceptrons, seventeen settings; and a small GPT on six sources of text. The *oracle* is the
-best on the test set of one or two mixtures of one who knows the sources. What a longer horizon needs was
-chosen on other seeds. Claims are in shares of right answers, on text in nats.""",
-    picture="Gains over the validation mixed in by setting: of the mixture, of trials, of a static filter.",
     columns={f"{name}: {metric(name)}": name for name in (*sources.SETTINGS, GPT)},
     data={"prose": prose.digest},
 )

@@ -143,10 +143,6 @@ STUDY = study_of(
     name="pretraining",
     title="Pre-training",
     about="Table 1",
-    setting="""A small GPT on Python's language reference, 30% of whose sequences are bad: shuffled, source
-code, or copies of one line. *As printed*: the batch is its own validation set and positions are
-flattened; *self left out*: without each sequence's own vote; or 32 clean sequences to validate on.""",
-    picture="Loss on clean test text by method.",
     columns={key: key for key in ("test loss", "kept", "kept of clean", "kept of bad")},
     data={"prose": prose.digest},
 )

@@ -78,17 +78,12 @@ def test_the_demos_shares_are_those_of_its_pictures_numbers(demos, backend):
         assert row["accuracy_std"] == 0.0
     plain, lai = methods["plain"], methods["lai"]
     assert (plain["kept_share"], plain["flipped_share_of_kept"]) == (1.0, 410 / 1024)
-    kept = np.array([[mark == "1" for mark in marks] for marks in found["participation"]["epochs"]])
-    flipped = np.array(found["participation"]["flipped"], bool)
-    assert sorted(found["participation"]["sample"]) == list(range(1024))
-    assert lai["kept_share"] == kept.mean()
-    assert lai["flipped_share_of_kept"] == kept[flipped].sum() / kept.sum()
     assert found["accuracy"]["lai"]["mean"][-1] == lai["accuracy_mean"]
-    for counts in found["scores"]["histograms"].values():
-        assert [sum(counts[kind]) for kind in ("flipped", "right")] == [410, 614]
-    wrong = [track["given_label"] != track["true_label"] for track in found["samples"]]
-    assert wrong == [False] * 3 + [True] * 3
-    for name in ("accuracy", "scores", "participation", "samples", "lowest"):
+    right, flipped = (np.array(found["scores"]["over_epochs"][kind]) for kind in ("right", "flipped"))
+    assert right.shape == flipped.shape == (5, 2)
+    assert (np.diff(right, axis=0) >= 0).all()
+    assert right[2, -1] > flipped[2, -1]  # the medians of the last epoch
+    for name in ("accuracy", "scores"):
         assert imread(out / f"{name}.png").std() > 0.01
     for claim in found["results"]["claims"]:
         row = methods[claim["claim"].partition(":")[0]]
@@ -115,7 +110,6 @@ def test_the_frameworks_train_the_same_network_on_the_same_samples(demos):
         (["noisy-labels", "--epochs", "0"], 2, "0 is not in the range"),
         (["noisy-labels", "--backend", "abacus"], 2, "'abacus' is not one of 'torch', 'jax'"),
         (["cost", "--backend", "jax"], 2, "backend: cost runs on torch, got 'jax'"),
-        (["noisy-labels", "--quick", "--setting", "MNIST"], 2, "got ['MNIST']"),
     ],
 )
 def test_what_a_command_cannot_do_is_named(tmp_path, options, code, message):
@@ -124,33 +118,30 @@ def test_what_a_command_cannot_do_is_named(tmp_path, options, code, message):
     assert message in " ".join(result.output.split())
 
 
-def made_up(calls, methods=("plain", "oracle"), settings=("here",), interrupted=False):
-    """Make a study of one unit a method, setting and seed, which says what it ran."""
+def made_up(calls, interrupted=False):
+    """Make a study of one unit a method and seed, which says what it ran."""
 
-    def run(name, where, seed):
+    def run(name, seed):
         calls.append((name, seed))
         if interrupted and seed == 1:
             raise RuntimeError("interrupted")
-        return {name: {f"{where}: x": seed + len(name)}}
+        return {name: {"x": seed + len(name)}}
 
     return Study(
         name="made-up",
         title="Made up",
         about="nothing",
-        setting="What is compared.",
-        picture="Nothing.",
-        config=lambda size: {"seeds": [0, 1], "settings": list(settings)},
+        config=lambda size: {"seeds": [0, 1]},
         units=lambda config: [
-            Unit(f"{at}-{name}", seed, lambda of=(name, at, seed): run(*of), (name,), f"{at}: ")
-            for at in config["settings"]
+            Unit(name, seed, lambda of=(name, seed): run(*of))
             for seed in config["seeds"]
-            for name in methods
+            for name in ("plain", "oracle")
         ],
-        claims=lambda methods: {"more": compared(methods, "oracle", "plain", "here: x", paper="none")},
+        claims=lambda methods: {"more": compared(methods, "oracle", "plain", "x", paper="none")},
         pictures=lambda record: {"empty": Figure()},
         null="plain",
         oracle="oracle",
-        columns={"here: x": "x"},
+        columns={"x": "x"},
     )
 
 
@@ -161,32 +152,9 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(tmp_path):
     record = made_up(calls).run("quick", out=tmp_path)
     assert calls == [("plain", 0), ("oracle", 0), ("plain", 1), ("plain", 1), ("oracle", 1)]
     assert record == json.loads((tmp_path / "made-up.json").read_text())
-    assert record["methods"]["oracle"]["here: x"]["values"] == [6.0, 7.0]
+    assert record["methods"]["oracle"]["x"]["values"] == [6.0, 7.0]
     made_up(calls).run("full", out=tmp_path)  # other settings, other runs
     assert len(calls) == 9
-
-
-def test_a_method_is_added_to_a_record_without_running_the_others_again(tmp_path):
-    calls, more = [], ("plain", "oracle", "new")
-    old = made_up([]).run("quick", out=tmp_path / "old")
-    new = made_up(calls, more).run("quick", out=tmp_path / "new", onto=old)
-    assert calls == [("new", 0), ("new", 1)]
-    assert new == made_up([], more).run("quick", out=tmp_path / "all")
-    made_up(calls).run("quick", out=tmp_path / "three", onto=old, seeds=2)
-    assert len(calls) == 2
-    other = old | {"config": old["config"] | {"machine": "an abacus"}}
-    with pytest.raises(ValueError, match=r"machine: expected .* in the record to add to, got 'an abacus'"):
-        made_up([]).run("quick", out=tmp_path, onto=other)
-
-
-def test_a_setting_of_the_record_whose_data_are_not_here_is_kept(tmp_path):
-    both, here = made_up([], settings=("here", "there")), made_up([])
-    record = both.run("quick", out=tmp_path)
-    assert here.run("quick", out=tmp_path, onto=record) == record
-    alone = both.run("quick", out=tmp_path, settings=["here"])
-    assert list(alone["methods"]["plain"]) == ["here: x"]
-    with pytest.raises(ValueError, match=r"settings: made-up has \['here'\], got \['there'\]"):
-        here.run("quick", out=tmp_path, settings=["there"])
 
 
 def test_a_study_whose_results_are_not_whole_is_refused(tmp_path):

@@ -8,10 +8,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks import kernels, report
+from benchmarks import kernels
 from benchmarks.__main__ import main
 from benchmarks.gpu import COLUMNS, METHODS, cell
-from benchmarks.growth import AXES, along, bounds
 from benchmarks.models import TIMED
 from benchmarks.scoring import measured
 from benchmarks.seconds import BASELINE, measure, read, worse
@@ -64,13 +63,6 @@ def test_the_smallest_models_step_counts_no_more_than_the_committed_one():
 @pytest.mark.slow
 def test_steps_that_launch_count_no_more_than_the_committed_ones():
     assert worse(read(BASELINE), measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
-
-
-def test_a_count_that_doubles_with_its_size_has_exponent_one():
-    chain, name, start = AXES["layers (MLP)"]
-    found = along(chain, name, start)
-    assert report.over(found, bounds("layers (MLP)")) == []
-    assert 0.8 < found["summary's bytes"] < 1.0  # a matrix for each layer, and what all share
 
 
 def test_multiply_adds_are_those_of_the_cheaper_way():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lai_core
-from experiments.noisy_labels.demo import readme_table
+from experiments.demo import readme_table
 from tests.support import ledger
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""The demo: rescue a training run on digits of which 40% are labelled wrongly; a table, pictures, claims."""
+"""The demo: rescue a training run on digits of which 40% are labelled wrongly."""
 
 import json
 import platform
@@ -10,20 +10,31 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments.data.digits import noisy_digits
+from experiments.figures import pictures
+from experiments.harness import record as records
 from experiments.harness.page import markdown
 from experiments.methods import BACKENDS, Outcome, start_of, train
-from experiments.noisy_labels import pictures
 from experiments.studies import tasks
 
-TITLES = {name: title for name, (*_, title) in pictures.LOOKS.items()}
-"""Of methods and references, by their names in JSON."""
+INK, BLUE = pictures.INK, pictures.color_of("LAI")
+LOOKS = {
+    "plain": (INK, "-", "plain training"),
+    "ghost": ("#009E73", "-", "Ghost"),
+    "lai": (BLUE, "-", "LAI"),
+    "lli": ("#E69F00", "-", "LLI"),
+    "preconditioned_lai": ("#56B4E9", "--", "preconditioned LAI"),
+    "calibrated_lai": (BLUE, ":", "calibrated LAI"),
+    "gate_lai": ("#CC79A7", "--", "gate-corrected LAI"),
+    "lai_as_printed": ("#D55E00", "-", "LAI as printed"),
+    "unflipped_only": (INK, "--", "right labels only"),
+    "validation_only": (INK, ":", "validation only"),
+}
+"""Color, line and title of methods and references, by their names in JSON."""
+TITLES = {name: title for name, (*_, title) in LOOKS.items()}
 REFERENCES = ("unflipped_only", "validation_only")
 """Plain training on other samples, as long: what curation could reach, and what it has to beat."""
 METHODS = tuple(name for name in TITLES if name not in REFERENCES)
@@ -34,6 +45,7 @@ MIN_GAIN = 0.08
 MAX_FLIPPED = 0.33
 """Share of flipped labels among kept samples below which it claims them to be; chance is 0.40."""
 EPOCHS = 60
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By method, one a seed."""
 
@@ -124,16 +136,77 @@ def collect(outcomes: Outcomes, backend: str) -> dict[str, Any]:
 def write(outcomes: Outcomes, results: dict[str, Any], out: Path) -> None:
     """Write `results.json`, and each picture with its numbers beside it."""
     out.mkdir(parents=True, exist_ok=True)
-    _dump(results, out / "results.json")
-    for name, numbers in pictures.numbers(outcomes, [noisy_digits(k) for k in range(len(outcomes["lai"]))]):
-        _dump(numbers, out / f"{name}.json")
-        pictures.DRAW[name](numbers).savefig(out / f"{name}.png", dpi=150)
+    wrong = [noisy_digits(seed).wrong.numpy() for seed in range(len(outcomes["lai"]))]
+    numbers = {
+        "accuracy": {name: _over_epochs([of.test for of in each]) for name, each in outcomes.items()},
+        "scores": score_quantiles([of.scores.numpy() for of in outcomes["lai"]], wrong),
+    }
+    for name, found in {"results": results, **numbers}.items():
+        text = json.dumps(found, indent=1, allow_nan=False)
+        (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    for name, draw_one in DRAW.items():
+        draw_one(numbers[name]).savefig(out / f"{name}.png", dpi=150)
 
 
-def _dump(numbers: Any, path: Path) -> None:
-    """Write strict JSON; a score that is not a number becomes null."""
-    strict = json.loads(json.dumps(numbers), parse_constant=lambda name: None)
-    path.write_text(json.dumps(strict, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+def _over_epochs(curves: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    """Return the mean and the deviation over seeds after each epoch."""
+    std = np.std(curves, axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(curves[0]))
+    return {"mean": np.mean(curves, axis=0).tolist(), "std": std.tolist()}
+
+
+def score_quantiles(runs: Sequence[np.ndarray], wrong: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Return quantiles over epochs of the scores of flipped and of other samples, all seeds together."""
+    scores, flipped = np.concatenate(runs, axis=1), np.concatenate(wrong)
+    # Scores span orders of magnitude and have either sign: they are drawn as arcsinh(score / scale).
+    magnitudes = np.abs(scores[np.isfinite(scores)])
+    return {
+        "scale": float(np.median(magnitudes)) / 10 or 1.0,
+        "over_epochs": {
+            name: np.nanquantile(scores[:, group], QUANTILES, axis=1).tolist()
+            for name, group in (("right", ~flipped), ("flipped", flipped))
+        },
+    }
+
+
+def draw_accuracy(numbers: dict[str, Any]) -> Figure:
+    """Draw accuracy over epochs: mean and band of one deviation, by method."""
+    figure, (axes,) = pictures.figure(height=4.4)
+    for name in sorted(numbers, key=lambda name: -numbers[name]["mean"][-1]):
+        mean, std = (np.asarray(numbers[name][key]) for key in ("mean", "std"))
+        epochs, (color, style, title) = np.arange(1, len(mean) + 1), LOOKS[name]
+        axes.plot(epochs, mean, style, color=color, lw=1.6, label=f"{title}  {100 * mean[-1]:.1f}%")
+        axes.fill_between(epochs, mean - std, mean + std, color=color, alpha=0.13, lw=0)
+    pictures.label(axes, ylim=(0, 1), xlabel="epoch", ylabel="accuracy on clean test images")
+    pictures.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def draw_scores(numbers: dict[str, Any]) -> Figure:
+    """Draw quantiles over epochs of the scores of samples with right and with flipped labels."""
+    figure, panels = pictures.figure(2, height=3.2, sharey=True)
+    for axes, name, color in zip(panels, ("right", "flipped"), (BLUE, "#D55E00"), strict=True):
+        low, lower, median, upper, high = np.asarray(numbers["over_epochs"][name])
+        epochs = np.arange(1, len(median) + 1)
+        axes.fill_between(epochs, low, high, color=color, alpha=0.2, lw=0, label="90% of them")
+        axes.fill_between(epochs, lower, upper, color=color, alpha=0.4, lw=0, label="half of them")
+        axes.plot(epochs, median, color=color, lw=2, label="median")
+        axes.axhline(0, color=INK, lw=0.8)
+        axes.set_yscale("asinh", linear_width=numbers["scale"])
+        axes.set_yticks([-100, -10, 0, 10, 100], ["-100", "-10", "0", "10", "100"])
+        axes.set_yticks([], minor=True)
+        pictures.label(axes, title=f"{name} label", xlabel="epoch")
+        pictures.legend(axes, loc="lower right" if name == "right" else "upper right")
+    pictures.label(panels[0], ylabel="LAI score (positive helps)")
+    return figure
+
+
+DRAW = {"accuracy": draw_accuracy, "scores": draw_scores}
+
+
+def draw(name: str) -> Figure:
+    """Draw one of the pictures from the committed numbers."""
+    found = json.loads((records.RESULTS / "demo" / f"{name}.json").read_text(encoding="utf-8"))
+    return DRAW[name](found)
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
@@ -156,32 +229,22 @@ def readme_table(methods: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def show(results: dict[str, Any], title: str, out: Path) -> None:
-    """Print the methods, below them plain training on other samples, and what became of the claims."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    judged = Table(box=None, pad_edge=False)
-    shown = "accuracy", "stopped\nearly", "kept", "flipped\nof kept", "seconds", "times\nplain"
-    table.add_column("", no_wrap=True)
-    judged.add_column("claim")
-    for of, heads in ((table, shown), (judged, ("found", "bound", ""))):
-        for head in heads:
-            of.add_column(head, justify="right", no_wrap=True)
-    for name in METHODS:
-        row = results["methods"][name]
-        table.add_row(TITLES[name], *cells(row), f"{row['seconds']:.2f}", f"{row['seconds_ratio']:.1f}")
-    table.add_section()
-    for name in REFERENCES:
-        table.add_row(TITLES[name], *cells(results["references"][name]))
+    """Print the methods, plain training on other samples, and what became of the claims."""
+    head = "", "accuracy", "stopped early", "kept", "flipped of kept", "seconds", "times plain"
+    rows = []
+    for name, row in results["methods"].items():
+        taken = f"{row['seconds']:.2f}", f"{row['seconds_ratio']:.1f}"
+        rows.append([TITLES[name].ljust(18), *cells(row), *taken])
+    for name, row in results["references"].items():
+        rows.append([TITLES[name].ljust(18), *cells(row), "", "", "", ""])
+    click.echo(f"{title}\n\n{markdown(head, rows)}\n")
+    click.echo("accuracy on 473 test images, mean ± deviation over seeds, after the last epoch;")
+    click.echo("'stopped early': after the epoch of the highest validation accuracy\n")
     for claim in results["claims"]:
-        verdict = Text("holds", "green") if claim["holds"] else Text("DOES NOT HOLD", "bold red")
-        judged.add_row(claim["claim"], *(_percent(claim[key]) for key in ("value", "bound")), verdict)
-    console = Console()
-    console.print(table)
-    console.print(
-        "accuracy on 473 test images, mean ± deviation over seeds, after the last epoch;", style="dim"
-    )
-    console.print("'stopped early': after the epoch of the highest validation accuracy", style="dim")
-    console.print(judged)
-    console.print(f"figures and pictures: {out}/")
+        verdict = "holds" if claim["holds"] else "DOES NOT HOLD"
+        found, bound = (_percent(claim[key]) for key in ("value", "bound"))
+        click.echo(f"{claim['claim']} {bound}: {found}, {verdict}")
+    click.echo(f"figures and pictures: {out}/")
 
 
 def _percent(value: float | None) -> str:

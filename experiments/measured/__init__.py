@@ -1,1 +1,0 @@
-"""The theory's constants, advice and certificates on trained networks: `python -m experiments measured`."""

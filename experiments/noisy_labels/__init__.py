@@ -1,1 +1,0 @@
-"""Rescue a training run on handwritten digits of which 40% are labelled wrongly."""
