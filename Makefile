@@ -10,7 +10,7 @@ PEERS := $(VENV)/peers
 SUITES := $(VENV)/suites
 VERSIONS := $(VENV)/versions
 OLDEST := $(shell sed -n 's/^torch = \["torch>=\(.*\)"\]/\1/p' pyproject.toml)
-READING := $(patsubst %,tests/lai_torch/test_%.py,graph placing averaging not_by_rows programs)
+READING := $(patsubst %,tests/lai_torch/test_%.py,graph placing averaging not_by_rows)
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18

@@ -265,18 +265,6 @@ def contrastive(outputs, targets):
     return nn.functional.cross_entropy(outputs @ outputs.T, own, reduction="none") + 0.0 * targets
 
 
-def test_a_model_that_differentiates_in_its_forward_pass_is_measured():
-    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
-
-    @holding(lambda: held(net=net))
-    def force(own, inputs):
-        inputs = inputs.clone().requires_grad_()
-        return torch.autograd.grad(own.net(inputs).sum(), inputs, create_graph=True)[0]
-
-    model, inputs, targets = force(), torch.randn(N, 4).double(), torch.randn(N).double()
-    check(lai_torch.diagnose(model, squared, inputs, targets), by_loop(model, squared, inputs, targets))
-
-
 @pytest.mark.parametrize("norm", [math.inf, math.nan, 0.0, -1.0])
 def test_a_usual_norm_that_is_none_is_refused(norm):
     model, loss, inputs, targets, _ = built("mlp")
@@ -491,3 +479,25 @@ def test_segments_that_do_not_fit_are_refused(options, message):
     model, loss, words, targets, _ = packed()
     with pytest.raises((ValueError, TypeError), match=message):
         lai_torch.diagnose(model, loss, words, targets, **options)
+
+
+def test_a_row_that_is_not_finite_spoils_no_coupled_batch():
+    model, _, inputs, targets, _ = built("mlp")
+    targets[4] = math.nan
+    found = lai_torch.diagnose(model, contrastive, inputs, targets)
+    assert (found.named, found.nonfinite) == ((4,), {4: "targets"})
+    kept = [row for row in range(N) if row != 4]
+    parts = by_loop(model, contrastive, inputs, targets.nan_to_num())
+    own = torch.cat([one.flatten(1) for one in parts.values()], 1)[kept]
+    assert found.total_norm == pytest.approx(float(own.sum(0).norm()), rel=0.2)  # row 4 is a copy there
+
+
+def test_a_document_that_is_not_finite_is_named():
+    model, loss, words, targets, segments = packed()
+    targets[1][2, 2] = math.nan
+    found = lai_torch.diagnose(model, loss, words, targets, segments=segments)
+    assert (found.named, found.verdict, dict(found.nonfinite)) == ((4,), "not finite", {4: "the loss"})
+    assert str(found).splitlines()[1:] == ["first in the loss"]
+    targets[1][2, 2], targets[0][2, 2] = 1.0, 0
+    model[2].out.weight.data[0] = 1e200
+    assert lai_torch.diagnose(model, loss, words, targets, segments=segments).verdict == "not finite"

@@ -72,7 +72,9 @@ def drawn(seed, n):
     return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
 
 
-@pytest.mark.parametrize("options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}, {"backward": "whole"}]
+)
 @pytest.mark.parametrize("kind", [routed, deep])
 def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
     torch.manual_seed(0)

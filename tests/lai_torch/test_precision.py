@@ -173,3 +173,17 @@ def test_a_model_in_its_own_precision_is_not_named():
         warnings.simplefilter("error")
         for estimator in ("ghost", "exact", "lai"):
             lai_torch.Curator(model, LOSS, None, validation, estimator=estimator).score(*training)
+
+
+def test_a_forward_function_of_the_users_own_is_put_back():
+    model = network()
+    plain = model.forward
+    model.forward = lambda inputs: 2.0 * plain(inputs)
+    own, made = model.forward, curator(model, LAI(autocast=LOW))
+    made.step(*batch(12, 2))
+    assert vars(model)["forward"] is own
+    model.forward = lambda inputs: plain(inputs)[:, :3]
+    with pytest.raises(Exception, match="Target 3 is out of bounds"):
+        made.step(*batch(12, 2))
+    assert "forward" in vars(model)
+    assert vars(model)["forward"] is not own

@@ -1,10 +1,13 @@
 """Exact scores of positions, and scores of packed documents as of rows of their own."""
 
+from unittest import mock
+
 import lai_torch
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lai_torch._exact import directional, prover
 from torch import nn
 from torch.nn import functional
 
@@ -325,3 +328,26 @@ def test_positions_may_see_one_another_and_samples_may_not():
     model, *sides = setting(4)
     with pytest.raises(ValueError, match="samples are coupled"):
         positions_of(model, lambda o, t: loss(o - o.mean(0), t), *sides)
+
+
+def hooked(model):
+    """Change a gradient by what forward mode does not see."""
+    model.head.register_full_backward_hook(lambda module, inputs, outputs: (3 * inputs[0],))
+
+
+def rolled(function, direction, batch):
+    """Mix up scores of positions, and leave those of samples alone."""
+    scores, losses = directional.forward(function, direction, batch)
+    return (scores.roll(1) if len(scores) > 3 else scores), losses
+
+
+@pytest.mark.parametrize("change", ["double backward", "reverse", "a hook", "a way that is wrong"])
+def test_every_method_gives_the_same_positions(change):
+    model, *sides = setting(0)
+    forward = rolled if "wrong" in change else directional.forward
+    if change == "a hook":
+        hooked(model)
+    with mock.patch.dict(prover.METHODS, forward=forward):
+        found = positions_of(model, loss, *sides, method=change if change in prover.METHODS else None)
+    assert found.method == ("double backward" if change != "reverse" else "reverse")
+    torch.testing.assert_close(found.scores, one_pass_each(model, *sides), rtol=1e-10, atol=1e-14)

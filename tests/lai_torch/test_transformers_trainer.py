@@ -5,7 +5,9 @@ import math
 import lai_torch
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
+from lai_torch.integrations._trainer import names_of
+from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.sources import Sources
 from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
@@ -235,3 +237,35 @@ def test_scores_of_a_period_make_one_update():
     expected.step(*group_scores(scores.double().flatten(), groups.flatten(), 2))
     assert found.weights == again.mixture.weights == expected.weights
     assert found.weights[0] > 0.5
+
+
+def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
+    def renamed(rows):
+        batch = collate(rows)
+        return batch | {"answers": batch.pop("labels")}
+
+    def loss(outputs, batch):
+        return next_token_losses(outputs, {"labels": batch["answers"]})
+
+    def trainer(**options):
+        return made(tmp_path, data_collator=renamed, settings={"label_names": ["answers"]}, **options)
+
+    curated = trainer(sample_loss=loss)
+    curated.train()
+    assert curated.curator.validation[0].keys() == {"input_ids", "attention_mask"}
+    with pytest.raises(ValueError, match="batch: expected an entry 'labels', got"):
+        trainer().train()
+
+
+def test_names_are_those_of_the_mixture_or_of_a_table_and_no_stream_is_read_for_them():
+    table = Dataset.from_dict({"source": ["web", "code", "web"], "number": [1, 0, 1]})
+    mixture = Mixture({"web": 1.0, "code": 1.0})
+    assert names_of(table, "source", mixture, {"good": 4}) == ["web", "code", "good"]
+    assert names_of(table, "source", None, None) == ["code", "web"]
+    assert names_of(table, "source", Mixture(2), None) == names_of(table, "number", None, None) == []
+
+    def endless():
+        while True:
+            yield {"source": "web"}
+
+    assert names_of(IterableDataset.from_generator(endless), "source", None, None) == []
