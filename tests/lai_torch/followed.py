@@ -1,11 +1,9 @@
 """Models that a captured graph has to follow: programs' parts, layouts, gradients switched off."""
 
 import functools
-from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.utils import checkpoint
 
 from tests.lai_torch.support import LOSS, randn
@@ -35,21 +33,6 @@ def behind(function):
     return body(lambda own, x: function(layered(own, x), own.gain), gain=torch.ones(3))
 
 
-def constant():
-    """Put the same rows into a layer for every sample, and cut a part off the gradient."""
-
-    def computes(own, inputs):
-        hidden = torch.tanh(own.body(inputs) + own.body(own.rows).sum(0))
-        return own.head(hidden) * own.side(hidden).detach()
-
-    return body(computes, rows=torch.randn(2, 4), side=nn.Linear(5, 3))
-
-
-def one_gradient(own, inputs):
-    """Add two biases with one gradient, which must not share memory."""
-    return own.head(torch.tanh(own.body(inputs) + (own.one + own.two)))
-
-
 def counting(own, inputs):
     """Count calls as a number and in a buffer, and use the buffer, which tracing puts back."""
     own.calls += 1
@@ -57,34 +40,9 @@ def counting(own, inputs):
     return layered(own, inputs) * (1 + own.seen / 8) + own.seen
 
 
-def joined(own, inputs):
-    """Run every sample and its mirror image as one batch twice as long."""
-    one, other = layered(own, torch.cat([inputs, -inputs])).chunk(2)
-    return one - other.square()
-
-
-def picked(own, inputs):
-    """Take one position of each sample, by row number."""
-    rows = torch.arange(len(inputs))
-    return layered(own, inputs)[rows, (rows * 0 + 2)]
-
-
-def time_first(own, inputs):
-    return layered(own, inputs.transpose(0, 1))
-
-
 def flat(own, inputs):
     """Merge positions with samples, positions outermost."""
     return layered(own, inputs.transpose(0, 1).reshape(-1, 4))
-
-
-def positions_first(outputs, targets):
-    losses = functional.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)), reduction="none")
-    return losses.unflatten(0, outputs.shape[:2]).sum(0)
-
-
-def positions_merged(outputs, targets):
-    return positions_first(outputs.unflatten(0, (-1, len(targets))), targets)
 
 
 def twice(own, inputs):
@@ -112,16 +70,6 @@ def pooled(part, last):
 def shared(kernel):
     convolution = nn.Conv2d(3, 3, kernel)
     return pooled(convolution, convolution)
-
-
-class Pair(NamedTuple):
-    """Two inputs."""
-
-    one: torch.Tensor
-    two: torch.Tensor
-
-
-NESTED = {"a list": list, "a tuple": tuple, "names": lambda x: Pair(*x), "a mapping": lambda x: {"parts": x}}
 
 
 def nested(own, parts):
@@ -162,22 +110,6 @@ def switched(outputs, gain):
     return outputs * grown / offset + scaled * length
 
 
-def element(outputs, gain):
-    found = outputs.max(1, keepdim=True)
-    with torch.no_grad():
-        largest = found[0] * 2
-    return outputs * largest
-
-
-def peak(outputs, gain):
-    with torch.no_grad():
-        largest = torch.zeros_like(outputs).copy_(outputs)
-        largest += 1
-        largest[:, 0] *= 2
-        largest.clamp_(min=0.1)
-    return outputs * largest
-
-
 def filled(outputs, gain):
     room, square = torch.zeros_like(outputs), torch.zeros_like(outputs)
     with torch.no_grad():
@@ -194,13 +126,8 @@ def buffered(outputs, gain):
 
 CUT = {
     "norm": norm,
-    "inference": switched_off(
-        torch.inference_mode, lambda o: o.norm(dim=1, keepdim=True), lambda o, v: o - v * torch.arange(3)
-    ),
-    "a view": switched_off(torch.no_grad, lambda o: o[:, :1], torch.mul),
-    "itself": switched_off(torch.no_grad, lambda o: o.to(o.dtype).contiguous(), torch.mul),
     "checkpointed": lambda o, gain: checkpoint.checkpoint(norm, o, gain, use_reentrant=False),
-    **{one.__name__: one for one in (switched, element, peak, filled, buffered)},
+    **{one.__name__: one for one in (switched, filled, buffered)},
 }
 """Where gradients are off behind the last layer."""
 
@@ -233,21 +160,10 @@ def drawn(build, *shapes, loss=LOSS, form=None):
 
 FOLLOWED = {
     **{f"parts: {PARTS[head]}": drawn(functools.partial(parts, head), (TIMES, WIDTH)) for head in PARTS},
-    "constant": drawn(constant, (4,)),
-    "one_gradient": drawn(
-        lambda: body(one_gradient, one=nn.Parameter(torch.zeros(5)), two=nn.Parameter(torch.zeros(5))), (4,)
-    ),
     "counting": drawn(lambda: body(counting, calls=0, seen=torch.zeros(())), (4,)),
-    **{
-        f"time first, {one}": drawn(lambda: body(time_first), (one, 4), loss=positions_first)
-        for one in (T, N)
-    },
-    **{f"flat, {one}": drawn(lambda: body(flat), (one, 4), loss=positions_merged) for one in (T, N)},
-    "joined": drawn(lambda: body(joined), (4,)),
-    "picked": drawn(lambda: body(picked), (T, 4)),
     "cached": drawn(lambda: body(cached), (4,), loss=lambda o, t: LOSS(o["logits"], t)),
     "twice": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t) + o[1].sum(-1)),
-    **{f"nested in {name}": drawn(lambda: body(nested), (4,), (4,), form=NESTED[name]) for name in NESTED},
+    "nested": drawn(lambda: body(nested), (4,), (4,), form=lambda inputs: {"parts": inputs}),
     "cut: values of a tuple": drawn(lambda: ended(lambda outputs: outputs * values(outputs)), (4,)),
     **{f"cut: {name}": drawn(lambda name=name: behind(CUT[name]), (4,)) for name in CUT},
     "last: strided": drawn(
@@ -261,7 +177,5 @@ FOLLOWED = {
         (1, 4, 4, 3),
     ),
     "last: 1d": drawn(lambda: pooled(nn.Conv1d(1, 4, 3), nn.Conv1d(4, 3, 2, padding="same")), (1, 8)),
-    "last: as many channels as positions": drawn(lambda: pooled(nn.Identity(), nn.Conv1d(3, 3, 2)), (3, 4)),
-    "last: shared pixels": drawn(lambda: shared(1), (3, 4, 4)),
     "last: shared patches": drawn(lambda: shared(3), (3, 6, 6)),
 }

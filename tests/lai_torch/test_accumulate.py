@@ -98,16 +98,6 @@ def test_a_gradient_that_is_not_finite_spoils_no_parameter(backward):
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_auto_mixes_its_ways_within_a_step():
-    model, validation = network(), data(20)
-    twin, batches = copy.deepcopy(model), [data() for _ in range(PARTS)]
-    curator = curated(model, validation, "auto", functools.partial(lai.keep_top, fraction=0.8))
-    reports = [curator.step(*batch) for batch in batches]
-    assert [report.backward for report in reports] == ["kept", "whole", "kept"]
-    steps_by_hand(twin, batches, [report.weights for report in reports])
-    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-
-
 def test_an_optimizer_that_accelerate_has_switched_off_is_named():
     """It would neither step nor clear gradients at every batch, and the curator would count steps."""
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)

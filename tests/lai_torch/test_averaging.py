@@ -141,20 +141,6 @@ def test_batches_that_tell_little_do_not_mislead(backward):
     check_scores(mean_of("positions before samples"), batch(4), batches, backward=backward)
 
 
-def test_what_the_loss_reads_with_a_weight_of_zero_so_far():
-    weight = torch.zeros((), dtype=torch.float64)
-
-    def loss(outputs, targets):
-        return per_sample(flat(outputs, targets), targets) + weight * outputs.square().mean((1, 2))
-
-    def batches():
-        for strength in (0.0, 0.0, 0.0, 1.0):
-            weight.fill_(strength)
-            yield batch(6)
-
-    check_scores(loss, batch(4), batches())
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_logits_that_are_widened_in_the_loss(dtype):
     def close(found, exact):

@@ -104,14 +104,6 @@ def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais(name):
     assert report.positions == positions
 
 
-def test_a_frozen_layer_has_no_part_in_ghost_and_no_weight():
-    model, batch = network(), data(6)
-    _, everything = curated(model, batch).score(*batch)
-    model[0].requires_grad_(requires_grad=False)
-    _, report = curated(model, batch).score(*batch)
-    torch.testing.assert_close(report.layer_weights, everything.layer_weights[1:])
-
-
 KINDS = (lai_torch.LAI, lai_torch.LLI, lai_torch.Ghost, lai_torch.PreconditionedLAI, lai_torch.CalibratedLAI)
 ESTIMATORS = (*(kind(parts=4) for kind in KINDS), lai_torch.LAI(chunk=2, parts=4))
 

@@ -1,7 +1,5 @@
 """Samples that see one another are refused by every estimator, from the batch on at which they begin to."""
 
-import functools
-
 import lai_torch
 import pytest
 import torch
@@ -9,26 +7,9 @@ from torch import nn
 from torch.nn import functional
 
 from tests.lai_torch import coupling
-from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, EACH, WIRED, Net, batch, centred, check_refused
+from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, WIRED, Net, batch, centred
 from tests.lai_torch.support import LOSS, curated, labels, randn
 from tests.support.torch_modules import held, holding
-
-
-def mixed(values):
-    return 0.7 * values + 0.3 * values[torch.randperm(len(values))]
-
-
-def swapped_in_pairs(values):
-    return values - 0.5 * values.detach().reshape(-1, 2, values.shape[1]).flip(1).reshape(values.shape)
-
-
-def mixed_targets(outputs, targets):
-    return 0.7 * LOSS(outputs, targets) + 0.3 * LOSS(outputs, targets[torch.randperm(len(targets))])
-
-
-def weighted(outputs, targets):
-    losses = LOSS(outputs, targets)
-    return losses * (losses / losses.sum()).detach()
 
 
 def drawing(*places, **ends):
@@ -36,25 +17,8 @@ def drawing(*places, **ends):
     return Net(*places, noise=torch.randn_like, **ends)
 
 
-MEETING = {
-    "mixed inputs": (drawing(front=mixed), LOSS),
-    "centred inputs": (drawing(front=centred), LOSS),
-    "centred within": (drawing(lambda net, h, x: centred(h)), LOSS),
-    "pairs": (drawing(front=swapped_in_pairs), LOSS),
-    "centred outputs": (drawing(behind=centred), LOSS),
-    "mixed targets": (drawing(), mixed_targets),
-    "weights of the batch": (drawing(), weighted),
-    "a gate that is zero so far": (Net(lambda net, h, x: h + net.zero * h.mean(0), zero=True), LOSS),
-}
-
-
 def vectors(n):
     return randn(n, coupling.WIDTH), labels(n)
-
-
-@pytest.mark.parametrize("name", MEETING)
-def test_samples_that_meet_are_refused(name):
-    check_refused(*MEETING[name], vectors, estimators=[*EACH, "midpoint", "preconditioned_lai"])
 
 
 WAYS = [
@@ -159,18 +123,6 @@ def test_samples_that_cannot_stand_twice_are_run_in_parts(estimator):
         curated(Once(front=centred), vectors(4), estimator=estimator).step(*vectors(6))
 
 
-SIZED = {
-    "loss": (Net(), lambda outputs, targets: LOSS(outputs, targets) / len(targets)),
-    "model": (Net(front=lambda inputs: inputs / len(inputs)), LOSS),
-}
-
-
-@pytest.mark.parametrize("name", SIZED)
-def test_a_loss_that_moves_with_the_number_of_samples_is_refused(name):
-    """The update would have another weight on the kept rows than the policy gave."""
-    check_refused(*SIZED[name], vectors, words=r"moves? with the number of samples")
-
-
 def one_pair(hidden):
     """Sample 0 takes from sample 1 alone."""
     return torch.cat([hidden[1:2], torch.zeros_like(hidden[1:])])
@@ -189,18 +141,6 @@ def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, lea
     for share in (1.0, (64 if precision > 1e-4 else 2048) * precision):
         with pytest.raises(ValueError, match=coupling.REFUSED):
             lai_torch.trace(leaking(share, leak).to(kind), LOSS, inputs.to(kind), targets, gradients="all")
-
-
-@pytest.mark.parametrize("factor", [1e-3, 1.0, 2e4])
-def test_half_precision_near_its_ends_is_neither_refused_nor_let_off(factor):
-    def loss(outputs, targets):
-        return factor * LOSS(outputs.float(), targets)
-
-    inputs, targets = batch(0)
-    call = functools.partial(lai_torch.trace, inputs=inputs.half(), targets=targets, gradients="all")
-    call(leaking(0.0, one_pair).half(), loss)
-    with pytest.raises(ValueError, match=coupling.REFUSED):
-        call(leaking(0.25, lambda hidden: hidden.roll(1, 0)).half(), loss)
 
 
 @holding(

@@ -79,18 +79,6 @@ def test_a_batch_as_a_loader_gives_it_is_its_inputs_and_targets(form):
     torch.testing.assert_close(list(found.model.parameters()), list(expected.model.parameters()))
 
 
-def test_a_policy_that_keeps_all_trains_as_without_scores_and_reports_them():
-    batch, validation, model = data(7), data(20), network()
-    expected = curated(copy.deepcopy(model), validation, warmup=1)
-    scores = curated(copy.deepcopy(model), validation).score(*batch)[1].scores
-    expected.step(*batch)
-    curator = curated(model, validation, policy=lai.keep_all)
-    report = curator.step(*batch)
-    assert (report.kept, report.skipped) == (7, False)
-    torch.testing.assert_close(report.scores, scores)
-    torch.testing.assert_close(list(model.parameters()), list(expected.model.parameters()))
-
-
 def test_the_report_says_losses_and_the_loss_that_was_minimised():
     curator = curated()
     batch = data(7)
@@ -198,13 +186,3 @@ def test_scores_in_chunks_are_the_scores(estimator):
     torch.testing.assert_close(found[1].scores, found[0].scores, equal_nan=True)
     torch.testing.assert_close(found[1].losses, found[0].losses, equal_nan=True)
     assert max(rows) == 3 + (estimator is lai_torch.Exact)  # which runs one sample more as well
-
-
-def test_a_sample_that_is_not_finite_spoils_no_other_score_of_its_own_batch():
-    model, batch = network(), data(7)
-    batch[0][2] = torch.nan
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    curator = lai_torch.Curator(model, LOSS, optimizer, "batch", backward="selective")
-    report = curator.step(*batch)
-    assert report.dropped == 1
-    assert int(torch.isfinite(report.scores).sum()) == 6

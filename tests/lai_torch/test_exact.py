@@ -178,31 +178,6 @@ def test_the_midpoint_is_the_shapley_value_of_a_quadratic_exactly():
         assert float(found[j]) * rate / n == pytest.approx(value, rel=1e-9)
 
 
-def test_the_midpoint_of_a_summed_loss_takes_the_summed_step():
-    model, validation, training = network(), data(7), data(N)
-    middle = copy.deepcopy(model)
-    LOSS(middle(training[0]), training[1]).sum().backward()
-    with torch.no_grad():
-        for p in middle.parameters():
-            p -= 0.05 * p.grad
-    of_validation = per_sample_gradients(middle, LOSS, *validation, 7).sum(0)
-    expected = per_sample_gradients(model, LOSS, *training, N) @ of_validation
-    found = lai_torch.exact_scores(
-        model, LOSS, validation, training, at="midpoint", learning_rate=0.1, reduction="sum"
-    )
-    torch.testing.assert_close(found, expected)
-
-
-def test_a_loss_that_holds_weights_for_this_batch_alone_is_scored():
-    weights = torch.rand(6, dtype=torch.float64)
-    model, validation, training = support.network(), data(6), data(6)
-    found = lai_torch.exact_scores(model, lambda o, t: LOSS(o, t) * weights, validation, training)
-    of_validation, of_training = (
-        per_sample_gradients(model, LOSS, *side, 6) for side in (validation, training)
-    )
-    torch.testing.assert_close(found, weights * (of_training @ (weights[:, None] * of_validation).sum(0)))
-
-
 def test_tensors_of_inference_mode_are_scored():
     model = support.network()
     with torch.inference_mode():

@@ -128,48 +128,6 @@ def test_an_interrupt_at_any_call_leaves_a_whole_step_or_none(name, event):
 LIBRARIES = tuple(str(pathlib.Path(library.__file__).parent) for library in (lai_torch, lai))
 
 
-@pytest.mark.parametrize("backward", ["kept", "whole"])
-def test_a_failed_backward_leaves_the_gradients_of_earlier_batches(backward):
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    options = {"accumulate": 2, "backward": backward, "policy": HALF}
-    curator, first, second = lai_torch.Curator(model, LOSS, optimizer, data(9), **options), data(6), data(6)
-    curator.step(*first)
-    earlier = [parameter.grad.clone() for parameter in model.parameters()]
-
-    def fails(gradient):
-        raise RuntimeError("broken")
-
-    hook = model[0].weight.register_hook(fails)
-    with pytest.raises(RuntimeError, match="broken"):
-        curator.step(*second)
-    hook.remove()
-    for parameter, gradient in zip(model.parameters(), earlier, strict=True):
-        assert torch.equal(parameter.grad, gradient)
-    assert curator.steps == 1
-    assert curator.step(*second).updated
-
-
-def test_after_an_optimizer_that_raises_the_next_step_is_no_longer_than_it_should_be():
-    def broken(*_):
-        raise RuntimeError("broken")
-
-    def stepped(fails):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        curator, batch = lai_torch.Curator(model, LOSS, optimizer, data(9), policy=HALF), data(6)
-        if fails:
-            hook = optimizer.register_step_pre_hook(broken)
-            with pytest.raises(RuntimeError, match="broken"):
-                curator.step(*batch)
-            hook.remove()
-        curator.step(*batch)
-        return model.state_dict()
-
-    torch.testing.assert_close(stepped(True), stepped(False), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("when", ["pre", "post"])
 def test_a_step_is_whole_or_not_taken_where_its_optimizer_raises(when, error):

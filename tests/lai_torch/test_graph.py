@@ -53,18 +53,6 @@ def test_powers_of_two_place_samples_behind_views_and_products(dtype):
     assert products == [Axis(0, 1, 1, 7), Axis(0, 5, 1, 7)]
 
 
-@pytest.mark.parametrize("every", [False, True])
-@pytest.mark.parametrize("couple", [lambda h: h - h.mean(0), lambda h: h - h.mean(0).detach()])
-def test_a_statistic_of_the_batch_is_seen_with_and_without_a_gradient(couple, every):
-    class Centred(nn.Sequential):
-        def forward(self, inputs):
-            return self[1](couple(self[0](inputs)))
-
-    model = Centred(nn.Linear(4, 4), nn.Linear(4, 3)).double()
-    with pytest.raises(CoupledError):
-        Reader(model, LOSS, every=every).record((randn(6, 4), labels(6)))
-
-
 def test_a_bias_that_a_node_of_its_own_adds_is_the_bias_of_its_layer():
     """`F.linear` of an input that is not contiguous is a product and a sum."""
 

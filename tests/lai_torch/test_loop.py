@@ -10,23 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch._dynamo.utils import counters
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, curated, data, network, sgd
 from tests.support.torch_functions import Custom
 from tests.support.torch_modules import Part
-
-
-def test_exact_and_midpoint_estimators_are_the_exact_scores():
-    model, validation, batch = network(nn.Dropout(0.5)), data(11), data(7)
-    _, report = curated(model, validation, estimator="exact").score(*batch)
-    model.eval()
-    torch.testing.assert_close(report.scores, lai_torch.exact_scores(model, LOSS, validation, batch))
-    _, report = curated(model.train(), validation, estimator="midpoint").score(*batch)
-    model.eval()
-    expected = lai_torch.exact_scores(model, LOSS, validation, batch, at="midpoint", learning_rate=0.1)
-    torch.testing.assert_close(report.scores, expected)
 
 
 def test_exact_estimators_report_their_method_and_why():
@@ -86,43 +74,6 @@ def test_a_compiled_model_is_curated():
         right = lai_torch.Curator(twin, LOSS, sgd(twin), validation).step(*batch)
         torch.testing.assert_close(left.scores, right.scores)
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-
-
-ROWS = (6, 3, 8, 1, 3, 6)
-
-
-@pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor")  # the compiler's own
-@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
-def test_a_compiled_model_gets_no_break_and_no_graph_that_its_kept_rows_do_not_need(estimator):
-    def compiled(train):
-        """Return the graphs and the breaks of a model that differs in training and eval mode."""
-        torch._dynamo.reset()
-        counters.clear()
-        layers = {"norm": nn.LayerNorm(4), "body": nn.Linear(4, 4), "drop": nn.Dropout(0.1)}
-        model = Part(
-            lambda own, x: own.head(own.drop(torch.relu(own.body(own.norm(x))))),
-            head=nn.Linear(4, 3),
-            **layers,
-        ).double()
-        model.compile(backend="eager")
-        train(model)
-        return counters["stats"]["unique_graphs"], dict(counters["graph_break"])
-
-    def plainly(model):
-        for rows in ROWS:
-            inputs, targets = data(rows)
-            LOSS(model(inputs), targets).mean().backward()
-
-    def by_a_curator(model):
-        kept = iter(ROWS)
-        policy = {"policy": lambda scores: lai.keep_top(scores, next(kept) / 8)}
-        curator = curated(model, data(5), estimator=estimator, **policy)
-        assert tuple(curator.step(*data(8)).kept for _ in ROWS) == ROWS
-
-    graphs, breaks = compiled(by_a_curator)
-    assert (graphs, breaks) == compiled(plainly)
-    assert 0 < graphs <= len(set(ROWS))
-    assert not breaks
 
 
 def test_scoring_is_as_if_it_had_not_happened():

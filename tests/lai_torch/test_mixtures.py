@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lai_torch import MixtureSampler, MixtureStream
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from lai_core.mixtures import Mixture
 
@@ -87,13 +87,6 @@ def test_processes_share_one_batch_out(replicas, seed):
     ]
     for batch, *own in zip(whole, *parts, strict=True):
         assert sorted(batch) == sorted(index for part in own for index in part)
-
-
-def test_a_data_loader_takes_the_sampler():
-    data = TensorDataset(torch.arange(len(GROUPS)))
-    loader = DataLoader(data, 4, sampler=MixtureSampler(GROUPS, [1, 1, 1], 4, seed=5))
-    expected = batches(MixtureSampler(GROUPS, [1, 1, 1], 4, seed=5), 4)
-    assert [rows.tolist() for (rows,) in loader] == expected
 
 
 def test_the_same_is_drawn_under_a_default_device_and_whatever_else_is_drawn():

@@ -57,15 +57,6 @@ def test_what_is_the_same_for_all_samples_is_cut():
     assert model.rows == report.kept
 
 
-def test_exact_scores_take_what_is_the_same_for_all_also_where_a_model_draws():
-    @holding(lambda: held(head=nn.Linear(4, 3).double(), drop=nn.Dropout(0.5)))
-    def drawing(own, inputs, mask):
-        return own.head(own.drop(inputs) * mask)
-
-    sides = [((randn(n, 4), torch.ones(4)), labels(n)) for n in (5, 6)]
-    assert lai_torch.exact_scores(drawing(), LOSS, *sides).shape == (6,)
-
-
 def test_other_lists_and_tensors_side_by_side_are_passed_on():
     def both(outputs, targets):
         return sum(LOSS(outputs, one) for one in targets["both"]) * len(targets["names"])
@@ -109,21 +100,6 @@ def test_a_mask_of_as_many_positions_as_samples_is_kept_whole(validation, sizes,
         plain.step()
         for one, other in zip(model.parameters(), before.parameters(), strict=True):
             torch.testing.assert_close(one, other)
-
-
-def test_exact_scores_keep_a_mask_whole():
-    model, validation, (inputs, targets) = make_causal(), causal(4), causal(5)
-    alone = [((inputs[0][one : one + 1], inputs[1]), targets[one : one + 1]) for one in range(5)]
-    expected = [lai_torch.exact_scores(model, LOSS, validation, one)[0] for one in alone]
-    found = lai_torch.exact_scores(model, LOSS, validation, (inputs, targets))
-    torch.testing.assert_close(found, torch.stack(expected))
-
-
-def test_a_batch_that_fails_tells_nothing_of_what_holds_rows():
-    curator = curated(nn.Linear(4, 3).double(), (randn(5, 4), labels(5)))
-    with pytest.raises(ValueError, match="got 5 in inputs and 6 in targets"):
-        curator.step(randn(5, 4), labels(6))
-    assert 0 < curator.step(randn(6, 4), labels(6)).kept < 6
 
 
 @holding(

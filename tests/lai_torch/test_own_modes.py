@@ -1,5 +1,6 @@
 """Models with a `train()` or `eval()` of their own: called as a user would call them, or refused."""
 
+import copy
 import itertools
 import types
 
@@ -8,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.lai_torch.support import LOSS, data, sgd
-from tests.support.torch_modules import held, holding
+import lai_core as lai
+from tests.lai_torch.support import LOSS, curated, data, sgd
 
 
 class Gained(nn.Module):
@@ -51,29 +52,9 @@ def drops_always(self, mode=True):
     return nn.Module.train(self, mode)
 
 
-def by_hand(self):
-    for module in self.modules():
-        module.training = False
-    return self
-
-
 def with_attribute(model):
     model.train = types.MethodType(drops_always, model)
     return model
-
-
-class Table(Gained):
-    """Keeps in a dictionary, as LeViT does."""
-
-    @torch.no_grad()
-    def train(self, mode=True):
-        super().train(mode)
-        if mode:
-            self.cache = {}
-
-    def kept(self):
-        self.cache = self.cache or {}
-        return self.gain * 2 if self.training else self.cache.setdefault("gain", self.gain * 2)
 
 
 class Buffered(Gained):
@@ -91,12 +72,6 @@ class Buffered(Gained):
 
     def kept(self):
         return self.gain * 2 if self.training else self.kept_gain
-
-
-@holding(lambda: held(parts=nn.ModuleList([nn.Sequential(Table()), nn.ModuleDict({"one": gained(drops)()})])))
-def make_within(own, inputs):
-    """Apply modules with modes of their own, in a list, in a model without."""
-    return own.parts[1]["one"](torch.cat([own.parts[0](inputs), inputs[:, :1]], 1))
 
 
 class OfAChild(nn.Module):
@@ -140,33 +115,12 @@ class Resampled(Gained):
         return self.gain + (self.noise if self.training else 0.0)
 
 
-class KeepsAMode(Gained):
-    """Holds a normalisation in eval mode, whatever comes."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(6)
-
-    def train(self, mode=True):
-        super().train(mode)
-        self.norm.eval()
-        return self
-
-    def kept(self):
-        return self.norm(self.gain.expand(2, -1))[0] + 1.0
-
-
 RIGHT = {
     "drops when training": gained(drops),
-    "drops when evaluating": gained(nn.Module.train, eval=lambda self: drops_always(self, mode=False)),
-    "without arguments": gained(lambda self: drops_always(self), eval=by_hand),
-    "a table": Table,
     "a buffer": Buffered,
-    "within others": make_within,
     "of a child": OfAChild,
     "by an attribute": lambda: with_attribute(Gained()),
     "resampled": Resampled,
-    "keeps a mode": KeepsAMode,
 }
 
 
@@ -189,14 +143,6 @@ class Merged(Gained):
         return self.head(torch.tanh(self.body(inputs) + more))
 
 
-def exchanges(self, mode=True):
-    """Evaluate with other weights."""
-    if mode != self.training:
-        other = vars(self).setdefault("other", torch.randn(6, 4, dtype=torch.float64))
-        self.body.weight.data, self.other = other, self.body.weight.data
-    return nn.Module.train(self, mode)
-
-
 def replaces(self, mode=True):
     """Evaluate with another layer."""
     layers = vars(self).setdefault("layers", [self.body, nn.Linear(4, 6).double()])
@@ -204,7 +150,7 @@ def replaces(self, mode=True):
     return nn.Module.train(self, mode)
 
 
-REFUSED = {"merged": Merged, "exchanged": gained(exchanges), "replaced": gained(replaces)}
+REFUSED = {"merged": Merged, "replaced": gained(replaces)}
 
 
 def made(make):
@@ -250,18 +196,6 @@ def test_scores_are_those_of_the_model_as_it_is_now(name, estimator):
     torch.testing.assert_close(scores, second.score(*batch)[1].scores)
 
 
-def test_what_is_kept_is_dropped_where_parameters_are_moved_for_a_while():
-    torch.manual_seed(3)
-    known, batch = data(5), data(6)
-    found = []
-    for make in (OfAChild, gained(kept=lambda self: self.body.bias.detach() * 2)):
-        model = made(make)[0].eval()
-        model(known[0])
-        options = {"at": "midpoint", "learning_rate": 5.0}
-        found.append(lai_torch.exact_scores(model, LOSS, known, batch, **options))
-    torch.testing.assert_close(*found)
-
-
 @pytest.mark.parametrize("estimator", ["lai", "exact"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_modes_that_write_parameters_are_refused(name, estimator):
@@ -284,3 +218,21 @@ def test_a_model_that_cannot_be_put_in_eval_mode_says_so():
     with pytest.raises(RuntimeError):
         lai_torch.Curator(model, LOSS, optimizer, data(5)).step(*data(6))
     assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("estimator", ["lai", "exact"])
+@pytest.mark.parametrize("backward", ["kept", "whole"])
+def test_cached_weights_are_trained_as_by_plain_torch(estimator, backward):
+    backward = "kept" if estimator == "exact" else backward
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+    nn.utils.parametrizations.weight_norm(model[0])
+    twin, batches = copy.deepcopy(model), [data(8) for _ in range(3)]
+    options = {"estimator": estimator, "backward": backward, "policy": lai.keep_all}
+    curator, plain = curated(model, data(6), **options), sgd(twin)
+    for inputs, targets in batches:
+        with nn.utils.parametrize.cached():
+            curator.step(inputs, targets)
+        plain.zero_grad()
+        LOSS(twin(inputs), targets).mean().backward()
+        plain.step()
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())

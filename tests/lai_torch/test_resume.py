@@ -14,7 +14,6 @@ from torch.nn import functional
 import lai_core as lai
 from tests.lai_torch.support import LOSS, plain
 from tests.support.torch_modules import Part
-from workloads.killed import JOBS
 
 STEPS = 8
 
@@ -192,10 +191,6 @@ def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig
 @pytest.mark.slow
 def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestconfig):
     assert run(pytestconfig, "workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
-
-
-def test_every_job_is_killed():
-    assert set(JOBS) == {"score_dataset", "stream", "curated run", "CuratedTrainer"}
 
 
 @pytest.mark.slow

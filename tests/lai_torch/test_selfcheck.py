@@ -158,24 +158,6 @@ def test_nothing_is_left_behind(backward, fails_at):
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
-def test_nothing_is_left_behind_where_the_way_itself_raises(monkeypatch):
-    model, batch = noisy().double(), data()
-    model.body.weight.grad = held = torch.ones_like(model.body.weight)
-    state, calls = torch.get_rng_state(), float(model.calls)
-
-    def broken(self, value, rows):
-        model.head.weight.grad = torch.ones_like(model.head.weight)
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(run, "take_rows", broken)
-    with pytest.raises(ValueError, match=r"on the kept rows alone, this one does not \(broken\)"):
-        lai_torch.selfcheck(model, LOSS, *batch, backward="selective")
-    assert model.body.weight.grad is held
-    assert model.head.weight.grad is None
-    assert torch.equal(torch.get_rng_state(), state)
-    assert float(model.calls) == calls
-
-
 def test_every_parameters_gradient_and_exact_scores_are_compared(monkeypatch):
     case, model = doubled(transformer_models.gpt2()), network()
     found = lai_torch.selfcheck(case.model, case.loss, case.inputs, case.targets)
@@ -196,24 +178,6 @@ def test_products_and_norms_are_those_of_plain_autograd():
     norms = lai_torch.per_sample_norms(model, LOSS, second)
     assert torch.allclose(norms, right.norm(dim=1), rtol=1e-14)
     assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
-
-
-@holding(lambda: held(net=nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))))
-def make_force(own, inputs):
-    """Return energies, and the forces, which the model differentiates in its forward pass."""
-    inputs = inputs.clone().requires_grad_()
-    energy = own.net(inputs)
-    return torch.cat([energy, torch.autograd.grad(energy.sum(), inputs, create_graph=True)[0]], 1)
-
-
-def test_a_model_that_differentiates_in_its_forward_pass_has_norms():
-    torch.manual_seed(0)
-    model, (inputs, _) = make_force().double(), data()
-    batch = inputs[:, 0], torch.arange(N) % 5
-    rows = per_sample_gradients(model, LOSS, *batch, N)
-    torch.testing.assert_close(
-        lai_torch.per_sample_norms(model, LOSS, batch), rows.norm(dim=1), rtol=1e-12, atol=0
-    )
 
 
 def test_norms_are_of_the_pass_that_trains():
@@ -239,18 +203,6 @@ def test_norms_are_of_the_pass_that_trains():
         with torch.no_grad():
             for one, part in zip(model.parameters(), gradient, strict=True):
                 one -= 0.1 * part
-
-
-def test_a_hook_that_is_added_later_is_seen():
-    model = network()
-    norms, batch = lai_torch.PerSampleNorms(model, LOSS), support.data(4)
-    for _ in range(2):
-        norms.forward(*batch)
-    first = next(model.parameters())
-    first.register_hook(lambda gradient: 2 * gradient)
-    torch.testing.assert_close(
-        norms.forward(*batch)[1], lai_torch.per_sample_norms(model, LOSS, batch), rtol=1e-5, atol=0
-    )
 
 
 def train_wrapped(rank, static):

@@ -84,22 +84,6 @@ def test_the_row_of_a_step_that_spikes_is_named_and_written(tmp_path, parts, opt
     assert f"training saw {line['norm']:.3g}" in str(found)
 
 
-def test_numbers_of_micro_batches_are_those_of_the_whole_batch():
-    whole, parts = (
-        run(
-            model := network(),
-            lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(warmup=10)),
-            parts=p,
-            plant=lying,
-        )[0][1]
-        for p in (1, 4)
-    )
-    for name in ("losses", "norms", "shares", "cosines"):
-        torch.testing.assert_close(getattr(parts, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
-    assert parts.rest_norm == pytest.approx(whole.rest_norm, rel=1e-9)
-    assert parts.named == whole.named
-
-
 def test_a_run_without_spikes_is_the_run_without_a_monitor():
     watched, plain = network(drop=0.3), network(drop=0.3)
     assert run(watched, lai_torch.SpikeMonitor(watched, squared)) == []
@@ -120,15 +104,6 @@ def test_rows_that_are_left_out_do_not_train(parts, plant):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_dropout_of_the_step_is_that_of_what_is_left():
-    curated, expected = network(drop=0.4), network(drop=0.4)
-    rule = lai_torch.SpikeRule(warmup=10)
-    run(curated, lai_torch.SpikeMonitor(curated, squared, rule=rule, leave_out=True), plant=lying)
-    run(expected, without=(ROW,))
-    for one, other in zip(curated.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-
-
 def test_a_gradient_of_another_loss_is_left_as_it_is(tmp_path):
     model, path = network(), tmp_path / "spikes.jsonl"
     monitor = lai_torch.SpikeMonitor(
@@ -145,12 +120,6 @@ def test_a_gradient_of_another_loss_is_left_as_it_is(tmp_path):
     assert not json.loads(path.read_text())["left_out"]
     for one, other in zip(model.parameters(), before, strict=True):
         torch.testing.assert_close(one.grad, other, rtol=0.0, atol=0.0)
-
-
-def test_a_run_that_explodes_for_good_is_diagnosed_a_few_times():
-    model = network()
-    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(threshold=1e-9), most=3)
-    assert [step for step, _ in run(model, monitor)] == [0, 1, 2]
 
 
 def test_a_monitor_goes_on_from_its_state():
@@ -271,10 +240,6 @@ def spiked(loss, trained, row=ROW, value=1e25):
     return model, inputs, targets, written[0]
 
 
-def absolute(outputs, targets):
-    return (outputs[:, 0] - targets).abs()
-
-
 def test_a_gradient_whose_square_overflows_is_left_out():
     def mean(model, inputs, targets):
         return (squared(model(inputs), targets) / 1e12).mean()
@@ -286,15 +251,6 @@ def test_a_gradient_whose_square_overflows_is_left_out():
     wanted = torch.autograd.grad(squared(model(inputs), targets)[left].sum() / 1e12 / N, parameters)
     for one, gradient in zip(parameters, wanted, strict=True):
         torch.testing.assert_close(one.grad, gradient)
-
-
-def test_what_is_left_decides_whether_the_loss_is_the_one_that_trains():
-    def penalized(model, inputs, targets):
-        return squared(model(inputs), targets).mean() + 3 * sum(
-            one.square().sum() for one in model.parameters()
-        )
-
-    assert not spiked(squared, penalized, value=3e4)[3]["left_out"]
 
 
 def test_a_diagnosis_that_fails_does_not_stop_the_run():
@@ -385,8 +341,7 @@ def test_what_no_spike_could_be_diagnosed_of_is_said_before_one():
         assert [check_again() for _ in range(4)] == [None] * 4
 
 
-def test_a_message_of_rows_that_are_all_bad_begins_with_words():
-    model, inputs = network(), torch.full((N, 4), math.nan).double()
-    monitor = lai_torch.SpikeMonitor(model, squared)
-    monitor.watch(inputs, inputs[:, 0])
-    assert str(monitor.check(math.nan)).splitlines()[-1] == "training saw nan"
+def test_a_run_that_explodes_for_good_is_diagnosed_a_few_times():
+    model = network()
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(threshold=1e-9), most=3)
+    assert [step for step, _ in run(model, monitor)] == [0, 1, 2]

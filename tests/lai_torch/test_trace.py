@@ -145,20 +145,3 @@ def test_coverage_says_what_is_explained_and_frozen():
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
     assert found.share == 1.0
     assert found.unexplained == {}
-
-
-def test_a_parameter_of_a_coarser_type_than_the_model_computes_in_is_known_to_its_own_roundings():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.columns, self.head = nn.Parameter(randn(5, 4)), nn.Linear(5, 3).double()
-            drawn = torch.rand(4, generator=torch.Generator().manual_seed(3), dtype=torch.float32)
-            self.weights = nn.Parameter(drawn + 0.1)
-
-        def forward(self, inputs):
-            return self.head(inputs @ torch.cov(self.columns, aweights=self.weights))
-
-    model, inputs = Scaled(), randn(N, 5)
-    found = lai_torch.selfcheck(model, LOSS, inputs, labels(N))
-    assert model.weights.dtype == torch.float32
-    assert found.relative_error < 1e-6

@@ -175,42 +175,6 @@ def test_evaluation_takes_groups_that_training_never_had(tmp_path):
         trainer.data_collator([other[0]])
 
 
-def test_a_validation_set_may_be_one_that_is_evaluated_by_its_name(tmp_path):
-    given = {"eval_dataset": {"a": sequences(3, 2)}, "validation": "a"}
-    trainer = CuratedTrainer(language_model(), arguments(str(tmp_path)), **given)
-    assert trainer._validation is trainer.eval_dataset["a"]
-
-
-def test_a_model_that_is_made_anew_has_a_curator_of_its_own(tmp_path):
-    # a function that takes no trial
-    trainer = made(tmp_path, rows=48, settings={"max_steps": 2}, model_init=lambda: language_model())
-    runs = []
-    for _ in range(2):
-        trainer.train()
-        assert trainer.curator.model is trainer.model
-        assert trainer.curator.steps == 2
-        runs.append(torch.cat([each.detach().flatten() for each in trainer.model.parameters()]))
-    assert torch.equal(*runs)
-
-
-def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
-    def renamed(rows):
-        batch = collate(rows)
-        return batch | {"answers": batch.pop("labels")}
-
-    def loss(outputs, batch):
-        return next_token_losses(outputs, {"labels": batch["answers"]})
-
-    def trainer(**options):
-        return made(tmp_path, data_collator=renamed, settings={"label_names": ["answers"]}, **options)
-
-    curated = trainer(sample_loss=loss)
-    curated.train()
-    assert curated.curator.validation[0].keys() == {"input_ids", "attention_mask"}
-    with pytest.raises(ValueError, match="batch: expected an entry 'labels', got"):
-        trainer().train()
-
-
 def shares_of(logs):
     return [line["curation/share/0"] for line in logs if "curation/share/0" in line]
 
@@ -257,20 +221,6 @@ def test_a_source_that_the_mixture_does_not_name_is_refused(tmp_path):
         by_source(0, str(tmp_path), mixture=Mixture({"web": 1, "code": 1}), names=["web", "code", "good"])
 
 
-def test_names_are_those_of_the_mixture_or_of_a_table_and_no_stream_is_read_for_them():
-    table = Dataset.from_dict({"source": ["web", "code", "web"], "number": [1, 0, 1]})
-    mixture = Mixture({"web": 1.0, "code": 1.0})
-    assert names_of(table, "source", mixture, {"good": 4}) == ["web", "code", "good"]
-    assert names_of(table, "source", None, None) == ["code", "web"]
-    assert names_of(table, "source", Mixture(2), None) == names_of(table, "number", None, None) == []
-
-    def endless():
-        while True:
-            yield {"source": "web"}
-
-    assert names_of(IterableDataset.from_generator(endless), "source", None, None) == []
-
-
 def test_scores_of_a_period_make_one_update():
     """Numbers beyond the mixture's sources are those of validation samples: left out."""
     expected, found = Mixture(2), Mixture(2)
@@ -287,3 +237,35 @@ def test_scores_of_a_period_make_one_update():
     expected.step(*group_scores(scores.double().flatten(), groups.flatten(), 2))
     assert found.weights == again.mixture.weights == expected.weights
     assert found.weights[0] > 0.5
+
+
+def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
+    def renamed(rows):
+        batch = collate(rows)
+        return batch | {"answers": batch.pop("labels")}
+
+    def loss(outputs, batch):
+        return next_token_losses(outputs, {"labels": batch["answers"]})
+
+    def trainer(**options):
+        return made(tmp_path, data_collator=renamed, settings={"label_names": ["answers"]}, **options)
+
+    curated = trainer(sample_loss=loss)
+    curated.train()
+    assert curated.curator.validation[0].keys() == {"input_ids", "attention_mask"}
+    with pytest.raises(ValueError, match="batch: expected an entry 'labels', got"):
+        trainer().train()
+
+
+def test_names_are_those_of_the_mixture_or_of_a_table_and_no_stream_is_read_for_them():
+    table = Dataset.from_dict({"source": ["web", "code", "web"], "number": [1, 0, 1]})
+    mixture = Mixture({"web": 1.0, "code": 1.0})
+    assert names_of(table, "source", mixture, {"good": 4}) == ["web", "code", "good"]
+    assert names_of(table, "source", None, None) == ["code", "web"]
+    assert names_of(table, "source", Mixture(2), None) == names_of(table, "number", None, None) == []
+
+    def endless():
+        while True:
+            yield {"source": "web"}
+
+    assert names_of(IterableDataset.from_generator(endless), "source", None, None) == []

@@ -73,13 +73,6 @@ def test_what_is_printed_is_a_line():
     )
 
 
-def test_weights_that_carry_a_graph_are_taken_without_it():
-    report = curated(network(), data(5), policy=lambda s: torch.ones_like(s, requires_grad=True)).step(
-        *data(4)
-    )
-    assert not report.weights.requires_grad
-
-
 @pytest.mark.parametrize(("name", "extra"), [("lai_torch", "torch"), ("lai_jax", "jax")])
 def test_without_its_framework_an_adapter_names_the_extra(name, extra):
     code = f"import sys; sys.modules[{extra!r}] = None; import {name}"
@@ -164,10 +157,3 @@ ENGINES = {
 def test_an_engine_is_named_before_it_runs(call, words):
     with pytest.raises(ValueError, match=f"model: expected .*{words}"):
         CALLS[call](ENGINES[words]())
-
-
-def test_other_layers_of_these_packages_and_of_like_names_serve():
-    layer = kind_of("deepspeed.moe.layer.MoE", nn.Linear), kind_of("megatronic.Linear", nn.Linear)
-    model = nn.Sequential(layer[0](4, 8), layer[1](8, 3)).double()
-    curated(model, data(5)).step(*data(4))
-    assert "deepspeed" not in sys.modules

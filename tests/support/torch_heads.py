@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from tests.support.torch_forwards import hooked
 from tests.support.torch_functions import Product
@@ -58,6 +59,10 @@ def scaled_in_place(hidden: Tensor, vector: Tensor) -> Tensor:
     return hidden
 
 
+def chunked(part: Any, hidden: Tensor) -> Tensor:
+    return checkpoint(functional.linear, hidden, part.w, use_reentrant=False)
+
+
 def module_hooked(t: int, d: int) -> nn.Module:
     """Read by a module with hooks that scale gradients of outputs and inputs, and look at a weight's."""
     layer = backward_hook(linear(d, CLASSES), 0.5)
@@ -90,6 +95,7 @@ READ: dict[str, Head] = {
     "stacked": of_mean(
         lambda p, h: torch.vmap(lambda w: functional.linear(h, w))(p.w).tanh().mean(0), 5, CLASSES, 0
     ),
+    "in_chunks": head(lambda p, h: sum(chunked(p, one.mean(1)) for one in h.chunk(2, 1)), 3, 0),
     "module_hooked": module_hooked,
     "masked_outputs": of_mean(
         lambda p, h: hooked(functional.linear(h, p.w), lambda g: g * torch.arange(3.0)), 3, 0

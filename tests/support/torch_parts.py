@@ -286,6 +286,9 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "checkpointed_inputs": matrix(
         lambda p, h: checkpoint(lambda x: (x @ p.w).relu(), h.detach(), use_reentrant=False) + h
     ),
+    "checkpointed_in_chunks": layers(
+        lambda p, h: torch.cat([checkpoint(p.a, one, use_reentrant=False) for one in h.chunk(2, 1)], 1), "a"
+    ),
     "products_saved": lambda t, d: Part(forwards.saved, a=linear(d), policy=forwards.products_saved),
     "list_saved": lambda t, d: Part(forwards.saved, a=linear(d), policy=[torch.ops.aten.tanh.default]),
     "partly_set_gain": gained(lambda gain: gain[:1].fill_(0.5)),

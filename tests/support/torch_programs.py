@@ -126,6 +126,7 @@ UNSOUND_LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
     "two_views": lambda _: _two_views,
     "pairwise": lambda _: lambda o, t: functional.softplus(o - o.flip(0)).sum(1),
     "hidden_parameters": _hidden,
+    "divided_by_samples": lambda _: lambda o, t: cross_entropy(o, t) / len(t),
 }
 PLAIN = ("cross_entropy", "square")
 """Losses that multiply by no matrix."""
@@ -133,9 +134,10 @@ PLAIN = ("cross_entropy", "square")
 
 ALONE = {
     *("writing_gradients", "writing_of_a_leaf", "writing_in_a_checkpoint", "adding_gradients"),
+    *("checkpointed_in_chunks", "divided_by_samples", "in_chunks"),
     *("normalised_alone", "normalised_always", "masked_outputs", "module_hooked"),
 }
-"""Parts and heads that are tried by themselves: random programs draw what they drew before these came."""
+"""Parts, losses and heads tried by themselves: random programs draw what they drew before these came."""
 
 
 @dataclass
@@ -210,7 +212,7 @@ def drawn(rng: random.Random) -> tuple[str, ...]:
     if rng.random() < 0.12:
         names.insert(rng.randrange(len(names) + 1), rng.choice(unsound))
     head = rng.choice(list(READOUTS) if rng.random() < 0.5 else heads)
-    losses = UNSOUND_LOSSES if rng.random() < 0.08 else LOSSES
+    losses = [one for one in UNSOUND_LOSSES if one not in ALONE] if rng.random() < 0.08 else LOSSES
     loss = rng.choice(list(losses)) if rng.random() < 0.5 and head in READOUTS else "cross_entropy"
     ties = ["", "", "", "tied", "tied", "shared", "shared", "masked"]
     return (*names, loss, head, rng.choice(ties))

@@ -138,18 +138,12 @@ MADE = {
     ),
     "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
     "ValueError: warmup: expected a whole number >= 0, got -1": lambda: made(warmup=-1),
-    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: made(refresh=0),
     "ValueError: accumulate: expected a whole number >= 1, got 0": lambda: made(accumulate=0),
     "ValueError: share: expected a share in (0, 1], got 0.0": lambda: made(share=0.0),
-    "ValueError: share: expected a share in (0, 1], got 1.5": lambda: made(share=1.5),
-    "ValueError: share: expected a share in (0, 1], got 'all'": lambda: made(share="all"),
     "ValueError: share: expected 1.0 unless validation is (inputs, targets)": (
         lambda: made([data(3)], share=0.5)
     ),
     "ValueError: max_norm: expected a number above 0, or None, got 0.0": lambda: made(max_norm=0.0),
-    "ValueError: max_norm: expected a number above 0, or None, got 'all'": lambda: made(max_norm="all"),
-    "ValueError: max_norm: expected a number above 0, or None, got True": lambda: made(max_norm=True),
-    "ValueError: backward: …did you mean 'whole'?": lambda: made(backward="Whole"),
     "ValueError: backward: expected one of 'kept', 'selective', 'whole', 'auto', got 'some'": (
         lambda: made(backward="some")
     ),
@@ -159,14 +153,8 @@ MADE = {
     "ValueError: backward: 'whole' expects one of 'ghost', 'lai', 'lli'": (
         lambda: made(backward="whole", estimator="exact")
     ),
-    "ValueError: backward: 'auto' expects one of 'ghost', 'lai', 'lli'": (
-        lambda: made(backward="auto", estimator="exact")
-    ),
     "ValueError: …autocast: 'whole' trains on the pass that is scored": (
         lambda: made(backward="whole", estimator=lai_torch.LAI(autocast=torch.bfloat16))
-    ),
-    "ValueError: …autocast: 'auto' trains on the pass that is scored": (
-        lambda: made(backward="auto", estimator=lai_torch.LAI(autocast=torch.bfloat16))
     ),
     "ValueError: chunk: backward='whole' runs the whole batch at once": (
         lambda: made(estimator=lai_torch.LAI(chunk=3), backward="whole")
@@ -177,9 +165,7 @@ MADE = {
     "ValueError: parts: expected a validation set to cut, got 'batch'": (
         lambda: made("batch", estimator=lai_torch.LAI(parts=2))
     ),
-    "ValueError: estimator: expected one of": lambda: made(estimator="shapley"),
     "ValueError: estimator: …got 'LAI'; did you mean 'lai'?": lambda: made(estimator="LAI"),
-    "ValueError: estimator: …did you mean 'ghost'?": lambda: made(estimator="ghosts"),
     "TypeError: estimator: …got the class LAI; call it": lambda: made(estimator=lai_torch.LAI),
     "ValueError: …estimator 'exact' has no ValidationSummary": lambda: made(summarized(), estimator="exact"),
     "ValueError: …estimator 'gate_lai' has no ValidationSummary; pass": (
@@ -307,12 +293,9 @@ UNCHANGED = {
         for way in ("whole", "selective")
     },
     "TypeError: …expected weights as a floating-point tensor, got torch.bool": weighing(lambda s: s > 0),
-    "TypeError: …floating-point tensor, got torch.int64": weighing(lambda s: s.argsort()),
     "TypeError: …one per sample, got list": weighing(lambda s: s.tolist()),
-    "ValueError: …tensor of shape (6,), got ()": weighing(lambda s: s.mean()),
     "ValueError: …tensor of shape (6,), got (3,)": weighing(lambda s: s[:3]),
     "ValueError: …finite and not negative, got -1": weighing(lambda s: -torch.ones_like(s)),
-    "ValueError: …finite and not negative, got inf": weighing(lambda s: torch.full_like(s, math.inf)),
     "TypeError: groups: expected a tensor of whole numbers": stepping(groups=[0] * 6),
     "TypeError: groups: expected whole numbers, got": stepping(groups=torch.ones(6)),
     "ValueError: groups: expected shape (6,), got (2,)": stepping(groups=torch.ones(2)),

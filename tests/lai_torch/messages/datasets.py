@@ -62,7 +62,7 @@ SETS = {
         table(estimator=lai_torch.LAI(chunk=2))
     ),
     "TypeError: dataset: expected a pair (inputs, targets), a data set": table(3),
-    "TypeError: dataset: expected a pair": table((1, 2, 3)),
+    "TypeError: dataset: expected a pair": [table((1, 2, 3)), table(torch.ones(4, 5)), table("abcd")],
     "TypeError: dataset: expected a stream that can begin again for each of 2 checkpoints, got zip": (
         table(zip(*DATA, strict=True), checkpoints={"a": {}, "b": {}})
     ),

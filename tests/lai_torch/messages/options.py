@@ -10,15 +10,10 @@ MESSAGES = {
     "ValueError: positions: expected one of 'tokens', 'mean', 'flatten'": (
         lambda: lai_torch.LAI(positions="pairs")
     ),
-    "ValueError: positions: …did you mean 'tokens'?": lambda: lai_torch.LAI(positions="token"),
     "ValueError: sketch: expected a whole number >= 1, got 0": lambda: lai_torch.LAI(sketch=0),
-    "ValueError: parts: expected a whole number >= 2, got 1": lambda: lai_torch.LAI(parts=1),
     "ValueError: chunk: expected a whole number >= 1, got 0": lambda: lai_torch.Ghost(chunk=0),
     "ValueError: decay: expected a finite number >= 0.0 and < 1.0, got 1.0": lambda: (
         lai_torch.PreconditionedLAI(decay=1.0)
-    ),
-    "ValueError: exponent: expected a finite number, got inf": (
-        lambda: lai_torch.PreconditionedLAI(exponent=math.inf)
     ),
     "ValueError: of: expected one of 'sgd', 'optimizer', got 'adam'": lambda: lai_torch.Midpoint(of="adam"),
     "ValueError: method: expected one of …, got 'reversed'; did you mean": (
@@ -34,14 +29,12 @@ MESSAGES = {
     "TypeError: scaler: expected a torch.amp.GradScaler, or None, got int": lambda: lai_torch.Kept(scaler=3),
     "TypeError: auxiliary: expected a function": lambda: lai_torch.Kept(auxiliary=0.1),
     "ValueError: threshold: expected a number, got nan": lambda: lai_torch.KeepAbove(math.nan),
-    "ValueError: threshold: expected a number, got '1'": lambda: lai_torch.KeepAbove("1"),
     "ValueError: share: expected a finite number >= 0.0 and <= 1.0": lambda: lai_torch.GroupFloor(2.0),
     "TypeError: share: expected a Python number, got str": lambda: lai_torch.GroupFloor("all"),
     "ValueError: size: expected a whole number >= 1, got 0": (lambda: lai_torch.draw(torch.ones(3), 0)),
     "ValueError: floor: expected a finite number > 0.0 and <= 1.0, got 0.0": (
         lambda: lai_torch.draw(torch.ones(3), 1, floor=0.0)
     ),
-    "ValueError: path: expected a file in a folder that exists, got '.'": lambda: lai_torch.AuditLog("."),
     "ValueError: path: expected a file in a folder that exists, got": (
         lambda: lai_torch.AuditLog("nowhere/audit.jsonl")
     ),
