@@ -165,13 +165,10 @@ def claims_with_aligned_embeddings(facts: Facts) -> Iterator[Claim]:
     alpha = np.maximum(facts.alpha, 0)
     high = facts.rho[:, None] ** (2.0 * np.arange(facts.depth - 1, -1, -1))
     low = np.zeros_like(high)
-    for name, bound, gap in (
-        ("lai-two-sided", bounds.lai_gap_range, facts.lai - facts.ghost),
-        ("lli-two-sided", bounds.lli_gap_range, facts.ghost - facts.lli),
-    ):
-        smallest, largest = facts.vmap(bound, alpha, facts.last, low, high)
-        yield f"{name} (lower)", smallest, gap, facts.scale
-        yield f"{name} (upper)", gap, largest, facts.scale
+    gap = facts.lai - facts.ghost
+    smallest, largest = facts.vmap(bounds.lai_gap_range, alpha, facts.last, low, high)
+    yield "lai-two-sided (lower)", smallest, gap, facts.scale
+    yield "lai-two-sided (upper)", gap, largest, facts.scale
     lower = facts.vmap(bounds.lai_lower_bound, facts.last, alpha_bar=np.maximum(facts.alpha_bar, 0))
     yield "lai-lower-bound", lower, np.abs(facts.lai), facts.scale
     chosen = (facts.alpha_bar > TINY) & (facts.lai > TINY).all(axis=1)
@@ -181,11 +178,6 @@ def claims_with_aligned_embeddings(facts: Facts) -> Iterator[Claim]:
     yield "ghost-lai-range (upper)", quotient, largest, scale
     found = facts.vmap(bounds.relative_error_bound, alpha[chosen])
     yield "relative-below-one", np.abs(1 - quotient), found, scale
-    least, most = smallest.min(axis=1), largest.max(axis=1)
-    cosine = (facts.ghost * facts.lai)[chosen].sum(1)
-    cosine = cosine / np.linalg.norm(facts.ghost[chosen], axis=1) / np.linalg.norm(facts.lai[chosen], axis=1)
-    found = np.asarray(jax.vmap(lambda m, M: bounds.cosine_guarantee(low=m, high=M))(least, most))
-    yield "rank-cosine", found, cosine, scale.max(axis=1)
 
 
 def claims_as_printed(facts: Facts) -> Iterator[Claim]:

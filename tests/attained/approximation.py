@@ -103,8 +103,6 @@ def lai_lower(entries: np.ndarray) -> tuple[float, float]:
 
 @bound("lai-two-sided", 14, "above", of="lai", high=True)
 @bound("lai-two-sided", 14, "below", of="lai", high=False)
-@bound("lli-two-sided", 14, "above", of="lli", high=True)
-@bound("lli-two-sided", 14, "below", of="lli", high=False)
 @bound("ghost-lai-range", 14, "above", of="quotient", high=True)
 @bound("ghost-lai-range", 14, "below", of="quotient", high=False)
 def ranged(entries: np.ndarray, of: str, high: bool) -> tuple[float, float]:
@@ -112,10 +110,9 @@ def ranged(entries: np.ndarray, of: str, high: bool) -> tuple[float, float]:
     alpha, shares = np.abs(entries[:6]).reshape(3, 2) + 0.01, np.clip(entries[6:12], 0, 1).reshape(3, 2)
     last = np.abs(entries[12:]) + 0.01
     beta = (LOW[:, None] + shares * (HIGH - LOW)[:, None]) * last
-    ghost, lai, lli = (alpha * beta).sum(), alpha.sum(0) @ last, alpha[-1] @ last
+    ghost, lai = (alpha * beta).sum(), alpha.sum(0) @ last
     value, ends = {
         "lai": (lai - ghost, bounds.lai_gap_range(alpha[:, :, None], last[:, None], LOW, HIGH)),
-        "lli": (ghost - lli, bounds.lli_gap_range(alpha[:, :, None], last[:, None], LOW, HIGH)),
         "quotient": (ghost / lai, bounds.ghost_over_lai_range(alpha[:, :, None], LOW, HIGH)),
     }[of]
     low, most = (float(np.squeeze(end)) for end in ends)

@@ -43,14 +43,6 @@ def one_step(entries: np.ndarray, middle: bool) -> tuple[float, float]:
     return abs(float(exact - score[0])), float(limit[0])
 
 
-@bound("rank-cosine", 6)
-def rank_cosine(entries: np.ndarray) -> tuple[float, float]:
-    score, quotients = entries[:3], np.clip(entries[3:], 0.25, 1.0)
-    exact = score * quotients
-    cosine = exact @ score / (np.linalg.norm(exact) * np.linalg.norm(score) + 1e-30)
-    return float(bounds.cosine_guarantee(low=0.25, high=1.0)), float(cosine)
-
-
 @bound("selection-regret", 6)
 def regret(entries: np.ndarray) -> tuple[float, float]:
     exact, score = entries[:3], entries[3:]
@@ -82,26 +74,6 @@ def top_layers(entries: np.ndarray) -> tuple[float, float]:
         alpha[:, None, None], pairs[:, :1], pairs[:, 1:], np.array(norms[:1]), np.array(norms[1:])
     )
     return abs(missing), float(limit[0])
-
-
-@bound("block-factors", 12, "LayerNorm")
-def layer_norm(entries: np.ndarray) -> tuple[float, float]:
-    """Take the mean and the part along the normalised input off a LayerNorm's gradient."""
-    values, gain, gradient = np.split(entries, 3)
-    centred = values - values.mean()
-    deviation = np.sqrt((centred**2).mean() + 1e-3)
-    unit = centred / deviation
-    scaled = gain * gradient
-    back = (scaled - scaled.mean() - unit * (scaled @ unit) / len(unit)) / deviation
-    limit = bounds.layer_norm_factor(gain, np.array([deviation]))[0] * np.linalg.norm(gradient)
-    return float(np.linalg.norm(back)), float(limit)
-
-
-@bound("block-factors", 6, "residual")
-def residual(entries: np.ndarray) -> tuple[float, float]:
-    branch, gradient = entries[:4].reshape(2, 2), entries[4:]
-    factor = bounds.residual_factor(np.array([np.linalg.norm(branch, 2)]))
-    return float(np.linalg.norm(gradient + branch @ gradient)), float(factor[0] * np.linalg.norm(gradient))
 
 
 @bound("perturbation-norm", 16)

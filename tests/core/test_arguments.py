@@ -14,7 +14,7 @@ import torch
 import torch._dynamo.testing
 from jaxtyping import Float, Integer
 
-from lai_core import bounds, calibration, influence, propagation, shapley
+from lai_core import calibration, influence, propagation, shapley
 from lai_core._engine.namespace import Array
 from lai_core._theory.arrays import Constant, checked
 from tests.support.refusals import Table, refusals
@@ -122,7 +122,6 @@ REFUSED: Table = {
     ),
 }
 TALL, SQUARE, LAW = np.ones((2, 3)), np.ones((2, 2)), (np.ones((2, 3, 2)), np.ones(2))
-TRUNCATED = partial(bounds.truncation_probabilities, np.ones((2, 1)))
 
 
 def rests(means, *deviations):
@@ -192,14 +191,6 @@ PARTICULAR: Table = {
     "ValueError: gradients: expected at most 16 samples to enumerate, got 17": (
         lambda: shapley.one_step_shapley(lambda at: at[0], np.ones(2), np.ones((17, 2)), learning_rate=1.0)
     ),
-    "ValueError: costs: expected": lambda: TRUNCATED(costs=[1.0], share=0.5),
-    "ValueError: costs[1]: expected": lambda: TRUNCATED(costs=[1.0, 0.0], share=0.5),
-    "ValueError: share: expected": [
-        lambda: TRUNCATED(costs=[1.0, 1.0], share=0.4),
-        lambda: TRUNCATED(costs=[1.0, 1.0], share=0.5),  # the last layer's own: the others are never seen
-        lambda: bounds.truncation_probabilities(np.ones((1, 1)), costs=[3.0], share=0.0),
-    ],
-    "ValueError: kept_terms: expected": lambda: bounds.truncated_ghost(np.ones((3, 1)), np.ones(2)),
 }
 
 

@@ -23,7 +23,6 @@ BY_FORM = {
     "one plain SGD step on sample $j$",
     "signs are drawn without looking at $g$ and $h$",
     "the expectation is over the signs",
-    "the expectation is over $K$",
     "the batch is its own validation set",
     "the normalisation of the step does not depend on which samples are kept",
     r"fixed $\alpha$",
