@@ -21,7 +21,6 @@ import numpy as np
 
 from lai_core import (
     bounds,
-    calibration,
 )
 from lai_core.assumptions import decay_rate
 from tests.support.backends import jax  # with 64 bits enabled
@@ -148,11 +147,6 @@ def claims_under_the_assumptions(facts: Facts) -> Iterator[Claim]:
     admissible = np.concatenate([powers[:, :-1] * 0.75, np.ones((len(powers), 1))], axis=1)
     weighted = np.einsum("bl,blzj,bzj->bj", admissible, facts.alpha, facts.last)
     yield "admissible-weights", np.abs(facts.ghost - weighted), found, facts.scale
-    low = np.concatenate([np.zeros_like(powers[:, :-1]), np.ones((len(powers), 1))], axis=1)
-    weights = facts.vmap(calibration.minimax_weights, low, powers)
-    weighted = np.einsum("bl,blzj,bzj->bj", weights, facts.alpha, facts.last)
-    found = facts.vmap(calibration.minimax_bound, facts.alpha, facts.last, low, powers)
-    yield "minimax-weights", np.abs(facts.ghost - weighted), found, facts.scale
     chosen = (facts.alpha_bar > TINY) & (np.abs(facts.lli) > TINY).all(axis=1)
     found = facts.vmap(bounds.lli_relative_bound, **facts.constants("rho", "C_a", "alpha_bar"))
     found = found[chosen, None] * np.ones_like(gap[chosen])

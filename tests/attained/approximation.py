@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lai_core import bounds, calibration
+from lai_core import bounds
 from tests.attained.climb import bound
 
 LAYERS, RHO, C_A = 3, 0.8, 1.0
@@ -127,13 +127,3 @@ def below_one(entries: np.ndarray) -> tuple[float, float]:
     beta = np.concatenate([shares, np.ones((1, 2))]) * last
     error = abs(1.0 - (alpha * beta).sum() / (alpha.sum(0) @ last))
     return error, float(bounds.relative_error_bound(alpha[:, :, None])[0])
-
-
-@bound("minimax-weights", 7)
-def minimax(entries: np.ndarray) -> tuple[float, float]:
-    """Of one pair whose ratios lie in the range."""
-    alpha, shares, last = entries[:3], np.clip(entries[3:6], 0, 1), entries[6:7]
-    beta = (LOW + shares * (HIGH - LOW)) * last
-    weights = calibration.minimax_weights(LOW, HIGH)
-    limit = calibration.minimax_bound(alpha[:, None, None], last[None], LOW, HIGH)
-    return abs(float(alpha @ beta - (alpha * weights).sum() * last[0])), float(limit[0])

@@ -6,17 +6,8 @@ import numpy as np
 
 import lai_core as lai
 from lai_core import bounds, influence, propagation, shapley, variance
-from lai_core.estimators.gates import gate_step_error
 from lai_core.estimators.sketches import sketch_variance
 from tests.attained.climb import bound
-
-
-@bound("hessian-cosine", 4)
-def hessian_cosine(entries: np.ndarray) -> tuple[float, float]:
-    values, gradient = np.array([1.0, 1.0 + 8.0 * np.clip(entries[0], 0, 1), 9.0]), entries[1:]
-    step = gradient / values
-    cosine = step @ gradient / (np.linalg.norm(step) * np.linalg.norm(gradient) + 1e-30)
-    return float(influence.hessian_cosine_bound(condition_number=9.0)), float(cosine)
 
 
 @bound("descent-meaning", 4)
@@ -98,16 +89,6 @@ def jacobian_noise(entries: np.ndarray) -> tuple[float, float]:
     norms = [np.array(np.linalg.norm(g)) for g in sides]
     limit = propagation.jacobian_noise_bound(*propagation.measured_gains(laws), *norms)
     return float(products.var()), float(limit)
-
-
-@bound("gate-step-error", 16)
-def gate_step(entries: np.ndarray) -> tuple[float, float]:
-    weight, slopes, sides = entries[:6].reshape(2, 3), entries[6:12].reshape(2, 3), entries[12:].reshape(2, 2)
-    _, limit = gate_step_error(weight, *slopes, *sides)
-    below = [s * (weight.T @ g) for s, g in zip(slopes, sides, strict=True)]
-    factor = (weight**2).sum(0) @ (slopes[0] * slopes[1]) / 2
-    missed = abs(float(below[0] @ below[1] - factor * (sides[0] @ sides[1])))
-    return missed, float(limit)
 
 
 @bound("sketch-permutation", 8)

@@ -14,7 +14,7 @@ import torch
 import torch._dynamo.testing
 from jaxtyping import Float, Integer
 
-from lai_core import calibration, influence, propagation, shapley
+from lai_core import influence, propagation, shapley
 from lai_core._engine.namespace import Array
 from lai_core._theory.arrays import Constant, checked
 from tests.support.refusals import Table, refusals
@@ -153,12 +153,6 @@ PARTICULAR: Table = {
     "ValueError: hessian: expected an invertible matrix, damped, got a singular one; raise the damping": [
         lambda xp=xp: influence.removal_influence(*[xp.ones((2, 2))] * 3) for xp in (np, torch)
     ],
-    "ValueError: training_hessians: expected invertible sums without one, got a singular one; raise": (
-        lambda: influence.leave_one_out(SQUARE[:1], SQUARE[None])
-    ),
-    "ValueError: alpha: expected layers with independent parts of LAI, got dependent ones; take a ridge": (
-        lambda: calibration.least_squares_weights(*[np.ones((2, 1, 1))] * 2)
-    ),
     "ValueError: output_gradient: expected a last axis of length 3": (
         lambda: propagation.vjp_recursion([TALL], SQUARE)
     ),

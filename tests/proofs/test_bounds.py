@@ -215,50 +215,6 @@ def share_slacks(depth, alpha, ends, found):
     return [float((x.rhs - x.lhs).subs(point)) for x in prove_ratios.shares(depth)]
 
 
-@pytest.mark.equation("admissible-weights", "minimax-weights", "calibrated-model")
-@given(SEEDS)
-def test_layer_weights(seed):
-    point = Point(seed, 2)
-    top = bounds.decay_powers(rho=point.rho, depth=2)[0]
-    proved = numbers(prove_layer_weights.STATEMENT, "rhs")(0.5, 0.5, point.rho**2, 1.0)
-    np.testing.assert_allclose(top, proved)
-    low, half, x = (float(v) for v in point.rng.standard_normal(3))
-    half = abs(half)
-    ends = np.array([low]), np.array([low + 2 * half])
-    found = calibration.minimax_bound(np.array([[[x]]]), np.ones((1, 1)), *ends)
-    close(found, numbers(prove_layer_weights.MINIMAX, "rhs")(low, half, 0.5, 0.0, x))
-    ratio = low + half
-    error = numbers(prove_layer_weights.MINIMAX, "lhs")(low, half, 0.5, 0.0, x)
-    np.testing.assert_allclose(x * (ratio - calibration.minimax_weights(*ends)), error, atol=1e-12)
-    of_z, of_j = point.rng.standard_normal((2, 2, 2))
-    product = point.rng.standard_normal((2, 2))
-    proved = numbers(prove_layer_weights.MODEL, "lhs", depth=2)(
-        [list(g) for g in of_z], [list(h) for h in of_j], product.tolist()
-    )
-    found = calibration.model_weights(product[None], of_z.T @ of_z / 2, of_j.T @ of_j / 2)
-    np.testing.assert_allclose(found, proved, rtol=1e-7)
-
-
-@pytest.mark.equation("calibrated-least-squares", "calibrated-decoupled")
-@given(SEEDS)
-def test_fitted_weights_are_the_optimum_of_the_proof(seed):
-    """Three pairs, two layers: any other weights fit worse by the length that the proof says."""
-    rng = np.random.default_rng(seed)
-    alpha, beta = rng.standard_normal((2, 2, 1, 3))
-    weights = calibration.least_squares_weights(alpha, beta)
-    columns = [list(x[0]) for x in alpha * beta[-1]]
-    target, step = (alpha * beta).sum(0)[0], rng.standard_normal(2)
-    arguments = (columns, list(target), list(weights), list(step))
-    distance, worse = (
-        numbers(prove_layer_weights.LEAST_SQUARES, side, depth=2)(*arguments) for side in ("lhs", "rhs")
-    )
-    np.testing.assert_allclose(worse, distance, rtol=1e-5, atol=1e-6 * (1 + np.abs(target).max() ** 2))
-    weight = calibration.decoupled_weights(alpha, beta)[0]
-    arguments = (list(alpha[0, 0]), list(beta[0, 0]), list(beta[1, 0]), weight)
-    proved = numbers(prove_layer_weights.DECOUPLED, "lhs", depth=3)(*arguments)
-    np.testing.assert_allclose(proved, 0.0, atol=1e-12 * (1 + weight**2))
-
-
 @pytest.mark.equation("selection-regret")
 @given(GENERATORS, DEPTHS)
 def test_selection(seed, n):
@@ -296,3 +252,18 @@ def test_gains(seed, depth):
     zeros = [[0.0, 0.0], [0.0, 0.0]]
     proved = numbers(prove_decay_bounds_gain.STATEMENT, depth=depth)(rho, zeros, zeros)
     np.testing.assert_allclose(bounds.decay_powers(rho=rho, depth=depth + 1)[0], proved)
+
+
+@pytest.mark.equation("admissible-weights", "calibrated-decoupled")
+@given(SEEDS)
+def test_layer_weights(seed):
+    """Three pairs, two layers: the printed bound's weight, and the slope that fits best."""
+    point, rng = Point(seed, 2), np.random.default_rng(seed)
+    top = bounds.decay_powers(rho=point.rho, depth=2)[0]
+    proved = numbers(prove_layer_weights.STATEMENT, "rhs")(0.5, 0.5, point.rho**2, 1.0)
+    np.testing.assert_allclose(top, proved)
+    alpha, beta = rng.standard_normal((2, 2, 1, 3))
+    weight = calibration.decoupled_weights(alpha, beta)[0]
+    arguments = (list(alpha[0, 0]), list(beta[0, 0]), list(beta[1, 0]), weight)
+    proved = numbers(prove_layer_weights.DECOUPLED, "lhs", depth=3)(*arguments)
+    np.testing.assert_allclose(proved, 0.0, atol=1e-12 * (1 + weight**2))

@@ -30,7 +30,6 @@ BY_FORM = {
     "finite variances",  # the law has finitely many outcomes
     "finite second moments",
     r"over the law of $g^{(L)}$ and $\varepsilon$",
-    "over the law of $g^{(L)}$ and of what is below it",
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"a chain of $L$ dense layers with one vector per layer and sample",
     r"$\hat x$ does not depend on them",

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from lai_core import propagation, variance
-from lai_core.estimators import gates
 from tests.support.networks import Batch, Networks
 
 Claim = tuple[str, np.ndarray, np.ndarray, np.ndarray]
@@ -46,7 +45,6 @@ def claims_of_noise(facts: Any) -> Iterator[Claim]:
         sides = [jacobians(case.networks, batch) for batch in (case.validation, case.training)]
         yield _perturbation(sides[1])
         yield _noise(facts, sides)
-        yield _gate_step(facts)
     yield _order(facts)
 
 
@@ -78,15 +76,6 @@ def _noise(facts: Any, sides: list[list[np.ndarray]]) -> Claim:
 
     exact, bound = facts.vmap(variance_and_bound, *laws, *last)
     return "jacobian-noise-bound", exact, bound, np.abs(bound)
-
-
-def _gate_step(facts: Any) -> Claim:
-    networks, top = facts.case.networks, facts.depth - 2
-    sides = (facts.case.validation, facts.case.training)
-    slopes = [networks.gates(batch.activations[0])[top][:, 0] for batch in sides]
-    last = [batch.gradients[-1][:, 0] for batch in sides]
-    error, bound = facts.vmap(gates.gate_step_error, networks.weights[top + 1], *slopes, *last)
-    return "gate-step-error", error, bound, facts.scale.max(axis=1)
 
 
 def _order(facts: Any) -> Claim:
