@@ -1,4 +1,4 @@
-r"""Scores along Adam's step: its direction, its derivative in a sample's weight, and Ghost under it.
+r"""Scores along Adam's step: its direction, and its derivative in a sample's weight.
 
 Direction. Along ``t - e P g`` with P diagonal the validation loss has slope ``-<v, P g>``: P enters once.
 Scaling both gradients by the root of P gives the same, scaling both by P gives P twice.
@@ -9,8 +9,6 @@ of the whole step in the sample's weight. ``r`` stands for the root of the corre
 mixes coordinates: with ``n`` the gradient's norm and ``y = g / n`` the derivative of ``c g / (n + d)`` along
 ``u`` is ``c u / (n + d) - c n y <y, u> / (n + d)^2``, which is symmetric.
 
-Ghost. An entry of ``P`` multiplies one product ``g_i a_m h_i b_m``; one more entry is one more term.
-
 Readouts. A readout's gradient is ``g a^T``; with a second moment ``r c^T`` each entry of Adam's direction is
 a product of one output's and one input's, so that the double sum is a product of sums.
 
@@ -18,13 +16,11 @@ Second moment. Unrolled, a running mean of k batches weighs them ``(1 - d) d^(k 
 ``d^k``, which add up to one: a constant stays what it is.
 """
 
-import itertools
-
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
 from proofs._rewrites import each, put, times
-from proofs._symbols import dot, matrix, symbolic, total, transposed, vector
+from proofs._symbols import dot, symbolic, total, vector
 
 rate = sp.Symbol("eta", positive=True)
 
@@ -191,50 +187,6 @@ def prove_clipping(statement: Statement, steps: Steps) -> None:
         u, x, y = clipping_arguments(p)
         unit = on_the_sphere(y)
         return clipped.at({alone: u.dot(x), radial: u.dot(unit), along: unit.dot(x)})
-
-
-def ghost(width: int) -> tuple[Equal, Equal]:
-    """State Ghost's product under an entrywise preconditioner, and its factors where P has rank one."""
-    a, b, g, h, scale = ghost_arguments(width)
-    r, c = vector("r", width), vector("c", width)
-
-    def preconditioned(by: sp.Matrix) -> sp.Expr:
-        return (g.multiply_elementwise(h).T * by * a.multiply_elementwise(b))[0]
-
-    pairs = itertools.product(range(width), repeat=2)
-    built = total(scale[i, k] * g[i] * a[k] * h[i] * b[k] for i, k in pairs)
-    return Equal(preconditioned(scale), built), Equal(dot(a, b, c) * dot(g, h, r), preconditioned(r * c.T))
-
-
-def ghost_arguments(width: int) -> tuple:
-    """Name both samples' inputs and output gradients, and the preconditioner."""
-    return *(vector(name, width) for name in "abgh"), matrix("P", width, width)
-
-
-GHOST = Statement(
-    "preconditioned-ghost",
-    "any widths, any preconditioner with one factor an entry",
-    ghost,
-    depths=(1, 2),
-    arguments=ghost_arguments,
-)
-GHOST_MUTANTS = {
-    "applied twice": each("P", lambda entry: entry**2, only=0, of="lhs"),
-    "rows for columns": put(lambda width: transposed(ghost_arguments(width)[-1]), only=0, of="lhs"),
-    "the feedback alone scaled, as printed": each("c", 1, only=1, of="lhs"),
-}
-
-
-@settled("preconditioned-ghost", GHOST, GHOST_MUTANTS)
-def prove_preconditioned_ghost(statement: Statement, steps: Steps) -> None:
-    """Add one more entry, and one more row or column of a table of rank one."""
-    so_far, scale, g, h, a, b, r, c, alpha, beta = sp.symbols("s P g h a b r c alpha beta", real=True)
-    one = g * h * scale * (a * b)
-    steps.identity("one more entry", so_far + one, so_far + scale * (g * a) * (h * b))
-    column = alpha + a * b * c
-    steps.identity("one more column of rank one", column * beta, alpha * beta + beta * c * a * b)
-    steps.identity("one more row of rank one", alpha * (beta + g * r * h), alpha * beta + alpha * g * r * h)
-    steps.base(statement, (1, 2))
 
 
 def readouts(depth: int) -> Equal:

@@ -1,4 +1,4 @@
-r"""What an inner product with the validation gradient says of a step, and what the Hessian would change.
+r"""What an inner product with the validation gradient says of a step.
 
 First order. Along ``t - e g`` the loss is ``L - e <v, g> + e^2 <g, S g> / 2`` up to terms of third order
 in ``e``, for matrices ``S`` of symbolic size: its slope in ``e`` is ``-<v, g>``, and a central difference
@@ -8,18 +8,13 @@ Remainder. The slope of the loss along a step of rate ``eta`` differs at time ``
 ``c t u(t)`` with ``c = lam eta^2 |g|^2`` and ``|u| <= 1``: that is the Lipschitz condition. The integral
 over [0, 1] of the non-negative ``c t (1 - u)`` is non-negative. In numbers u is a constant, written
 ``(1 - k^2) / (1 + k^2)``, which runs through (-1, 1].
-
-Kantorovich. With eigenvalues ``h_i`` in [m, M] and coordinates ``u_i`` of ``inv(H) g``, every
-``(h_i - m) (M - h_i) u_i^2`` is non-negative, so that ``(m + M) A >= B + m M C`` for the sums ``A, B, C`` of
-``h u^2, h^2 u^2, u^2``; squares then give ``(m + M)^2 A^2 >= 4 m M B C``. One more eigenvalue adds one
-more term to each sum.
 """
 
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, within
 from proofs._rewrites import becomes, side, times
-from proofs._symbols import dot, symbolic, symmetric, total, vector
+from proofs._symbols import dot, symbolic, symmetric, vector
 
 eta, rate, lam, size = sp.symbols("eta rate lambda n", positive=True)
 
@@ -115,61 +110,6 @@ def prove_descent_meaning(statement: Statement, steps: Steps) -> None:
     scale = 2 * score**2 / (lam * size) / (1 + share) ** 2
     steps.nonnegative("falls", falls.rhs - falls.lhs, [scale * share, 2 * scale * k**2 / fair])
     steps.nonnegative("rises", rises.rhs - rises.lhs, [scale * share, 2 * scale / fair])
-
-
-smallest, spread = sp.Symbol("m", positive=True), sp.Symbol("d", nonnegative=True)
-largest = smallest + spread
-
-
-def cosine_statement(p: int) -> AtMost:
-    """State the least squared cosine between a vector and its product with an inverse."""
-    pairs = [((smallest + largest * s) / (1 + s), u) for u, s in zip(vector("u", p), shares(p), strict=True)]
-    a, b, c = (total(h**power * u**2 for h, u in pairs) for power in (1, 2, 0))
-    return AtMost(4 * smallest * largest * b * c / (smallest + largest) ** 2, a**2)
-
-
-def shares(p: int) -> tuple:
-    """Name where each eigenvalue lies between the extremes."""
-    return sp.symbols(f"s_:{p}", nonnegative=True)
-
-
-COSINE = Statement(
-    "hessian-cosine",
-    "any number of parameters, any positive definite Hessian",
-    cosine_statement,
-    depths=(1, 2, 3),
-    arguments=lambda p: (smallest, spread, vector("u", p), sp.Matrix(shares(p))),
-)
-COSINE_MUTANTS = {
-    "a larger factor": times(sp.Rational(5, 4), of="lhs"),
-    "the largest eigenvalue twice": times(largest / smallest, of="lhs"),
-}
-
-
-@settled("hessian-cosine", COSINE, COSINE_MUTANTS)
-def prove_hessian_cosine(statement: Statement, steps: Steps) -> None:
-    """Certify one eigenvalue's term, then the squares of the sums."""
-    m, (x, y) = sp.Symbol("m", positive=True), sp.symbols("x y", nonnegative=True)
-    u = sp.Symbol("u", real=True)
-    own, top = m + x, m + x + y
-    term = u**2 * ((m + top) * own - own**2 - m * top)
-    one = steps.nonnegative("one eigenvalue", term, [u**2 * x * y])
-    b, c, excess, d = sp.symbols("B C E d", nonnegative=True)
-    top = m + d
-    a = (b + m * top * c + excess) / (m + top)
-    slack = (m + top) ** 2 * a**2 - 4 * m * top * b * c
-    sum_so_far = b + m * top * c
-    shown = [(b - m * top * c) ** 2, 2 * excess * sum_so_far, excess**2]
-    whole = steps.nonnegative("the sums", slack, shown)
-
-    @steps.conclude(statement)
-    def added_up(p: int):
-        _, spread, entries, found = statement.arguments(p)
-        between = [(v, spread * s / (1 + s), spread / (1 + s)) for v, s in zip(entries, found, strict=True)]
-        eigenvalues = [(m + below, v) for v, below, _ in between]
-        sums = {b: total(h**2 * v**2 for h, v in eigenvalues), c: total(v**2 for _, v in eigenvalues)}
-        left = total(one.at({u: v, x: below, y: above}) for v, below, above in between)
-        return whole.at({d: spread, excess: left, **sums}) / (2 * m + spread) ** 2
 
 
 h = sp.Symbol("h", positive=True)

@@ -1,22 +1,18 @@
 r"""Layer weights: which ones the printed bound allows, and what each way of choosing them minimises.
 
 Weights act layer by layer, so that worst cases add up over layers and validation samples, and one
-term is enough. Least squares are shown for matrices of symbolic size.
+term is enough.
 """
-
-import itertools
-import random
 
 import sympy as sp
 
-from proofs._chain import bounded_product
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, within
-from proofs._rewrites import becomes, each, every, plus, put, times, without
-from proofs._symbols import combined, dot, matrix, numbers, parts_of, symbolic, total, transposed, vector
+from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under
+from proofs._rewrites import becomes, each, put, times
+from proofs._symbols import dot, numbers, total
 
-T, s, r, h = sp.symbols("T s r h", nonnegative=True)
+T, s, r = sp.symbols("T s r", nonnegative=True)
 d = sp.symbols("d", positive=True)
-m, w, x = sp.symbols("m w x", real=True)
+w = sp.symbols("w", real=True)
 
 
 def admissible(depth: int) -> tuple[AtMost, ...]:
@@ -32,49 +28,6 @@ def admissible(depth: int) -> tuple[AtMost, ...]:
         AtMost(T, sp.Max(abs(0 - below), abs(T - below)), strict=True),
         AtMost(T, sp.Max(abs(0 - above), abs(T - above)), strict=True),
     )
-
-
-def minimax(depth: int) -> tuple[AtMost, ...]:
-    """State that the middle keeps the bound for every ratio, and that no weight has a smaller worst case."""
-    away = m + 2 * h * s - (m + h)
-    return *within(abs(x) * h, x * away), AtMost(h, sp.Max(abs(m - w), abs(m + 2 * h - w)))
-
-
-def fit_names(layers: int) -> tuple:
-    """Name the layers' columns and the aims, of three pairs, the weights, and what is added to them."""
-    columns = [numbers(f"x{k}_", 3)[0] for k in range(layers)]
-    return columns, *numbers("y", 3), *numbers("w d", layers)
-
-
-def residual(columns: list, y: list, weights: list) -> list:
-    """Give what weights leave of the aims."""
-    return [a - b for a, b in zip(y, combined(weights, columns), strict=True)]
-
-
-def least_squares(layers: int) -> Equal:
-    """State by how much any other weights fit worse than those that solve the normal equations."""
-    columns, y, w, d = fit_names(layers)
-    moved = residual(columns, y, [a + b for a, b in zip(w, d, strict=True)])
-    rows = moved, residual(columns, y, w), residual(columns, [0, 0, 0], d)
-    first, second, third = (dot(row, row) for row in rows)
-    return Equal(third, first - second)
-
-
-def normal_equations(layers: int) -> tuple[Equal, ...]:
-    """State the normal equations."""
-    columns, y, w, _ = fit_names(layers)
-    left = residual(columns, y, w)
-    return under(MEANING, (Equal(dot(x, left), 0) for x in columns))
-
-
-def draw_fit(draw: random.Random, layers: int) -> dict:
-    """Draw aims that are fitted, and add what is orthogonal to all columns."""
-    columns, y, w, d = fit_names(layers)
-    values = {s: sp.Rational(draw.randint(-4, 4), 2) for s in (*w, *d, *(x for c in columns for x in c))}
-    drawn = [sp.Matrix([values[x] for x in c]) for c in columns]
-    other = sp.Matrix([1, 2, draw.randint(-2, 2)]) if layers == 1 else drawn[1]
-    fitted = sum((values[a] * x for a, x in zip(w, drawn, strict=True)), sp.zeros(3, 1))
-    return values | dict(zip(y, fitted + drawn[0].cross(other), strict=True))
 
 
 def pair_names(pairs: int) -> tuple:
@@ -101,43 +54,6 @@ def decoupled(pairs: int) -> Equal:
     return Equal(worse(pairs, best(pairs)), next(misfits) - next(misfits))
 
 
-def gradient_names(count: int) -> tuple:
-    """Name both samples' gradients and the model's operator."""
-    return *([vector(f"{name}{i}", 2) for i in range(count)] for name in "gh"), matrix("M", 2, 2)
-
-
-def moment(vectors: list) -> sp.Matrix:
-    """Give the second moment of equally likely vectors."""
-    return sum((v * v.T for v in vectors), sp.zeros(2)) / len(vectors)
-
-
-def product_of_moments(count: int) -> sp.Matrix:
-    """Multiply both second moments."""
-    of_z, of_j, _ = gradient_names(count)
-    return moment(of_j) * moment(of_z)
-
-
-def weight_of(count: int, both: sp.Matrix) -> sp.Expr:
-    """Give the model's weight by the product of both second moments."""
-    return (gradient_names(count)[2] * both).trace() / both.trace()
-
-
-def model(count: int) -> Equal:
-    """State that the model's weight is the slope over independent gradients."""
-    of_z, of_j, product = gradient_names(count)
-    pairs = list(itertools.product(of_z, of_j))
-    mixed = total((g.T * product * h)[0] * g.dot(h) for g, h in pairs)
-    square = total(g.dot(h) ** 2 for g, h in pairs)
-    return Equal(weight_of(count, product_of_moments(count)), mixed / square)
-
-
-def not_orthogonal(count: int) -> tuple[AtMost, ...]:
-    """State that the gradients are not all orthogonal."""
-    of_z, of_j, _ = gradient_names(count)
-    square = sum(g.dot(h) ** 2 for g in of_z for h in of_j)
-    return under(r"$\tr(S_j S_z) \ne 0$", (AtMost(0, square, strict=True),))
-
-
 STATEMENT = Statement(
     "admissible-weights",
     "any depth, any rate; one layer, as layers' terms add up",
@@ -150,32 +66,6 @@ MUTANTS = {
     "weights above the ratio's end": put({r * T: T + r}, only=1, of="lhs"),
     "weights outside that are inside": each("d", lambda d: -d, only=2),
 }
-MINIMAX = Statement(
-    "minimax-weights",
-    "any depth, any number of validation samples; one layer, as layers' terms add up",
-    minimax,
-    given=lambda depth: under(MEANING, (AtMost(s, 1),)),
-    arguments=lambda depth: (m, h, s, w, x),
-)
-MINIMAX_MUTANTS = {
-    "a third of the way": plus(x * h / 3, only=0, of="lhs"),
-    "no error at all": times(0, only=0),
-    "ratios beyond their bounds": plus(x * h, only=0, of="lhs"),
-}
-LEAST_SQUARES = Statement(
-    "calibrated-least-squares",
-    "any depth, any number of pairs",
-    least_squares,
-    given=normal_equations,
-    depths=(1, 2),
-    arguments=fit_names,
-    sample=draw_fit,
-)
-LEAST_SQUARES_MUTANTS = {
-    "twice the distance": times(2, of="lhs"),
-    "any weights": without(MEANING),
-    "the fit added": every(each("w", lambda w: -w), each("d", lambda d: -d)),
-}
 DECOUPLED = Statement(
     "calibrated-decoupled",
     "any number of pairs, each layer by itself",
@@ -187,21 +77,6 @@ DECOUPLED_MUTANTS = {
     "twice the weight": becomes(lambda pairs: worse(pairs, 2 * best(pairs)), of="lhs"),
     "alpha not squared": becomes(lambda pairs: worse(pairs, best(pairs, 1)), of="lhs"),
     "twice the distance": times(2, of="lhs"),
-}
-MODEL = Statement(
-    "calibrated-model",
-    "any width, any law of independent gradients with second moments",
-    model,
-    given=not_orthogonal,
-    depths=(1, 2),
-    arguments=gradient_names,
-)
-MODEL_MUTANTS = {
-    "moments exchanged": becomes(lambda count: weight_of(count, product_of_moments(count).T), of="lhs"),
-    "transposed": put(transposed(matrix("M", 2, 2)), of="lhs"),
-    "without the validation moment": becomes(
-        lambda count: weight_of(count, moment(gradient_names(count)[1])), of="lhs"
-    ),
 }
 
 
@@ -217,36 +92,6 @@ def prove_admissible_weights(statement: Statement, steps: Steps) -> None:
     ]
     values = {b: s * T, e: T - s * T, w: r * T, f: T - r * T}
     steps.conclude(statement, lambda depth: [lemma.at(values) for lemma in lemmas], depths=(1,))
-
-
-@settled("minimax-weights", MINIMAX, MINIMAX_MUTANTS)
-def prove_minimax_weights(statement: Statement, steps: Steps) -> None:
-    """Bound the distance of the ratio ``m + 2 h s`` from the middle, and put a weight d away from it."""
-    d = sp.Symbol("d", nonnegative=True)
-    lemmas, values = bounded_product(steps)
-    larger = steps.nonnegative("a larger weight, at m", (m + h + d - m) - h, [d])
-    smaller = steps.nonnegative("a smaller weight, at M", (m + 2 * h - (m + h - d)) - h, [d])
-    over, under = parts_of(w - m - h)
-    both = larger.at({d: over}) + smaller.at({d: under})
-    inside = values(x, abs(x), 2 * h * s - h, h)
-    steps.conclude(statement, lambda depth: [*(one.at(inside) for one in lemmas), both], depths=(1,))
-
-
-@settled("calibrated-least-squares", LEAST_SQUARES, LEAST_SQUARES_MUTANTS)
-def prove_least_squares_weights(statement: Statement, steps: Steps) -> None:
-    """Expand the misfit of w + d around the residual r of w; the normal equations take the mixed part."""
-    x, r, d = symbolic("X:PL r:P d:L")
-    moved = r - x * d
-    squares = sp.Trace(moved.T * moved) - sp.Trace(r.T * r)
-    mixed, change = sp.Trace(d.T * x.T * r), sp.Trace((x * d).T * (x * d))
-    expanded = steps.identity("expansion", change, squares + 2 * mixed)
-
-    @steps.conclude(statement, depths=statement.depths)
-    def of_the_fit(layers: int):
-        columns, y, weights, moved = statement.arguments(layers)
-        design = sp.Matrix(columns).T
-        misfit = sp.Matrix(y) - design * sp.Matrix(weights)
-        return expanded.at({x: design, r: misfit, d: sp.Matrix(moved)})
 
 
 @settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)
@@ -266,18 +111,3 @@ def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
         a, beta, last, _ = pair_names(pairs)
         pairs_of = {A: (beta, beta), B: (beta, last), D: (last, last)}
         return parabola.at({symbol: dot(a, a, *rows) for symbol, rows in pairs_of.items()})
-
-
-@settled("calibrated-model", MODEL, MODEL_MUTANTS)
-def prove_model_weights(statement: Statement, steps: Steps) -> None:
-    """Turn each product round as a trace; expectations then act on ``g g'`` and ``h h'`` one by one."""
-    g, h, M = symbolic("g h M")
-    both = h * h.T * (g * g.T)
-    mixed = steps.identity("the mixed moment", sp.Trace(M * both), sp.Trace(g.T * M * h * h.T * g))
-    square = steps.identity("the square", sp.Trace(both), sp.Trace(g.T * h * h.T * g))
-
-    @steps.conclude(statement, depths=statement.depths)
-    def on_average(count: int):
-        of_z, of_j, operator = statement.arguments(count)
-        drawn = [{g: x, h: y} for x in of_z for y in of_j]
-        return total(mixed.at({M: operator, **pair}) for pair in drawn) / total(map(square.at, drawn))

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import sympy as sp
 
-from proofs._chain import SAMPLES, a2, bounded_product, grid
-from proofs._harness import AtMost, Statement, Steps, settled, under, width, within
-from proofs._rewrites import Rewrite, each, exchanged, given, plus, signless, without
+from proofs._chain import SAMPLES, grid
+from proofs._harness import AtMost, Statement, Steps, settled, under, width
+from proofs._rewrites import Rewrite, exchanged, given, signless, without
 from proofs._symbols import dot, exchange, summed, total
 
 SCOPE = "any depth, any number of validation samples"
-C = sp.symbols("C_a", nonnegative=True)
 s, t = sp.symbols("s t", real=True)
 
 
@@ -46,7 +45,6 @@ def weighted(alpha, last, ratios, start: int = 0) -> sp.Expr:
 
 
 ORDERED = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
-UNIT = r"$\beta^{(l)} = b_l \beta^{(L)}$ with $0 \le b_l \le 1$ for every layer and $z$"
 SHARE = r"$s \sum_l \alpha^{(l)} \le \alpha^{(L)}$ for every $z$"
 BETWEEN = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
 
@@ -55,37 +53,6 @@ def between(depth: int, words: str = BETWEEN) -> tuple[AtMost, ...]:
     """State that every ratio lies between its bounds."""
     layers = lower_layers(depth)
     return under(words, (r for *_, b, low, high in layers for r in (AtMost(low, b), AtMost(b, high))))
-
-
-def two_sided(score: str) -> Statement:
-    """State both ends of LAI minus Ghost, or of Ghost minus LLI."""
-
-    def part(ratio: sp.Expr) -> sp.Expr:
-        return 1 - ratio if score == "lai" else ratio
-
-    def claim(depth: int) -> tuple[AtMost, AtMost]:
-        alpha, last, ratios, *ends = names(depth)
-        difference = weighted(alpha, last, [[part(b) for b in row] for row in ratios], 1)
-        sides = (weighted(alpha, last, [[part(b) for b in end]] * width(SAMPLES), 1) for end in ends)
-        smallest, largest = reversed([*sides]) if score == "lai" else sides
-        return AtMost(smallest, difference), AtMost(difference, largest)
-
-    return Statement(
-        f"{score}-two-sided",
-        SCOPE,
-        claim,
-        given=between,
-        depths=(1, 2, 3),
-        arguments=lambda depth: (*names(depth)[:2], *(x[1:] for x in names(depth)[3:])),
-        parts={"part": part, "falling": score == "lai"},
-    )
-
-
-def signed(depth: int) -> tuple[AtMost, AtMost]:
-    """State the bound for embeddings of any sign and ratios between 0 and 1."""
-    alpha, last, ratios, _, _ = names(depth, real=True)
-    gap = weighted(alpha, last, [[b - 1 for b in row] for row in ratios])
-    return within(C**2 * (depth - 1) * total(map(abs, last)), gap)
 
 
 def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
@@ -153,32 +120,29 @@ def unit_shares(depth: int) -> tuple[AtMost, ...]:
     return (*unit_ratios(depth, ORDERED), *under(SHARE, share))
 
 
-STATEMENT = two_sided("lai")
+def lai_gap(depth: int) -> tuple[AtMost, AtMost]:
+    """State both ends of LAI minus Ghost."""
+    alpha, last, ratios, low, high = names(depth)
+
+    def part(of: list) -> sp.Expr:
+        return weighted(alpha, last, [[1 - b for b in row] for row in of], 1)
+
+    samples = width(SAMPLES)
+    return AtMost(part([high] * samples), part(ratios)), AtMost(part(ratios), part([low] * samples))
+
+
+STATEMENT = Statement(
+    "lai-two-sided",
+    SCOPE,
+    lai_gap,
+    given=between,
+    depths=(1, 2, 3),
+    arguments=lambda depth: (*names(depth)[:2], *(x[1:] for x in names(depth)[3:])),
+)
 MUTANTS = {
     "ends exchanged": exchanged(),
     "embeddings of any sign": signless("alpha"),
     "opposed at the top": signless("beta"),
-}
-SIGNED = Statement(
-    "lai-gap",
-    SCOPE,
-    signed,
-    given=lambda depth: a2(names(depth, real=True)[0], C) + unit_ratios(depth, UNIT),
-    depths=(1, 2, 3),
-    arguments=lambda depth: (names(depth, real=True)[1], C),
-)
-SIGNED_MUTANTS = {
-    "ratios above 1": without(UNIT),
-    "activations not bounded": without("A2"),
-    "C_a not squared": each("C_a", sp.sqrt),
-}
-LLI = two_sided("lli")
-LLI_MUTANTS = {
-    "ends exchanged": exchanged(),
-    "embeddings of any sign": signless("alpha"),
-    "the last layer counted": plus(
-        lambda depth: dot([row[0] for row in names(depth)[0]], names(depth)[1]), only=0, of="lhs"
-    ),
 }
 QUOTIENT = Statement(
     "ghost-lai-range",
@@ -212,31 +176,15 @@ BELOW_ONE_MUTANTS = {
 }
 
 
-@settled("lai-gap", SIGNED, SIGNED_MUTANTS)
-def prove_lai_gap_for_similarities_of_any_sign(statement: Statement, steps: Steps) -> None:
-    """One term: alpha lies within its bounds, and ``(b - 1) beta`` within those of beta."""
-    lemmas, values = bounded_product(steps)
-
-    @steps.conclude(statement)
-    def added_up(depth: int) -> list:
-        layers = lower_layers(depth, real=True)
-        return summed(lemmas, [values(a, C**2, (b - 1) * end, abs(end)) for a, end, b, *_ in layers])
-
-
 @settled("lai-two-sided", STATEMENT, MUTANTS)
-@settled("lli-two-sided", LLI, LLI_MUTANTS)
-def prove_gaps_from_both_sides(statement: Statement, steps: Steps) -> None:
+def prove_gap_from_both_sides(statement: Statement, steps: Steps) -> None:
     """One term against either end; the last layer adds nothing."""
-    part, m = statement.part, sp.symbols("m", real=True)
+    m = sp.symbols("m", real=True)
     u, v, alpha, beta = sp.symbols("u v alpha beta", nonnegative=True)
-    ratio, top = m + u, m + u + v
-    low, high = (top, m) if part.falling else (m, top)
-    near, far = (v, u) if part.falling else (u, v)
-    weight = alpha * beta
-    middle = part.part(ratio)
+    weight, ratio, top = alpha * beta, m + u, m + u + v
     lemmas = (
-        steps.nonnegative("above the lower end", weight * (middle - part.part(low)), [weight * near]),
-        steps.nonnegative("below the upper end", weight * (part.part(high) - middle), [weight * far]),
+        steps.nonnegative("above the lower end", weight * ((1 - ratio) - (1 - top)), [weight * v]),
+        steps.nonnegative("below the upper end", weight * ((1 - m) - (1 - ratio)), [weight * u]),
     )
 
     @steps.conclude(statement)

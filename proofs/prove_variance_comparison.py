@@ -1,4 +1,4 @@
-r"""Ghost against LAI: which varies more, relative to its mean too, and about the conditional mean.
+r"""Ghost against LAI: which varies more, relative to its mean too.
 
 Order. ``sd(S + a b) <= sd S + a sd b``: the square of the right side less the variance is
 ``2 a n``, where ``n = sd S sd b - Cov >= 0`` by Cauchy and Schwarz. Term by term, no layer's deviation
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
-from proofs._rewrites import Rewrite, becomes, each, exchanged, signless, times, without
+from proofs._rewrites import Rewrite, becomes, each, exchanged, signless, without
 from proofs._symbols import covariance, dot, monomials, numbers, total
 
 SPREADS = r"$\sd \beta^{(l)} \le \sd \beta^{(L)}$ for every layer"
@@ -256,59 +256,3 @@ def prove_regression_gain(statement: Statement, steps: Steps) -> None:
         shared, similarity, weights = regression_law(depth)
         pairs = {K: (similarity, shared), V: (shared, shared)}
         return left.at({symbol: covariance(*pair, weights) for symbol, pair in pairs.items()})
-
-
-def calibrated_arguments(depth: int) -> tuple:
-    """Name the weights, besides."""
-    *rest, signal = conditional(depth)
-    return *rest, *numbers("w", depth), signal
-
-
-def missed(depth: int, power: int = 1) -> sp.Expr:
-    """Add up a power of each layer's error."""
-    alpha, gains, _, weights, _ = calibrated_arguments(depth)
-    return total((a * (w - c)) ** power for a, w, c in zip(alpha, weights, gains, strict=True))
-
-
-def calibrated(depth: int) -> tuple[Equal, ...]:
-    """State the mean squared errors of weighted LAI and of Ghost about the conditional mean."""
-    law, weights = Conditional(depth), calibrated_arguments(depth)[3]
-    lai = [(dot(law.alpha, weights) * b - law.scale * b) ** 2 for b in law.shared]
-    ghost = [(g - law.scale * b) ** 2 for g, b in zip(law.ghost, law.shared, strict=True)]
-    claimed = missed(depth) ** 2 * law.mean(law.shared, law.shared)
-    return Equal(law.mean(lai), claimed), Equal(law.mean(ghost), law.variance(law.noise))
-
-
-def spread(depth: int) -> sp.Expr:
-    """Give the signal's variance relative to its second moment."""
-    law = Conditional(depth)
-    return law.variance(law.shared) / law.mean(law.shared, law.shared)
-
-
-CALIBRATED = Statement(
-    "calibrated-error", f"{CONDITIONAL}", calibrated, depths=(1, 2), arguments=calibrated_arguments
-)
-CALIBRATED_MUTANTS = {
-    "layer by layer": times(lambda depth: missed(depth, 2) / missed(depth) ** 2, only=0),
-    "the signal's variance": times(spread, only=0),
-    "about 0": each("c", 0, only=0),
-}
-
-
-@settled("calibrated-error", CALIBRATED, CALIBRATED_MUTANTS)
-def prove_calibrated_error(statement: Statement, steps: Steps) -> None:
-    """Add one layer's ``a (w - c) b`` to the error so far; its square has the mean of b squared."""
-    t, a, w, c, b = sp.symbols("t a w c b", real=True)
-    grown = (t + a * (w - c)) ** 2 * b**2
-    more = steps.identity("one more layer", (t * b + a * w * b - a * c * b) ** 2, grown)
-    m, y = sp.symbols("m y", real=True)
-    off = steps.identity("Ghost is off by its noise", (m * b + y - m * b) ** 2, y**2)
-
-    @steps.conclude(statement, depths=statement.depths)
-    def on_average(depth: int) -> list:
-        law, weights = Conditional(depth), statement.arguments(depth)[3]
-        *layers, last = zip(law.alpha, weights, law.gains, strict=True)
-        values = {t: total(u * (v - g) for u, v, g in layers)} | dict(zip((a, w, c), last, strict=True))
-        outcomes = list(zip(law.shared, law.noise, law.weights, strict=True))
-        lai = total(more.at(values | {b: signal}) * chance for signal, _, chance in outcomes)
-        return [lai, total(off.at({b: signal, y: noise}) * chance for signal, noise, chance in outcomes)]

@@ -4,11 +4,9 @@ r"""Appendix B, "LAI is an approximation of Ghost": the printed gap and bounds, 
   LAI, `geometric_bound_as_printed` and the reading of `lli_relative_bound` for LAI. What holds in their
   place: `lli_gap_bound`, `sharp_conservative_bound`, the bounds `..._without_alignment`.
 * How far LAI and LLI are from Ghost in terms of how similarities decay through the layers, sharply:
-  `lai_gap_range`, `lli_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
-* What an approximate score guarantees about selection: `cosine_guarantee`, `pearson_guarantee`,
-  `certain_order`, `certain_sign`, `selection_regret_bound`.
-* Ghost from its top layers alone: `top_layers_bound`, `missing_layers_bound`, and without bias
-  `truncated_ghost`.
+  `lai_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
+* What an approximate score guarantees about selection: `selection_regret_bound`, `certified_regret_bound`.
+* Ghost from its top layers alone: `top_layers_bound`.
 
 There are L layers. :math:`\alpha^{(l)}_{zj}` and :math:`\beta^{(l)}_{zj}` are the similarities of layer
 inputs and of output gradients, and rho, C_a and alpha_bar the constants of the assumptions
@@ -29,8 +27,6 @@ alpha, beta
     Similarities of layer inputs and of output gradients.
 beta_last
     The last layer's beta.
-kernel
-    LAI's kernel.
 validation_norms, training_norms
     Norms of the last layer's output gradients.
 rho
@@ -42,21 +38,13 @@ alpha_bar
 depth
     The number of layers L.
 low, high
-    m and M, not negative: bounds on the ratios of the layers' similarities, or of the scores, to the last
-    layer's or the approximate ones. A guarantee needs m > 0.
+    m and M, not negative: bounds on the ratios of the layers' similarities to the last layer's.
 scores, approximation
     Exact and approximate scores; positive helps.
-terms
-    The terms of all layers.
-probabilities
-    q of all layers, not decreasing, the last one 1.
 """
 
 from lai_core.bounds._certificates import (
     layer_factors,
-    layer_norm_factor,
-    missing_layers_bound,
-    residual_factor,
     top_layers_bound,
 )
 from lai_core.bounds._corrected import (
@@ -81,67 +69,44 @@ from lai_core.bounds._printed import (
     relative_conservative_bound,
 )
 from lai_core.bounds._ranking import (
-    certain_order,
-    certain_sign,
     certified_regret_bound,
-    common_factor,
-    cosine_guarantee,
-    pearson_guarantee,
-    reversed_pairs,
     selection_regret,
     selection_regret_bound,
 )
 from lai_core.bounds._ratios import (
     ghost_over_lai_range,
-    lai_gap_bound,
     lai_gap_range,
-    lli_gap_range,
     mean_ratio,
     relative_error_bound,
     relative_limit,
 )
-from lai_core.bounds._truncation import truncated_ghost, truncation_probabilities, truncation_variance
 
 __all__ = [
     "aligned_similarity_bound",
-    "certain_order",
-    "certain_sign",
     "certified_regret_bound",
-    "common_factor",
     "conservative_bound",
-    "cosine_guarantee",
     "decay_powers",
     "gap",
     "geometric_bound_as_printed",
     "geometric_sum",
     "ghost_over_lai_range",
-    "lai_gap_bound",
     "lai_gap_bound_without_alignment",
     "lai_gap_range",
     "lai_lower_bound",
     "layer_factors",
-    "layer_norm_factor",
     "lli_gap_bound",
     "lli_gap_bound_without_alignment",
-    "lli_gap_range",
     "lli_relative_bound",
     "mean_ratio",
-    "missing_layers_bound",
     "norm_product_bound",
     "pair_gap_bound",
-    "pearson_guarantee",
     "printed_ghost_influence",
     "printed_lai_influence",
     "relative_conservative_bound",
     "relative_error_bound",
     "relative_limit",
-    "residual_factor",
-    "reversed_pairs",
     "selection_regret",
     "selection_regret_bound",
     "sharp_conservative_bound",
     "top_layers_bound",
-    "truncated_ghost",
-    "truncation_probabilities",
-    "truncation_variance",
 ]

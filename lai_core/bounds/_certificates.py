@@ -43,45 +43,6 @@ def layer_factors(
 
 
 @checked
-def layer_norm_factor(gain: Float[Array, " d"], deviation: Float[Array, " n"], /) -> Float[Array, " n"]:
-    r"""Bound by how much the backward step of a LayerNorm can stretch each sample's gradient.
-
-    Implements :eq:`block-factors`: :math:`\max_i |\gamma_i| / \sigma(x)`. Removing the mean and the part
-    along the normalised input only shortens a gradient.
-
-    Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
-    :math:`\sigma(x)^2` is the variance of the entries of :math:`x` plus :math:`\epsilon \ge 0`.
-
-    Parameters
-    ----------
-    gain
-        The LayerNorm's gain.
-    deviation
-        What it divided each sample by, the square root of variance plus epsilon.
-    """
-    xp = xp_of(gain)
-    return _rounded_up(xp, xp.max(xp.abs(gain)) / deviation, 1)
-
-
-@checked
-def residual_factor(branch: Float[Array, " n"], /) -> Float[Array, " n"]:
-    r"""Bound by how much the backward step of a residual block can stretch each sample's gradient.
-
-    Implements :eq:`block-factors`: :math:`1 + F` for :math:`h + f(h)`, F being the product of the factors
-    along the branch f.
-
-    Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
-    :math:`\sigma(x)^2` is the variance of the entries of :math:`x` plus :math:`\epsilon \ge 0`.
-
-    Parameters
-    ----------
-    branch
-        F.
-    """
-    return _rounded_up(xp_of(branch), 1.0 + branch, 1)
-
-
-@checked
 def top_layers_bound(
     alpha: Float[Array, "below n_val n_train"],
     validation_factors: Float[Array, "below n_val"],
@@ -121,39 +82,9 @@ def top_layers_bound(
     for layer in range(below - 1, -1, -1):
         norms = norms[0] * validation_factors[layer, ...], norms[1] * training_factors[layer, ...]
         reached.insert(0, norms)
-    bounds = (_rounded_up(xp, xp.stack(side), below) for side in zip(*reached, strict=True))
-    return _missing(xp, alpha, *bounds)
-
-
-@checked
-def missing_layers_bound(
-    alpha: Float[Array, "missing n_val n_train"],
-    validation_norms: Float[Array, "missing n_val"],
-    training_norms: Float[Array, "missing n_train"],
-    /,
-) -> Float[Array, " n_train"]:
-    r"""Bound what layers contribute to Ghost's score whose gradients have known bounds alone.
-
-    Implements :eq:`block-factors`: :math:`\sum_z \sum_l |\alpha^{(l)}_{zj}|\, b_l(z)\, b_l(j)`. Like
-    `top_layers_bound`, for networks that are no chain: there b follows the graph, a block at a time.
-
-    Assume: :math:`F(x)` bounds the norm of the backward step of the branch :math:`f` at :math:`x`;
-    :math:`\sigma(x)^2` is the variance of the entries of :math:`x` plus :math:`\epsilon \ge 0`.
-
-    Parameters
-    ----------
-    alpha
-        Embedding similarities of the layers that are missing.
-    validation_norms, training_norms
-        At least the norms of their output gradients, b.
-    """
-    return _missing(xp_of(alpha), alpha, validation_norms, training_norms)
-
-
-def _missing(xp: Namespace, alpha: Array, norms_z: Array, norms_j: Array) -> Array:
-    """Sum absolute products over layers and validation samples, rounded up."""
+    norms_z, norms_j = (_rounded_up(xp, xp.stack(side), below) for side in zip(*reached, strict=True))
     terms = xp.abs(alpha) * norms_z[:, :, None] * norms_j[:, None, :]
-    return _rounded_up(xp, xp.sum(terms, axis=(0, 1)), 2 + int(alpha.shape[0]) * int(alpha.shape[1]))
+    return _rounded_up(xp, xp.sum(terms, axis=(0, 1)), 2 + below * int(alpha.shape[1]))
 
 
 def _rounded_up(xp: Namespace, value: Array, operations: int) -> Array:

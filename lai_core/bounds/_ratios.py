@@ -9,10 +9,9 @@ are not used.
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import check_count
 from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import quotient
-from lai_core._theory.arrays import Constant, Kernel, Kernels, Scores, checked
+from lai_core._theory.arrays import Kernel, Kernels, Scores, checked
 
 Ratios = Float[Array, " L"] | Float[Array, "L n_val n_train"]
 """A bound on the ratios: one number for each layer, or for each layer and pair."""
@@ -30,34 +29,6 @@ def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, 
     :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, 1.0 - high), _lower_layers(alpha, beta_last, 1.0 - low)
-
-
-@checked
-def lli_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
-    r"""Bound Ghost's score minus LLI's from both sides.
-
-    Implements :eq:`lli-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
-    m^{(l)}` and :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)} M^{(l)}` where
-    :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
-
-    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
-    """
-    return _lower_layers(alpha, beta_last, low), _lower_layers(alpha, beta_last, high)
-
-
-@checked
-def lai_gap_bound(beta_last: Kernel, /, *, C_a: Constant, depth: int) -> Scores:
-    r"""Bound the gap between Ghost and LAI for ratios between 0 and 1 and similarities of any sign.
-
-    Implements :eq:`lai-gap`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le C_a^2 (L-1) \sum_z
-    |\beta^{(L)}_{zj}|`. No factor below 1 can be added under A1, for any rho: ratios may be 0.
-
-    Assume: A2; :math:`\beta^{(l)} = b_l \beta^{(L)}` with :math:`0 \le b_l \le 1` for every layer and
-    :math:`z`. Arguments: :mod:`lai_core.bounds`.
-    """
-    xp = xp_of(beta_last)
-    return C_a * C_a * (check_count("depth", depth) - 1) * xp.sum(xp.abs(beta_last), axis=0)
 
 
 @checked

@@ -1,11 +1,11 @@
 r"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
 
-* Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal, and the exact change of
-  a quadratic: `removal_influence`, `printed_influence`, `leave_one_out`.
+* Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal: `removal_influence`,
+  `printed_influence`.
 * Eq. 2, the inner product of gradients, and what it promises for one step: `inner_product_scores`,
-  `directional_scores`, `descent_remainder`, `certified_learning_rate`, `hessian_cosine_bound`.
-* Where the factors of Ghost come from and what they cancel: `pre_activation_gradients`,
-  `softmax_feedback`, `self_votes`, `ownership_residuals`.
+  `directional_scores`, `descent_remainder`, `certified_learning_rate`.
+* Where the factors of Ghost come from and what they cancel: `pre_activation_gradients`, `self_votes`,
+  `ownership_residuals`.
 
 Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
 are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
@@ -27,9 +27,7 @@ from lai_core.influence._hessian import (
     certified_learning_rate,
     descent_remainder,
     directional_scores,
-    hessian_cosine_bound,
     inner_product_scores,
-    leave_one_out,
     printed_influence,
     removal_influence,
 )
@@ -37,20 +35,16 @@ from lai_core.influence._identities import (
     ownership_residuals,
     pre_activation_gradients,
     self_votes,
-    softmax_feedback,
 )
 
 __all__ = [
     "certified_learning_rate",
     "descent_remainder",
     "directional_scores",
-    "hessian_cosine_bound",
     "inner_product_scores",
-    "leave_one_out",
     "ownership_residuals",
     "pre_activation_gradients",
     "printed_influence",
     "removal_influence",
     "self_votes",
-    "softmax_feedback",
 ]

@@ -1,6 +1,5 @@
 """Influence from explicit gradients, Eq. 1 and Eq. 2, and what the sign of a score decides about one step."""
 
-import math
 from collections.abc import Callable
 
 from jaxtyping import Float
@@ -84,52 +83,6 @@ def printed_influence(
         once more.
     """
     return -removal_influence(validation_gradients, training_gradients, hessian, damping=damping)
-
-
-@checked
-def leave_one_out(
-    training_gradients: Float[Array, "n_train p"],
-    training_hessians: Float[Array, "n_train p p"],
-    /,
-    *,
-    damping: float = 0.0,
-) -> Float[Array, "n_train p"]:
-    r"""Return how far the minimiser of a sum of quadratics moves when one of them is removed, exactly.
-
-    Implements :eq:`leave-one-out`: :math:`\theta_{-j} - \theta = (H + \delta I - H_j)^{-1} g_j`, one Newton
-    step on the remaining quadratics, whose gradient at the old minimiser is :math:`-g_j`.
-
-    Assume: every loss is quadratic; :math:`\hat\theta` is stationary; :math:`H` and :math:`H - H_j` are
-    invertible.
-
-    Parameters
-    ----------
-    training_gradients
-        Gradients of the samples' own losses at the minimiser of the sum of the losses and the ridge
-        penalty :math:`\delta |\theta|^2 / 2`.
-    training_hessians
-        Hessians of the samples' own losses.
-    damping
-        The ridge penalty's :math:`\delta`.
-
-    Returns
-    -------
-    array
-        Displacements of the parameters. `removal_influence` replaces the Hessian of the remaining samples
-        by that of all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import influence
-    >>> influence.leave_one_out(np.array([[1.0], [-1.0]]), np.ones((2, 1, 1)))
-    array([[ 1.],
-           [-1.]])
-    """
-    xp = xp_of(training_gradients)
-    remaining = _damped(xp.sum(training_hessians, axis=0), damping)[None, ...] - training_hessians
-    message = "training_hessians: expected invertible sums without one, got a singular one; raise the damping"
-    return solve(xp, remaining, training_gradients[..., None], message)[..., 0]
 
 
 @checked
@@ -259,31 +212,3 @@ def certified_learning_rate(
     moves = squared > 0.0
     divisor = xp.where(moves, squared, xp.ones_like(squared)) * float(smoothness)
     return xp.where(moves, 2.0 * xp.abs(scores) / divisor, xp.zeros_like(scores))
-
-
-def hessian_cosine_bound(*, condition_number: float) -> float:
-    r"""Bound the cosine between a gradient and its product with the inverse of a Hessian from below.
-
-    Implements :eq:`hessian-cosine`: :math:`\cos(H^{-1} g, g) \ge 2\sqrt{k}/(1 + k)`, attained: Kantorovich's
-    inequality.
-
-    Assume: :math:`H` is positive definite; :math:`g_V \ne 0`.
-
-    Parameters
-    ----------
-    condition_number
-        :math:`k \ge 1`, the positive definite Hessian's largest eigenvalue over its smallest.
-
-    Returns
-    -------
-    float
-        In (0, 1]: how far replacing the Hessian by the identity can turn the validation gradient.
-
-    Examples
-    --------
-    >>> from lai_core import influence
-    >>> influence.hessian_cosine_bound(condition_number=9.0)
-    0.6
-    """
-    check_number("condition_number", condition_number, at_least=1.0)
-    return 2.0 * math.sqrt(condition_number) / (1.0 + float(condition_number))

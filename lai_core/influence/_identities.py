@@ -1,8 +1,8 @@
 """Exact identities about the factors of Ghost and LAI, and whose loss a row of a batch reaches."""
 
-from jaxtyping import Float, Integer
+from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, matmul, xp_of
+from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.arrays import checked
 
 
@@ -37,52 +37,6 @@ def pre_activation_gradients(
     array([[3., 0.]])
     """
     return activation_gradients * slopes
-
-
-@checked
-def softmax_feedback(
-    validation_probabilities: Float[Array, "n_val c"],
-    validation_labels: Integer[Array, " n_val"],
-    training_probabilities: Float[Array, "n_train c"],
-    training_labels: Integer[Array, " n_train"],
-    /,
-) -> Float[Array, "n_val n_train"]:
-    r"""Compute the last layer's beta under softmax and cross-entropy, from probabilities and labels.
-
-    Implements :eq:`softmax-feedback`:
-    :math:`\beta^{(L)}_{zj} = \langle p_z, p_j \rangle - p_z[y_j] - p_j[y_z] + 1[y_z = y_j]`, the inner
-    product of the gradients :math:`p - e_y`.
-
-    Assume: cross-entropy of a softmax with one-hot labels.
-
-    Parameters
-    ----------
-    validation_probabilities, training_probabilities
-        Softmax of the logits.
-    validation_labels, training_labels
-        Classes, below c.
-
-    Returns
-    -------
-    array
-        In [-2, 2]. With two classes it is negative for every pair of different labels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import influence
-    >>> even = np.array([[0.5, 0.5]])
-    >>> influence.softmax_feedback(even, np.array([0]), even, np.array([1]))
-    array([[-0.5]])
-    """
-    xp = xp_of(validation_probabilities)
-    alike = validation_labels[:, None] == training_labels[None, :]
-    return (
-        matmul(xp, validation_probabilities, xp.matrix_transpose(training_probabilities))
-        - xp.take(validation_probabilities, training_labels, axis=1)
-        - xp.matrix_transpose(xp.take(training_probabilities, validation_labels, axis=1))
-        + xp.astype(alike, validation_probabilities.dtype)
-    )
 
 
 @checked

@@ -2,8 +2,7 @@ r"""Appendix E: the gradient is not the step that an adaptive optimizer takes; w
 
 * One step of Adam and the derivative of the loss after it, exactly: `Adam`, `adam_step`,
   `adam_derivative_scores`.
-* Inner products in the metric of a diagonal preconditioner, and what becomes of Ghost's factors under one:
-  `adam_direction_scores`, `preconditioned_ghost_kernel`, `preconditioned_ghost_scores`.
+* Inner products in the metric of a diagonal preconditioner: `adam_direction_scores`.
 
 Parameters, moments and gradients are flat vectors of `p` numbers; each training gradient is that of the
 sample's own, unnormalised loss. Scores are positive for samples that help, per unit learning rate and per
@@ -23,12 +22,6 @@ step
     Which step this is, from 1.
 validation_gradients, training_gradients
     Gradients of the samples' own losses, before the step.
-validation_activations, training_activations
-    Inputs of the layer.
-validation_output_gradients, training_output_gradients
-    Its output gradients.
-preconditioner
-    The factor of each entry of the matrix.
 """
 
 from lai_core.optimizers._adam import Adam
@@ -36,8 +29,6 @@ from lai_core.optimizers._scores import (
     adam_derivative_scores,
     adam_direction_scores,
     adam_step,
-    preconditioned_ghost_kernel,
-    preconditioned_ghost_scores,
 )
 
 __all__ = [
@@ -45,6 +36,4 @@ __all__ = [
     "adam_derivative_scores",
     "adam_direction_scores",
     "adam_step",
-    "preconditioned_ghost_kernel",
-    "preconditioned_ghost_scores",
 ]

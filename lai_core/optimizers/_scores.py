@@ -4,7 +4,7 @@ from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
-from lai_core._theory.arrays import Flat, Kernel, Scores, checked
+from lai_core._theory.arrays import Flat, Scores, checked
 from lai_core.optimizers._adam import Adam, clipped_backwards, moments, used_gradient
 
 
@@ -131,62 +131,3 @@ def adam_direction_scores(
     xp = xp_of(second_moment)
     summed = xp.sum(validation_gradients, axis=0)
     return matmul(xp, training_gradients, summed / (xp.sqrt(second_moment) + float(epsilon)))
-
-
-@checked
-def preconditioned_ghost_kernel(
-    validation_activations: Float[Array, "n_val d_in"],
-    validation_output_gradients: Float[Array, "n_val d_out"],
-    training_activations: Float[Array, "n_train d_in"],
-    training_output_gradients: Float[Array, "n_train d_out"],
-    preconditioner: Float[Array, "d_out d_in"],
-    /,
-) -> Kernel:
-    r"""Compute inner products of one matrix's gradients under an entrywise preconditioner.
-
-    Implements :eq:`preconditioned-ghost`: :math:`\langle G_z, P \odot G_j \rangle = (g_z \odot g_j)^\top
-    P (a_z \odot a_j)`. It is a product of an alpha and a beta exactly if P has rank one,
-    :math:`P = r c^\top`, and then both factors are rescaled: :math:`\langle a_z, c \odot a_j \rangle
-    \langle g_z, r \odot g_j \rangle`.
-
-    Assume: one dense layer; one position; :math:`P` has an entry for each entry of :math:`W`.
-    Arguments: :mod:`lai_core.optimizers`.
-
-    Returns
-    -------
-    array
-        Positive helps. It takes `n_val n_train (d_in + d_out)` numbers; `preconditioned_ghost_scores` does
-        not.
-    """
-    xp = xp_of(preconditioner)
-    feedback = validation_output_gradients[:, None, :] * training_output_gradients[None, :, :]
-    embedding = validation_activations[:, None, :] * training_activations[None, :, :]
-    return xp.sum(matmul(xp, feedback, preconditioner) * embedding, axis=-1)
-
-
-@checked
-def preconditioned_ghost_scores(
-    validation_activations: Float[Array, "n_val d_in"],
-    validation_output_gradients: Float[Array, "n_val d_out"],
-    training_activations: Float[Array, "n_train d_in"],
-    training_output_gradients: Float[Array, "n_train d_out"],
-    preconditioner: Float[Array, "d_out d_in"],
-    /,
-) -> Scores:
-    r"""Compute column sums of `preconditioned_ghost_kernel`, at the cost of the summed validation gradient.
-
-    Implements :eq:`preconditioned-ghost`: :math:`g_j^\top (P \odot G_V) a_j`. With LAI's concatenated
-    activations and last output gradients it is LAI under any preconditioner of its readouts.
-
-    Assume: one dense layer; one position; :math:`P` has an entry for each entry of :math:`W`.
-    Arguments: :mod:`lai_core.optimizers`.
-
-    Returns
-    -------
-    array
-        Positive helps.
-    """
-    xp = xp_of(preconditioner)
-    summed = matmul(xp, xp.matrix_transpose(validation_output_gradients), validation_activations)
-    scaled = matmul(xp, training_output_gradients, preconditioner * summed)
-    return xp.sum(scaled * training_activations, axis=-1)

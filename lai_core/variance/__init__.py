@@ -6,8 +6,8 @@ r"""Appendix C: Ghost as signal plus noise, LAI as signal alone, and which of th
   and the printed one that drops a term.
 * Bounds on Ghost's variance from below and above: `minkowski_lower_bound`, `signed_covariance_bound`,
   `variance_order`.
-* Which of the two varies more, and which is nearer to the conditional mean: `regression_gain`,
-  `variance_criterion`, `unit_gain_difference`, `scale_free_variance`, `calibrated_error`.
+* Which of the two varies more: `regression_gain`, `variance_criterion`, `unit_gain_difference`,
+  `scale_free_variance`.
 
 Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
 training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
@@ -37,7 +37,6 @@ signal_covariance, noise_covariance
 """
 
 from lai_core.variance._comparison import (
-    calibrated_error,
     ghost_variance_lower_bound,
     minkowski_lower_bound,
     regression_gain,
@@ -61,7 +60,6 @@ from lai_core.variance._identities import (
 )
 
 __all__ = [
-    "calibrated_error",
     "covariances",
     "expectation",
     "ghost_signal_noise",

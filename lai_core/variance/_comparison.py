@@ -177,21 +177,3 @@ def scale_free_variance(
     """
     lai = signal_variance / signal_mean**2
     return lai + noise / (dot(xp_of(alpha), alpha, gains) * signal_mean) ** 2, lai
-
-
-@checked
-def calibrated_error(
-    alpha: Layers, gains: Layers, weights: Layers, signal_second_moment: Scalar, /
-) -> Scalar:
-    r"""Compute the mean squared error of weighted LAI about Ghost's conditional mean.
-
-    Implements :eq:`calibrated-error`: about :math:`T = E[\text{Ghost}|g^{(L)}] = \sum_l \alpha^{(l)}
-    c_l \beta^\star`, LAI with layer weights w has the error
-    :math:`(\sum_l \alpha^{(l)} (w_l - c_l))^2 E\beta^{\star 2}`: none for w = c. Ghost itself has
-    :math:`\mathrm{Var}\,Y`. (About the realised gradients' inner product it is Ghost that has none.)
-
-    Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
-    \beta^\star`; over the law of :math:`g^{(L)}` and of what is below it.
-    Arguments: :mod:`lai_core.variance`.
-    """
-    return dot(xp_of(alpha), alpha, weights - gains) ** 2 * signal_second_moment

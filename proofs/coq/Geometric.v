@@ -247,24 +247,6 @@ rewrite ler_norml ler_subl_addr ler_subr_addl; apply/andP; split.
 by apply: le_trans bt _; rewrite ler_addl.
 Qed.
 
-Theorem minimax_weights : Statements.Geometric.minimax_weights.
-Proof.
-move=> R m M mM; split=> [b /andP [mb bM]|w].
-  rewrite ler_norml; apply/andP; split.
-    rewrite -subr_ge0 [X in 0 <= X](_ : _ = b - m); first by rewrite subr_ge0.
-    by field.
-  rewrite -subr_ge0 [X in 0 <= X](_ : _ = M - b); first by rewrite subr_ge0.
-  by field.
-have [h|h] := lerP w ((m + M) / 2%:R).
-  exists M; first by rewrite mM lexx.
-  apply: le_trans (ler_norm _); rewrite -subr_ge0 [X in 0 <= X](_ : _ = (m + M) / 2%:R - w); first by rewrite subr_ge0.
-  by field.
-exists m; first by rewrite mM lexx.
-rewrite distrC; apply: le_trans (ler_norm _).
-rewrite -subr_ge0 [X in 0 <= X](_ : _ = w - (m + M) / 2%:R); first by rewrite subr_ge0 ltW.
-by field.
-Qed.
-
 Theorem assumptions_met : Statements.Geometric.assumptions_met.
 Proof.
 move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.

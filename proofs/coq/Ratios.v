@@ -17,12 +17,6 @@ Lemma layers_out (R : comRingType) n L (b : 'I_n -> R) (a : 'I_n -> nat -> R) m 
   \sum_z b z * (\sum_(1 <= l < L) a z l * m l) = \sum_z \sum_(1 <= l < L) a z l * (m l * b z).
 Proof. by apply: eq_bigr => z _; rewrite mulr_sumr; apply: eq_bigr => l _; ring. Qed.
 
-Theorem lli_two_sided : Statements.Ratios.lli_two_sided.
-Proof.
-move=> R d n L V j m M hr _ ha; rewrite ghost_lli !layers_out; apply/andP.
-by split; apply: ler_layers => z l hl; apply: ler_wpmul2l; rewrite ?ha //; case/andP: (hr z l hl).
-Qed.
-
 Theorem lai_two_sided : Statements.Ratios.lai_two_sided.
 Proof.
 move=> R d n L V j m M hr _ ha.

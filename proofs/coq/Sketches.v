@@ -51,11 +51,3 @@ rewrite exchange_big (bigD1 i) //= [X in _ + X]big1 ?addr0 => [|k /negPf nk].
 under eq_bigr do rewrite mulrCA.
 by rewrite -mulr_sumr -/(mean _ _) mean_signs // [i == k]eq_sym nk mulr0.
 Qed.
-
-Theorem truncation_unbiased : Statements.Sketches.truncation_unbiased.
-Proof.
-move=> R L P x q hq q0; rewrite /mean; under eq_bigr do rewrite mulr_sumr.
-rewrite (exchange_big_dep xpredT) //= [RHS](bigID (fun l => q l == 0)) /= q0 add0r [RHS]big_mkcond /=.
-apply: eq_bigr => l _; rewrite -mulr_suml -hq; case: eqP => [->|/eqP ql]; first by rewrite mul0r.
-by rewrite mulrC divfK.
-Qed.

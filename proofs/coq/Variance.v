@@ -281,20 +281,3 @@ rewrite -mulf_div divff ?normr_eq0 // mul1r invfM mulrA ler_pmul2r ?invr_gt0 ?no
 rewrite ler_pdivl_mulr ?normr_gt0 // mulrC -sdZ /sd ler_wsqrtr // (variance_of_ghost P alpha c).
 by rewrite (cov_noise _ known given) mulr0 addr0 varZ ler_addl var_ge0.
 Qed.
-
-Theorem calibrated_error : Statements.Variance.calibrated_error.
-Proof.
-move=> R W P S T L alpha c beta value known given target; split.
-- move=> t; have h := noise_given alpha given t.
-  transitivity (- (\sum_(w | T w == t) prob P w * noise alpha c beta w) + \sum_(w | T w == t) prob P w * target w).
-    by rewrite -sumrN -big_split; apply: eq_bigr => w _; rewrite (ghost_parts _ c) /target /=; ring.
-  by rewrite h big1 ?oppr0 ?add0r // => w _; rewrite mulr0.
-- by apply: eq_mean => w; rewrite (ghost_parts _ c) (mean_noise _ given) subr0 /target -expr2; ring.
-- rewrite -meanZ; apply: eq_mean => w; rewrite /lai /target.
-  have -> : \sum_l alpha l * (1 - c l) = (\sum_l alpha l) - gain_sum alpha c.
-    by rewrite -sumrB; apply: eq_bigr => l _; rewrite mulrBr mulr1.
-  by ring.
-rewrite -[RHS](mean_const P 0); apply: eq_mean => w; rewrite /target /gain_sum mulr_suml.
-rewrite (eq_bigr (fun l => alpha l * c l * signal beta w)) ?addNr ?subrr ?opprK ?addNr ?expr0n // => l _.
-by rewrite [c l * _]mulrC.
-Qed.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lai_core import bounds, calibration
+from lai_core import bounds
 from tests.attained.climb import bound
 
 LAYERS, RHO, C_A = 3, 0.8, 1.0
@@ -103,8 +103,6 @@ def lai_lower(entries: np.ndarray) -> tuple[float, float]:
 
 @bound("lai-two-sided", 14, "above", of="lai", high=True)
 @bound("lai-two-sided", 14, "below", of="lai", high=False)
-@bound("lli-two-sided", 14, "above", of="lli", high=True)
-@bound("lli-two-sided", 14, "below", of="lli", high=False)
 @bound("ghost-lai-range", 14, "above", of="quotient", high=True)
 @bound("ghost-lai-range", 14, "below", of="quotient", high=False)
 def ranged(entries: np.ndarray, of: str, high: bool) -> tuple[float, float]:
@@ -112,10 +110,9 @@ def ranged(entries: np.ndarray, of: str, high: bool) -> tuple[float, float]:
     alpha, shares = np.abs(entries[:6]).reshape(3, 2) + 0.01, np.clip(entries[6:12], 0, 1).reshape(3, 2)
     last = np.abs(entries[12:]) + 0.01
     beta = (LOW[:, None] + shares * (HIGH - LOW)[:, None]) * last
-    ghost, lai, lli = (alpha * beta).sum(), alpha.sum(0) @ last, alpha[-1] @ last
+    ghost, lai = (alpha * beta).sum(), alpha.sum(0) @ last
     value, ends = {
         "lai": (lai - ghost, bounds.lai_gap_range(alpha[:, :, None], last[:, None], LOW, HIGH)),
-        "lli": (ghost - lli, bounds.lli_gap_range(alpha[:, :, None], last[:, None], LOW, HIGH)),
         "quotient": (ghost / lai, bounds.ghost_over_lai_range(alpha[:, :, None], LOW, HIGH)),
     }[of]
     low, most = (float(np.squeeze(end)) for end in ends)
@@ -130,13 +127,3 @@ def below_one(entries: np.ndarray) -> tuple[float, float]:
     beta = np.concatenate([shares, np.ones((1, 2))]) * last
     error = abs(1.0 - (alpha * beta).sum() / (alpha.sum(0) @ last))
     return error, float(bounds.relative_error_bound(alpha[:, :, None])[0])
-
-
-@bound("minimax-weights", 7)
-def minimax(entries: np.ndarray) -> tuple[float, float]:
-    """Of one pair whose ratios lie in the range."""
-    alpha, shares, last = entries[:3], np.clip(entries[3:6], 0, 1), entries[6:7]
-    beta = (LOW + shares * (HIGH - LOW)) * last
-    weights = calibration.minimax_weights(LOW, HIGH)
-    limit = calibration.minimax_bound(alpha[:, None, None], last[None], LOW, HIGH)
-    return abs(float(alpha @ beta - (alpha * weights).sum() * last[0])), float(limit[0])

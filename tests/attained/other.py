@@ -6,17 +6,8 @@ import numpy as np
 
 import lai_core as lai
 from lai_core import bounds, influence, propagation, shapley, variance
-from lai_core.estimators.gates import gate_step_error
 from lai_core.estimators.sketches import sketch_variance
 from tests.attained.climb import bound
-
-
-@bound("hessian-cosine", 4)
-def hessian_cosine(entries: np.ndarray) -> tuple[float, float]:
-    values, gradient = np.array([1.0, 1.0 + 8.0 * np.clip(entries[0], 0, 1), 9.0]), entries[1:]
-    step = gradient / values
-    cosine = step @ gradient / (np.linalg.norm(step) * np.linalg.norm(gradient) + 1e-30)
-    return float(influence.hessian_cosine_bound(condition_number=9.0)), float(cosine)
 
 
 @bound("descent-meaning", 4)
@@ -41,14 +32,6 @@ def one_step(entries: np.ndarray, middle: bool) -> tuple[float, float]:
         score = gradients @ np.cos(theta)
         limit = shapley.shapley_first_order_bound(gradients, learning_rate=1.0, smoothness=1.0)
     return abs(float(exact - score[0])), float(limit[0])
-
-
-@bound("rank-cosine", 6)
-def rank_cosine(entries: np.ndarray) -> tuple[float, float]:
-    score, quotients = entries[:3], np.clip(entries[3:], 0.25, 1.0)
-    exact = score * quotients
-    cosine = exact @ score / (np.linalg.norm(exact) * np.linalg.norm(score) + 1e-30)
-    return float(bounds.cosine_guarantee(low=0.25, high=1.0)), float(cosine)
 
 
 @bound("selection-regret", 6)
@@ -84,26 +67,6 @@ def top_layers(entries: np.ndarray) -> tuple[float, float]:
     return abs(missing), float(limit[0])
 
 
-@bound("block-factors", 12, "LayerNorm")
-def layer_norm(entries: np.ndarray) -> tuple[float, float]:
-    """Take the mean and the part along the normalised input off a LayerNorm's gradient."""
-    values, gain, gradient = np.split(entries, 3)
-    centred = values - values.mean()
-    deviation = np.sqrt((centred**2).mean() + 1e-3)
-    unit = centred / deviation
-    scaled = gain * gradient
-    back = (scaled - scaled.mean() - unit * (scaled @ unit) / len(unit)) / deviation
-    limit = bounds.layer_norm_factor(gain, np.array([deviation]))[0] * np.linalg.norm(gradient)
-    return float(np.linalg.norm(back)), float(limit)
-
-
-@bound("block-factors", 6, "residual")
-def residual(entries: np.ndarray) -> tuple[float, float]:
-    branch, gradient = entries[:4].reshape(2, 2), entries[4:]
-    factor = bounds.residual_factor(np.array([np.linalg.norm(branch, 2)]))
-    return float(np.linalg.norm(gradient + branch @ gradient)), float(factor[0] * np.linalg.norm(gradient))
-
-
 @bound("perturbation-norm", 16)
 def perturbation(entries: np.ndarray) -> tuple[float, float]:
     means, rests = entries.reshape(2, 2, 2, 2)
@@ -126,16 +89,6 @@ def jacobian_noise(entries: np.ndarray) -> tuple[float, float]:
     norms = [np.array(np.linalg.norm(g)) for g in sides]
     limit = propagation.jacobian_noise_bound(*propagation.measured_gains(laws), *norms)
     return float(products.var()), float(limit)
-
-
-@bound("gate-step-error", 16)
-def gate_step(entries: np.ndarray) -> tuple[float, float]:
-    weight, slopes, sides = entries[:6].reshape(2, 3), entries[6:12].reshape(2, 3), entries[12:].reshape(2, 2)
-    _, limit = gate_step_error(weight, *slopes, *sides)
-    below = [s * (weight.T @ g) for s, g in zip(slopes, sides, strict=True)]
-    factor = (weight**2).sum(0) @ (slopes[0] * slopes[1]) / 2
-    missed = abs(float(below[0] @ below[1] - factor * (sides[0] @ sides[1])))
-    return missed, float(limit)
 
 
 @bound("sketch-permutation", 8)

@@ -14,7 +14,7 @@ import torch
 import torch._dynamo.testing
 from jaxtyping import Float, Integer
 
-from lai_core import bounds, calibration, influence, propagation, shapley
+from lai_core import influence, propagation, shapley
 from lai_core._engine.namespace import Array
 from lai_core._theory.arrays import Constant, checked
 from tests.support.refusals import Table, refusals
@@ -122,7 +122,6 @@ REFUSED: Table = {
     ),
 }
 TALL, SQUARE, LAW = np.ones((2, 3)), np.ones((2, 2)), (np.ones((2, 3, 2)), np.ones(2))
-TRUNCATED = partial(bounds.truncation_probabilities, np.ones((2, 1)))
 
 
 def rests(means, *deviations):
@@ -154,12 +153,6 @@ PARTICULAR: Table = {
     "ValueError: hessian: expected an invertible matrix, damped, got a singular one; raise the damping": [
         lambda xp=xp: influence.removal_influence(*[xp.ones((2, 2))] * 3) for xp in (np, torch)
     ],
-    "ValueError: training_hessians: expected invertible sums without one, got a singular one; raise": (
-        lambda: influence.leave_one_out(SQUARE[:1], SQUARE[None])
-    ),
-    "ValueError: alpha: expected layers with independent parts of LAI, got dependent ones; take a ridge": (
-        lambda: calibration.least_squares_weights(*[np.ones((2, 1, 1))] * 2)
-    ),
     "ValueError: output_gradient: expected a last axis of length 3": (
         lambda: propagation.vjp_recursion([TALL], SQUARE)
     ),
@@ -192,14 +185,6 @@ PARTICULAR: Table = {
     "ValueError: gradients: expected at most 16 samples to enumerate, got 17": (
         lambda: shapley.one_step_shapley(lambda at: at[0], np.ones(2), np.ones((17, 2)), learning_rate=1.0)
     ),
-    "ValueError: costs: expected": lambda: TRUNCATED(costs=[1.0], share=0.5),
-    "ValueError: costs[1]: expected": lambda: TRUNCATED(costs=[1.0, 0.0], share=0.5),
-    "ValueError: share: expected": [
-        lambda: TRUNCATED(costs=[1.0, 1.0], share=0.4),
-        lambda: TRUNCATED(costs=[1.0, 1.0], share=0.5),  # the last layer's own: the others are never seen
-        lambda: bounds.truncation_probabilities(np.ones((1, 1)), costs=[3.0], share=0.0),
-    ],
-    "ValueError: kept_terms: expected": lambda: bounds.truncated_ghost(np.ones((3, 1)), np.ones(2)),
 }
 
 

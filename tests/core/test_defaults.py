@@ -38,7 +38,7 @@ USUAL = {
     "output_gradients": None, "valid": None, "ids": None, "validation_ids": None, "samples": None,
     "exponent": 1.0, "epsilon": 1e-8, "input_second_moments": None, "permutation": None, "padding": None,
     "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
-    "floor": 0.1, "ridge": 0.0, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
+    "floor": 0.1, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
     "process": (0, 1), "title": "Scores of a data set", "show": None,
     "names": None, "damping": 0.0, "step": 1e-3, "tolerance": None, "level": 0.95, "rate": 0.1, "sizes": None,
     "bound": None, "dependence": "arbitrary", "horizon": 10.0, "confidence": 0.9999, "switches": 0,

@@ -138,23 +138,6 @@ def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(shape, n_va
         assert -decrease / (2 * tiny) == pytest.approx(score, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.equation("preconditioned-ghost")
-@given(sizes=st.tuples(*[st.integers(1, 4)] * 4), seed=GENERATORS)
-def test_preconditioned_ghost_is_the_scaled_product_of_built_gradients(sizes, seed):
-    generator, (n_val, n_train, d_in, d_out) = np.random.default_rng(seed), sizes
-    shapes = (n_val, d_in), (n_val, d_out), (n_train, d_in), (n_train, d_out), (d_out, d_in)
-    a_z, g_z, a_j, g_j, scale = arrays = [generator.normal(size=shape) for shape in shapes]
-    built = [
-        np.stack([np.outer(g, a).ravel() for g, a in zip(*side, strict=True)])
-        for side in ((g_z, a_z), (g_j, a_j))
-    ]
-    expected = built[0] @ (scale.ravel() * built[1]).T
-    kernel = optimizers.preconditioned_ghost_kernel(*arrays)
-    np.testing.assert_allclose(kernel, expected, rtol=1e-7, atol=1e-9)
-    scores = optimizers.preconditioned_ghost_scores(*arrays)
-    np.testing.assert_allclose(scores, expected.sum(0), rtol=1e-7, atol=1e-9)
-
-
 def test_adams_defaults_are_those_that_are_usual():
     """Those of torch; a gradient of 1e-6 that it clips at 1e-6 is halved."""
     torchs = {name: option.default for name, option in inspect.signature(torch.optim.Adam).parameters.items()}

@@ -49,10 +49,10 @@ FUNCTIONS = {
 LENGTHS = {"n_train": 4, "n_val": 2, "p": 4, "kept": 2, "c": 2}
 """Of axes; those of widths, `d_...`, have 2 and any other 3."""
 OPTIONS = {
-    "rho": 0.75, "C_a": 1.5, "alpha_bar": 0.5, "depth": 3, "ridge": 0.125, "costs": (1.0, 2.0, 1.0),
+    "rho": 0.75, "C_a": 1.5, "alpha_bar": 0.5, "depth": 3, "costs": (1.0, 2.0, 1.0),
     "share": 0.5, "low": 0.9, "high": 1.1, "smoothness": 2.0, "learning_rate": 0.1, "damping": 0.5,
     "adam": Adam(weight_decay=0.1, max_norm=0.5), "step": 3, "first": 0, "last": 2, "layer": 0, "width": 2,
-    "epsilon": 1e-8, "step_size": 0.5, "hessian_lipschitz": 2.0, "condition_number": 3.0,
+    "epsilon": 1e-8, "step_size": 0.5, "hessian_lipschitz": 2.0,
     "layers": [RandomLayer.linear(width=2, variance=0.5)] * 2, "permutations": [[0, 1, 2], [2, 0, 1]],
     "loss": lambda at: at @ at, "losses": lambda at: at * at, "gradient": lambda at: 2.0 * at,
     "slope": lambda at: 2.0 * at, "floor": 0.05, "switches": 1,

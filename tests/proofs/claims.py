@@ -125,9 +125,9 @@ MEANT = {
         lambda depth: prove_geometric.LLI.given(depth) + under(MEANING, (Equal(LAST, 0),)),
     ),
     "a ratio above one half": claims(
-        AtMost(half, x), *under(MEANING, (AtMost(half, x),)), slug="rank-cosine"
+        AtMost(half, x), *under(MEANING, (AtMost(half, x),)), slug="app-var-CS-lb"
     ),
-    "a cosine of one": claims(AtMost(1, c), *under(MEANING, (AtMost(1, c),)), slug="block-factors"),
+    "a cosine of one": claims(AtMost(1, c), *under(MEANING, (AtMost(1, c),)), slug="top-layer-certificate"),
 }
 POINTS = {
     "a sine of 84 pi x": claims(Equal(x**2, x**2 + sp.sin(84 * pi * x))),

@@ -14,7 +14,6 @@ from proofs import (
     prove_lai,
     prove_removal,
     prove_shapley,
-    prove_softmax,
     prove_trace_kinds,
     prove_virtual_readout,
 )
@@ -27,33 +26,21 @@ def close(found, expected):
     np.testing.assert_allclose(np.asarray(found).ravel(), np.ravel(expected), rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.equation("removal-influence", "influence", "leave-one-out")
+@pytest.mark.equation("removal-influence", "influence")
 def test_removal(seed):
     (v, g, hessian, _, _), expected = in_numbers(prove_removal.REMOVAL, 2, seed)
     close(influence.removal_influence(v[None], g[None], hessian), expected)
     (v, g, hessian, _, _), expected = in_numbers(prove_removal.PRINTED, 2, seed)
     close(influence.printed_influence(v[None], g[None], hessian), expected)
-    (g, hessian, own, _), expected = in_numbers(prove_removal.LEAVE_ONE_OUT, 2, seed)
-    moved = influence.leave_one_out(np.stack([g, -g]), np.stack([own, hessian - own]))
-    close(moved[0], expected)
-    (hessian, row, residual), expected = in_numbers(prove_removal.LEVERAGE, 2, seed)
-    own, g = np.outer(row, row), residual * row
-    more = np.diag([1.0, 2.0])  # a third sample, so that no remaining Hessian is singular
-    gradients, hessians = np.stack([g, -g, 0 * g]), np.stack([own, more, hessian - own - more])
-    close(influence.leave_one_out(gradients, hessians)[0], expected)
 
 
-@pytest.mark.equation("IP", "descent-meaning", "hessian-cosine", "directional-derivative")
+@pytest.mark.equation("IP", "descent-meaning", "directional-derivative")
 def test_first_order(seed):
     (v, g), expected = in_numbers(prove_descent.SLOPE, 3, seed)
     close(-influence.inner_product_scores(v[None], g[None]), expected)
     (eta, lam, size), expected = in_numbers(prove_descent.REMAINDER, 1, seed)
     gradient = np.array([[np.sqrt(size)]])
     close(influence.descent_remainder(gradient, learning_rate=eta, smoothness=lam), expected)
-    (m, d, u, s), bound = in_numbers(prove_descent.COSINE, 3, seed, side="lhs")
-    h = (m + (m + d) * s) / (1 + s)
-    squared = bound / ((h**2 * u**2).sum() * (u**2).sum())
-    close(influence.hessian_cosine_bound(condition_number=(m + d) / m) ** 2, squared)
     (v, g), expected = in_numbers(prove_descent.DIFFERENCE, 3, seed)
     close(influence.directional_scores(lambda at: (at @ g)[None], np.zeros(3), v), expected)
 
@@ -169,14 +156,6 @@ def test_sums_over_a_validation_set(seed):
             close(getattr(costs.cost_ratio(widths), name) * (2 if side == "rhs" else 1), expected)
 
 
-@pytest.mark.equation("softmax-feedback")
-def test_softmax(seed):
-    for label in range(3):
-        (x, y), expected = in_numbers(prove_softmax.STATEMENT, 3, seed, index=label)
-        p, q = x[None] / x.sum(), y[None] / y.sum()
-        close(influence.softmax_feedback(p, np.array([0]), q, np.array([label])), expected)
-
-
 @pytest.mark.equation("midpoint", "step-midpoint", "shapley-first-order", "midpoint-error")
 def test_shapley(seed):
     for side in ("lhs", "rhs"):
@@ -208,15 +187,11 @@ def test_shapley(seed):
         close(bound[0], expected)
 
 
-@pytest.mark.equation("adam-direction", "preconditioned-ghost", "second-moment")
+@pytest.mark.equation("adam-direction", "second-moment")
 def test_preconditioning(seed):
     (v, g, root), expected = in_numbers(prove_adam.DIRECTION, 3, seed, side="lhs")
     found = optimizers.adam_direction_scores(v[None], g[None], (root - 1e-9) ** 2, epsilon=1e-9)
     close(found, expected)
-    (a, b, g, h, scale), expected = in_numbers(prove_adam.GHOST, 2, seed, side="lhs")
-    arrays = (a[None], g[None], b[None], h[None], scale)
-    close(optimizers.preconditioned_ghost_kernel(*arrays), expected)
-    close(optimizers.preconditioned_ghost_scores(*arrays), expected)
     depth = 4
     (_, start, means), _ = in_numbers(prove_adam.MOMENT, depth, seed)
     moment = np.array([start])

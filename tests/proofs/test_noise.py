@@ -119,12 +119,6 @@ def scale_free(n):
     return (ghost - lai) * ((alpha @ gains) * mean * alpha.sum() * mean) ** 2
 
 
-def calibrated(n):
-    *others, weights, signal = n
-    alpha, gains, mean, spread, _ = conditional_of([*others, signal])
-    return variance.calibrated_error(alpha, gains, array(weights), spread + mean**2)
-
-
 def unconditional(n):
     m, _, s, t = n
     one = np.ones(1)
@@ -143,13 +137,6 @@ def conditional_bound(n):
     return variance.printed_ghost_variance(
         np.array([m]), np.ones(1), np.asarray(V), np.array([[rest / m**2]])
     )
-
-
-def step_squared(which):
-    def compute(n):
-        return np.asarray(gates.gate_step_error(*n)[which]) ** 2
-
-    return compute
 
 
 def signal_or_noise(which):
@@ -265,10 +252,7 @@ CASES = [
     (comparison.CRITERION, 2, criterion),
     (comparison.RELATIVE, 2, scale_free),
     (comparison.REGRESSION, 1, regression),
-    (comparison.CALIBRATED, 2, calibrated),
     (prove_gates.MEAN, 2, mean_gates),
-    (prove_gates.STEP, 1, step_squared(0), "lhs"),
-    (prove_gates.STEP, 1, step_squared(1)),
 ]
 
 

@@ -23,7 +23,6 @@ BY_FORM = {
     "one plain SGD step on sample $j$",
     "signs are drawn without looking at $g$ and $h$",
     "the expectation is over the signs",
-    "the expectation is over $K$",
     "the batch is its own validation set",
     "the normalisation of the step does not depend on which samples are kept",
     r"fixed $\alpha$",
@@ -31,7 +30,6 @@ BY_FORM = {
     "finite variances",  # the law has finitely many outcomes
     "finite second moments",
     r"over the law of $g^{(L)}$ and $\varepsilon$",
-    "over the law of $g^{(L)}$ and of what is below it",
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"a chain of $L$ dense layers with one vector per layer and sample",
     r"$\hat x$ does not depend on them",

@@ -14,7 +14,6 @@ norms of the columns of every matrix but the first, `(d_t,)`.
 from lai_core.estimators.gates._inputs import (
     GateTrace,
     gate_factors,
-    gate_step_error,
     relu_gates,
     squared_column_norms,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "gate_factors",
     "gate_lai_kernel",
     "gate_lai_scores",
-    "gate_step_error",
     "relu_gates",
     "squared_column_norms",
 ]

@@ -10,7 +10,6 @@ from lai_core._engine.axes import check_array
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, matmul, namespace_of, xp_of
-from lai_core._theory.algebra import dot
 from lai_core._theory.arrays import checked
 from lai_core.estimators._arguments import check_lai_pair
 from lai_core.records.base import Trace, where
@@ -196,45 +195,3 @@ def gate_factors(
     """
     xp = xp_of(training)
     return matmul(xp, validation * column_norms, xp.matrix_transpose(training)) / width
-
-
-@checked
-def gate_step_error(
-    weight: Float[Array, "d_above d_below"],
-    validation_gates: Float[Array, "... d_below"],
-    training_gates: Float[Array, "... d_below"],
-    validation: Float[Array, "... d_above"],
-    training: Float[Array, "... d_above"],
-    /,
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    r"""Compute the error that one gate factor makes, and a bound on it that holds for every weight matrix.
-
-    Implements :eq:`gate-step-error`: :math:`|\beta^{(t)} - \gamma_t \beta^{(t+1)}| \le
-    \|N - \tfrac{\mathrm{tr} N}{d_{t+1}} I\|_2\, \|g^{(t+1)}_z\|\, \|g^{(t+1)}_j\|` with
-    :math:`N = W^{(t+1)} \mathrm{Diag}(\phi'_z \phi'_j) W^{(t+1)\top}`.
-
-    Assume: a chain of layers; fixed weights.
-
-    Parameters
-    ----------
-    weight
-        :math:`W^{(t+1)}`.
-    validation_gates, training_gates
-        :math:`\phi'(s^{(t)})` of z and of j.
-    validation, training
-        :math:`g^{(t+1)}` of z and of j.
-
-    Returns
-    -------
-    tuple of arrays
-        The error and its bound.
-    """
-    xp, gates = xp_of(weight), validation_gates * training_gates
-    operator = matmul(xp, weight * gates[..., None, :], xp.matrix_transpose(weight))
-    gamma = xp.sum(xp.sum(weight * weight, axis=0) * gates, axis=-1) / weight.shape[0]
-    ones = xp.ones_like(operator)
-    identity = xp.tril(ones) - xp.tril(ones, k=-1)  # `eye` would have to be told the device
-    rest = operator - gamma[..., None, None] * identity
-    error = xp.abs(dot(xp, validation, matmul(xp, rest, training[..., None])[..., 0]))
-    norms = xp.sqrt(dot(xp, validation, validation) * dot(xp, training, training))
-    return error, xp.linalg.matrix_norm(rest, ord=2) * norms

@@ -95,13 +95,6 @@ Definition admissible_weights := forall (R : realDomainType) (rho w : R) k,
   (* $\rho \ge 0$ *) 0 <= rho ->
   (forall b, 0 <= b <= rho ^+ (2 * k) -> `|b - w| <= rho ^+ (2 * k)) <-> 0 <= w <= rho ^+ (2 * k).
 
-(** The weight with the smallest worst case is the middle of the interval. *)
-(* Implements: minimax-weights *)
-Definition minimax_weights := forall (R : realFieldType) (m M : R),
-  (* $m_l \le M_l$ *) m <= M ->
-  [/\ forall b, m <= b <= M -> `|b - (m + M) / 2%:R| <= (M - m) / 2%:R
-    & forall w, exists2 b, m <= b <= M & (M - m) / 2%:R <= `|b - w| ].
-
 (** What the bounds of this appendix assume can be met, all of it together: at every depth of two layers or more, for
     every rho and any number of validation samples, by a linear chain. *)
 (* Implements: gradient-norm-decay *)

@@ -9,15 +9,6 @@ Local Open Scope ring_scope.
 Definition ratios (R : realFieldType) d n L (V : 'I_n -> trace R d) j (m M : nat -> R) :=
   forall z l, (0 < l < L)%N -> m l * beta (V z) j L <= beta (V z) j l <= M l * beta (V z) j L.
 
-(** LLI and Ghost. *)
-(* Implements: lli-two-sided *)
-Definition lli_two_sided := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j m M,
-  (* $m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$ *) ratios L.+1 V j m M ->
-  (* $\beta^{(L)} \ge 0$ for every $z$ *) (forall z, 0 <= beta (V z) j L.+1) ->
-  (* $\alpha^{(l)} \ge 0$ for $l < L$ *) (forall z l, (0 < l < L.+1)%N -> 0 <= alpha (V z) j l) ->
-  \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * m l) <= ghost L.+1 V j - lli L.+1 V j
-  <= \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * M l).
-
 (** LAI and Ghost: the better the decay, the further apart. *)
 (* Implements: lai-two-sided *)
 Definition lai_two_sided := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j m M,

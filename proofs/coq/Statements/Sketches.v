@@ -1,4 +1,4 @@
-(** Random sketches and random truncation are unbiased. *)
+(** Random sketches are unbiased. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Variance.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
@@ -16,10 +16,3 @@ Definition sketch_unbiased := forall (R : realFieldType) d w (P : law R [finType
     (g h : 'cV[R]_d),
   (* signs are independent and fair *) (forall s, prob P s = 1 / 2%:R ^+ d) ->
   mean P (fun s => dot (sketch group s g) (sketch group s h)) = dot g h.
-
-(** Ghost's sum over layers, stopped at a random layer K with chances q l = P(K <= l). *)
-(* Implements: random-truncation *)
-Definition truncation_unbiased := forall (R : realFieldType) L (P : law R [finType of 'I_L.+1]) (x q : 'I_L.+1 -> R),
-  (* $q$ is increasing with $q_L = 1$ *) (forall l, q l = \sum_(k < L.+1 | (k <= l)%N) prob P k) ->
-  (* the terms with $q_l = 0$ add up to zero *) \sum_(l | q l == 0) x l = 0 ->
-  mean P (fun k => \sum_(l < L.+1 | (k <= l)%N) x l / q l) = \sum_l x l.

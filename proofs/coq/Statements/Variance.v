@@ -135,17 +135,3 @@ Definition scale_free := forall (R : rcfType) (W : finType) (P : law R W) (S : e
   (forall l, same_mean_given P T (beta l) (fun w => c l * signal beta w)) ->
   (* both means are not zero *) (mean P (ghost alpha beta) != 0 /\ mean P (lai alpha beta) != 0) ->
   sd P (lai alpha beta) / `|mean P (lai alpha beta)| <= sd P (ghost alpha beta) / `|mean P (ghost alpha beta)|.
-
-(** Errors about the mean of Ghost given the last gradients: Ghost's, LAI's, and that of LAI with the gains as weights. *)
-(* Implements: calibrated-error *)
-Definition calibrated_error := forall (R : realFieldType) (W : finType) (P : law R W) (S : eqType) (T : W -> S) L alpha c
-    (beta : 'I_L.+1 -> W -> R) (value : S -> R),
-  (* meaning *) (forall w, signal beta w = value (T w)) ->
-  (* $\E[\beta^{(l)} \mid g^{(L)}] = c_l \beta^\star$ *)
-  (forall l, same_mean_given P T (beta l) (fun w => c l * signal beta w)) ->
-  let target w := - (gain_sum alpha c * signal beta w) in
-  [/\ same_mean_given P T (ghost alpha beta) target,
-      mean P (fun w => (ghost alpha beta w - target w) ^+ 2) = var P (noise alpha c beta),
-      mean P (fun w => (lai alpha beta w - target w) ^+ 2)
-        = (\sum_l alpha l * (1 - c l)) ^+ 2 * mean P (fun w => signal beta w ^+ 2)
-    & mean P (fun w => (- (\sum_l c l * alpha l * signal beta w) - target w) ^+ 2) = 0].

@@ -95,18 +95,3 @@ def test_shared_matrices_need_every_pair_of_uses(uses, n, seed):
         layer(a.detach().numpy(), g.numpy(), weight="shared") for a, g in zip(inputs, gradients, strict=True)
     ]
     np.testing.assert_allclose(kernel(*records), exact, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.equation("softmax-feedback")
-@given(classes=st.integers(2, 5), sizes=st.tuples(st.integers(1, 3), st.integers(1, 4)), seed=GENERATORS)
-def test_softmax_feedback_is_the_product_of_logit_gradients(classes, sizes, seed):
-    generator = np.random.default_rng(seed)
-    probabilities, labels, gradients = [], [], []
-    for n in sizes:
-        logits = torch.from_numpy(generator.normal(size=(n, classes)) * 2).requires_grad_()
-        labels.append(generator.integers(0, classes, n))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels[-1]), reduction="sum")
-        gradients.append(torch.autograd.grad(loss, logits)[0].numpy())
-        probabilities.append(torch.softmax(logits, -1).detach().numpy())
-    found = influence.softmax_feedback(probabilities[0], labels[0], probabilities[1], labels[1])
-    np.testing.assert_allclose(found, gradients[0] @ gradients[1].T, rtol=1e-9, atol=1e-12)

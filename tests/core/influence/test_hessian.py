@@ -67,17 +67,6 @@ def test_removal_is_the_derivative_of_retraining_with_less_weight(shape, seed, d
         np.testing.assert_allclose((ahead - behind) / (2 * step), score, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.equation("leave-one-out")
-@given(shape=SHAPES, seed=GENERATORS, damping=st.sampled_from((0.0, 0.7)))
-def test_leave_one_out_is_retraining(shape, seed, damping):
-    problem = Quadratics(shape, seed, damping)
-    _, gradients, _ = problem.split()
-    moved = influence.leave_one_out(gradients, problem.matrices[shape[0] :], damping=damping)
-    for left_out, displacement in enumerate(moved):
-        retrained = problem.retrained_without(left_out)
-        np.testing.assert_allclose(problem.minimiser + displacement, retrained, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.equation("IP")
 @given(shape=SHAPES, seed=GENERATORS)
 def test_inner_product_is_influence_with_the_identity_for_the_hessian(shape, seed):

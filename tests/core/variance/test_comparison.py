@@ -93,22 +93,6 @@ def test_relative_to_its_mean_ghost_never_varies_less(seed):
     assert ghost >= lai * (1 - 1e-12)
 
 
-@pytest.mark.equation("calibrated-error")
-@given(seed=GENERATORS)
-def test_errors_about_the_conditional_mean(seed):
-    similarities, weights, alpha, gains = conditional_law(seed)
-    layer_weights = np.random.default_rng(seed + 1).standard_normal(LAYERS)
-    aim = (alpha @ gains) * similarities[-1]
-    second = np.asarray(similarities[-1] ** 2 @ weights)
-    for chosen in (layer_weights, np.ones(LAYERS), gains):
-        error = (((alpha @ chosen) * similarities[-1] - aim) ** 2) @ weights
-        found = variance.calibrated_error(alpha, gains, chosen, second)
-        assert found == pytest.approx(error, rel=1e-8, abs=1e-12)
-    assert variance.calibrated_error(alpha, gains, gains, second) == 0.0
-    noise = moments(alpha @ (similarities - gains[:, None] * similarities[-1]), weights)[1]
-    assert ((alpha @ similarities - aim) ** 2) @ weights == pytest.approx(noise, rel=1e-8, abs=1e-12)
-
-
 @pytest.mark.equation("unit-gain-variance", "lai-lower-variance")
 @given(seed=GENERATORS, outcomes=st.integers(2, 5))
 def test_with_unit_gains_ghost_is_lai_plus_noise(seed, outcomes):
