@@ -26,7 +26,6 @@ KINDS = (NORM, COUNT, CHANCE, SQUARE, STEP, DISTANCE, EXAMPLE)
 _LAST = r"$\beta^{(L)} \ge 0$ for every $z$"
 _BELOW = r"$\alpha^{(l)} \ge 0$ for $l < L$"
 _EACH = r"$\alpha^{(l)} \ge 0$"
-_RATIO = r"$m > 0$"
 _FLOOR = r"$\alpha^{(L)} \ge \bar\alpha > 0$"
 _INSIDE = r"$0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$"
 _CONSERVATIVE = {"A1": "rho >= 0", "A2": "C_a >= 0", "A3": "beta >= 0", NORM: "m >= 0, n >= 0"}

@@ -34,11 +34,7 @@ NOT_ATTAINED = {
     "prove_descent.REMAINDER.2",  # the sign itself
     "prove_descent.REMAINDER.3",  # likewise
     "prove_lai.SEMIDEFINITE.0",  # 0 on the left
-    "prove_rank.STATEMENT.1",  # the cosine's own range
-    "prove_rank.PEARSON.1",  # likewise
     "prove_ratios.BELOW_ONE.0",  # 0 on the left
-    "prove_selection.FLIP.2",  # a sign
-    "prove_selection.FLIP.3",  # likewise
     "prove_unit_gain_variance.STATEMENT.1",  # 0 on the left
 }
 

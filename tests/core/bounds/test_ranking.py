@@ -1,4 +1,4 @@
-"""What quotients between bounds say about ranking and selection."""
+"""What selecting by an approximate score costs."""
 
 import numpy as np
 import pytest

@@ -13,11 +13,11 @@ from tests.support.inequalities import at_most, hunt
 POSITION = st.sampled_from(["inside", "low", "high"])
 
 
-def bounded_ratios(seed, position="inside", unit=False):
+def bounded_ratios(seed, position="inside"):
     """Draw alpha >= 0, beta >= 0 at the top and ratios between bounds, layer by layer or pair by pair."""
     rng = np.random.default_rng(seed)
     depth, shape = int(rng.integers(1, 6)), (2, 3)
-    low, high = np.sort(rng.uniform(0, 1, (2, depth)) if unit else rng.uniform(-1, 2, (2, depth)), axis=0)
+    low, high = np.sort(rng.uniform(-1, 2, (2, depth)), axis=0)
     low[-1] = high[-1] = 1.0
     share = {"low": 0.0, "high": 1.0}.get(position, rng.uniform(0, 1, (depth, *shape)))
     ratio = low[:, None, None] + share * (high - low)[:, None, None]
