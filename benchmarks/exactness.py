@@ -10,8 +10,8 @@ def run_torch() -> None:
     """Measure every model, print the table, write `build/exactness-torch.json`."""
     import torch
 
-    from workloads.torch_exactness import bound, measure
-    from workloads.torch_models import MODELS
+    from tests.support.workloads.torch_exactness import bound, measure
+    from tests.support.workloads.torch_models import MODELS
 
     torch.set_num_threads(1)
     found = {name: measure(build) for name, build in MODELS.items()}
@@ -22,10 +22,10 @@ def run_jax() -> None:
     """Measure every model, and pairs of models in both frameworks; write `build/exactness-jax.json`."""
     import jax
 
-    from workloads import agreement
-    from workloads.jax_exactness import BOUND, measure
-    from workloads.jax_models import MODELS
-    from workloads.pairs import PAIRS
+    from tests.support.workloads import agreement
+    from tests.support.workloads.jax_exactness import BOUND, measure
+    from tests.support.workloads.jax_models import MODELS
+    from tests.support.workloads.pairs import PAIRS
 
     with jax.enable_x64(True):
         found = {name: measure(build) for name, build in MODELS.items()}

@@ -24,7 +24,7 @@ from benchmarks.methods import (
     prepared,
 )
 from benchmarks.models import ON_GPU, Work, built
-from workloads.counts import counted
+from tests.support.workloads.counts import counted
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 """float32, TF32 off; and parameters in float32 under bfloat16 autocast, scored so too."""

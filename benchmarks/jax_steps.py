@@ -14,8 +14,8 @@ import optax
 
 import lai_core as lai
 from benchmarks import report, ruler
-from workloads.jax_models import gpt_neo, mlp, resnet
-from workloads.jax_parts import Model
+from tests.support.workloads.jax_models import gpt_neo, mlp, resnet
+from tests.support.workloads.jax_parts import Model
 
 BOUNDS = {"lai_cached": 0.86, "lai_selective": 0.72}
 """Operations over a plain step, at half kept."""

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 import lai_core as lai
-from workloads.torch_parts import classification, labels, resnet18
-from workloads.torch_parts import next_token as summed_over_tokens
-from workloads.transformer_models import transformer
+from tests.support.workloads.torch_parts import classification, labels, resnet18
+from tests.support.workloads.torch_parts import next_token as summed_over_tokens
+from tests.support.workloads.transformer_models import transformer
 
 HALF = functools.partial(lai.keep_top, fraction=0.5)
 """How many samples curated steps keep."""

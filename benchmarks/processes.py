@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks import report
-from workloads import torch_processes
-from workloads.launches import launch, launch_jax
-from workloads.torch_processes import CASES, ENGINES, errors, runs
-from workloads.torch_shards import shard_figures
+from tests.support.workloads import torch_processes
+from tests.support.workloads.launches import launch, launch_jax
+from tests.support.workloads.torch_processes import CASES, ENGINES, errors, runs
+from tests.support.workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
 SHARES = 8
@@ -62,7 +62,7 @@ def jax_figures() -> dict[str, dict[str, float]]:
     """Return the errors on eight devices and on two processes, and what one of eight devices does."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "workloads.jax_meshes"]
+    command = [sys.executable, "-m", "tests.support.workloads.jax_meshes"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     work = found.pop("operations")

@@ -9,7 +9,7 @@ from benchmarks import report, ruler
 from benchmarks.methods import plain_step
 from benchmarks.models import TIMED, Work
 from benchmarks.ways import WAYS, Way
-from workloads.counts import counted
+from tests.support.workloads.counts import counted
 
 SHOWN = ("mlp", "resnet18", "bert_small", "gpt_small")
 AGREEMENT = 1e-3

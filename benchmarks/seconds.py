@@ -34,7 +34,7 @@ from benchmarks.methods import (
     prepared,
 )
 from benchmarks.models import COSTED, TIMED, Work
-from workloads.counts import counted
+from tests.support.workloads.counts import counted
 
 Figures = dict[str, dict[str, dict[str, float | None]]]
 OVER = ("half", "hand")

@@ -77,7 +77,7 @@ def _prepare(suites: list[str]) -> None:
 
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
-        import_module("workloads.transformer_models").fit_torchvision()
+        import_module("tests.support.workloads.transformer_models").fit_torchvision()
     if set(suites) & set(JAX):
         # a program runs on a few numbers: what takes time is compiling it
         flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"

@@ -20,7 +20,7 @@ from benchmarks.compatibility.verdicts import (
     judged,
     relative_error,
 )
-from workloads.jax_oracle import one
+from tests.support.workloads.jax_oracle import one
 
 BOUND = 1e-6
 LAYERS = ("embed/w", "head/w")

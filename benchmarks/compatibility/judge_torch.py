@@ -30,7 +30,7 @@ from benchmarks.compatibility.verdicts import (
     relative_error,
     unfit,
 )
-from workloads.torch_oracle import called
+from tests.support.workloads.torch_oracle import called
 
 
 def judge(case: Case) -> Row:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.verdicts import UnfitError
-from workloads.torch_oracle import called
+from tests.support.workloads.torch_oracle import called
 
 BOUND = 1e-6
 """Relative error allowed in float64: operations lose digits by their condition, errors of meaning do not."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benchmarks.compatibility.architectures import BOUNDS, language_batch, per_token
 from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case, default_dtype
-from workloads.transformer_models import transformer
+from tests.support.workloads.transformer_models import transformer
 
 VOCABULARY = 48
 COMMON = {

@@ -14,8 +14,8 @@ from benchmarks.compatibility.architectures import layers_of
 from benchmarks.compatibility.judge_torch import judge_first
 from benchmarks.compatibility.oracle_torch import Case
 from benchmarks.compatibility.verdicts import Row, unfit
-from workloads.torch_parts import classification
-from workloads.transformer_models import fit_torchvision
+from tests.support.workloads.torch_parts import classification
+from tests.support.workloads.transformer_models import fit_torchvision
 
 CLASSES = 4
 MOST_PARAMETERS = 9_000_000

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workloads.counts import Counts
+from tests.support.workloads.counts import Counts
 
 EVERY = 23
 """Which steps are watched: watching slows a step down. Prime, so that it meets no period of a method's."""

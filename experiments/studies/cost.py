@@ -15,7 +15,7 @@ from experiments.harness.statistics import Methods, judged
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import LOSS
 from experiments.networks import GPT, convolutional, seeded
-from workloads.counts import Counts
+from tests.support.workloads.counts import Counts
 
 NULL, ORACLE = "plain", "half chosen for nothing"
 ESTIMATORS: dict[str, tuple[Any, int]] = {

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import lai_core
-from workloads.counts import Counts
+from tests.support.workloads.counts import Counts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = 8192

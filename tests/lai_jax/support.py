@@ -16,8 +16,8 @@ import optax
 import lai_core as lai
 from tests.support.fixtures import HALF
 from tests.support.jax_programs import losses as squares
-from workloads.jax_by_numpy import by_numpy, traced
-from workloads.jax_oracle import Batch, call, one
+from tests.support.workloads.jax_by_numpy import by_numpy, traced
+from tests.support.workloads.jax_oracle import Batch, call, one
 
 __all__ = [
     "HALF",

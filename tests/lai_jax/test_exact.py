@@ -12,7 +12,7 @@ import pytest
 
 from lai_core.shapley import one_step_shapley
 from tests.lai_jax.support import by_numpy, computed, dense, drawn, gradients, squares, vectors, weights
-from workloads.jax_by_numpy import traced
+from tests.support.workloads.jax_by_numpy import traced
 
 exact_scores = partial(computed, lai_jax.exact_scores)
 PARAMS, VALIDATION, TRAINING = weights(w=(4, 5), b=(5,), o=(5, 3)), vectors(3, seed=1), vectors(6, seed=2)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lai_jax.support import by_numpy, computed, drawn
 from tests.lai_jax.support import cross_entropy as loss
-from workloads.jax_by_numpy import traced
+from tests.support.workloads.jax_by_numpy import traced
 
 PARAMS = {"e": drawn(5, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
 scores = partial(computed, lai_jax.exact_scores)

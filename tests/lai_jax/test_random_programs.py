@@ -12,8 +12,8 @@ from jax import lax
 
 from tests.random_jax import verdict
 from tests.support.jax_programs import BLOCKS, losses, program
-from workloads import numpy_primitives
-from workloads.jax_by_numpy import by_numpy
+from tests.support.workloads import numpy_primitives
+from tests.support.workloads.jax_by_numpy import by_numpy
 
 PROGRAMS, GROUPS = 20, 4
 

@@ -11,8 +11,8 @@ import torch
 
 from tests.lai_jax.support import by_numpy, stepped
 from tests.lai_torch.support import drawn_sketch
-from workloads import agreement
-from workloads.pairs import PAIRS
+from tests.support.workloads import agreement
+from tests.support.workloads.pairs import PAIRS
 
 
 @pytest.mark.parametrize("name", PAIRS)

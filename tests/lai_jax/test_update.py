@@ -14,7 +14,7 @@ from lai_jax._program.leaves import all_finite
 
 import lai_core as lai
 from tests.lai_jax.support import HALF, by_numpy, computed, dense, squares, stepped, vectors, weights
-from workloads import jax_models
+from tests.support.workloads import jax_models
 
 PARAMS, VALIDATION, BATCH = weights(w=(4, 6), b=(6,), o=(6, 3)), vectors(5, seed=1), vectors(8)
 MODEL, ONE, ADAM = (dense, PARAMS, squares), optax.sgd(1.0), optax.adam(0.1)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from workloads import jax_exactness
-from workloads.jax_meshes import CASES
-from workloads.jax_models import MODELS
-from workloads.launches import launch_jax
+from tests.support.workloads import jax_exactness
+from tests.support.workloads.jax_meshes import CASES
+from tests.support.workloads.jax_models import MODELS
+from tests.support.workloads.launches import launch_jax
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -33,7 +33,7 @@ def on_eight_devices(cases):
         "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",
     }
-    command = [sys.executable, "-m", "workloads.jax_meshes", *cases]
+    command = [sys.executable, "-m", "tests.support.workloads.jax_meshes", *cases]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

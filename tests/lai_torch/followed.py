@@ -9,7 +9,7 @@ from torch.utils import checkpoint
 from tests.lai_torch.support import LOSS, randn
 from tests.support.torch_modules import Part
 from tests.support.torch_programs import TIMES, WIDTH, program
-from workloads.torch_parts import Case
+from tests.support.workloads.torch_parts import Case
 
 N, T = 6, 4
 

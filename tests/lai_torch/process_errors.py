@@ -11,7 +11,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 import lai_core as lai
 from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped, summing
 from tests.support.torch_modules import Part
-from workloads.torch_processes import LOSS, batch, network, wrapped
+from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
 
 def raising(rank, error, model=None):

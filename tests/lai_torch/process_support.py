@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from lai_torch._curation.processes.group import Group
 
-from workloads.torch_processes import LOSS, batch, network, wrapped
+from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
 PROCESSES = 2
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from tests.support.fixtures import HALF
 from tests.support.torch_modules import held, holding
-from workloads.torch_oracle import per_sample_gradients
+from tests.support.workloads.torch_oracle import per_sample_gradients
 
 __all__ = [
     "HALF",

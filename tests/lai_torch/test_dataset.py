@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 import lai_core as lai
 from tests.lai_torch.process_support import scored_in_parts
 from tests.lai_torch.tables import COLUMNS, LOSS, NAMES, Stream, drawn, items, network, scored
-from workloads import torch_processes as processes
-from workloads.launches import launch
+from tests.support.workloads import torch_processes as processes
+from tests.support.workloads.launches import launch
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai"])

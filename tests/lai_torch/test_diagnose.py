@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from tests.support.torch_modules import held, holding
-from workloads.launches import launch
-from workloads.torch_oracle import called
+from tests.support.workloads.launches import launch
+from tests.support.workloads.torch_oracle import called
 
 N, T, WORDS = 16, 12, 20
 """Samples, positions, tokens."""

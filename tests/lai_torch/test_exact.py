@@ -14,7 +14,7 @@ from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_functions import Custom
 from tests.support.torch_modules import held, holding
-from workloads.torch_oracle import per_sample_gradients
+from tests.support.workloads.torch_oracle import per_sample_gradients
 
 N = 5
 

@@ -8,9 +8,9 @@ from lai_torch.integrations.lightning import Curation
 
 from lai_core.mixtures import Mixture, group_scores
 from tests.lai_torch.support import LOSS, data
-from workloads.launches import in_ways, launch
-from workloads.lightning_runs import Module, mixed, rows_of, stopped_and_resumed, train
-from workloads.torch_processes import VALIDATION, batch, largest, network
+from tests.support.workloads.launches import in_ways, launch
+from tests.support.workloads.lightning_runs import Module, mixed, rows_of, stopped_and_resumed, train
+from tests.support.workloads.torch_processes import VALIDATION, batch, largest, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
 BOUND = 1e-12

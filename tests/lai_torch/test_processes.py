@@ -18,8 +18,8 @@ from tests.lai_torch.process_support import (
     curated,
     stepped,
 )
-from workloads.launches import launch
-from workloads.torch_processes import (
+from tests.support.workloads.launches import launch
+from tests.support.workloads.torch_processes import (
     CASES,
     ENGINES,
     LOSS,
@@ -30,7 +30,7 @@ from workloads.torch_processes import (
     run,
     runs,
 )
-from workloads.torch_resumed import resumed
+from tests.support.workloads.torch_resumed import resumed
 
 BOUND = 1e-12
 QUICK = [

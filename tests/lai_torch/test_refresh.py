@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import lai_core as lai
 from tests.lai_torch import support
 from tests.lai_torch.support import HALF, LOSS, curated, data
-from workloads.launches import launch
+from tests.support.workloads.launches import launch
 
 network = functools.partial(support.network, outputs=6)
 

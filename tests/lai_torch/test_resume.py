@@ -185,15 +185,15 @@ def run(pytestconfig, *command):
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["score_dataset", "stream", "curated run"])
 def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig, job):
-    assert run(pytestconfig, "workloads.killed", job, "20").startswith("20 kills")
+    assert run(pytestconfig, "tests.support.workloads.killed", job, "20").startswith("20 kills")
 
 
 @pytest.mark.slow
 def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestconfig):
-    assert run(pytestconfig, "workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
+    assert run(pytestconfig, "tests.support.workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
 
 
 @pytest.mark.slow
 def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):
-    before, after = map(int, run(pytestconfig, "workloads.steady", "1000").split())
+    before, after = map(int, run(pytestconfig, "tests.support.workloads.steady", "1000").split())
     assert after < 1.01 * before

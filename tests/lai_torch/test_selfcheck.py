@@ -18,11 +18,11 @@ from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, network
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
-from workloads import transformer_models
-from workloads.launches import launch
-from workloads.torch_oracle import per_sample_gradients
-from workloads.torch_parts import doubled
-from workloads.torch_training import encoder
+from tests.support.workloads import transformer_models
+from tests.support.workloads.launches import launch
+from tests.support.workloads.torch_oracle import per_sample_gradients
+from tests.support.workloads.torch_parts import doubled
+from tests.support.workloads.torch_training import encoder
 
 N = 6
 

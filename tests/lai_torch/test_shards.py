@@ -9,7 +9,7 @@ from lai_torch._model.preserve import evaluating
 from torch import nn
 
 from tests.lai_torch.process_support import PROCESSES
-from workloads.torch_shards import shard_figures
+from tests.support.workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
 

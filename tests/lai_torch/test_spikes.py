@@ -14,7 +14,7 @@ from lai_torch.integrations.lightning import SpikeWatch
 from torch import nn
 
 from tests.support.torch_modules import held, holding
-from workloads.trainers import arguments
+from tests.support.workloads.trainers import arguments
 
 N, STEPS, SPIKE, ROW = 16, 25, 20, 2
 

@@ -13,8 +13,8 @@ from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, randn, recurrent
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
-from workloads import torch_exactness, torch_models
-from workloads.torch_oracle import exact_kernel
+from tests.support.workloads import torch_exactness, torch_models
+from tests.support.workloads.torch_oracle import exact_kernel
 
 # the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})

@@ -13,9 +13,9 @@ from lai_torch.integrations.transformers import CuratedTrainer
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from lai_core.mixtures import Mixture, group_scores
-from workloads.launches import in_ways, launch
-from workloads.torch_processes import largest
-from workloads.trainers import (
+from tests.support.workloads.launches import in_ways, launch
+from tests.support.workloads.torch_processes import largest
+from tests.support.workloads.trainers import (
     arguments,
     by_source,
     collate,

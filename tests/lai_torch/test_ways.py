@@ -17,11 +17,11 @@ import lai_core as lai
 from tests.lai_torch.followed import FOLLOWED, PARTS, N, body
 from tests.lai_torch.support import LOSS, batch, curated, data
 from tests.support.torch_modules import held, holding
-from workloads import torch_masked
-from workloads.torch_masked import compilations
-from workloads.torch_oracle import exact_kernel, per_sample_gradients
-from workloads.torch_parts import doubled
-from workloads.torch_training import MODELS
+from tests.support.workloads import torch_masked
+from tests.support.workloads.torch_masked import compilations
+from tests.support.workloads.torch_oracle import exact_kernel, per_sample_gradients
+from tests.support.workloads.torch_parts import doubled
+from tests.support.workloads.torch_training import MODELS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # which torch says once a process
 WAYS = "kept", "whole", "selective"

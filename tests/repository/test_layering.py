@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("lai_core", "proofs", "experiments", "benchmarks", "workloads", "tests")
+PARTS = ("lai_core", "proofs", "experiments", "benchmarks", "tests")
 
 CONTRACTS = {
     contract["name"]: contract

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("lai_core", "adapters", "workloads", "benchmarks", "examples", "proofs", "tests")
+FOLDERS = ("lai_core", "adapters", "benchmarks", "examples", "proofs", "tests")
 
 SIDES = re.compile(r"\b(theirs|ours|mine)\b")
 """Names of the two sides: they are validation and training, or what each is."""

@@ -8,7 +8,7 @@ from lai_torch.integrations.transformers import CuratedTrainer
 import lai_core as lai
 from lai_core.mixtures import Mixture
 from tests.lai_torch.support import LOSS, data, network
-from workloads.trainers import arguments, language_model, sequences
+from tests.support.workloads.trainers import arguments, language_model, sequences
 
 HELD = data(3)
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.torch_parts import CLASSES, Case, classification, labels, resnet18, settled
-from workloads.transformer_models import (
+from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels, resnet18, settled
+from tests.support.workloads.transformer_models import (
     SAMPLES,
     bert,
     convnext,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import lai_core as lai
-from workloads.pairs import Pair
+from tests.support.workloads.pairs import Pair
 
 
 def traces(pair: Pair) -> tuple[list[lai.Trace], list[lai.Trace]]:

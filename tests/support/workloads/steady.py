@@ -8,7 +8,7 @@ from pathlib import Path
 import lai_torch
 import torch
 
-from workloads.torch_processes import LOSS, batch, network
+from tests.support.workloads.torch_processes import LOSS, batch, network
 
 WARM = 200
 

@@ -10,9 +10,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import distribute_tensor
 
-from workloads.counts import Counts
-from workloads.launches import launch
-from workloads.torch_processes import LOSS, Run, batch, errors, trained
+from tests.support.workloads.counts import Counts
+from tests.support.workloads.launches import launch
+from tests.support.workloads.torch_processes import LOSS, Run, batch, errors, trained
 
 BLOCKS, WIDTH, CLASSES = 8, 256, 5
 ROWS, STEPS, VALIDATION = 4, 3, 24

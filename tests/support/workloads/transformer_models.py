@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workloads.torch_parts import CLASSES, Case, LowRank, classification, labels, next_token
+from tests.support.workloads.torch_parts import CLASSES, Case, LowRank, classification, labels, next_token
 
 SAMPLES = 4
 _DECLARED: list[torch.library.Library] = []

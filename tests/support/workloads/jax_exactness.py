@@ -9,8 +9,8 @@ import lai_jax
 import numpy as np
 
 import lai_core as lai
-from workloads.jax_oracle import Batch, gradients
-from workloads.jax_parts import Model
+from tests.support.workloads.jax_oracle import Batch, gradients
+from tests.support.workloads.jax_parts import Model
 
 BOUND = 1e-10
 SAMPLES = 4

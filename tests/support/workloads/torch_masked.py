@@ -9,10 +9,10 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 import lai_core as lai
-from workloads.counts import counted
-from workloads.torch_oracle import called, rows
-from workloads.torch_parts import Case
-from workloads.torch_training import COMPUTES_IN_FLOAT32, SAMPLES, prepared
+from tests.support.workloads.counts import counted
+from tests.support.workloads.torch_oracle import called, rows
+from tests.support.workloads.torch_parts import Case
+from tests.support.workloads.torch_training import COMPUTES_IN_FLOAT32, SAMPLES, prepared
 
 STEPS = 20
 ERROR_BOUND = 1e-12

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx
 
-from workloads.jax_parts import CLASSES, Model, classification, images, next_token, tokens
+from tests.support.workloads.jax_parts import CLASSES, Model, classification, images, next_token, tokens
 
 
 def equinox_cnn() -> Model:

@@ -9,9 +9,9 @@ from torch import Tensor
 from transformers import TrainingArguments
 
 from lai_core.mixtures import Mixture
-from workloads.launches import join
-from workloads.torch_processes import whole
-from workloads.transformer_models import transformer
+from tests.support.workloads.launches import join
+from tests.support.workloads.torch_processes import whole
+from tests.support.workloads.transformer_models import transformer
 
 WORDS, LENGTH, BATCH = 64, 12, 24
 

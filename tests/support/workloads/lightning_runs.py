@@ -9,8 +9,8 @@ from lai_torch.integrations.lightning import Curation
 from torch import Tensor
 
 from lai_core.mixtures import Mixture
-from workloads.launches import join
-from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network, whole
+from tests.support.workloads.launches import join
+from tests.support.workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network, whole
 
 BATCHES = 4
 

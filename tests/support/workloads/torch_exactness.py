@@ -7,10 +7,10 @@ import lai_torch
 import torch
 
 import lai_core as lai
-from workloads.torch_models import COMPUTES_IN_FLOAT32
-from workloads.torch_oracle import exact_kernel
-from workloads.torch_parts import Case, doubled
-from workloads.transformer_models import SAMPLES
+from tests.support.workloads.torch_models import COMPUTES_IN_FLOAT32
+from tests.support.workloads.torch_oracle import exact_kernel
+from tests.support.workloads.torch_parts import Case, doubled
+from tests.support.workloads.transformer_models import SAMPLES
 
 BOUND = 1e-10
 COARSE_BOUND = 1e-6

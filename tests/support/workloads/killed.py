@@ -21,7 +21,7 @@ from lai_storage import tables
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from workloads.torch_processes import LOSS, batch, network
+from tests.support.workloads.torch_processes import LOSS, batch, network
 
 STEPS, SAVED = 12, 2
 SAMPLES = 40
@@ -77,7 +77,7 @@ def trained(folder: Path) -> Any:
 
 def fine_tune(folder: Path) -> None:
     """Train by transformers' Trainer, from the last checkpoint that is whole."""
-    from workloads.trainers import train as run_trainer
+    from tests.support.workloads.trainers import train as run_trainer
 
     whole = any(folder.glob("checkpoint-*/curation.pt"))
     parameters, _, _ = run_trainer(0, str(folder), resume=whole, dropout=0.1, save_steps=1)
@@ -93,7 +93,7 @@ JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, 
     "score_dataset": (score, table, ("pandas",)),
     "stream": (stream, table, ("pandas",)),
     "curated run": (train, trained, ("torch._dynamo",)),
-    "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "workloads.trainers")),
+    "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "tests.support.workloads.trainers")),
 }
 """A job, what it left behind, and what it imports as it goes."""
 

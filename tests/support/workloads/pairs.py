@@ -11,9 +11,9 @@ from jax import lax
 from torch import nn
 from torch.nn import functional
 
-from workloads.jax_parts import apply_block, classification, layer_norm, next_token
-from workloads.torch_parts import classification as torch_classes
-from workloads.transformer_models import transformer
+from tests.support.workloads.jax_parts import apply_block, classification, layer_norm, next_token
+from tests.support.workloads.torch_parts import classification as torch_classes
+from tests.support.workloads.transformer_models import transformer
 
 SAMPLES = (5, 4)
 

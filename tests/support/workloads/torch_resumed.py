@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network, whole, wrapped
+from tests.support.workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network, whole, wrapped
 
 RESUMED = {"estimator": "preconditioned_lai", "refresh": 3, "share": 0.5, "accumulate": 2}
 """Options under which a curator remembers something of every kind: moments, an aged summary, its draws."""

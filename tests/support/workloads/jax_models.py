@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from workloads.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
-from workloads.jax_parts import (
+from tests.support.workloads.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
+from tests.support.workloads.jax_parts import (
     CLASSES,
     Model,
     apply_block,

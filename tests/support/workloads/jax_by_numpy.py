@@ -13,7 +13,7 @@ import jax.extend.core as jex
 import numpy as np
 from lai_jax._program.program import loop_parts
 
-from workloads.numpy_primitives import PRIMITIVES, bound, plain
+from tests.support.workloads.numpy_primitives import PRIMITIVES, bound, plain
 
 Arrays = list[Any]
 _HALF = (np.float16, jax.numpy.bfloat16)

@@ -22,7 +22,7 @@ FORKS.set_forkserver_preload(
         "hypothesis",
         "jax",
         "torch.distributed.fsdp",
-        "workloads.torch_processes",
+        "tests.support.workloads.torch_processes",
     ]
 )
 """Processes that are forked from one that has imported what takes long, and has done nothing else."""
@@ -87,7 +87,7 @@ def in_ways(rank: int, train: Any, folder: str, processes: int, ways: tuple[int,
 
 
 def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
-    """Return what each process of `workloads.jax_meshes`, with two devices, found; raise if one fails.
+    """Return what each process of `jax_meshes`, with two devices, found; raise if one fails.
 
     All of them end with the first that does, for the others would wait for it.
     """
@@ -96,7 +96,7 @@ def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
         port = str(free.getsockname()[1])
     flags = "--xla_force_host_platform_device_count=2"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    command = [sys.executable, "-m", "workloads.jax_meshes", "--process"]
+    command = [sys.executable, "-m", "tests.support.workloads.jax_meshes", "--process"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [
         subprocess.Popen(

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from workloads.torch_models import Encoder, mlp
-from workloads.torch_parts import CLASSES, Case, classification, doubled, labels
-from workloads.transformer_models import (
+from tests.support.workloads.torch_models import Encoder, mlp
+from tests.support.workloads.torch_parts import CLASSES, Case, classification, doubled, labels
+from tests.support.workloads.transformer_models import (
     bert,
     convnext,
     gpt2,
