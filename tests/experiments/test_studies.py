@@ -64,7 +64,7 @@ def demos(tmp_path_factory):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_the_demos_shares_are_those_of_its_pictures_numbers(demos, backend):
     result, out, found = demos[backend]
@@ -95,7 +95,7 @@ def test_the_demos_shares_are_those_of_its_pictures_numbers(demos, backend):
     assert (result.exit_code, "DOES NOT HOLD" in result.output) == (0 if holds else 1, not holds)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_the_frameworks_train_the_same_network_on_the_same_samples(demos):
     of_torch, of_jax = (found["results"]["methods"] for _, _, found in demos.values())
     for name, row in of_jax.items():

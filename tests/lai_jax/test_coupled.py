@@ -90,7 +90,6 @@ LOSSES = {
 COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}
 COUPLED |= {name: (between(function), cross_entropy, said) for name, (function, said) in HIDDEN.items()}
 COUPLED |= {name: (dense, loss, said) for name, (loss, said) in LOSSES.items()}
-QUICK = ["a centred loss", "a centred gradient", "a damped gradient"]
 REFUSAL = r"samples are coupled|derivative rule depends on other samples"
 
 
@@ -109,9 +108,7 @@ def test_coupled_samples_have_no_trace(name, gradients):
         assert "evaluation mode" in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in COUPLED]
-)
+@pytest.mark.parametrize("name", COUPLED)
 def test_coupled_samples_have_no_exact_scores(name):
     apply, loss, _ = COUPLED[name]
     with pytest.raises(ValueError, match=REFUSAL):
@@ -129,7 +126,7 @@ def test_nor_have_they_in_a_jitted_step_nor_a_validation_set_of_such_samples_a_g
         update = lai_jax.curated_update(apply, loss, SGD, estimator="exact")
         return update(params, SGD.init(params), summarized(params), *BATCH)
 
-    for call in (stepped, *([lambda params: summarized(params, apply, loss)] if name in QUICK else [])):
+    for call in (stepped, lambda params: summarized(params, apply, loss)):
         with pytest.raises(ValueError, match=REFUSAL):
             jax.eval_shape(call, PARAMS)
 

@@ -27,7 +27,7 @@ NAMED = {
 }
 
 
-QUICK = [
+CASES = [
     ("mlp", "gate_lai", {}),
     ("mlp", "calibrated_lai", {}),
     ("mlp", "exact", {}),
@@ -35,8 +35,6 @@ QUICK = [
     ("gpt", "lai", {"sketch": 4, "positions": "flatten"}),
     ("gpt", "calibrated_lai", {"sketch": 3}),
     ("gpt", "calibrated_lai", {"positions": "flatten"}),
-]
-SLOW = [
     ("gpt", "exact", {}),
     ("gpt", "lai", {"sketch": 4}),
     *(("gpt", "calibrated_lai", {"positions": name}) for name in ("tokens", "mean")),
@@ -45,7 +43,7 @@ SLOW = [
 
 @pytest.mark.parametrize(
     ("name", "estimator", "options"),
-    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+    CASES,
 )
 def test_curated_steps_agree(name, estimator, options):
     pair = PAIRS[name]()

@@ -24,7 +24,8 @@ def vectors(n):
 WAYS = [
     ("lai", "kept"),
     ("exact", "kept"),
-    *(pytest.param(*way, marks=pytest.mark.slow) for way in (("lai", "whole"), ("lli", "kept"))),
+    ("lai", "whole"),
+    ("lli", "kept"),
     ("ghost", "kept"),
 ]
 PLACES = [*BY_VALUES, *((name, where) for name in BY_FLAG for where in ("model", "loss", "hook"))]

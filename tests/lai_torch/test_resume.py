@@ -182,18 +182,18 @@ def run(pytestconfig, *command):
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("job", ["score_dataset", "stream", "curated run"])
 def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig, job):
     assert run(pytestconfig, "tests.support.workloads.killed", job, "20").startswith("20 kills")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestconfig):
     assert run(pytestconfig, "tests.support.workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):
     before, after = map(int, run(pytestconfig, "tests.support.workloads.steady", "1000").split())
     assert after < 1.01 * before

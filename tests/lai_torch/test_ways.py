@@ -25,8 +25,6 @@ from tests.support.workloads.torch_training import MODELS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # which torch says once a process
 WAYS = "kept", "whole", "selective"
-SLOW = {"bert", "convnext", "gpt_neo", "llama", "lora", "t5_encoder", "vit"}
-"""Models of seconds each; GPT-2 and torch's encoder stand for them in a quick run."""
 
 
 def first(n, leaf):
@@ -80,14 +78,7 @@ def test_every_way_takes_the_masked_step(name, source):
     assert 1 <= compiled[-1] <= 1 + (name == "counting")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
-        for name in MODELS
-        if name != "lora"  # whose head is frozen, so that it has no score by LLI
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "lora"])  # its head is frozen: no LLI
 def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
     found = torch_masked.measure(MODELS[name], steps=5)
     assert found["relative_error"] < torch_masked.bound(name)

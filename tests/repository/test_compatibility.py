@@ -121,19 +121,19 @@ def sampled(folder: Path, suites: list[str], cases: int) -> dict:
     return json.loads((folder / "build" / "compatibility.json").read_text())
 
 
-@pytest.mark.quick
+@pytest.mark.slow
 def test_a_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
     found = sampled(tmp_path, TORCH, 30)
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 2
 
 
-@pytest.mark.quick
+@pytest.mark.weekly
 def test_a_sample_of_the_jax_suites_finds_nothing_wrong(tmp_path):
     found = sampled(tmp_path, ["harnesses", "jax-libraries"], 6)
     assert any(row["ghost"] == "exact" for rows in found.values() for row in rows.values())
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_longer_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
     found = sampled(tmp_path, TORCH, 240)
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 8

@@ -112,7 +112,7 @@ FILES = {
     "proofs/prove_half.py": PROOF,
 }
 MACHINERY = [
-    *("tests/__init__.py", "tests/slow_cases.txt", "proofs/conftest.py"),
+    *("tests/__init__.py", "tests/tiers.txt", "proofs/conftest.py"),
     *(f"tests/support/{name}.py" for name in ("__init__", "ledger", "ledger_plugin", "tiers")),
     *(path.relative_to(ledger.ROOT).as_posix() for path in sorted((ledger.ROOT / "proofs").glob("_*.py"))),
 ]
@@ -254,7 +254,7 @@ def test_partial_run_judges_only_what_it_ran(small, arguments, written):
 
 def test_no_verdict_hangs_on_a_slow_test(small):
     change(small, "tests/test_sums.py", "def test_half", "@pytest.mark.slow\ndef test_half")
-    assert run(small, "-m", "not slow") == pytest.ExitCode.USAGE_ERROR
+    assert run(small, "-m", "not slow") == pytest.ExitCode.TESTS_FAILED
     change(small, "tests/test_sums.py", '@pytest.mark.equation("half")\n', "")
     assert run(small, "-m", "not slow") == 0
     assert (small / "build/equations.json").exists()

@@ -46,7 +46,7 @@ def test_every_record_belongs_to_a_page():
     assert {path.stem for path in recorded.RECORDS.glob("*")} == set(recorded.PAGES) == set(AGAIN)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.filterwarnings("default")  # of the kernel's client
 @pytest.mark.parametrize("name", recorded.PAGES)
 def test_the_first_cells_of_a_page_print_what_is_recorded(name):

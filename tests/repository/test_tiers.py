@@ -1,20 +1,22 @@
-"""The list of cases that `make test` leaves out names tests that there are."""
+"""The list of long tests names tests that there are, and their cases are marked by it."""
 
 from pathlib import Path
 
-from tests.support.tiers import LIST, listed
+from tests.support.tiers import LIST, read_tiers
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_listed_case_is_of_a_test_that_there_is():
-    for case in listed():
-        path, _, name = case.partition("[")[0].partition("::")
+def test_every_listed_test_is_there_and_runs_in_every_tier():
+    for test, (quick, checked) in read_tiers().items():
+        path, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(), (
-            f"{case}: not there; python -m pytest --write-tiers"
+            f"{test}: not there; python -m pytest --write-tiers"
         )
+        assert 1 <= quick <= checked
 
 
-def test_the_list_is_sorted_and_names_no_case_twice():
+def test_the_list_is_sorted_and_names_no_test_twice():
     lines = LIST.read_text().splitlines()
-    assert lines == sorted(set(lines))
+    assert lines == sorted(lines)
+    assert len(read_tiers()) == len(lines)

@@ -1,35 +1,43 @@
-"""Cases that take long run in CI and not in `make test`: they are measured, and listed in `slow_cases.txt`.
+"""Which cases run when: `make test` takes a few seconds of each test, CI more, `make weekly` what is left.
 
-A listed case is marked slow, and so is a weekly one, which CI leaves out, too (`make weekly`). Not listed
-are cases that hold a statement's verdict, which a quick run has to judge, and those marked `quick`: samples
-whose size was chosen for a quick run.
-`python -m pytest --write-tiers` measures what it runs, in one process, and writes the list anew; what it
-does not run stays as it is.
+`tests/tiers.txt` has a line for each test whose cases take long together: how many of them `make test` runs,
+and how many CI runs. They are taken in an order that looks random and stays the same, so a new case finds
+its place without a new measurement. The rest is marked slow, and weekly where CI leaves it out, too. Marks in
+the code stay as they are; a case marked `quick`, and every proof, runs always.
+`python -m pytest --write-tiers` measures the tests that it runs and writes their lines anew.
 """
 
 from __future__ import annotations
 
 import resource
 import time
+import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-LIST = Path(__file__).parents[1] / "slow_cases.txt"
-SECONDS = 0.7
-"""Of CPU, children's included: the share of cases above it takes nearly half of all time."""
+LIST = Path(__file__).parents[1] / "tiers.txt"
+QUICK, CHECKED = 1.0, 4.0
+"""Seconds of CPU, children included, that a test may take in `make test` and in CI; one case runs always."""
 
 
-def listed() -> set[str]:
-    """Return the cases, and tests all of whose cases are meant."""
-    return set(LIST.read_text().splitlines())
+def read_tiers() -> dict[str, tuple[int, int]]:
+    """Return how many cases of each long test run in `make test`, and in CI."""
+    lines = (line.rsplit(" ", 2) for line in LIST.read_text().splitlines())
+    return {test: (int(quick), int(checked)) for test, quick, checked in lines}
+
+
+def order_cases(cases: Iterable[str]) -> list[str]:
+    """Return the cases of a test in the order in which they are taken."""
+    return sorted(cases, key=lambda case: zlib.crc32(case.encode()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take the option that measures."""
-    parser.addoption("--write-tiers", action="store_true", help="write tests/slow_cases.txt anew")
+    parser.addoption("--write-tiers", action="store_true", help="write tests/tiers.txt anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,21 +48,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before any are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is listed."""
-    slow = listed()
+    """Mark what takes long."""
+    tests: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
-        long = slow & {item.nodeid, item.nodeid.partition("[")[0]} and not stays(item)
-        if long or item.get_closest_marker("weekly"):
+        if item.get_closest_marker("weekly"):
             item.add_marker("slow")
-
-
-def stays(item: pytest.Item) -> bool:
-    """Whether a case belongs to a quick run however long it takes."""
-    return any(item.get_closest_marker(name) for name in ("quick", "equation"))
+        elif not any(item.get_closest_marker(name) for name in ("quick", "slow")):
+            tests[item.nodeid.partition("[")[0]][item.nodeid] = item
+    for test, (quick, checked) in read_tiers().items():
+        for place, case in enumerate(order_cases(tests[test])):
+            if place >= quick:
+                tests[test][case].add_marker("slow")
+            if place >= checked:
+                tests[test][case].add_marker("weekly")
 
 
 class Clock:
-    """What each case takes, by test."""
+    """What each case takes, by test, in whichever process it runs."""
 
     def __init__(self) -> None:
         """Start with nothing measured."""
@@ -62,19 +72,34 @@ class Clock:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Measure a case with what it sets up."""
-        start = _cpu()
-        result = yield
-        self.taken[item.nodeid.partition("[")[0]][item.nodeid] = 0.0 if stays(item) else _cpu() - start
-        return result
+        """Note when a case begins, with what it sets up."""
+        self.start = _cpu()
+        return (yield)
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the list: a test by its name where all its cases take long."""
-        lines = [case for case in listed() if case.partition("[")[0] not in self.taken]
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Let the last report of a case say what it took."""
+        if call.when == "teardown":
+            item.user_properties.append(("cpu", _cpu() - self.start))
+        return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Read what a case took, where all reports arrive."""
+        for seconds in (value for name, value in report.user_properties if name == "cpu"):
+            self.taken[report.nodeid.partition("[")[0]][report.nodeid] = float(str(seconds))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write a line for each test whose cases take long together."""
+        if hasattr(session.config, "workerinput"):
+            return
+        tiers = {test: counts for test, counts in read_tiers().items() if test not in self.taken}
         for test, cases in self.taken.items():
-            slow = [case for case, seconds in cases.items() if seconds > SECONDS]
-            lines += [test] if len(slow) == len(cases) else slow
-        LIST.write_text("".join(f"{line}\n" for line in sorted(lines)))
+            taken = list(accumulate(cases[case] for case in order_cases(cases)))
+            quick, checked = (max(1, sum(total <= limit for total in taken)) for limit in (QUICK, CHECKED))
+            if quick < len(taken) and not test.startswith("proofs/"):
+                tiers[test] = quick, checked
+        lines = (f"{test} {quick} {checked}\n" for test, (quick, checked) in sorted(tiers.items()))
+        LIST.write_text("".join(lines))
 
 
 def _cpu() -> float:

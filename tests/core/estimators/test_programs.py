@@ -43,11 +43,14 @@ def test_jax_vmap_gives_the_same_numbers(name):
         np.testing.assert_allclose(mapped[index], alone, rtol=1e-10, atol=1e-12)
 
 
-QUICK = {"ghost_kernel", "gate_lai", "preconditioned", "reweight"}
-"""An estimator of each kind, and a policy."""
-
-
-@pytest.mark.parametrize("names", [QUICK, pytest.param(PROGRAMS.keys() - QUICK, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "names",
+    [
+        # an estimator of each kind, and a policy; all in one process, for each takes seconds to start
+        {"ghost_kernel", "gate_lai", "preconditioned", "reweight"},
+        pytest.param(PROGRAMS, marks=pytest.mark.weekly),
+    ],
+)
 def test_torch_compile_fullgraph_gives_the_same_numbers_and_compiles_once(names):
     command = [sys.executable, "-m", "tests.support.torch_compiled", *names]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
