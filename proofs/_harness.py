@@ -31,7 +31,8 @@ else: a proof does not lean on the code it judges. It holds
     An identity must have the claim's two sides, an inequality its difference of sides; a lemma's symbols
     ask of what is put in that it has their signs, under ``given``. Induction takes the claim at a smaller
     depth (``steps.hypothesis``), or shows the first depths in full (``steps.base``). A procedure for
-    several statements has a decorator for each.
+    several statements has a decorator for each. A statement of ours that Coq's kernel has a theorem of
+    needs no derivation here: its function has no parameters, and all else is demanded.
 
 What ``settled`` demands, so that nothing passes by accident:
 
@@ -68,6 +69,7 @@ function in ``lai_core``, so that the proof is about the formula that the code c
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -123,7 +125,7 @@ def settled(
 
         @pytest.mark.parametrize(("statement", "mutants"), cases)
         def prove(settle: Any, statement: Statement, mutants: Mapping[str, Rewrite]) -> None:
-            settle(statement, procedure, mutants)
+            settle(statement, procedure if signature(procedure).parameters else None, mutants)
 
         prove.__name__, prove.__doc__ = procedure.__name__, procedure.__doc__
         vars(prove).update(procedure=procedure, cases=cases)
@@ -132,10 +134,8 @@ def settled(
     return test_of
 
 
-def judge(
-    statement: Statement, proof: Callable[[Statement, Steps], None], mutants: Mapping[str, Rewrite]
-) -> dict[str, Any]:
-    """Hold a statement true and proved, and its mutants false and rejected.
+def judge(statement: Statement, proof: Proof | None, mutants: Mapping[str, Rewrite]) -> dict[str, Any]:
+    """Hold a statement true and proved, and its mutants false and rejected; by numbers alone without a proof.
 
     Returns
     -------
@@ -160,16 +160,8 @@ def judge(
     for depth in statement.depths:
         if hidden := unstated(statement.slug, statement.relations(depth), statement.given(depth)):
             raise AssertionError(f"{statement.slug}: no hypothesis says {hidden}; see proofs/_meaning.py")
-    steps = Steps()
-    proof(statement, steps)
-    if steps.count == 0:
-        raise AssertionError(f"{statement.slug}: a proof without a step proves nothing")
-    for name, altered in _altered(statement):
-        try:
-            proof(altered, Steps())
-        except RefutedError:
-            continue
-        raise AssertionError(f"{statement.slug}: the proof does not notice another claim: {name}")
+    if proof is not None:
+        _check_proof(statement, proof)
     if not mutants:
         raise AssertionError(f"{statement.slug}: no mutant shows that the claim can be false")
     for name, rewrite in mutants.items():
@@ -178,14 +170,31 @@ def judge(
             raise AssertionError(f"{statement.slug}: mutant {name!r}: the rewrite changes nothing")
         if search(mutant)[0] is None:
             raise AssertionError(f"{statement.slug}: mutant {name!r} was not seen to be false")
-        try:
-            proof(mutant, Steps())
-        except RefutedError:
-            continue
-        raise AssertionError(f"{statement.slug}: mutant {name!r} survives the proof")
+        if proof is not None and not _refutes(proof, mutant):
+            raise AssertionError(f"{statement.slug}: mutant {name!r} survives the proof")
     counts = {"statements": 1, "mutants": len(mutants), "mutants_rejected": len(mutants)}
     found = {asked(*size): "points" if asked(*size) in at_points else "decided" for size in sizes}
     return counts | {"decided": len(sizes) - len(at_points), "at_points": len(at_points), "sizes": found}
+
+
+def _check_proof(statement: Statement, proof: Proof) -> None:
+    """Raise unless a proof goes through, in at least one step, and for no other claim."""
+    steps = Steps()
+    proof(statement, steps)
+    if steps.count == 0:
+        raise AssertionError(f"{statement.slug}: a proof without a step proves nothing")
+    for name, altered in _altered(statement):
+        if not _refutes(proof, altered):
+            raise AssertionError(f"{statement.slug}: the proof does not notice another claim: {name}")
+
+
+def _refutes(proof: Proof, statement: Statement) -> bool:
+    """Whether a step of a proof is refuted for this statement."""
+    try:
+        proof(statement, Steps())
+    except RefutedError:
+        return True
+    return False
 
 
 def _says_the_same(mutant: Statement, statement: Statement) -> bool:

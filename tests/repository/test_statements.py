@@ -103,6 +103,15 @@ def test_every_statement_is_settled_by_a_proof():
     assert sorted(proof.statement for proof in evidence.proofs()) == sorted(name for name, _ in proved())
 
 
+def test_what_is_not_derived_here_is_ours_and_a_theorem_under_the_kernel():
+    known = {slug for slug, theorems in evidence.kernel().items() if any("Implements" in t for t in theorems)}
+    entries = ledger.read()
+    for proof in evidence.proofs():
+        if not proof.derived:
+            assert known.issuperset(proof.slugs), proof.node
+            assert {entries[slug].source for slug in proof.slugs} == {("new",)}, proof.node
+
+
 def test_a_derivation_that_compares_nothing_is_seen(tmp_path):
     source = """
 def helper(steps): steps.conclude(1, 2)

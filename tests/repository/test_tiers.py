@@ -13,7 +13,8 @@ def test_every_listed_test_is_there_and_runs_in_every_tier():
         assert f"def {name}(" in (ROOT / path).read_text(), (
             f"{test}: not there; python -m pytest --write-tiers"
         )
-        assert 1 <= quick <= checked
+        assert 0 <= quick <= checked
+        assert checked
 
 
 def test_the_list_is_sorted_and_names_no_test_twice():

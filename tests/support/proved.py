@@ -33,6 +33,7 @@ class Proof:
     node: str
     statement: str
     slugs: tuple[str, ...]
+    derived: bool  # else a theorem under the kernel stands for the derivation
     compared: bool
     inductive: bool
     cites: bool
@@ -120,7 +121,7 @@ def evidence(
         lines.append(f"{size}{laws}: proof assistant ({name})")
     lines += ["refuted: counterexample with exact numbers"] if refuted else []
     lines += _sizes(run.get("sizes", {}))
-    settled = [proof for proof in proved if slug in proof.slugs]
+    settled = [proof for proof in proved if slug in proof.slugs and proof.derived]
     if settled:
         compared = [proof.compared for proof in settled]
         words = "compared" if all(compared) else "compared in part" if any(compared) else "not compared"
@@ -159,6 +160,7 @@ def _settled(path: Path, root: Path) -> Iterator[Proof]:
                 node=f"{path.relative_to(root).as_posix()}::{name}",
                 statement=f"{path.stem}.{statement}",
                 slugs=slugs,
+                derived=bool(function.args.args),
                 compared="conclude" in called,
                 inductive="hypothesis" in called,
                 cites="cited" in scopes.get(statement, ""),
