@@ -100,6 +100,8 @@ COLUMNS = {
     "kind": [*"abcdefghijk"],
 }
 OPTIONS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4}
+
+
 def scorer(validation=VALIDATION, params=weights, **options):
     return lai_jax.Scorer(dense, params, squares, validation, **(OPTIONS | options))
 

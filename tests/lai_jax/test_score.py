@@ -116,18 +116,3 @@ def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_
     moved = names["step"](*given, jax.random.key(0), inputs, targets)[:3]
     for old, new in zip(jax.tree.leaves(given), jax.tree.leaves(moved), strict=True):
         assert not np.array_equal(old, new)
-
-
-def test_a_report_is_printed_in_a_line():
-    """While a program is traced, its numbers are none yet."""
-    summary, printed = computed(lai_jax.summarize, *MODEL, *HELD), []
-
-    def report_on(summary, inputs):
-        _, report = lai_jax.score(*MODEL, summary, inputs, BATCH[1])
-        printed.append(repr(report))
-        return report
-
-    report = jax.jit(report_on)(summary, BATCH[0])
-    kept, loss, skipped = report.kept.item(), report.loss.item(), report.skipped.item()
-    assert repr(report) == f"Report(samples=8, kept={kept}, loss={loss:.4g}, skipped={skipped})"
-    assert re.fullmatch(r"Report\(samples=8, kept=\w+, loss=\w+, skipped=\w+\)", printed[0])

@@ -13,7 +13,6 @@ from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
     PROCESSES,
     a_block_raises_when_scored,
-    a_shard_goes_on_after_an_error,
     an_interruption_comes_in_a_round,
     curated,
     stepped,
@@ -103,7 +102,6 @@ FOUND = (
     a_loader_runs_dry,
     each_alone,
     groups_are_counted_together,
-    a_shard_goes_on_after_an_error,
     a_block_raises_when_scored,
     an_interruption_comes_in_a_round,
 )
@@ -136,14 +134,6 @@ def one_process(model=None, **options):
     model = network() if model is None else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
-
-
-def trained(steps):
-    """Return the parameters after so many steps of one process."""
-    curator = one_process()
-    for _ in range(steps):
-        curator.step(*rows_by_process())
-    return torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
 
 
 def rows_by_process():
@@ -234,11 +224,6 @@ def test_groups_are_those_of_the_whole_batch(found):
     assert set(named) == {"even", "odd", "third"}
     expected = numbers, named
     assert all(part["groups_are_counted_together"] == expected for part in found)
-
-
-def test_sharded_training_goes_on_after_an_error(found):
-    for part in found:
-        assert largest(part["a_shard_goes_on_after_an_error"], trained(1)) <= BOUND
 
 
 def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):
