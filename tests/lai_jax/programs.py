@@ -172,18 +172,6 @@ def into_the_batch(params, inputs, ids):
     return hidden.at[jnp.arange(len(ids)), ids[:, 0]].multiply(2.0) @ params["o"]
 
 
-@ruled(CHOSEN, WO, w=(4, 4), o=(4, 2), row=(4,))
-def of_parameters(params, inputs, ids):
-    rows = jax.vmap(lambda row, places: row.at[places].set(params["row"][:2]))(inputs @ params["w"], ids)
-    return jnp.tanh(rows) @ params["o"]
-
-
-@ruled(layers=WO)
-def along_a_window(params, inputs):
-    hidden = jnp.tanh(inputs @ params["w"])
-    return jnp.zeros_like(hidden).at[:, jnp.array([3, 1])].add(hidden[:, :2]) @ params["o"]
-
-
 @ruled(layers=WO)
 def beside_debugging(params, inputs):
     """Compute statistics of the batch, which no loss needs."""

@@ -155,39 +155,6 @@ def test_one_program_scores_batches_of_every_size_and_frames_may_be_empty(table)
     assert pd.concat(found).reset_index(drop=True).to_dict("list") == table
 
 
-class Stream:
-    """Samples one after the other."""
-
-    def __init__(self, samples):
-        self.samples = samples
-
-    def __iter__(self):
-        return iter(self.samples)
-
-
-def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_changed(tmp_path, table):
-    items = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
-    pairs = Stream(list(zip(*DATA, strict=True)))
-    numbered = {**table, "id": list(range(11))}
-    named = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4, "progress": False}
-
-    def run(stream, folder, **options):
-        found = lai_jax.score_dataset(
-            dense, weights(), squares, stream, VALIDATION, tmp_path / folder, **options
-        )
-        return {name: values for name, values in found.to_pydict().items() if name != "rank"}
-
-    found = run(pairs, "pairs", batch_size=4, progress=False)
-    assert found == {name: values for name, values in numbered.items() if name != "group"}
-    options = named | {"rows_per_file": 4}
-    assert run(Stream(items), "items", **options) == table
-    (tmp_path / "items" / "part-000001.parquet").unlink()
-    with pytest.raises(ValueError, match=r"dataset: expected the samples .* from row 1 "):
-        run(Stream(items[:1] + items[2:]), "items", **options)
-    assert run(iter(items), "items", **options) == table
-    assert read_scores(tmp_path / "items")["group"].to_pylist() == COLUMNS["kind"]
-
-
 WRONG = {
     "another side": (
         {"estimator": "exact", "validation": "lai"},

@@ -53,13 +53,6 @@ def test_a_loop_with_the_jitted_update_is_that_of_a_mixture_and_is_resumed_to_th
     assert jitted_run(resumed, state, 5)[0] == drawn[4:]
 
 
-def test_a_state_replaces_all_that_was_drawn_before():
-    first, second = (MixtureBatches(GROUPS, [1, 1, 1], 2, seed=seed) for seed in (1, 2))
-    assert taken(first, 1) != taken(second, 1)
-    second.load_state_dict(first.state_dict())
-    assert taken(second, 9) == taken(first, 9)
-
-
 def test_grain_maps_and_saves_the_batches_by_the_pages_recipe():
     (recipe,) = (
         cell for cell in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "grain" in cell

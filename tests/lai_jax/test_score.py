@@ -18,7 +18,6 @@ from tests.lai_jax.support import (
     computed,
     cross_entropy,
     dense,
-    drawn,
     gradients,
     stepped,
     weights,
@@ -68,27 +67,6 @@ def test_a_policy_that_names_losses_sees_them():
     given = functools.partial(below, losses=jnp.zeros(8))
     np.testing.assert_array_equal(scored(summary, policy=given)[0], plain.weights)
     assert int(stepped(MODEL, summary, BATCH, policy=below)[2].kept) < int(plain.kept)
-
-
-def test_what_is_scored_may_close_over_state():
-    """Batch statistics that a step carries are constants to the scores."""
-
-    def with_state(params, state, inputs):
-        return jnp.tanh((inputs @ params["w"] - state["mean"]) / state["scale"]) @ params["o"]
-
-    @jax.jit
-    def scores(params, state):
-        def closed(params, inputs):
-            return with_state(params, state, inputs)
-
-        model = closed, params, cross_entropy
-        summary = lai_jax.summarize(*model, *HELD, estimator="ghost")
-        return lai_jax.score(*model, summary, *BATCH, estimator="ghost")[1].scores
-
-    state = {"mean": drawn(6), "scale": 1.5 + jnp.abs(drawn(6))}
-    model = lambda params, inputs: with_state(params, state, inputs), PARAMS, cross_entropy
-    expected = gradients(*model, BATCH) @ gradients(*model, HELD).sum(0)
-    np.testing.assert_allclose(scores(PARAMS, state), expected, rtol=1e-10, atol=1e-12)
 
 
 def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_nan():

@@ -225,17 +225,6 @@ def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
         np.testing.assert_allclose([each["score"] for each in of_row], expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("rows", [9, 10, 20, 21])
-def test_a_stream_has_the_table_of_a_data_set(tmp_path, rows):
-    data, validation = drawn(20), drawn(8, 2)
-    options = {"batch_size": 4, "rows_per_file": rows}
-    whole = scored(tmp_path / "whole", TensorDataset(*data), validation, **options)
-    pairs = Stream(zip(*data, strict=True))
-    loader = DataLoader(pairs, batch_size=3)
-    for name, stream in {"set": pairs, "loader": loader, "once": iter(pairs), "list": iter([*pairs])}.items():
-        assert scored(tmp_path / name, stream, validation, **options) == whole
-
-
 def test_items_that_are_dictionaries_have_ids_and_groups_in_a_stream_and_in_a_data_set(tmp_path):
     data, validation = drawn(20), drawn(8, 2)
     named = {"ids": NAMES, "groups": [name[0] for name in NAMES], "batch_size": 7, "rows_per_file": 8}

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import warnings
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from lai_torch._graph.walk import Graph
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, labels, randn
+from tests.lai_torch.support import LOSS, labels
 from tests.support.torch_judge import KERNELS, TOLERANCE, error, truth
 from tests.support.torch_parts import SOUND
 from tests.support.torch_programs import program
@@ -32,28 +31,6 @@ def test_records_add_up_to_ghost_in_the_batch_that_proves_and_in_later_ones(part
     for _ in range(3):
         trace = reader.record(one.training).trace
         assert error(lai.ghost_kernel(trace, trace), expected) <= TOLERANCE
-
-
-@pytest.mark.parametrize("samples", [1, 5])
-def test_a_weight_made_of_a_parameter_is_read_where_nothing_arrives_at_it(samples):
-    """Where every unit is off, no gradient tells a weight from what it multiplies."""
-
-    class Off(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.matrix = nn.Parameter(-torch.rand(4, 6))
-            self.head = nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            return self.head(torch.relu(inputs @ -(2 * self.matrix).softmax(0)))
-
-    model = Off().double()
-    batch = randn(samples, 4).abs(), labels(samples)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        trace = Reader(model, LOSS, every=False).record(batch).trace
-    assert [layer.name for layer in trace.layers] == ["matrix", "head"]
-    torch.testing.assert_close(trace.layers[0].activations, batch[0])
 
 
 MODES = {

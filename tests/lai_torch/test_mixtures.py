@@ -59,16 +59,6 @@ def test_weights_that_change_hold_from_the_next_batch_on():
     assert seen == [0] * 12 + [2] * 12
 
 
-def test_the_same_is_drawn_under_a_default_device_and_whatever_else_is_drawn():
-    expected = list(MixtureSampler(GROUPS, [1, 1, 1], 4))
-    torch.manual_seed(7)
-    with torch.device("meta"):
-        assert list(MixtureSampler(GROUPS, [1, 1, 1], 4)) == expected
-    state = torch.get_rng_state()
-    list(MixtureSampler(GROUPS, [1, 1, 1], 4))
-    assert torch.equal(state, torch.get_rng_state())
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 2))
 def test_some_samples_of_each_batch_come_from_a_source_whatever_the_weights(seed, count, replicas):
     parts = [

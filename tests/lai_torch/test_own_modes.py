@@ -63,28 +63,9 @@ class Buffered(Gained):
         return self.gain * 2 if self.training else self.kept_gain
 
 
-class Resampled(Gained):
-    """Draws its noise when training begins, and freezes a layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("noise", torch.randn(6))
-
-    def train(self, mode=True):
-        super().train(mode)
-        if mode:
-            self.noise.copy_(torch.randn(6))
-        self.body.requires_grad_(not mode)
-        return self
-
-    def kept(self):
-        return self.gain + (self.noise if self.training else 0.0)
-
-
 RIGHT = {
     "drops when training": gained(drops),
     "a buffer": Buffered,
-    "resampled": Resampled,
 }
 
 
@@ -107,14 +88,7 @@ class Merged(Gained):
         return self.head(torch.tanh(self.body(inputs) + more))
 
 
-def replaces(self, mode=True):
-    """Evaluate with another layer."""
-    layers = vars(self).setdefault("layers", [self.body, nn.Linear(4, 6).double()])
-    self.body = layers[0 if mode else 1]
-    return nn.Module.train(self, mode)
-
-
-REFUSED = {"merged": Merged, "replaced": gained(replaces)}
+REFUSED = {"merged": Merged}
 
 
 def made(make):
