@@ -11,7 +11,7 @@ from tests.support.torch_modules import Part
 from tests.support.torch_programs import TIMES, WIDTH, program
 from tests.support.workloads.torch_parts import Case
 
-N, T = 6, 4
+N = 6
 
 
 def layered(own, inputs):
