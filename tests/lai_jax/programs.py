@@ -32,30 +32,6 @@ def ruled(inputs: Any = VECTORS, layers: Any = None, **shapes: tuple[int, ...]) 
     return added
 
 
-def product(spec, shape, weight):
-    def apply(params, inputs):
-        outputs = jnp.einsum(spec, inputs, params["w"])
-        outputs = jnp.moveaxis(outputs, spec.split("->")[1].index("n"), 0)
-        return jnp.tanh(outputs.reshape(outputs.shape[0], -1))
-
-    return apply, {"w": drawn(*weight)}, drawn(N, *shape), None
-
-
-PRODUCTS = {
-    "nd,dk->nk": ((5,), (5, 2)),
-    "nd,kd->nk": ((5,), (2, 5)),
-    "nd,dk->kn": ((5,), (5, 2)),
-    "ntd,dk->ntk": ((4, 5), (5, 2)),
-    "ntd,dhk->nthk": ((4, 5), (5, 2, 3)),
-    "nthk,hkd->ntd": ((4, 2, 3), (2, 3, 5)),
-    "nhd,hdk->nhk": ((3, 5), (3, 5, 2)),
-    "ntd,sd->nst": ((4, 5), (6, 5)),
-    "ntd,st->nsd": ((4, 5), (6, 4)),
-    "nthd,hde->nhte": ((4, 2, 5), (2, 5, 3)),
-}
-RULED |= {spec: product(spec, *shapes) for spec, shapes in PRODUCTS.items()}
-
-
 def convolved_inside(*outer):
     """Convolve maps whose frames are before or behind the samples, merged into one axis."""
 
@@ -145,31 +121,6 @@ def ending_in_a_parameter(flag):
 RULED |= {f"ending in a parameter, {flag}": ending_in_a_parameter(flag) for flag in (0, 1)}
 
 
-@ruled((5, 4), u=(4, 6), v=(3, 6), b=(6,), o=(3, 2))
-def cell(params, inputs):
-    """Run a recurrent cell that starts from zeros."""
-
-    def step(carry, value):
-        state, memory = carry
-        gates = value @ params["u"] + (state @ params["v"] + params["b"])
-        keep, new = jax.nn.sigmoid(gates[:, :3]), jnp.tanh(gates[:, 3:])
-        memory = keep * memory + (1 - keep) * new
-        return (jnp.tanh(memory), memory), None
-
-    zeros = jnp.zeros((inputs.shape[0], 3))
-    return lax.scan(step, (zeros, zeros), jnp.swapaxes(inputs, 0, 1))[0][0] @ params["o"]
-
-
-@ruled(stack=(3, 4, 4), o=(4, 2))
-def counted(params, inputs):
-    return lax.fori_loop(0, 3, lambda i, h: jnp.tanh(h @ params["stack"][i]), inputs) @ params["o"]
-
-
-@ruled(layers="in a scan whose next iteration uses its output")
-def recurrence(params, inputs):
-    return lax.scan(lambda h, _: (jnp.tanh(h @ params["w"]), None), inputs, None, length=2)[0]
-
-
 @ruled((VECTORS, jax.random.split(jax.random.key(N), N)), ["o"])
 def masked_by_keys(params, inputs, keys):
     masked = jax.vmap(lambda x, key: x * jax.random.bernoulli(key, 0.5, x.shape))(inputs, keys)
@@ -196,16 +147,6 @@ def read_outside(params, ids):
     return jnp.tanh(read.sum(1)) @ params["o"]
 
 
-@ruled(IDS, ["table"], table=(6, 4))
-def tied(params, ids):
-    return jnp.tanh(params["table"][ids].mean(1)) @ params["table"].T
-
-
-@ruled(IDS, ["table"], table=(6, 4))
-def half_tied(params, ids):
-    return jnp.tanh(params["table"][:4][ids].sum(1)) @ params["table"][4:].T
-
-
 @ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
 def read_inside(params, ids):
     """Read outside of a table in a branch, recomputed in a loop."""
@@ -229,30 +170,6 @@ def mask_of_the_chosen(params, inputs, ids):
 def into_the_batch(params, inputs, ids):
     hidden = jnp.tanh(inputs @ params["w"])
     return hidden.at[jnp.arange(len(ids)), ids[:, 0]].multiply(2.0) @ params["o"]
-
-
-@ruled(CHOSEN, WO, w=(4, 4), o=(4, 2), row=(4,))
-def into_parameters(params, inputs, ids):
-    hidden = inputs @ params["w"]
-    rows = jax.vmap(lambda row, places: params["row"].at[places].add(row[:2]))(hidden, ids)
-    return jnp.tanh(rows) @ params["o"]
-
-
-@ruled(CHOSEN, WO, w=(4, 4), o=(4, 2), row=(4,))
-def of_parameters(params, inputs, ids):
-    rows = jax.vmap(lambda row, places: row.at[places].set(params["row"][:2]))(inputs @ params["w"], ids)
-    return jnp.tanh(rows) @ params["o"]
-
-
-@ruled(layers=WO)
-def along_a_window(params, inputs):
-    hidden = jnp.tanh(inputs @ params["w"])
-    return jnp.zeros_like(hidden).at[:, jnp.array([3, 1])].add(hidden[:, :2]) @ params["o"]
-
-
-@ruled(layers=["o"])
-def frozen(params, inputs):
-    return jnp.tanh(inputs @ lax.stop_gradient(params["w"])) @ params["o"]
 
 
 @ruled(layers=WO)

@@ -63,11 +63,6 @@ HIDDEN = {
         lambda h: jnp.stack([h, 2 * h], 1).reshape(-1, 5)[jnp.arange(N)],
         "picks samples of the batch by index",
     ),
-    "moved by padding": (
-        lambda h: lax.pad(h, 0.0, ((1, -1, 0), (0, 0, 0))),
-        "takes some samples of the batch",
-    ),
-    "shuffled": (lambda h: h[jnp.argsort(h[:, 0])], "runs along the samples"),
     "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
     "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
     "branched": (lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h), REDUCES),
@@ -80,11 +75,8 @@ HIDDEN = {
 }
 """What couples samples between two layers."""
 LOSSES = {
-    "a centred loss": (lambda o, t: cross_entropy(o - o.mean(0), t), REDUCES),
-    "a share of the loss": (lambda o, t: (each := cross_entropy(o, t)) / each.sum(), REDUCES),
     "a softmax over the batch": (lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0], "reduces over the samples"),
     "contrasts": (contrastive, "multiplies every sample with every other"),
-    "pairs": (lambda o, t: jax.nn.softplus(o - o[::-1]).sum(1), "runs along the samples"),
     "a mean loss": (lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
 }
 COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}

@@ -8,7 +8,6 @@ import lai_jax
 import lai_storage
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from lai_storage.tables import read_scores
 
@@ -101,7 +100,6 @@ COLUMNS = {
     "kind": [*"abcdefghijk"],
 }
 OPTIONS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4}
-NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
 
 
 def scorer(validation=VALIDATION, params=weights, **options):
@@ -113,18 +111,6 @@ def table(tmp_path_factory):
     names = {"ids": COLUMNS["uid"], "groups": COLUMNS["kind"]}
     found = scored(tmp_path_factory.mktemp("table"), rows_per_file=11, **names)
     return {name: values for name, values in found.items() if name != "rank"}
-
-
-@pytest.mark.parametrize(
-    "make", [pa.table, pd.DataFrame, dict, lambda columns: columns | {"x": jnp.asarray(DATA[0])}]
-)
-def test_a_batch_of_any_form_has_the_tables_numbers_in_its_own_form(make, table):
-    batch = make(COLUMNS)
-    found = scorer()(batch)
-    assert isinstance(found, type(batch))
-    read = found if isinstance(found, pa.Table) else pa.table(dict(found))
-    assert read.to_pydict() == table
-    assert read.column_names == ["id", *NUMBERS, "group"]
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai", "calibrated_lai"])
@@ -169,41 +155,7 @@ def test_one_program_scores_batches_of_every_size_and_frames_may_be_empty(table)
     assert pd.concat(found).reset_index(drop=True).to_dict("list") == table
 
 
-class Stream:
-    """Samples one after the other."""
-
-    def __init__(self, samples):
-        self.samples = samples
-
-    def __iter__(self):
-        return iter(self.samples)
-
-
-def test_a_stream_has_the_table_of_a_data_set_goes_on_and_is_refused_where_it_changed(tmp_path, table):
-    items = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
-    pairs = Stream(list(zip(*DATA, strict=True)))
-    numbered = {**table, "id": list(range(11))}
-    named = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 4, "progress": False}
-
-    def run(stream, folder, **options):
-        found = lai_jax.score_dataset(
-            dense, weights(), squares, stream, VALIDATION, tmp_path / folder, **options
-        )
-        return {name: values for name, values in found.to_pydict().items() if name != "rank"}
-
-    found = run(pairs, "pairs", batch_size=4, progress=False)
-    assert found == {name: values for name, values in numbered.items() if name != "group"}
-    options = named | {"rows_per_file": 4}
-    assert run(Stream(items), "items", **options) == table
-    (tmp_path / "items" / "part-000001.parquet").unlink()
-    with pytest.raises(ValueError, match=r"dataset: expected the samples .* from row 1 "):
-        run(Stream(items[:1] + items[2:]), "items", **options)
-    assert run(iter(items), "items", **options) == table
-    assert read_scores(tmp_path / "items")["group"].to_pylist() == COLUMNS["kind"]
-
-
 WRONG = {
-    "no columns": ({"batch": DATA}, "ids: expected a batch with a column 'uid', got tuple"),
     "another side": (
         {"estimator": "exact", "validation": "lai"},
         "expects a ValidationGradient, got Validation",
@@ -213,17 +165,15 @@ WRONG = {
         "to hold what Scorer.save wrote, or a ValidationSummary, got dict",
     ),
     "of a run": ({"estimator": "preconditioned_lai"}, "expected one that scores a sample by itself"),
-    "no batch size": ({"batch_size": 0}, "batch_size: expected a whole number"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_does_not_fit_is_named(case, tmp_path):
     options, message = WRONG[case]
-    options = {"batch": COLUMNS, **options}
+    options = dict(options)
     scorer().save(tmp_path / "lai")
     lai_storage.save(tmp_path / "other", {"a": np.ones(1)})
     name = options.pop("validation", None)
-    batch = options.pop("batch")
     with pytest.raises((TypeError, ValueError), match=message):
-        scorer(VALIDATION if name is None else tmp_path / name, **options)(batch)
+        scorer(VALIDATION if name is None else tmp_path / name, **options)(COLUMNS)

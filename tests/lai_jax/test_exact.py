@@ -10,7 +10,6 @@ import numpy as np
 import optax
 import pytest
 
-from lai_core.shapley import one_step_shapley
 from tests.lai_jax.support import by_numpy, computed, dense, drawn, gradients, squares, vectors, weights
 from tests.support.workloads.jax_by_numpy import traced
 
@@ -76,21 +75,6 @@ def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact > 1e-4
     found = lai_jax.exact_scores(dense, PARAMS, squares, *SIDES)  # by another method
     np.testing.assert_allclose(found, inner_products(dense), rtol=1e-12)
-
-
-def test_the_midpoint_is_the_one_step_shapley_value_to_second_order():
-    batch = tuple(side[:4] for side in TRAINING)
-    flat, restored = jax.flatten_util.ravel_pytree(PARAMS)
-    loss = traced(lambda at: squares(dense(restored(at), VALIDATION[0]), VALIDATION[1]).sum(), flat)
-    parts, errors = gradients(dense, PARAMS, squares, batch), []
-    for rate in (2e-3, 1e-3):
-        exact = one_step_shapley(loss, np.asarray(flat), parts, learning_rate=rate) / rate
-        options = {"at": "midpoint", "learning_rate": rate, "reduction": "sum"}
-        middle = exact_scores(dense, PARAMS, squares, VALIDATION, batch, **options)
-        start = exact_scores(dense, PARAMS, squares, VALIDATION, batch)
-        errors.append(np.abs(middle - exact).max())
-        assert errors[-1] < 0.1 * np.abs(start - exact).max()
-    assert 3.0 < errors[0] / errors[1] < 5.0  # halving the step divides the error by four
 
 
 def after_a_step(apply, params, rate):

@@ -58,18 +58,3 @@ def test_samples_that_are_not_finite_count_for_nothing_on_both_sides():
     assert not report.skipped
     assert float(report.weights[2]) == 0.0
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
-
-
-def solving(params, inputs):
-    """Solve a system in the parameters for every sample, whose products are no layer for LAI."""
-    matrix = jnp.eye(3) * 9 + params["w"][:3]
-    return jax.scipy.linalg.solve(matrix, (inputs @ params["w"]).T).T
-
-
-def test_what_lai_cannot_read_is_scored():
-    model = solving, weights(w=(4, 3)), squares
-    with pytest.raises(ValueError, match="use estimator 'ghost' or 'exact'"):
-        computed(lai_jax.summarize, *model, *VALIDATION)
-    report = stepped(model, VALIDATION, BATCH, estimator="exact")[2]
-    expected = gradients(*model, BATCH) @ gradients(*model, VALIDATION).sum(0)
-    np.testing.assert_allclose(report.scores, expected, rtol=1e-9)

@@ -104,10 +104,6 @@ def residual(params, x):
     return (first + jnp.tanh(first @ params["b"])) @ params["c"]
 
 
-def frozen_between(params, x):
-    return jnp.tanh(jnp.tanh(x @ params["a"]) @ lax.stop_gradient(params["b"])) @ params["c"]
-
-
 def through(function):
     return lambda params, x: function(x @ params["a"]) @ params["b"]
 
@@ -133,8 +129,6 @@ def convolved(params, x):
 
 MIXING = {
     "reduce_sum": [normalised, jax.nn.softmax],
-    "rev": [lambda s: s[:, ::-1]],
-    "cumsum": [lambda s: jnp.cumsum(s, 1)],
     ".*": [lambda s: jnp.concatenate([s[:, :2] * s[:, 2:]] * 2, 1)],
     "reshape": [lambda s: s.reshape(-1, 2, 2).swapaxes(1, 2).reshape(-1, 4)],
     "scan": [iterated],
@@ -142,7 +136,6 @@ MIXING = {
 """Functions between two layers that are no functions entry by entry, by the operation that says so."""
 NO_CHAINS = [
     (residual, f"layer 'c': .* its input {ALONE}"),
-    (frozen_between, "layer 'c': .* does not come from the output of layer 'a' alone"),
     (looped, "layer 'stack.0.': .* its input is inside a loop, a branch or a recomputation"),
     (
         lambda p, x: jnp.tanh(x[..., None] @ p["one"]).reshape(5, -1) @ p["o"],

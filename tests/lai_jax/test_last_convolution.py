@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import lai_core as lai
-from tests.lai_jax.support import computed, drawn, ghost_error, gradients, labels, stepped
+from tests.lai_jax.support import computed, drawn, ghost_error, gradients, labels
 from tests.lai_jax.support import cross_entropy as loss
 
 N = 4
@@ -55,14 +55,3 @@ def test_the_last_layers_part_of_lai_is_that_of_its_own_parameters(name):
     own = gradients(lambda free, x: apply({**params, **free}, x), {"b": params["b"]}, loss, batch)
     for kernel in (lai.lai_kernel(last, last), lai.ghost_kernel(last, last)):
         np.testing.assert_allclose(kernel, own @ own.T, rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("rows", [None, 2])
-def test_a_step_scores_as_a_trace_does(name, rows):
-    apply, params, batch = built(name)
-    model, validation = (apply, params, loss), built(name, seed=1)[2]
-    sides = [computed(lai_jax.trace, *model, *side) for side in (validation, batch)]
-    report = stepped(model, validation, batch, rows=rows, side={"positions": "mean"})[2]
-    expected = lai.lai_scores(*sides, positions="mean")
-    np.testing.assert_allclose(report.scores, expected, rtol=1e-10, atol=1e-14)

@@ -27,15 +27,8 @@ def beside(products):
     return jnp.concatenate([products, jnp.tanh(products)], 1)
 
 
-def below_largest(products):
-    return products - products.max(-1, keepdims=True)
-
-
 READ = {
     "inner": (lambda p, h, x: classes(jnp.inner(h, p["w"])), (WIDTH,)),
-    "dot": (lambda p, h, x: classes(jnp.dot(h, p["w"])), (WIDTH,)),
-    "a vector @": (lambda p, h, x: classes(p["w"] @ h.T), (WIDTH,)),
-    "tensordot": (lambda p, h, x: classes(jnp.tensordot(h, p["w"], 1)), (WIDTH,)),
     "vdot under vmap": (lambda p, h, x: classes(jax.vmap(lambda one: jnp.vdot(one, p["w"]))(h)), (WIDTH,)),
     "einsum over two axes": (
         lambda p, h, x: jnp.einsum("nab,abk->nk", h.reshape(-1, 2, 3), p["w"]),
@@ -46,64 +39,41 @@ READ = {
 
 REFUSED = {
     "summed product": lambda p, h, x: classes((h * p["w"]).sum(-1)),
-    "mean": lambda p, h, x: classes((h * p["w"]).mean(-1)),
-    "under vmap": lambda p, h, x: classes(jax.vmap(lambda one: (one * p["w"]).sum())(h)),
     "cumsum": lambda p, h, x: classes((h * p["w"]).cumsum(-1)[:, -1]),
-    "reshaped": lambda p, h, x: classes((h * p["w"]).reshape(-1, 2, 3).transpose(0, 2, 1).sum((1, 2))),
-    "a loop": lambda p, h, x: classes(sum(h[:, i] * p["w"][i] for i in range(WIDTH))),
-    "a loop over products": lambda p, h, x: classes(sum((h * p["w"])[:, i] for i in range(WIDTH))),
     "scan": lambda p, h, x: classes(
         lax.scan(lambda c, a: (c + a[0] * a[1], None), jnp.zeros(len(h)), (h.T, p["w"]))[0]
     ),
     "fori": lambda p, h, x: classes(
         lax.fori_loop(0, WIDTH, lambda i, c: c + h[:, i] * p["w"][i], jnp.zeros(len(h)))
     ),
-    "divided": lambda p, h, x: classes((h / p["w"]).sum(-1)),
     "computed": lambda p, h, x: classes((h * jnp.exp(p["w"])).sum(-1)),
-    "repeated": lambda p, h, x: classes((h * jnp.broadcast_to(p["w"], h.shape)).sum(-1)),
     "jitted": lambda p, h, x: classes(jax.jit(lambda a, b: (a * b).sum(-1))(h, p["w"])),
-    "recomputed": lambda p, h, x: classes(jax.checkpoint(lambda a, b: (a * b).sum(-1))(h, p["w"])),
     "beside functions of them": lambda p, h, x: classes(beside(h * p["w"]).sum(-1)),
-    "less the largest": lambda p, h, x: classes(below_largest(h * p["w"]).sum(-1)),
     "normalised and gained": lambda p, h, x: classes(
         ((h - h.mean(-1, keepdims=True)) * p["w"]).sum(-1) + h[:, 0]
     ),
 }
 REFUSED = {name: (head, (WIDTH,)) for name, head in REFUSED.items()} | {
-    "rows": (lambda p, h, x: (h[:, None] * p["w"]).sum(-1), (3, WIDTH)),
     "prototypes": (lambda p, h, x: -((h[:, None] - p["w"]) ** 2).sum(-1), (3, WIDTH)),
-    "prototypes one by one": (
-        lambda p, h, x: -jnp.stack([((h - p["w"][k]) ** 2).sum(-1) for k in range(3)], 1),
-        (3, WIDTH),
-    ),
     "rows of a table": (lambda p, h, x: classes((h * p["w"][chosen(x)]).sum(-1)), (5, WIDTH)),
-    "rows of a table, einsum": (
-        lambda p, h, x: classes(jnp.einsum("nd,nd->n", h, p["w"][chosen(x)])),
-        (5, WIDTH),
-    ),
 }
 """Heads that are layers, and that LAI does not read."""
 
 BEHIND = {
     "temperature": (lambda p, s, x: s * jnp.exp(p["w"]), ()),
     "offset": (lambda p, s, x: s + p["w"], (3,)),
-    "a row of offsets": (lambda p, s, x: s + p["w"][1], (2, 3)),
-    "sum of offsets": (lambda p, s, x: s + p["w"].sum(), (3,)),
     "offset a class of samples": (lambda p, s, x: s + p["w"][chosen(x)], (5, 3)),
-    "thresholds of one number": (lambda p, s, x: s[:, :1] + p["w"], (3,)),
     "gain and offset": (lambda p, s, x: s * p["w"][:3] + p["w"][3:], (6,)),
     "gain and softmax": (lambda p, s, x: jax.nn.log_softmax(s * p["w"]), (3,)),
     "gain and cross-entropy": (
         lambda p, s, x: classes((jax.nn.log_softmax(s * p["w"]) * jnp.eye(3)[chosen(x) % 3]).sum(-1)),
         (3,),
     ),
-    "gain and softplus": (lambda p, s, x: classes(jax.nn.softplus(s * p["w"]).sum(-1)), (3,)),
     "normalised": (lambda p, s, x: (s - s.mean(-1, keepdims=True)) / s.std(-1, keepdims=True) * p["w"], (3,)),
     "mean of scaled positions": (
         lambda p, s, x: (s[:, None] * jnp.arange(1.0, 5)[:, None] * p["w"]).mean(1),
         (3,),
     ),
-    "gain and absolute errors": (lambda p, s, x: -jnp.abs(s * p["w"] - 1), (3,)),
 }
 """What is no layer, behind one."""
 
@@ -111,7 +81,6 @@ BIASED = {
     "a gain too": lambda p, s: s * p["b"],
     "added twice": lambda p, s: jnp.tanh(s) + p["b"],
     "a penalty": lambda p, s: s + (p["b"] ** 2).sum() * jnp.arange(3.0),
-    "in a loop": lambda p, s: lax.fori_loop(0, 2, lambda i, c: jnp.tanh(c) * p["b"], s),
 }
 """Other uses of the last layer's bias, behind it."""
 

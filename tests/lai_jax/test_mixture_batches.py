@@ -8,9 +8,6 @@ import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from lai_jax import MixtureBatches
 
 from lai_core.mixtures import Mixture, group_scores, initial_mixture, update_mixture
@@ -21,15 +18,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "guide" / "sources.md"
 
 def taken(batches, count):
     return [next(batches).tolist() for _ in range(count)]
-
-
-@given(st.integers(1, 4), st.integers(0, 99))
-def test_processes_share_one_batch_out(replicas, seed):
-    options = {"seed": seed, "fixed": {2: 1}}
-    whole = taken(MixtureBatches(GROUPS, [1, 1, 2], 3 * replicas, **options), 5)
-    for rank in range(replicas):
-        own = MixtureBatches(GROUPS, [1, 1, 2], 3, replicas=replicas, rank=rank, **options)
-        assert taken(own, 5) == [batch[rank::replicas] for batch in whole]
 
 
 def jitted_run(batches, state, steps, saved=None):
@@ -65,13 +53,6 @@ def test_a_loop_with_the_jitted_update_is_that_of_a_mixture_and_is_resumed_to_th
     assert jitted_run(resumed, state, 5)[0] == drawn[4:]
 
 
-def test_a_state_replaces_all_that_was_drawn_before():
-    first, second = (MixtureBatches(GROUPS, [1, 1, 1], 2, seed=seed) for seed in (1, 2))
-    assert taken(first, 1) != taken(second, 1)
-    second.load_state_dict(first.state_dict())
-    assert taken(second, 9) == taken(first, 9)
-
-
 def test_grain_maps_and_saves_the_batches_by_the_pages_recipe():
     (recipe,) = (
         cell for cell in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "grain" in cell
@@ -99,21 +80,3 @@ def test_grain_maps_and_saves_the_batches_by_the_pages_recipe():
     resumed.set_state(loader.get_state())
     expected = [next(loader)["x"].tolist() for _ in range(3)]
     assert [next(resumed)["x"].tolist() for _ in range(3)] == expected == taken(plain, 3)
-
-
-BAD = {
-    "groups: expected shape (n,), one source a sample, got (0,)": lambda: MixtureBatches([], [1], 4),
-    "groups: expected whole numbers, got float64": lambda: MixtureBatches([0.0, 1.0], [1, 1], 4),
-    "groups: expected numbers from 0, got -1": lambda: MixtureBatches([0, -1], [1, 1], 4),
-    "weights[1]: expected a finite number >= 0, got nan": lambda: MixtureBatches(GROUPS, [1, np.nan, 1], 4),
-    "state: expected the keys ['ahead', 'batch', 'seed', 'taken'], got []": lambda: MixtureBatches(
-        GROUPS, [1, 1, 1], 4
-    ).load_state_dict({}),
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_bad_input_is_named(message):
-    with pytest.raises((TypeError, ValueError)) as caught:
-        BAD[message]()
-    assert str(caught.value) == message

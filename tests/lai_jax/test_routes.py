@@ -38,18 +38,6 @@ def test_shapes_alone_have_the_routes_of_arrays():
     assert expected[0].forwards == pytest.approx(SCORING / ONCE)
 
 
-def test_bytes_are_those_of_the_summaries_that_the_options_make():
-    params, batch = PARAMS, (drawn(3, PLACES, 3), drawn(3))
-    for route in lai_jax.routes(apply, params, loss, *batch, sketches=[10]):
-        sketch = (
-            None if route.sketch is None else lai_jax.draw_sketch(jax.random.key(0), OUTPUTS, route.sketch)
-        )
-        options = {"positions": route.positions, "sketch": sketch}
-        made = jax.eval_shape(lambda p: lai_jax.summarize(apply, p, loss, *batch, **options), params)  # noqa: B023
-        held = getattr(made.side, "totals", made.side)
-        assert route.summary_bytes == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(held))
-
-
 def scanned(params, inputs):
     step = jax.checkpoint(lambda carry, w: (jnp.tanh(carry @ w), None))
     return lax.scan(step, inputs, params["stack"])[0]

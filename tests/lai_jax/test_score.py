@@ -18,7 +18,6 @@ from tests.lai_jax.support import (
     computed,
     cross_entropy,
     dense,
-    drawn,
     gradients,
     stepped,
     weights,
@@ -70,27 +69,6 @@ def test_a_policy_that_names_losses_sees_them():
     assert int(stepped(MODEL, summary, BATCH, policy=below)[2].kept) < int(plain.kept)
 
 
-def test_what_is_scored_may_close_over_state():
-    """Batch statistics that a step carries are constants to the scores."""
-
-    def with_state(params, state, inputs):
-        return jnp.tanh((inputs @ params["w"] - state["mean"]) / state["scale"]) @ params["o"]
-
-    @jax.jit
-    def scores(params, state):
-        def closed(params, inputs):
-            return with_state(params, state, inputs)
-
-        model = closed, params, cross_entropy
-        summary = lai_jax.summarize(*model, *HELD, estimator="ghost")
-        return lai_jax.score(*model, summary, *BATCH, estimator="ghost")[1].scores
-
-    state = {"mean": drawn(6), "scale": 1.5 + jnp.abs(drawn(6))}
-    model = lambda params, inputs: with_state(params, state, inputs), PARAMS, cross_entropy
-    expected = gradients(*model, BATCH) @ gradients(*model, HELD).sum(0)
-    np.testing.assert_allclose(scores(PARAMS, state), expected, rtol=1e-10, atol=1e-12)
-
-
 def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_nan():
     page = (Path(__file__).parents[2] / "docs" / "guide" / "curate-jax.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"```python\n(@jax\.jit\ndef step.*?)```", page, re.DOTALL)
@@ -116,18 +94,3 @@ def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_
     moved = names["step"](*given, jax.random.key(0), inputs, targets)[:3]
     for old, new in zip(jax.tree.leaves(given), jax.tree.leaves(moved), strict=True):
         assert not np.array_equal(old, new)
-
-
-def test_a_report_is_printed_in_a_line():
-    """While a program is traced, its numbers are none yet."""
-    summary, printed = computed(lai_jax.summarize, *MODEL, *HELD), []
-
-    def report_on(summary, inputs):
-        _, report = lai_jax.score(*MODEL, summary, inputs, BATCH[1])
-        printed.append(repr(report))
-        return report
-
-    report = jax.jit(report_on)(summary, BATCH[0])
-    kept, loss, skipped = report.kept.item(), report.loss.item(), report.skipped.item()
-    assert repr(report) == f"Report(samples=8, kept={kept}, loss={loss:.4g}, skipped={skipped})"
-    assert re.fullmatch(r"Report\(samples=8, kept=\w+, loss=\w+, skipped=\w+\)", printed[0])

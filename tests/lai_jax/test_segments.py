@@ -84,9 +84,3 @@ def test_inputs_whose_names_say_where_segments_lie_show_nothing(name):
     training = {name: TRAINING[0]["ids"], "ids": TRAINING[0]["ids"][:, :4]}, TRAINING[1]
     with pytest.raises(ValueError, match=r"^inputs: expected an array of contents, .* \(2, 5, \.\.\.\)"):
         lai_jax.check_segments(lambda p, **inputs: p["e"][inputs[name]], PARAMS, loss, training, SEGMENTS)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_wrong_segments_are_refused_by_name(estimator):
-    with pytest.raises(ValueError, match=r"^segments: expected shape \(n, t\) = \(2, 5\), got \(5,\)"):
-        scores(apart, TRAINING, SEGMENTS[0], 4, estimator)

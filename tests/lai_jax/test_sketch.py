@@ -8,7 +8,7 @@ import pytest
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_outputs
-from tests.lai_jax.support import by_numpy, computed, drawn, gradients, stepped, weights
+from tests.lai_jax.support import computed, drawn, stepped, weights
 
 OUTPUTS, PLACES = 6, 4
 
@@ -57,20 +57,6 @@ def test_a_step_scores_both_sides_by_the_sketch_of_its_summary(positions):
     assert summarize._cache_size() == 1  # redrawn, and not compiled again
 
 
-@pytest.mark.parametrize("how", [{}, {"rows": 2}, {"rows": 2, "recompute": True}], ids=str)
-def test_a_summary_put_together_by_hand_does_the_same(how):
-    validation, batch = data(7, seed=1), data(5)
-    sketch = lai_jax.draw_sketch(jax.random.key(3), OUTPUTS, 4)
-
-    def by_hand(params):
-        trace = lai_jax.trace(apply, params, loss, *validation)
-        return lai_jax.Validation(lai.summarize(sketch(trace), "lai"), sketch)
-
-    report = stepped(MODEL, by_numpy(by_hand, PARAMS), batch, **how)[2]
-    expected = expected_scores(validation, batch, sketch, "tokens")
-    np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
-
-
 def test_a_sketch_is_what_its_key_says():
     first, again, other = (lai_jax.draw_sketch(jax.random.key(key), 50, 8) for key in (0, 0, 1))
     assert set(np.asarray(first.signs).tolist()) == {-1, 1}
@@ -79,31 +65,6 @@ def test_a_sketch_is_what_its_key_says():
         np.testing.assert_array_equal(left, right)
         assert not np.array_equal(left, third)
     assert abs(np.corrcoef(first.signs, np.argsort(first.permutation))[0, 1]) < 0.5
-
-
-def test_a_summary_holds_the_summed_gradients_whatever_the_chunks():
-    inputs, targets = data(7)
-    inputs, finite, model = inputs.at[2, 1, 0].set(jnp.nan), np.arange(7) != 2, MODEL
-    layers = computed(lai_jax.trace, *model, inputs[finite], targets[finite]).layers
-    g = layers[-1].output_gradients
-    for chunk in (None, 1, 3, 7, 20):
-        found = computed(lai_jax.summarize, *model, inputs, targets, positions="mean", chunk=chunk)
-        (blocks,) = found.side.totals
-        for block, layer in zip(blocks, layers, strict=False):
-            expected = g.mean(1).T @ layer.activations.mean(1)
-            np.testing.assert_allclose(block, expected, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(blocks[-1], g.mean(1).sum(0), rtol=1e-9, atol=1e-12)
-        assert int(found.side.samples) == 6
-    summed = gradients(*model, (inputs[finite], targets[finite])).sum(0)
-    lengths = np.cumsum([PARAMS[name].size for name in "bco"])
-    own = {
-        name: part.reshape(PARAMS[name].shape)
-        for name, part in zip("bcow", np.split(summed, lengths), strict=True)
-    }
-    for estimator, names in (("ghost", "wboc"), ("lli", "oc")):
-        found = computed(lai_jax.summarize, *model, inputs, targets, estimator=estimator, chunk=3)
-        for (total,), name in zip(found.side.totals, names, strict=True):
-            np.testing.assert_allclose(total, own[name].T, rtol=1e-9, atol=1e-12)
 
 
 def test_positions_are_tokens_where_they_fit_and_else_means():

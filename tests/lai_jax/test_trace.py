@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import lai_jax
 import numpy as np
 import pytest
-from jax import lax
 
 import lai_core as lai
 from tests.lai_jax.support import (
@@ -34,18 +33,6 @@ def deep(params, inputs):
 MODEL = deep, DENSE, squares
 
 
-def test_layers_of_a_chain_are_recorded_as_they_are():
-    inputs, targets = BATCH
-    trace = computed(lai_jax.trace, *MODEL, *BATCH, gradients="all")
-    hidden = jnp.tanh(inputs @ DENSE[0]["w"] + DENSE[0]["b"])
-    assert [layer.name for layer in trace.layers] == ["0/w", "1/w", "2/w"]
-    assert all(layer.bias for layer in trace.layers)
-    np.testing.assert_allclose(trace.layers[0].activations, inputs)
-    np.testing.assert_allclose(trace.layers[1].activations, hidden)
-    by_hand = 2 * (deep(DENSE, inputs) - targets[:, None]) * jnp.arange(1.0, 4.0)
-    np.testing.assert_allclose(trace.layers[-1].output_gradients, by_hand, rtol=1e-12)
-
-
 def test_output_gradients_alone_differentiate_nothing_before_the_last_layer():
     def products(mode):
         program = jax.make_jaxpr(lambda params: lai_jax.trace(deep, params, squares, *BATCH, gradients=mode))
@@ -58,38 +45,10 @@ def test_output_gradients_alone_differentiate_nothing_before_the_last_layer():
     np.testing.assert_array_equal(last.layers[-1].output_gradients, full.layers[-1].output_gradients)
 
 
-def test_a_scan_is_the_same_as_its_layers_one_by_one():
-    def step(values, layer):
-        return jnp.tanh(values @ layer["w"] + layer["b"]), None
-
-    def scanned(params, inputs):
-        return lax.scan(step, inputs, params["stack"])[0] @ params["head"]
-
-    def unrolled(params, inputs):
-        for index in range(3):
-            inputs, _ = step(inputs, jax.tree.map(lambda leaf, k=index: leaf[k], params["stack"]))
-        return inputs @ params["head"]
-
-    params = {"stack": weights(w=(3, 4, 4), b=(3, 4)), "head": drawn(4, 2)}
-    left, right = (
-        computed(lai_jax.trace, f, params, squares, *BATCH, gradients="all") for f in (scanned, unrolled)
-    )
-    for kernel in (lai.lai_kernel, lai.ghost_kernel):
-        np.testing.assert_allclose(kernel(left, left), kernel(right, right), rtol=1e-12)
-    assert [layer.name for layer in left.layers] == ["stack/w[0]", "stack/w[1]", "stack/w[2]", "head"]
-
-
 def test_coverage_names_what_is_captured():
     frozen = drawn(4, 5)
     model = (lambda params, inputs: jnp.tanh(inputs @ frozen) @ params), drawn(5, 2), squares
     assert lai_jax.coverage(*model, *BATCH).frozen == ("captured (4, 5)",)
-
-
-def test_stop_gradient_freezes():
-    def apply(params, inputs):
-        return jnp.tanh(inputs @ lax.stop_gradient(params["w"])) @ params["o"]
-
-    assert lai_jax.coverage(apply, weights(w=(4, 5), o=(5, 2)), squares, *BATCH).frozen == ("w",)
 
 
 def test_inputs_may_be_a_tuple_or_a_mapping_with_settings():
@@ -168,14 +127,6 @@ def test_products_and_norms_are_those_of_plain_autograd():
     norms = computed(lai_jax.per_sample_norms, *given, second)
     np.testing.assert_allclose(norms, np.linalg.norm(right, axis=1), rtol=1e-12)
     assert lai_jax.check_per_sample_gradients(*given, second).relative_error < 1e-12
-
-
-def test_what_couples_samples_is_named():
-    def centred(params, inputs):
-        return apply(params, inputs - (inputs @ params["tied"]).mean(0))
-
-    with pytest.raises(ValueError, match=r"reduce_sum \(test_trace\.py:\d+\) reduces over the samples"):
-        lai_jax.check_per_sample_gradients(centred, PARAMS, cross_entropy, classified(N))
 
 
 def test_numbers_that_disagree_are_named(monkeypatch):

@@ -102,27 +102,6 @@ def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
             np.testing.assert_array_equal(shown, pixels)
 
 
-@pytest.mark.parametrize("added", [0, 1, 2])
-def test_each_number_has_its_distribution_and_scores_stand_against_losses(tmp_path, drawn, added):
-    """Each picture is narrow enough that its letters are legible on a phone."""
-    own = table()
-    for number in range(added):
-        own = own.append_column(f"own {number}", pa.array([0.1, 0.9, 0.5, 0.2]))
-    write_report(own, tmp_path / "page.html")
-    assert all(figure.get_size_inches().tolist() == [4, 2.6] for figure in drawn)
-    *distributions, scatter = [axis for figure in drawn for axis in figure.axes]
-    names = ["score: positive helps", "own loss", "gradient norm", "standard error of the score"]
-    names += [f"own {number}" for number in range(added)]
-    assert [axis.get_xlabel() for axis in distributions] == names
-    for axis in distributions:
-        assert (len(axis.patches), axis.get_yscale(), axis.get_ylabel()) == (60, "log", "samples")
-    assert (scatter.get_xlabel(), scatter.get_ylabel()) == (names[1], names[0])
-    (points,), (line,) = scatter.collections, scatter.lines
-    assert points.get_offsets().tolist() == [[0.5, -4.0], [3.0, -1.0], [1.0, 0.5]]
-    assert (points.get_sizes().tolist(), points.get_rasterized()) == ([3], True)
-    assert (list(line.get_ydata()), line.get_linewidth()) == ([0.0, 0.0], 0.8)
-
-
 def test_a_number_that_no_sample_has_is_explained_and_one_that_some_have_is_drawn(tmp_path, drawn):
     some = {"gradient_norm": [math.nan] * 4, "standard_error": [math.nan, 1.0, 1.0, math.nan]}
     page, words = reported(table(**some), tmp_path)
@@ -155,13 +134,6 @@ def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path, dra
     assert "Groups" not in page
 
 
-def test_no_harmful_sample_is_none(tmp_path, drawn):
-    good = pa.table(
-        {name: [1.0] for name in ("score", "standard_error", "loss", "gradient_norm")} | {"id": [0]}
-    )
-    assert "1 samples: 0 with a negative score (0.0%), 0 of them by more" in reported(good, tmp_path)[1]
-
-
 def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     mixture = Mixture([3.0, 1.0])
     for means in ([2.0, -2.0], [1.5, -1.0], [0.0, -1.0]):
@@ -180,12 +152,6 @@ def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     ]
     assert list(scores.lines[0].get_ydata())[:2] == [2.0, 1.5]
     assert math.isnan(scores.lines[0].get_ydata()[2])
-    band = scores.collections[1]
-    assert sorted(set(band.get_paths()[0].vertices[:, 1])) == [-2.5, -1.5, -1]
-    assert (band.get_linewidth(), shares.get_ylim()[0]) == ([0], 0)
-    assert (list(scores.lines[-1].get_ydata()), scores.lines[-1].get_linewidth()) == ([0.0, 0.0], 0.8)
-    legend = shares.get_legend()
-    assert (legend.get_frame_on(), legend.get_texts()[0].get_fontsize(), band.get_alpha()) == (False, 9, 0.25)
 
 
 def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):

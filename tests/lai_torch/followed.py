@@ -11,7 +11,7 @@ from tests.support.torch_modules import Part
 from tests.support.torch_programs import TIMES, WIDTH, program
 from tests.support.workloads.torch_parts import Case
 
-N, T = 6, 4
+N = 6
 
 
 def layered(own, inputs):
@@ -38,11 +38,6 @@ def counting(own, inputs):
     own.calls += 1
     own.seen += 1
     return layered(own, inputs) * (1 + own.seen / 8) + own.seen
-
-
-def flat(own, inputs):
-    """Merge positions with samples, positions outermost."""
-    return layered(own, inputs.transpose(0, 1).reshape(-1, 4))
 
 
 def twice(own, inputs):
@@ -97,27 +92,6 @@ def switched_off(mode, computes, joins):
 norm = switched_off(torch.no_grad, lambda o: o.norm(dim=1, keepdim=True), torch.div)
 
 
-def switched(outputs, gain):
-    with torch.no_grad():
-        length = outputs.norm(dim=1, keepdim=True)
-        with torch.enable_grad():
-            scaled = outputs * length
-        with torch.set_grad_enabled(False):
-            offset = scaled + outputs
-    torch.set_grad_enabled(False)
-    grown = outputs.exp()
-    torch.set_grad_enabled(True)
-    return outputs * grown / offset + scaled * length
-
-
-def filled(outputs, gain):
-    room, square = torch.zeros_like(outputs), torch.zeros_like(outputs)
-    with torch.no_grad():
-        room.copy_(outputs)
-        torch.mul(outputs, outputs, out=square)
-    return outputs * room + square * outputs
-
-
 def buffered(outputs, gain):
     with torch.no_grad():
         gain.copy_(torch.full_like(gain, 2.0))
@@ -127,7 +101,7 @@ def buffered(outputs, gain):
 CUT = {
     "norm": norm,
     "checkpointed": lambda o, gain: checkpoint.checkpoint(norm, o, gain, use_reentrant=False),
-    **{one.__name__: one for one in (switched, filled, buffered)},
+    **{one.__name__: one for one in (buffered,)},
 }
 """Where gradients are off behind the last layer."""
 

@@ -103,23 +103,3 @@ def an_interruption_comes_in_a_round(rank):
     finally:
         Group.largest = largest
     return said, curator.step(*part).updated, curator.steps
-
-
-def a_shard_goes_on_after_an_error(rank):
-    """Raise in training on one process, and then train on."""
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    broken = [rank == 1]
-
-    def loss(outputs, targets):
-        if model.training and broken[0]:
-            message = "this once"
-            raise RuntimeError(message)
-        return LOSS(outputs, targets)
-
-    curator, part = curated(rank, model=model, group=None, loss=loss)
-    try:
-        curator.step(*part)
-    except RuntimeError:
-        broken[0] = False
-    curator.step(*part)
-    return torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])

@@ -134,22 +134,6 @@ def test_micro_batches_are_weighed_together():
     assert total == pytest.approx(report.loss)
 
 
-def test_micro_batches_may_be_padded_to_lengths_of_their_own():
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)).double()
-
-    def loss(logits, tokens):
-        return torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens, reduction="none").sum(1)
-
-    short, long, known = (torch.randint(7, shape) for shape in ((3, 4), (2, 6), (4, 5)))
-    curator = lai_torch.Curator(
-        model, loss, None, (known, known), estimator=lai_torch.LAI(positions="tokens")
-    )
-    report = curator.weigh([(short, short), (long, long)])[1]
-    alone = torch.cat([curator.score(part, part)[1].scores for part in (short, long)])
-    torch.testing.assert_close(report.scores, alone)
-
-
 def test_a_weighed_step_warms_up_and_moves_second_moments():
     curator = lai_torch.Curator(
         support.network(), LOSS, None, support.data(9), estimator="preconditioned_lai", warmup=1

@@ -139,16 +139,3 @@ def test_batches_that_tell_little_do_not_mislead(backward):
     check_scores(mean_of("flat"), first(4), [first(6) for _ in range(3)], backward=backward)
     batches = [alike(), alike(), batch(6), batch(6)]
     check_scores(mean_of("positions before samples"), batch(4), batches, backward=backward)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_logits_that_are_widened_in_the_loss(dtype):
-    def close(found, exact):
-        assert float((found - exact).abs().max() / exact.abs().max()) < 16 * torch.finfo(dtype).eps
-
-    options = {"model": make_model().double().to(dtype), "close": close, "refresh": 1}
-
-    def loss(outputs, targets):
-        return per_sample(flat(outputs.float(), targets), targets)
-
-    check_scores(loss, batch(4), [batch(6) for _ in range(3)], **options)

@@ -130,20 +130,6 @@ def test_scores_of_parts_are_those_against_each_part_alone(estimator):
         torch.testing.assert_close(scores, alone.scores)
 
 
-def test_only_what_hurts_for_certain_is_dropped():
-    """Labels of the batch are those of one half of the validation set, or of none of it."""
-    torch.manual_seed(0)
-    model = torch.nn.Linear(3, 2)
-    inputs = torch.randn(64, 3).abs()
-    validation = inputs, torch.zeros(64, dtype=torch.long)
-    batch = inputs[:8] + 0.1, torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
-    curator = support.curated(model, validation, estimator=lai_torch.LLI(parts=16), policy=lai.drop_harmful)
-    report = curator.step(*batch)
-    assert (report.weights > 0).tolist() == [True] * 4 + [False] * 4
-    low, high = lai.score_intervals(report.parts, sizes=report.sizes)
-    assert bool(((low < report.scores) & (report.scores < high)).all())
-
-
 def test_parts_without_a_finite_sample_are_left_out_and_broken_samples_have_no_weight():
     model, (inputs, targets), (rows, labels) = support.network(), data(8), data(5)
     inputs, rows = inputs.clone(), rows.clone()

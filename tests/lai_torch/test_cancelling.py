@@ -5,13 +5,12 @@ And no check loses sight of a single sample among many.
 
 from unittest import mock
 
-import lai_torch
 import pytest
 import torch
 from lai_torch._captured import run
 from torch import nn
 
-from tests.lai_torch.support import LOSS, curated
+from tests.lai_torch.support import curated
 
 WIDTH = 24
 
@@ -31,15 +30,6 @@ def paired(model, samples):
     away = torch.randn(samples // 2, 5)
     with torch.no_grad():
         return inputs, model(inputs) + torch.cat([away, -away])
-
-
-@pytest.mark.parametrize("samples", [8, 64])
-def test_copies_of_one_sample_are_no_error(samples):
-    inputs, targets = (
-        torch.randn(1, WIDTH).expand(samples, -1).clone(),
-        torch.zeros(samples, dtype=torch.long),
-    )
-    assert lai_torch.trace(network(), LOSS, inputs, targets, gradients="all").layers
 
 
 def stepped(model, inputs, targets, kept):

@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 from click.testing import CliRunner
-from lai_torch.integrations._command import class_numbers, main, read_samples, shortened
+from lai_torch.integrations._command import class_numbers, main, read_samples
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.nn.functional import cross_entropy
@@ -141,16 +141,8 @@ def test_a_folder_of_texts_is_scored_file_by_file(tmp_path):
 )
 def test_scores_do_not_depend_on_what_a_text_is_padded_with_or_where(tmp_path, kind, options):
     model = language_model(tmp_path / "model", kind, **options)
-    texts = [
-        "the cat sat on a mat",
-        "a dog",
-        "zz zz zz",
-        "the dog ran fast on the mat a",
-        "mat on",
-        "the cat ran " * 9,
-    ]
-    (tmp_path / "data").write_text("\n".join(texts))
-    (tmp_path / "data").rename(tmp_path / "data.txt")
+    texts = ["the cat sat on a mat", "a dog", "zz zz zz", "the dog ran fast on the mat a", "the cat ran " * 9]
+    (tmp_path / "data.txt").write_text("\n".join(texts))
     losses = [token_losses(model, text) for text in texts]
     expected = {str(at): one for at, one in enumerate(by_autograd(model, losses, losses))}
     for size in (1, 3, 8):
@@ -169,10 +161,8 @@ def test_scores_do_not_depend_on_what_a_text_is_padded_with_or_where(tmp_path, k
             ["the cat", "a\u2028dog\x0cran", " \rmat"],
         ),
         ("data.csv", '\ufefftext,label\n"a ""b"",\nc",01\n2024,1\n'.encode(), ['a "b",\nc', "2024"]),
-        ("data.csv", b"text\n" + b"a" * 3_000_000 + b"\nb\n", ["a" * 3_000_000, "b"]),
         ("data.json", b'[{"text": "2024-01-01"}, {"text": "b", "label": 1}]', ["2024-01-01", "b"]),
         ("data.json", b'{"text": "a\\nb"}\r\n\r\n{"text": "\\u2028"}', None),
-        ("data.jsonl", '{"text": "a\u2028b"}\n{"text": "c"}\n'.encode(), ["a\u2028b", "c"]),
     ],
 )
 def test_what_ends_a_line_and_what_is_text(tmp_path, name, content, texts):
@@ -245,13 +235,9 @@ def test_a_language_model_is_scored_by_a_sketch_of_its_tokens_unless_told_otherw
         ("data.txt", b"\n", "expected texts, got none"),
         ("data.txt", b"a\nb\xe9", "expected UTF-8 in data.txt, got byte 0xe9 at 3"),
         ("data.csv", b"words\na b\n", "expected a column 'text', got ['words']"),
-        ("data.csv", b"", "Empty CSV file"),
-        ("data.csv", b"text,label\na\nb,1,2\n", "CSV parse error: Expected 2 columns, got 1"),
         ("data.csv", b"text,label\na,1\n,1\n", "expected a text in sample 1, got an empty one"),
-        ("data.json", b'{"text": "a"', "Expecting ',' delimiter"),
         ("data.json", b"[1, 2]", "expected records, as"),
         ("data.jsonl", b'{"text": "a"}\n{"word": "b"}\n', "expected a text in sample 1, got NoneType"),
-        ("data.parquet", b"PAR1cut", "Parquet"),
         ("data/b.txt", b" ", "expected a text in b.txt, got an empty one"),
         ("data/b.rtf", b" ", "expected either .txt files or images in it, got 0 and 0 of them"),
     ],
@@ -290,11 +276,8 @@ def test_a_class_that_the_model_does_not_have_is_named(tmp_path):
     ("part", "device", "message"),
     [
         ("", "nonsense", "--device: expected a device that torch has here (cpu"),
-        ("", "cuda:77", "--device: expected a device that torch has here (cpu"),
-        ("", "meta", "--device: expected a device that torch has here (cpu"),
         ("token", "cpu", "expected a tokenizer beside the model, got none"),
         ("model.safetensors", "cpu", "--model"),
-        ("config.json", "cpu", "--model"),
     ],
 )
 def test_a_missing_device_and_parts_of_a_model_are_named_in_a_line(tmp_path, part, device, message):
@@ -314,7 +297,3 @@ def test_the_package_runs_as_a_command(monkeypatch, capsys):
         runpy.run_module("lai_torch", run_name="__main__")
     assert stopped.value.code == 0
     assert "score" in capsys.readouterr().out
-
-
-def test_a_long_text_is_shortened_on_one_line():
-    assert shortened("a\nb " + "c" * 80) == "a b " + "c" * 53 + "..."

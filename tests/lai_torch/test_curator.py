@@ -79,16 +79,6 @@ def test_a_batch_as_a_loader_gives_it_is_its_inputs_and_targets(form):
     torch.testing.assert_close(list(found.model.parameters()), list(expected.model.parameters()))
 
 
-def test_the_report_says_losses_and_the_loss_that_was_minimised():
-    curator = curated()
-    batch = data(7)
-    losses = LOSS(curator.model(batch[0]), batch[1]).detach()
-    report = curator.step(*batch)
-    torch.testing.assert_close(report.losses, losses)
-    assert report.loss == pytest.approx(float((report.weights * losses).sum()))
-    assert report.positions == "tokens"
-
-
 def test_metrics_are_finite_floats_under_the_names_of_the_trainers_log():
     curator, batch = curated(), data(20)
     batch[0][3] = math.nan

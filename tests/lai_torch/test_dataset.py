@@ -1,11 +1,8 @@
 """A table of a data set's scores: right, with honest errors, and nothing lost or doubled by a kill."""
 
-import random
-
 import lai_torch
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
@@ -66,55 +63,6 @@ def test_a_sample_that_is_not_finite_has_no_rank(tmp_path):
     assert [rank is None for rank in table["rank"]] == [False, False, True, False, False, False]
 
 
-def test_data_sets_loaders_names_and_groups(tmp_path):
-    data, validation = drawn(10), drawn(8, 2)
-    plain = scored(tmp_path / "plain", data, validation, batch_size=4)
-    items = TensorDataset(*data)
-    options = {"batch_size": 4, "ids": [f"s{i}" for i in range(10)], "groups": data[1].tolist()}
-    loader = DataLoader(items, batch_size=3, shuffle=True)
-    state = torch.get_rng_state()
-    for name, dataset in {"items": items, "loader": loader}.items():
-        table = scored(tmp_path / name, dataset, TensorDataset(*validation), **options)
-        assert table["score"] == plain["score"]
-        assert table["id"] == options["ids"]
-        assert table["group"] == options["groups"]
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_a_run_that_was_interrupted_anywhere_goes_on_and_ends_alike(tmp_path):
-    data, validation = drawn(40), drawn(8, 2)
-    options = {"batch_size": 4, "rows_per_file": 8, "estimator": "lai"}
-    whole = scored(tmp_path / "whole", data, validation, **options)
-
-    class Failing(TensorDataset):
-        def __getitem__(self, index):
-            if index == stop:
-                raise KeyboardInterrupt
-            return super().__getitem__(index)
-
-    for stop in random.Random(0).sample(range(40), 12):
-        folder = tmp_path / str(stop)
-        with pytest.raises(KeyboardInterrupt):
-            scored(folder, Failing(*data), validation, **options)
-        with pytest.raises(ValueError, match=r"missing"):
-            read_scores(folder)
-        assert scored(folder, data, validation, **options) == whole
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_processes_share_the_parts(tmp_path, stream):
-    data, validation, options = drawn(30), drawn(8, 2), {"rows_per_file": 7}
-    if stream:
-        data, options = Stream(items(drawn(20), NAMES)), COLUMNS
-    whole = scored(tmp_path / "whole", data, validation, **options)
-    for index in (0, 1):
-        with pytest.raises((ValueError, FileNotFoundError), match=r"missing|found no"):
-            read_scores(tmp_path / "shared")
-        given = {"process": (index, 2), "progress": False, **options}
-        lai_torch.score_dataset(network(), LOSS, data, validation, tmp_path / "shared", **given)
-    assert read_scores(tmp_path / "shared").to_pydict() == whole
-
-
 @pytest.mark.slow
 def test_processes_of_a_group_that_begin_at_once_share_a_data_set(tmp_path):
     assert launch(scored_in_parts, 2, str(tmp_path / "shared")) == [None, None]
@@ -146,51 +94,23 @@ def test_checkpoints_stand_one_after_the_other_or_are_averaged(tmp_path):
 class Scaled(torch.nn.Module):
     """A network with an attribute, a buffer that no state dict has, and a loss of its own."""
 
-    def __init__(self, factor=1.0, shift=0.0, power=2, net=None):
+    def __init__(self, factor=1.0, shift=0.0, net=None):
         super().__init__()
-        self.net, self.factor, self.power = net or network(), factor, power
+        self.net, self.factor = net or network(), factor
         self.register_buffer("shift", torch.tensor(shift, dtype=torch.double), persistent=False)
 
     def forward(self, inputs):
         return self.net(inputs) * self.factor + self.shift
 
 
-def powers(power, weight=1.0):
-    return lambda outputs, targets: weight * (outputs - 1.0).abs().pow(power).sum(1)
-
-
-def smooth(outputs, targets):
-    return LOSS(outputs, targets)
-
-
 OTHER_RUNS = {
     "estimator": ("estimator", {"estimator": "ghost"}),
-    "options": ("estimator", {"estimator": lai_torch.LAI(positions="mean")}),
-    "valid": ("estimator", {"estimator": lai_torch.LAI(valid=lambda inputs, targets: None)}),
-    "parts": ("parts", {"parts": 2}),
-    "batch size": ("batch_size", {"batch_size": 2}),
-    "rows": ("rows", {"rows_per_file": 3}),
-    "checkpoints": ("checkpoints", {"checkpoints": {"a": Scaled().state_dict()}}),
     "parameters": ("model", {"model": Scaled(net=network(4))}),
     "a frozen layer": ("model", {"model": Scaled(net=network().requires_grad_(requires_grad=False))}),
     "a buffer without a name": ("model", {"model": Scaled(shift=0.1)}),
     "an attribute": ("model", {"model": Scaled(factor=1.0 + 1e-9)}),
-    "another activation": (
-        "model",
-        {"model": Scaled(net=torch.nn.Sequential(network()[0], torch.nn.GELU(), network()[2]))},
-    ),
-    "another class": (
-        "model",
-        {"model": type("Scaled", (Scaled,), {"forward": lambda own, x: own.net(x)})()},
-    ),
     "a hook": ("model", {"model": Scaled(), "hook": True}),
     "validation": ("validation", {"validation": drawn(8, 3)}),
-    "a loss's code": ("loss", {"loss": smooth}),
-    "a loss's closure": ("loss", {"loss": powers(3)}),
-    "a loss's attribute": (
-        "loss",
-        {"loss": torch.nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)},
-    ),
     "a loss's parameters": (
         "loss",
         {"loss": torch.nn.CrossEntropyLoss(reduction="none", weight=torch.ones(3, dtype=torch.double) * 2)},
@@ -198,9 +118,6 @@ OTHER_RUNS = {
     "samples": ("samples", {"data": drawn(7)}),
     "contents": ("dataset", {"data": (drawn(6)[0] + 1e-12, drawn(6)[1])}),
     "targets": ("dataset", {"data": (drawn(6)[0], drawn(6)[1].flip(0))}),
-    "order": ("dataset", {"data": tuple(side.flip(0) for side in drawn(6))}),
-    "ids": ("dataset", {"ids": [*"abcdef"]}),
-    "groups": ("dataset", {"groups": [0, 0, 0, 0, 0, 1]}),
 }
 
 
@@ -208,12 +125,8 @@ OTHER_RUNS = {
 def test_a_folder_of_other_scores_is_refused_by_what_differs(tmp_path, case):
     name, changed = OTHER_RUNS[case]
     given = {"data": drawn(6), "validation": drawn(8, 2), "model": Scaled(), "loss": LOSS}
-    if case == "a loss's closure":
-        given["loss"] = powers(2)
     first = scored(tmp_path, **given)
     given = {**given, "model": Scaled()}
-    if case == "a loss's closure":
-        given["loss"] = powers(2)
     assert scored(tmp_path, **given) == first  # what is made anew alike is the same run
     given |= changed
     if given.pop("hook", False):
@@ -270,7 +183,7 @@ def test_data_that_make_no_batches_are_named(tmp_path, case):
     assert not list(tmp_path.glob("*.parquet"))
 
 
-@pytest.mark.parametrize("case", ["not a file", "other kind", "cut short", "number"])
+@pytest.mark.parametrize("case", ["not a file", "other kind", "cut short"])
 def test_a_checkpoint_of_another_kind_is_named(tmp_path, case):
     torch.save(network().state_dict(), tmp_path / "whole.pt")
     (tmp_path / "cut.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:200])
@@ -279,7 +192,6 @@ def test_a_checkpoint_of_another_kind_is_named(tmp_path, case):
         "not a file": {"0.weight": torch.ones(2)},
         "other kind": tmp_path / "pickled.pt",
         "cut short": tmp_path / "cut.pt",
-        "number": 3,
     }[case]
     with pytest.raises(
         ValueError, match=r"^checkpoints\['a'\]: expected a state dict of the model, or the path"
@@ -313,17 +225,6 @@ def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
         np.testing.assert_allclose([each["score"] for each in of_row], expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("rows", [9, 10, 20, 21])
-def test_a_stream_has_the_table_of_a_data_set(tmp_path, rows):
-    data, validation = drawn(20), drawn(8, 2)
-    options = {"batch_size": 4, "rows_per_file": rows}
-    whole = scored(tmp_path / "whole", TensorDataset(*data), validation, **options)
-    pairs = Stream(zip(*data, strict=True))
-    loader = DataLoader(pairs, batch_size=3)
-    for name, stream in {"set": pairs, "loader": loader, "once": iter(pairs), "list": iter([*pairs])}.items():
-        assert scored(tmp_path / name, stream, validation, **options) == whole
-
-
 def test_items_that_are_dictionaries_have_ids_and_groups_in_a_stream_and_in_a_data_set(tmp_path):
     data, validation = drawn(20), drawn(8, 2)
     named = {"ids": NAMES, "groups": [name[0] for name in NAMES], "batch_size": 7, "rows_per_file": 8}
@@ -334,7 +235,7 @@ def test_items_that_are_dictionaries_have_ids_and_groups_in_a_stream_and_in_a_da
     for name, given in {
         "stream": iter(found),
         "set": found,
-        "loader": DataLoader(found, batch_size=2),
+        "loader": DataLoader(found, batch_size=2, shuffle=True),
         "a Series": pd.Series(found, index=[*range(len(found))][::-1]),
         "rows of datasets": Dataset.from_list(found),
         "stream of datasets": Dataset.from_list(found).to_iterable_dataset(),
@@ -365,51 +266,3 @@ def test_a_stream_goes_on_where_it_stopped_and_scores_nothing_twice(tmp_path):
     assert len(written) == 2
     assert scored(folder, stream, validation, **COLUMNS) == whole
     assert {path: path.stat().st_mtime_ns for path in written} == written
-
-
-@pytest.mark.parametrize("finished", [False, True])
-@pytest.mark.parametrize("change", ["order", "shorter", "longer", "far longer", "content"])
-def test_a_stream_that_changed_is_refused_where_it_goes_on(tmp_path, change, finished):
-    validation, names = drawn(8, 2), [*NAMES]
-    found = items(drawn(20), names)
-    scored(tmp_path, Stream(found), validation, **COLUMNS)
-    if not finished:
-        (tmp_path / "part-000001.parquet").unlink()
-    other = {
-        "order": [*found[:3], found[5], found[4], found[3], *found[6:]],
-        "shorter": found[:18],
-        "longer": found + items(drawn(1), ["new"]),
-        "far longer": found + items(drawn(8), [f"b{number}" for number in range(8)]),
-        "content": [{**item, "y": 0} for item in found],
-    }[change]
-    message = {
-        "order": "part-000000.parquet was made of.* others from row 3 ",
-        "shorter": "others from row 2 ",
-        "longer": "others from row 4 ",
-        "far longer": "others from row 4 ",
-        "content": "the same ids with another content",
-    }
-    with pytest.raises(ValueError, match=f"^dataset: expected the samples .*{message[change]}"):
-        scored(tmp_path, Stream(other), validation, **COLUMNS)
-
-
-def test_a_stream_is_scored_with_several_checkpoints_and_its_bar_says_that_its_length_is_unknown(
-    tmp_path, capsys
-):
-    stream, validation = Stream(items(drawn(20), NAMES)), drawn(8, 2)
-    states = {str(seed): network(seed).state_dict() for seed in (5, 6)}
-    lai_torch.score_dataset(network(), LOSS, stream, validation, tmp_path, checkpoints=states, **COLUMNS)
-    shown = capsys.readouterr().err
-    assert "stream of unknown length: 20 samples" in shown
-    for seed in (5, 6):
-        alone = scored(tmp_path.with_name(f"alone{seed}"), stream, validation, network(seed), **COLUMNS)
-        table = read_scores(tmp_path).filter(pa.compute.field("checkpoint") == str(seed))
-        assert table.drop_columns("checkpoint").to_pydict() == alone
-
-
-def test_a_stream_that_goes_on_after_its_last_whole_part_is_refused(tmp_path):
-    found, validation = items(drawn(20), NAMES), drawn(8, 2)
-    scored(tmp_path, Stream(found[:16]), validation, **COLUMNS)
-    for other in (found, found[:8]):
-        with pytest.raises(ValueError, match=r"^samples: expected 16, .*; pass another folder"):
-            scored(tmp_path, Stream(other), validation, **COLUMNS)

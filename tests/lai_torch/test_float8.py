@@ -81,15 +81,6 @@ def test_passes_that_score_what_trains_refuse_them_by_name(backward):
         curator(model, backward=backward).step(*batch(16, 2))
 
 
-def test_auto_keeps_to_the_pass_that_scores_without_rounding():
-    auto = curator(
-        model_of("tensorwise"),
-        backward="auto",
-        policy=functools.partial(lai.keep_top, fraction=1.0),
-    )
-    assert {auto.step(*batch(16, seed)).backward for seed in range(3)} == {"kept"}
-
-
 def test_inputs_that_are_float8_already_are_refused_and_nothing_is_left_behind():
     model = model_of("tensorwise")
 

@@ -76,14 +76,6 @@ def test_scores_in_the_loop_are_the_kernels_sums_whatever_the_chunks():
         assert report.positions is None
 
 
-def test_a_batch_against_itself_leaves_each_sample_out_or_not():
-    model, batch = network(), data(6)
-    whole = kernel(model, batch, batch)
-    for name, expected in {"batch+self": whole.sum(0), "batch": whole.sum(0) - whole.diagonal()}.items():
-        scores = curated(model, name).score(*batch)[1].scores
-        torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-12)
-
-
 def test_column_norms_are_those_of_the_step_and_not_of_the_last_refresh():
     model, validation, batch = network(), data(6), data(5)
     curator = curated(model, validation, refresh=10)

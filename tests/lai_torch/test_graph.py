@@ -2,20 +2,18 @@
 
 import contextlib
 import re
-import warnings
 
 import pytest
 import torch
 from lai_torch._graph import probe
-from lai_torch._graph.places import Axis, place_samples
 from lai_torch._graph.probe import OLDEST, check_torch
 from lai_torch._graph.record import Reader
 from lai_torch._graph.uses import CoupledError
-from lai_torch._graph.walk import Graph, walk
+from lai_torch._graph.walk import Graph
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, labels, randn
+from tests.lai_torch.support import LOSS, labels
 from tests.support.torch_judge import KERNELS, TOLERANCE, error, truth
 from tests.support.torch_parts import SOUND
 from tests.support.torch_programs import program
@@ -33,67 +31,6 @@ def test_records_add_up_to_ghost_in_the_batch_that_proves_and_in_later_ones(part
     for _ in range(3):
         trace = reader.record(one.training).trace
         assert error(lai.ghost_kernel(trace, trace), expected) <= TOLERANCE
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_powers_of_two_place_samples_behind_views_and_products(dtype):
-    class Mixed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            hidden = self.first(inputs.transpose(0, 1).flatten(0, 1)).unflatten(0, (5, -1))
-            return self.second((hidden.softmax(0) * hidden).sum(0))
-
-    model = Mixed().to(dtype)
-    graph = walk(LOSS(model(randn(7, 5, 4).to(dtype)), labels(7)))
-    places, _ = place_samples(graph, graph.received())
-    products = [place for (node, _), place in places.items() if graph.names[node] == "AddmmBackward0"]
-    assert products == [Axis(0, 1, 1, 7), Axis(0, 5, 1, 7)]
-
-
-def test_a_bias_that_a_node_of_its_own_adds_is_the_bias_of_its_layer():
-    """`F.linear` of an input that is not contiguous is a product and a sum."""
-
-    class Turned(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(4, 3)
-
-        def forward(self, inputs):
-            return self.head(inputs.transpose(1, 2)).mean(1)
-
-    model = Turned().double()
-    batch = randn(5, 4, 2), labels(5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        trace = Reader(model, LOSS, every=False).record(batch).trace
-    assert trace.layers[-1].bias
-    every = Reader(model, LOSS, every=True).record(batch).trace
-    torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.ghost_kernel(every, every))
-
-
-@pytest.mark.parametrize("samples", [1, 5])
-def test_a_weight_made_of_a_parameter_is_read_where_nothing_arrives_at_it(samples):
-    """Where every unit is off, no gradient tells a weight from what it multiplies."""
-
-    class Off(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.matrix = nn.Parameter(-torch.rand(4, 6))
-            self.head = nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            return self.head(torch.relu(inputs @ -(2 * self.matrix).softmax(0)))
-
-    model = Off().double()
-    batch = randn(samples, 4).abs(), labels(samples)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        trace = Reader(model, LOSS, every=False).record(batch).trace
-    assert [layer.name for layer in trace.layers] == ["matrix", "head"]
-    torch.testing.assert_close(trace.layers[0].activations, batch[0])
 
 
 MODES = {

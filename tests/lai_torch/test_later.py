@@ -137,17 +137,6 @@ def test_random_programs_are_scored_later_as_by_a_fresh_curator():
     assert scored >= 60
 
 
-def test_a_hook_on_a_parameter_that_comes_later_is_seen():
-    """Of a layer within, Ghost and exact scores alone have no way to follow this one."""
-    for estimator, layer in (("ghost", "first"), ("exact", "first"), ("lai", "head"), ("lli", "head")):
-        net = Net()
-        curator = curated(net, batch(9), estimator=estimator)
-        curator.step(*batch(0))
-        net.get_submodule(layer).weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
-        with pytest.raises(ValueError, match="hook"):
-            curator.step(*batch(1))
-
-
 @pytest.mark.parametrize("estimator", EACH)
 def test_a_modules_hook_that_mixes_is_refused_when_it_comes_and_forgotten_when_it_goes(estimator):
     net = Net()

@@ -48,18 +48,6 @@ def test_sources_come_in_their_shares():
     assert [counts[k] / 10_000 for k in range(3)] == pytest.approx([0.7, 0.1, 0.2], abs=0.014)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
-def test_every_sample_of_a_source_comes_once_before_any_comes_again(seed, size):
-    sampler = MixtureSampler(GROUPS, [1, 2, 1], size, batches=20, seed=seed)
-    drawn = collections.defaultdict(list)
-    for index in sampler:
-        drawn[GROUPS[index]].append(index)
-    for source, indices in drawn.items():
-        members = [k for k, group in enumerate(GROUPS) if group == source]
-        for start in range(0, len(indices) - len(members) + 1, len(members)):
-            assert sorted(indices[start : start + len(members)]) == members
-
-
 def test_weights_that_change_hold_from_the_next_batch_on():
     weights = [1.0, 0.0, 0.0]
     sampler = MixtureSampler(GROUPS, weights, 4, batches=6)
@@ -69,34 +57,6 @@ def test_weights_that_change_hold_from_the_next_batch_on():
         if place == 9:
             weights[:] = [0.0, 0.0, 1.0]
     assert seen == [0] * 12 + [2] * 12
-
-
-def test_an_epoch_is_one_pass_and_the_next_one_is_another():
-    sampler = MixtureSampler(GROUPS, [1, 1, 1], 4)
-    first, second = list(sampler), list(sampler)
-    assert len(first) == len(second) == len(sampler) == len(GROUPS)
-    assert first != second
-
-
-@given(st.integers(1, 4), st.integers(0, 99))
-def test_processes_share_one_batch_out(replicas, seed):
-    whole = batches(MixtureSampler(GROUPS, [1, 1, 2], 3 * replicas, batches=5, seed=seed), 3 * replicas)
-    options = {"replicas": replicas, "batches": 5, "seed": seed}
-    parts = [
-        batches(MixtureSampler(GROUPS, [1, 1, 2], 3, rank=rank, **options), 3) for rank in range(replicas)
-    ]
-    for batch, *own in zip(whole, *parts, strict=True):
-        assert sorted(batch) == sorted(index for part in own for index in part)
-
-
-def test_the_same_is_drawn_under_a_default_device_and_whatever_else_is_drawn():
-    expected = list(MixtureSampler(GROUPS, [1, 1, 1], 4))
-    torch.manual_seed(7)
-    with torch.device("meta"):
-        assert list(MixtureSampler(GROUPS, [1, 1, 1], 4)) == expected
-    state = torch.get_rng_state()
-    list(MixtureSampler(GROUPS, [1, 1, 1], 4))
-    assert torch.equal(state, torch.get_rng_state())
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 2))

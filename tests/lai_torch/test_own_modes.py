@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import types
 
 import lai_torch
 import pytest
@@ -47,16 +46,6 @@ def drops(self, mode=True):
     return nn.Module.train(self, mode)
 
 
-def drops_always(self, mode=True):
-    self.cache = None
-    return nn.Module.train(self, mode)
-
-
-def with_attribute(model):
-    model.train = types.MethodType(drops_always, model)
-    return model
-
-
 class Buffered(Gained):
     """Keeps in a buffer, which entering eval mode writes."""
 
@@ -74,53 +63,9 @@ class Buffered(Gained):
         return self.gain * 2 if self.training else self.kept_gain
 
 
-class OfAChild(nn.Module):
-    """Drops what a child keeps."""
-
-    def __init__(self):
-        super().__init__()
-        self.child = gained(nn.Module.train, kept=kept_in_another)()
-
-    def train(self, mode=True):
-        self.child.cache = None
-        return super().train(mode)
-
-    def forward(self, inputs):
-        return self.child(inputs)
-
-
-def kept_in_another(self):
-    if self.training:
-        return self.gain * 2
-    if self.cache is None:
-        self.cache = self.body.bias.detach() * 2
-    return self.cache
-
-
-class Resampled(Gained):
-    """Draws its noise when training begins, and freezes a layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("noise", torch.randn(6))
-
-    def train(self, mode=True):
-        super().train(mode)
-        if mode:
-            self.noise.copy_(torch.randn(6))
-        self.body.requires_grad_(not mode)
-        return self
-
-    def kept(self):
-        return self.gain + (self.noise if self.training else 0.0)
-
-
 RIGHT = {
     "drops when training": gained(drops),
     "a buffer": Buffered,
-    "of a child": OfAChild,
-    "by an attribute": lambda: with_attribute(Gained()),
-    "resampled": Resampled,
 }
 
 
@@ -143,14 +88,7 @@ class Merged(Gained):
         return self.head(torch.tanh(self.body(inputs) + more))
 
 
-def replaces(self, mode=True):
-    """Evaluate with another layer."""
-    layers = vars(self).setdefault("layers", [self.body, nn.Linear(4, 6).double()])
-    self.body = layers[0 if mode else 1]
-    return nn.Module.train(self, mode)
-
-
-REFUSED = {"merged": Merged, "replaced": gained(replaces)}
+REFUSED = {"merged": Merged}
 
 
 def made(make):

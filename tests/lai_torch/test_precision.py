@@ -4,7 +4,6 @@ import copy
 import functools
 import itertools
 import re
-import warnings
 
 import lai_torch
 import pytest
@@ -143,17 +142,6 @@ def test_a_curator_scores_under_autocast_as_outside(estimator, source):
     assert torch.equal(got, expected)
 
 
-def test_scores_by_hand_and_the_selfcheck_are_under_autocast_as_outside():
-    model, training = wide(), many(6)
-    trace = lai_torch.trace(model, LOSS, *training, gradients="all")
-    expected = lai.ghost_scores(trace, trace), lai.lai_kernel(trace, trace)
-    with torch.autocast("cpu", LOW):
-        found = lai.ghost_scores(trace, trace), lai.lai_kernel(trace, trace)
-        assert lai_torch.selfcheck(model, LOSS, *training).relative_error < 1e-5
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("estimator", ["ghost", "exact"])
 def test_a_model_of_mixed_precision_is_named_and_scored_as_the_function_that_trains(estimator):
     plain, validation, training = wide(), many(20), many(16)
@@ -165,14 +153,6 @@ def test_a_model_of_mixed_precision_is_named_and_scored_as_the_function_that_tra
     error, apart = (float((scores - each).abs().max() / each.abs().max()) for each in (own, other))
     assert error < 0.01  # the oracle's own products are in bfloat16
     assert error < 0.3 * apart
-
-
-def test_a_model_in_its_own_precision_is_not_named():
-    model, validation, training = wide(), many(20), many(16)
-    with torch.autocast("cpu", LOW), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for estimator in ("ghost", "exact", "lai"):
-            lai_torch.Curator(model, LOSS, None, validation, estimator=estimator).score(*training)
 
 
 def test_a_forward_function_of_the_users_own_is_put_back():

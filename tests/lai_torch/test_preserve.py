@@ -149,33 +149,6 @@ def test_a_second_thread_is_refused_while_one_scores():
     assert len(found) == 1
 
 
-@holding(
-    lambda kept, *, writes=False: held(
-        body=nn.Linear(4, 5).double(),
-        head=nn.Linear(5, 3).double(),
-        writes=writes,
-        neighbours=kept(torch.eye(5, dtype=torch.float64) + 1.0),
-    )
-)
-def mesh(own, inputs):
-    """Add up neighbours by a sparse matrix that it keeps, and which its forward pass may write."""
-    if own.writes:
-        with torch.no_grad():
-            own.neighbours.mul_(0.5)
-    return own.head(torch.sparse.mm(own.neighbours.clone(), torch.tanh(own.body(inputs)).T).T)
-
-
-@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support")
-@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
-@pytest.mark.parametrize("kept", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
-def test_sparse_buffers_stay_as_they_are(kept, estimator):
-    model, writing = mesh(kept), mesh(kept, writes=kept is torch.Tensor.to_sparse)
-    assert curated(model, data(5), estimator=estimator).step(*data(N)).scores.isfinite().all()
-    before = writing.neighbours.to_dense().clone()
-    curated(writing, data(5), estimator=estimator).score(*data(N))
-    assert torch.equal(writing.neighbours.to_dense(), before)
-
-
 def test_a_mode_that_a_forward_pass_changes_is_put_back():
     @holding(lambda: held(body=nn.Linear(4, 5).eval(), head=nn.Linear(5, 3)))
     def unsettled(own, inputs):

@@ -7,16 +7,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
     PROCESSES,
     a_block_raises_when_scored,
-    a_shard_goes_on_after_an_error,
     an_interruption_comes_in_a_round,
     curated,
-    stepped,
 )
 from tests.support.workloads.launches import launch
 from tests.support.workloads.torch_processes import (
@@ -70,11 +67,6 @@ def a_loader_runs_dry(rank):
     return [curator.step(*part).scores for _ in range(3)]
 
 
-def each_alone(rank):
-    """Train a model of one's own beside others."""
-    return stepped(rank, group=False, model=network(rank)).updated
-
-
 NAMES = [["even", "odd", "even", "odd"], ["third", "odd", "third", "odd"]]
 
 
@@ -84,26 +76,10 @@ def groups_are_counted_together(rank):
     return numbers, curator.score(*part, groups=NAMES[rank])[1].group_drops
 
 
-def hooked_by_torch(rank):
-    """Return how far gradients that torch's own hooks average are from those without a hook."""
-    steps = []
-    for hook in (None, default_hooks.allreduce_hook, default_hooks.fp16_compress_hook):
-        model = nn.parallel.DistributedDataParallel(network())
-        if hook is not None:
-            model.register_comm_hook(None, hook)
-        curator, part = curated(rank, model=model, group=None)
-        curator.step(*part)
-        steps.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
-    return [largest(one, steps[0]) for one in steps[1:]]
-
-
 FOUND = (
-    hooked_by_torch,
     nothing_is_finite,
     a_loader_runs_dry,
-    each_alone,
     groups_are_counted_together,
-    a_shard_goes_on_after_an_error,
     a_block_raises_when_scored,
     an_interruption_comes_in_a_round,
 )
@@ -136,14 +112,6 @@ def one_process(model=None, **options):
     model = network() if model is None else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
-
-
-def trained(steps):
-    """Return the parameters after so many steps of one process."""
-    curator = one_process()
-    for _ in range(steps):
-        curator.step(*rows_by_process())
-    return torch.cat([parameter.detach().flatten() for parameter in curator.model.parameters()])
 
 
 def rows_by_process():
@@ -188,13 +156,6 @@ def test_a_run_kept_by_many_processes_goes_on_with_any_number_of_them(tmp_path):
     assert largest(resumed(0, 1, None, range(6, 8), str(tmp_path)), expected) <= BOUND
 
 
-def test_hooks_of_torch_that_average_do(found):
-    for part in found:
-        plain, halved = part["hooked_by_torch"]
-        assert plain == 0.0
-        assert 0.0 < halved < 1e-2
-
-
 @pytest.mark.parametrize("words", ERRORS)
 def test_what_one_process_raises_all_raise(found, words):
     for part in found:
@@ -222,10 +183,6 @@ def test_a_loader_that_runs_dry_on_one_process_leaves_the_others_batches(found):
         assert largest(scores, curator.step(*rows_by_process()).scores) <= BOUND
 
 
-def test_a_process_may_train_a_model_of_its_own(found):
-    assert all(part["each_alone"] is True for part in found)
-
-
 def test_groups_are_those_of_the_whole_batch(found):
     groups = torch.cat([torch.arange(4) % 2] * PROCESSES)
     curator = one_process(policy=lai_torch.GroupFloor(0.5))
@@ -234,11 +191,6 @@ def test_groups_are_those_of_the_whole_batch(found):
     assert set(named) == {"even", "odd", "third"}
     expected = numbers, named
     assert all(part["groups_are_counted_together"] == expected for part in found)
-
-
-def test_sharded_training_goes_on_after_an_error(found):
-    for part in found:
-        assert largest(part["a_shard_goes_on_after_an_error"], trained(1)) <= BOUND
 
 
 def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):

@@ -179,19 +179,6 @@ def test_a_curator_scores_from_factors_as_from_all_pairs(estimator):
     torch.testing.assert_close(other.score(*batch)[1].scores, report.scores, rtol=0, atol=0)
 
 
-def test_a_summary_of_many_chunks_folds_within_its_budget():
-    matrix = OUTPUTS * (9 + 100 + 1) * 8
-    for budget in (matrix, matrix - 8):
-        estimator = lai_torch.LAI(memory_budget=budget, chunk=40)
-        curator = scoring(rows(120, 1), estimator=estimator)
-        if budget < matrix:
-            with pytest.raises(ValueError, match=f"expected at least {matrix} bytes for the summary"):
-                curator.score(*rows(8, 2))
-        else:
-            curator.score(*rows(8, 2))
-            assert not held(curator).factored
-
-
 SOURCES = {
     "a set": lambda: rows(6, 1),
     "one sample": lambda: rows(1, 1),

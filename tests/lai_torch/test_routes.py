@@ -82,29 +82,6 @@ def test_each_refresh_draws_anew_and_only_that():
     assert not torch.allclose(second, third)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"estimator": lai_torch.LAI(sketch=2)}, {"estimator": lai_torch.LAI(positions="mean"), "share": 0.5}],
-)
-def test_draws_leave_training_as_if_nothing_were_drawn(options):
-    def run(**chosen):
-        torch.manual_seed(3)
-        model, validation, batches = network(), data(6), [data(4) for _ in range(3)]
-        everything = {
-            "estimator": lai_torch.LAI(positions="mean"),
-            "policy": lambda scores: torch.full_like(scores, 1 / 4),
-        }
-        curator = curated(model, validation, **(everything | chosen))
-        for batch in batches:
-            curator.step(*batch)
-        return [parameter.detach().clone() for parameter in model.parameters()], torch.rand(1)
-
-    (plain, after), (drawn, also) = run(), run(**options)
-    assert torch.equal(after, also)
-    for one, other in zip(plain, drawn, strict=True):
-        assert torch.equal(one, other)
-
-
 def passes(outputs):
     """Forward multiply-adds a position, and those of LAI's exact pairs of tokens, with biases."""
     return 3 * 5 + 5 * outputs, outputs * (3 + 5 + 1)

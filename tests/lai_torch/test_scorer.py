@@ -1,8 +1,6 @@
 """A scorer travels, loads in its worker, and gives the table's numbers whatever holds the batch."""
 
 import pickle
-import subprocess
-import sys
 
 import lai_storage
 import lai_torch
@@ -11,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from datasets import Dataset
 
 import lai_core as lai
 from tests.lai_torch.tables import LOSS, drawn, network
@@ -137,31 +134,6 @@ def test_numbers_with_a_fraction_take_the_models_type(table):
     np.testing.assert_allclose(found["score"], table["score"].to_numpy(), rtol=1e-4)
 
 
-def test_the_map_of_datasets_runs_it_on_two_processes(table, tmp_path):
-    scorer().save(tmp_path / "validation")
-    mapped = lai_torch.Scorer(network, LOSS, tmp_path / "validation", **(OPTIONS | {"batch_size": 5}))
-    corpus = Dataset.from_dict(COLUMNS)
-    options = {"batched": True, "batch_size": 5, "new_fingerprint": "a", "remove_columns": list(COLUMNS)}
-    found = corpus.map(mapped, **options).to_pandas()
-    assert list(found["id"]) == NAMES
-    np.testing.assert_allclose(found["score"], table["score"].to_numpy(), rtol=1e-12)
-
-
-def test_frames_are_scored_as_spark_hands_them_over(table):
-    """`mapInPandas` calls a function on an iterator of frames, which may be empty, and checks the columns."""
-    frame = pd.DataFrame(COLUMNS)
-    parts = [frame[:4], frame[4:4], frame[4:8], frame[8:]]
-    found = list(map(pickle.loads(pickle.dumps(scorer())), iter(parts)))
-    assert [len(part) for part in found] == [4, 0, 4, 2]
-    assert {tuple(part.columns) for part in found} == {tuple(table.column_names)}
-    assert pd.concat(found).equals(table.to_pandas())  # the index, too
-
-
-def train(model):
-    with torch.no_grad():
-        model[0].weight += 0.5
-
-
 def write_data(model):
     model[0].weight.data[0, 0] += 0.5  # moves no version
 
@@ -173,10 +145,6 @@ def swap(model):
 
 def write_buffer(model):
     model[3].running_mean[0] += 0.5
-
-
-def load(model):
-    model.load_state_dict({name: value + 0.5 for name, value in model.state_dict().items()})
 
 
 def test_a_scorer_whose_models_code_became_another_begins_anew(tmp_path):
@@ -193,7 +161,7 @@ def test_a_scorer_whose_models_code_became_another_begins_anew(tmp_path):
         scorers[1](DATA)
 
 
-@pytest.mark.parametrize("change", [train, write_data, swap, write_buffer, load])
+@pytest.mark.parametrize("change", [write_data, swap, write_buffer])
 def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
     def make():
         return network().append(torch.nn.BatchNorm1d(3).double())
@@ -216,19 +184,3 @@ def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
     other = lai_torch.Scorer(make(), torch.nn.MSELoss(), tmp_path / "saved")
     with pytest.raises(ValueError, match=r"^validation: expected a summary .* loss had other code, closure"):
         other(DATA)
-
-
-LOADED = """
-import pickle, sys
-scorer = pickle.load(open(sys.argv[1], "rb"))
-print(scorer({"x": [[1.0] * 5], "y": [1]})["score"][0])
-"""
-
-
-@pytest.mark.slow
-def test_a_new_process_loads_it(tmp_path):
-    here = lai_torch.Scorer(network(), LOSS, VALIDATION, collate=("x", "y"))
-    (tmp_path / "scorer").write_bytes(pickle.dumps(here))
-    command = [sys.executable, "-c", LOADED, str(tmp_path / "scorer")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(done.stdout) == here({"x": [[1.0] * 5], "y": [1]})["score"][0]

@@ -16,92 +16,8 @@ from tests.support.torch_modules import held, holding
 ESTIMATORS = ["lai", "lli", "ghost", "exact"]
 
 
-class Packed(nn.Module):
-    """A causal language model that sees documents by the positions that begin anew."""
-
-    def __init__(self):
-        super().__init__()
-        self.read, self.place = nn.Embedding(7, 6), nn.Embedding(9, 6)
-        self.mix, self.head = nn.Linear(6, 6), nn.Linear(6, 7)
-
-    def forward(self, input_ids, position_ids):
-        h = self.read(input_ids) + self.place(position_ids)
-        document = (position_ids == 0).cumsum(1)
-        mask = (document[:, :, None] == document[:, None, :]).tril()
-        scores = (h @ h.transpose(1, 2)).masked_fill(~mask, -torch.inf)
-        return self.head(torch.tanh(self.mix(scores.softmax(-1) @ h)) + h)
-
-
 def loss(outputs, targets):
     return functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none")
-
-
-def drawn(lengths, seed):
-    """Draw documents; return the packed batch, its segments, and each document as a row of its own."""
-    generator = torch.Generator().manual_seed(seed)
-    longest = max(map(sum, lengths))
-    rows = [[*row, longest - sum(row)] if sum(row) < longest else row for row in lengths]
-    positions = torch.stack([torch.cat([torch.arange(one) for one in row]) for row in rows])
-    ids, targets = torch.randint(7, (2, *positions.shape), generator=generator)
-    ids[positions == 0] = torch.arange(int((positions == 0).sum())) % 7  # equal documents are refused
-    flat = torch.tensor([one for row in rows for one in row])
-    segments = torch.arange(len(flat)).repeat_interleave(flat).view(positions.shape)
-    alone = [
-        (
-            {"input_ids": ids[segments == k][None], "position_ids": torch.arange(flat[k])[None]},
-            targets[segments == k][None],
-        )
-        for k in range(len(flat))
-    ]
-    return ({"input_ids": ids, "position_ids": positions}, targets), segments, alone
-
-
-def model_of(seed):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Packed().double()
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@settings(max_examples=12)
-@given(
-    st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=2), st.integers(0, 99)
-)
-def test_documents_score_as_rows_of_their_own(estimator, lengths, seed):
-    model = model_of(seed)
-    validation, _, _ = drawn([[2, 1], [3]], seed + 1)
-    batch, segments, alone = drawn(lengths, seed)
-    found = lai_torch.segment_scores(
-        model, loss, validation, batch, segments, len(alone), estimator=estimator
-    )
-    expected = [
-        lai_torch.segment_scores(
-            model, loss, validation, one, torch.zeros_like(one[1]), 1, estimator=estimator
-        )
-        for one in alone
-    ]
-    torch.testing.assert_close(found, torch.cat(expected), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("estimator", ["lai", "lli", "ghost"])
-def test_a_document_without_a_finite_loss_leaves_the_others_their_scores(estimator):
-    (inputs, targets), segments, _ = drawn([[2, 3], [3, 2]], 3)
-
-    def scaled(outputs, targets):
-        return loss(outputs, targets[0]) * targets[1]
-
-    factors = torch.ones(2, 5).double(), torch.where(segments == 1, torch.inf, 1.0).double()
-    validation = inputs, (targets, factors[0])
-    usual, found = (
-        lai_torch.segment_scores(
-            model_of(3), scaled, validation, (inputs, (targets, one)), segments, 4, estimator=estimator
-        )
-        for one in factors
-    )
-    # Ghost's reverse pass carries 0 times infinity to the attention's other positions: to the whole row
-    assert found.isnan().tolist() == [estimator == "ghost", True, False, False]
-    kept = ~found.isnan()
-    torch.testing.assert_close(found[kept], usual[kept])
 
 
 class Named(nn.Module):
@@ -180,6 +96,27 @@ def test_documents_in_pieces_whatever_inputs_are_called(norm, estimator, seed):
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("estimator", ["lai", "lli", "ghost"])
+def test_a_document_without_a_finite_loss_leaves_the_others_their_scores(estimator):
+    model, (inputs, targets) = named(3)
+
+    def scaled(outputs, targets):
+        return loss(outputs, targets[0]) * targets[1]
+
+    factors = torch.ones(2, 5).double(), torch.where(PIECES == 1, torch.inf, 1.0).double()
+    validation = inputs, (targets, factors[0])
+    usual, found = (
+        lai_torch.segment_scores(
+            model, scaled, validation, (inputs, (targets, one)), PIECES, 4, estimator=estimator
+        )
+        for one in factors
+    )
+    # Ghost's reverse pass carries 0 times infinity to the attention's other positions: to the whole row
+    assert found.isnan().tolist() == [estimator == "ghost", True, False, False]
+    kept = ~found.isnan()
+    torch.testing.assert_close(found[kept], usual[kept])
+
+
 MIXES = {
     "a mean over the row": lambda h: h.mean(1, keepdim=True),
     "a mean over the row without gradient": lambda h: h.detach().mean(1, keepdim=True),
@@ -247,15 +184,15 @@ def test_inputs_that_do_not_differ_between_segments_are_refused():
 
 def test_a_movement_of_the_size_of_the_parameters_rounding_is_said():
     """Experts in bfloat16 add up another number of rows; a statistic of documents may hide there."""
-    (inputs, targets), segments, _ = drawn([[2, 3]], 6)
-    model = model_of(6).to(torch.bfloat16)
+    segments, model = torch.tensor([[0, 0, 1, 1, 1]]), shifted(0).to(torch.bfloat16)
+    batch = torch.randn(1, 5, 3).bfloat16(), torch.randint(4, (1, 5))
 
     def leaks(share):
         def leaking(outputs, targets):
             own = loss(outputs.double(), targets)
             return own + share * torch.sin(100.0 * outputs.detach().double().mean())
 
-        return lai_torch.segments.check_segments(model, leaking, (inputs, targets), segments)
+        return lai_torch.segments.check_segments(model, leaking, batch, segments)
 
     leaks(0.0)
     with pytest.warns(UserWarning, match="segments: a loss of up to .* which may be rounding"):
@@ -281,8 +218,8 @@ def test_a_head_that_is_zero_so_far_hides_no_leak():
 
 def setting(seed, samples=3, length=4):
     """Return a model, a validation batch and a training batch, of one document a row."""
-    sides = (drawn([[length]] * samples, seed + more)[0] for more in (1, 2))
-    return model_of(seed), *sides
+    model, validation = named(seed, torch.zeros(samples, length, dtype=torch.long))
+    return model, validation, named(seed + 1, torch.zeros(samples, length, dtype=torch.long))[1]
 
 
 def one_pass_each(model, validation, training, loss=loss):

@@ -88,14 +88,6 @@ def next_rows(real):
 
 MUTANTS = {
     "rows": ("selective", run, "take_rows", next_rows),
-    "order": (
-        "selective",
-        run,
-        "take_rows",
-        lambda real: (
-            lambda place, value, rows: real(replace(place, outer=place.inner, inner=place.outer), value, rows)
-        ),
-    ),
     "weights": (
         "selective",
         run,
@@ -112,16 +104,6 @@ MUTANTS = {
             )
         ),
     ),
-    "twice": (
-        "whole",
-        WholePass,
-        "backward",
-        lambda real: (
-            lambda self, batch, losses, weighed, parts: real(
-                self, batch, losses, replace(weighed, weights=2 * weighed.weights), parts
-            )
-        ),
-    ),
 }
 
 
@@ -133,8 +115,6 @@ def test_a_wrong_way_shows(name, monkeypatch):
     found = lai_torch.selfcheck(model, LOSS, *batch, backward=backward)
     assert max(found.backward.values()) > 1e-2
     assert found.relative_error < 1e-12
-    if name == "twice":  # of small gradients, too
-        assert min(found.backward.values()) > 0.2
 
 
 @pytest.mark.parametrize("fails_at", [None, N, 1])

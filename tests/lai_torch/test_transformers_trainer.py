@@ -5,8 +5,7 @@ import math
 import lai_torch
 import pytest
 import torch
-from datasets import Dataset, IterableDataset
-from lai_torch.integrations._trainer import names_of
+from datasets import Dataset
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.sources import Sources
 from lai_torch.integrations.transformers import CuratedTrainer
@@ -216,11 +215,6 @@ def test_a_mixture_without_sources_is_refused(tmp_path):
         by_source(0, str(tmp_path), groups=None)
 
 
-def test_a_source_that_the_mixture_does_not_name_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="groups: expected one of 'web', 'code', got 'good'; number them"):
-        by_source(0, str(tmp_path), mixture=Mixture({"web": 1, "code": 1}), names=["web", "code", "good"])
-
-
 def test_scores_of_a_period_make_one_update():
     """Numbers beyond the mixture's sources are those of validation samples: left out."""
     expected, found = Mixture(2), Mixture(2)
@@ -255,17 +249,3 @@ def test_labels_of_another_name_are_for_the_loss_alone(tmp_path):
     assert curated.curator.validation[0].keys() == {"input_ids", "attention_mask"}
     with pytest.raises(ValueError, match="batch: expected an entry 'labels', got"):
         trainer().train()
-
-
-def test_names_are_those_of_the_mixture_or_of_a_table_and_no_stream_is_read_for_them():
-    table = Dataset.from_dict({"source": ["web", "code", "web"], "number": [1, 0, 1]})
-    mixture = Mixture({"web": 1.0, "code": 1.0})
-    assert names_of(table, "source", mixture, {"good": 4}) == ["web", "code", "good"]
-    assert names_of(table, "source", None, None) == ["code", "web"]
-    assert names_of(table, "source", Mixture(2), None) == names_of(table, "number", None, None) == []
-
-    def endless():
-        while True:
-            yield {"source": "web"}
-
-    assert names_of(IterableDataset.from_generator(endless), "source", None, None) == []

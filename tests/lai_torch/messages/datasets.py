@@ -73,7 +73,6 @@ SETS = {
     "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
     "ValueError: ids: expected one per sample, 10, got 2": table(ids=[1, 2]),
     "TypeError: checkpoints: expected a mapping of names to parameters, got list": table(checkpoints=[1]),
-    "TypeError: validation: expected a pair (inputs, targets), a data set": table(validation=3),
     "ValueError: validation: expected samples to sum up with each … got a summary": (
         lambda: summarized({"a": network().state_dict()})
     ),
@@ -81,7 +80,6 @@ SETS = {
         table(estimator="midpoint"),
         scorer(estimator="midpoint"),
     ],
-    "ValueError: batch_size: expected": table(batch_size=0),
     "FileNotFoundError: …found no run.json": lambda: read_scores("nowhere"),
     "ValueError: estimator: expected one of 'ghost', 'lai', 'lli', got 'exact'": (
         lambda: lai_torch.top_samples(network(), LOSS, DATA, VALIDATION, estimator="exact")
@@ -102,7 +100,6 @@ SETS = {
     "TypeError: model: expected a torch.nn.Module, or a function … 'gpt2'": scorer(model="gpt2"),
     "TypeError: collate: expected the names of two columns": scorer(collate=("x", "y", "z")),
     "TypeError: collate: expected the names …, got ('x', 1)": scorer(collate=("x", 1)),
-    "TypeError: …unexpected keyword argument 'batchsize'": scorer(batchsize=3),
 }
 
 

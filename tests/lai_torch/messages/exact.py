@@ -78,17 +78,9 @@ MESSAGES = {
     "ValueError: loss: expected one number a position, shape (n, t), where per_position=True, got (9,)": (
         lambda: exact(per_position=True)
     ),
-    "ValueError: method: expected one of 'forward', 'double backward', 'reverse', got": (
-        lambda: exact(method="finite")
-    ),
-    "ValueError: at: expected one of 'start', 'midpoint', got 'end'": lambda: exact(at="end"),
-    "ValueError: reduction: expected one of 'mean', 'sum', got 'none'": lambda: exact(reduction="none"),
     "ValueError: learning_rate: at='midpoint' needs an optimizer, or": lambda: exact(at="midpoint"),
     "ValueError: learning_rate: scores at the start are per unit learning rate": (
         lambda: exact(learning_rate=0.1)
-    ),
-    "TypeError: learning_rate: expected a number, or None, got '0.1'": (
-        lambda: exact(at="midpoint", learning_rate="0.1")
     ),
     "ValueError: learning_rate: an optimizer has its own; leave it out": (
         lambda: stepping(torch.optim.SGD, at="midpoint", learning_rate=0.1)

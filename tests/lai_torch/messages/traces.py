@@ -117,7 +117,6 @@ SCALAR = "loss: expected one number per sample, shape (6,), got"
 INPUTS = "inputs: expected a tensor, a tuple or a mapping, got"
 ENTRY = "with an entry for each; collate it to tensors"
 MESSAGES = {
-    "ValueError: gradients: expected one of 'output', 'all', got 'every'": lambda: traced(gradients="every"),
     f"TypeError: {INPUTS} list": lambda: traced(inputs=[1.0]),
     f"TypeError: {INPUTS} list; pass a tuple, for model(*inputs)": (lambda: traced(inputs=[X, X])),
     f"TypeError: {INPUTS} ndarray; pass torch.as_tensor(inputs)": (lambda: traced(inputs=X.numpy())),
@@ -171,8 +170,6 @@ MESSAGES = {
                 "list",
                 [
                     lambda x, y: ([*x], y),
-                    lambda x, y: ([{"values": row} for row in x], y),
-                    lambda x, y: ({"inputs": x, "names": ["a"] * len(x)}, y),
                     lambda x, y: ((x, [[1]] * len(x)), y),
                 ],
             ),
@@ -181,7 +178,6 @@ MESSAGES = {
                 "list",
                 [
                     lambda x, y: (x, [*y]),
-                    lambda x, y: (x, y.tolist()),
                     lambda x, y: (x, {"classes": y, "names": ["a"] * len(x)}),
                 ],
             ),
@@ -202,9 +198,6 @@ MESSAGES = {
     ),
     "ValueError: …('0'): expected a matrix of its own": (
         lambda: lai_torch.Curator(shared(), LOSS, None, data(4), estimator="gate_lai").score(*data(3))
-    ),
-    "ValueError: backward: expected None or one of 'selective', 'whole', got 'kept'": (
-        lambda: lai_torch.selfcheck(network(), LOSS, X, Y, backward="kept")
     ),
     "ValueError: model: expected at least one trainable parameter, got none": [
         lambda: lai_torch.exact_scores(network().requires_grad_(False), LOSS, data(3), (X, Y)),
@@ -234,10 +227,6 @@ MESSAGES = {
     "ValueError: layer '0': … goes into a convolution…; use estimator='lai', or 'ghost'": (
         gated(nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(6, 3)), (-1, 1, 4))
     ),
-    "ValueError: …BatchNorm": [
-        lambda way=way: lai_torch.selfcheck(network(nn.BatchNorm1d(8)), LOSS, X, Y, backward=way)
-        for way in ("whole", "selective")
-    ],
     "ValueError: …to the gradient of 'table.weight' moves with the other samples…scale_grad_by_freq": [
         lambda kind=kind: frequent(kind) for kind in (nn.Embedding, nn.EmbeddingBag)
     ],

@@ -5,7 +5,6 @@ import torch
 from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 
-import lai_core as lai
 from lai_core.mixtures import Mixture
 from tests.lai_torch.support import LOSS, data, network
 from tests.support.workloads.trainers import arguments, language_model, sequences
@@ -41,10 +40,6 @@ TRAINERS = {
     ),
     "TypeError: …got multiple values for keyword argument 'group'": lambda: Curation(LOSS, HELD, group=None),
     "TypeError: …got multiple values for argument 'loss'": lambda: trainer(curation={"loss": LOSS}),
-    "TypeError: policy: …keep_top (missing a required argument": (
-        lambda: trainer(curation={"policy": lai.keep_top})
-    ),
-    "ValueError: refresh: expected a whole number >= 1, got 0": lambda: trainer(curation={"refresh": 0}),
     "ValueError: …'midpoint' needs the optimizer's learning rates": (
         lambda: trainer(curation={"estimator": "midpoint"})
     ),
@@ -115,7 +110,6 @@ SOURCES = {
     "ValueError: fixed: expected fewer samples than a batch has, 4, got 4": sampler(
         weights=[1, 1], fixed={2: 4}
     ),
-    "ValueError: batch_size: expected a whole number >= 1, got 0": sampler(size=0),
     "ValueError: rank: expected a number below replicas=2, got 2": sampler(replicas=2, rank=2),
     "ValueError: batches: expected a number from 0 to 0, as many as were drawn since the first": (
         lambda: sampler()().state_dict(batches=1)
