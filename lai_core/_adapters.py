@@ -18,8 +18,8 @@ from lai_core._engine.namespace import Array as Array
 from lai_core._engine.namespace import Namespace as Namespace
 from lai_core._engine.namespace import device_of as device_of
 from lai_core._engine.namespace import is_array as is_array
+from lai_core._engine.namespace import move_to_host as move_to_host
 from lai_core._engine.namespace import namespace_of as namespace_of
-from lai_core._engine.namespace import on_host as on_host
 from lai_core._engine.namespace import xp_of as xp_of
 from lai_core._engine.rounding import Block as Block
 from lai_core._engine.rounding import rounding_bound as rounding_bound
@@ -32,11 +32,11 @@ from lai_core.estimators.by_position import segment_sums
 from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
-from lai_core.estimators.summaries import joined_summaries as joined_summaries
+from lai_core.estimators.summaries import join_summaries as join_summaries
 from lai_core.mixtures._draws import Draws as Draws
 from lai_core.mixtures._draws import ShuffledDraws as ShuffledDraws
 from lai_core.mixtures._draws import Weighted as Weighted
-from lai_core.mixtures._draws import numbered as numbered
+from lai_core.mixtures._draws import number_groups as number_groups
 from lai_core.mixtures._draws import source_names as source_names
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
@@ -126,7 +126,7 @@ def relative_error(found: Array, expected: Array, least: float = 0.0, *, terms: 
     return float(xp.max(xp.abs(found - expected))) / (max(sizes) or 1.0)
 
 
-def summed_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) -> Float[Array, " count"]:
+def sum_by_segment(scores: Float[Array, "n t"], segments: Array, count: int) -> Float[Array, " count"]:
     """Return the sums of positions' scores over each segment, after checking the segments' numbers."""
     xp = namespace_of({"scores": scores, "segments": segments})
     check_segment_numbers(segments, scores.shape, count)
@@ -146,7 +146,7 @@ def find_places(segments: Array) -> tuple[Array, Array, Array]:
     return place, order[starts[number]], order[starts[following] + place % sizes[following]]
 
 
-def other_contents(segments: Array) -> Iterator[tuple[Array, Array]]:
+def yield_replacements(segments: Array) -> Iterator[tuple[Array, Array]]:
     """Yield which positions of a batch get other contents, `(n, t)`, and where theirs come from, `(n t,)`.
 
     Of every two segments of a row each moves once while the other stays: their numbers within the row differ
@@ -203,7 +203,7 @@ def check_exact_options(at: Any, learning_rate: Any, reduction: Any, optimizer: 
         raise ValueError(msg)
 
 
-def summed_gradients(trace: Trace, memory_budget: int) -> Mapping[tuple[Hashable, str], tuple[Array, ...]]:
+def sum_gradients(trace: Trace, memory_budget: int) -> Mapping[tuple[Hashable, str], tuple[Array, ...]]:
     """Return the samples' summed gradient of every parameter that Ghost sees, by weight key and part.
 
     A part is `weight` or `bias`; a matrix comes as `(d_out, d_in)`, a kernel as one such block an offset.
@@ -220,7 +220,7 @@ def default_positions(trace: Trace) -> str:
     return "tokens" if "tokens" in fitting_positions(trace) else "mean"
 
 
-def not_a_chain(layer: str, what: str) -> ValueError:
+def make_chain_error(layer: str, what: str) -> ValueError:
     """Build the error of a layer whose input (`what`) keeps a model from being a chain with gates."""
     return ValueError(
         f"layer {layer!r}: gate-corrected LAI expects linear layers on (n, d), one after the other with "
@@ -228,7 +228,7 @@ def not_a_chain(layer: str, what: str) -> ValueError:
     )
 
 
-def computed_weight(layer: str) -> ValueError:
+def make_weight_error(layer: str) -> ValueError:
     """Build the error of a layer whose part of Ghost is no use of a parameter of its own."""
     return ValueError(
         f"estimator: 'calibrated_lai' expects layers whose weight is a parameter, {layer!r} has one that is "
@@ -253,7 +253,7 @@ def layer_parts(
     return lai, ghost_kernel(single, single)
 
 
-def fitted_weights(
+def fit_weights(
     parts: Iterable[tuple[Float[Array, "n n"], Float[Array, "n n"]]], counted: Bool[Array, "n n"]
 ) -> Float[Array, " L"]:
     """Return each layer's least-squares slope of Ghost's part on LAI's, over the `counted` pairs.

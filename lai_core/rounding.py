@@ -93,7 +93,7 @@ def count_roundings(validation: Trace, training: Trace, /, *, positions: str = "
     )
     if flat:
         return 6 + (samples - 1) + (inputs * outputs - 1)
-    t, u = (_most_positions(side) for side in (before, scored))
+    t, u = (_count_positions(side) for side in (before, scored))
     if positions == "mean":
         means = 2 * (t - 1 + 3) + 2 * (u - 1 + 3)
         return 6 + means + (samples - 1) + (inputs * outputs - 1)
@@ -212,7 +212,7 @@ def _absolute(trace: Trace) -> Trace:
     )
 
 
-def _most_positions(layers: Iterable[LayerTrace]) -> int:
+def _count_positions(layers: Iterable[LayerTrace]) -> int:
     """Count the positions of the weight matrix that is used at most, all its uses together."""
     counts: dict[object, int] = {}
     for index, layer in enumerate(layers):

@@ -14,9 +14,9 @@ from lai_core._adapters import (
     check_batch,
     check_choice,
     check_segment_numbers,
-    other_contents,
     rounding_bound,
-    summed_by_segment,
+    sum_by_segment,
+    yield_replacements,
 )
 from lai_jax._program.leaves import moving_leaves
 from lai_jax._program.losses import is_array, losses_of
@@ -92,7 +92,7 @@ def segment_scores(
     segments = jnp.asarray(segments)
     if estimator == "exact":
         scores = exact_scores(apply, params, loss, validation, training, per_position=True)
-        return summed_by_segment(scores, segments, count)
+        return sum_by_segment(scores, segments, count)
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, training, segments))):
         check_segments(apply, params, loss, training, segments)
 
@@ -137,7 +137,7 @@ def check_segments(
     finite = jnp.isfinite(usual)
     largest = float(jnp.max(jnp.where(finite, jnp.abs(usual), 0)))
     within = rounding_bound(float(jnp.finfo(usual.dtype).eps), largest)
-    for moved, index in other_contents(segments):
+    for moved, index in yield_replacements(segments):
         found = losses(params, _exchange(training[0], index, segments), training[1])
         apart = ~(jnp.abs(found - usual) <= within) & finite & ~moved
         if bool(apart.any()):

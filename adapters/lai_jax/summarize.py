@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 import lai_core as lai
-from lai_core._adapters import are_cheaper, computed_weight, fitted_weights, layer_parts, width_of
+from lai_core._adapters import are_cheaper, fit_weights, layer_parts, make_weight_error, width_of
 from lai_core.estimators.catalogue import find_estimator
 from lai_jax._curation.estimators import SideOptions
 from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
@@ -210,7 +210,7 @@ def _fitted_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str,
     parts = []
     for planned, record in layers:
         if planned.materialised:
-            raise computed_weight(planned.name)
+            raise make_weight_error(planned.name)
         trains = not planned.use.frozen
         parts.append(layer_parts(record, layers[-1][1], positions, trains=trains))
-    return fitted_weights(parts, counted)
+    return fit_weights(parts, counted)

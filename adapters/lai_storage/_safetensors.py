@@ -10,7 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from lai_core._adapters import on_host, xp_of
+from lai_core._adapters import move_to_host, xp_of
 from lai_storage._files import write_whole
 
 VERSION = 1
@@ -65,7 +65,7 @@ def as_numpy(array: Any) -> np.ndarray[Any, Any]:
     if _dtype(array) == "bfloat16":
         xp = xp_of(array)
         array = xp.astype(array, xp.float32)
-    found = np.asarray(on_host(array), order="C")
+    found = np.asarray(move_to_host(array), order="C")
     return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
 
 

@@ -14,9 +14,9 @@ from lai_core._adapters import (
     check_choice,
     check_segment_numbers,
     find_places,
-    other_contents,
     rounding_bound,
-    summed_by_segment,
+    sum_by_segment,
+    yield_replacements,
 )
 from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._graph.places import Scale
@@ -100,7 +100,7 @@ def segment_scores(
         check_segments(model, loss, training, segments)
     if estimator in {"exact", "ghost"}:
         scores = exact_scores(model, loss, validation, training, per_position=True)
-        return summed_by_segment(scores, segments, count)
+        return sum_by_segment(scores, segments, count)
     summed = RowSums(loss)
     known, scored = (trace(model, summed, *batch) for batch in (validation, training))
     if segments.shape[1] == 1:
@@ -209,7 +209,7 @@ def check_apart(
         for eps in (torch.finfo(usual.dtype).eps, max(torch.finfo(kind).eps for kind in kinds))
     )
     moves = 0.0
-    for moved, index in other_contents(segments):
+    for moved, index in yield_replacements(segments):
 
         def change(tree: Any, own: list[Tensor], index: Tensor = index) -> Any:
             names = set(map(id, own))

@@ -12,7 +12,7 @@ DEFAULT_MEMORY_BUDGET = 2**30
 """Bytes that the temporaries of one call may take where the caller names no `memory_budget`: 1 GiB."""
 
 
-def listed(words: Iterable[object]) -> str:
+def quote_words(words: Iterable[object]) -> str:
     """Write `words` as a quoted list, for a message."""
     return ", ".join(repr(word) for word in words)
 
@@ -38,7 +38,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     written = value.lower().replace("-", "_") if isinstance(value, str) else ""
     near = get_close_matches(written, choices)
     meant = f"; did you mean {near[0]!r}?" if near else ""
-    msg = f"{name}: expected one of {listed(choices)}, got {value!r}{meant}"
+    msg = f"{name}: expected one of {quote_words(choices)}, got {value!r}{meant}"
     raise ValueError(msg)
 
 
@@ -76,7 +76,7 @@ def check_count(name: str, value: Any, at_least: int = 1) -> int:
     return int(value)
 
 
-def over_budget(what: str, needed: int, memory_budget: int, way_out: str) -> ValueError:
+def make_budget_error(what: str, needed: int, memory_budget: int, way_out: str) -> ValueError:
     """Build the error of a computation that cannot be cut small enough for its budget."""
     msg = f"memory_budget: expected at least {needed} bytes for {what}, got {memory_budget}; {way_out}"
     return ValueError(msg)

@@ -26,7 +26,7 @@ def are_cheaper(positions: int, height: int, width: int) -> bool:
     return height * width >= LEAST and positions * (height + width) < height * width
 
 
-def factored(gradient: ParameterGradient, work: Workspace) -> Factors | None:
+def factorize(gradient: ParameterGradient, work: Workspace) -> Factors | None:
     """Return the factors of a validation gradient's sum; None where the sum is the smaller."""
     if type(gradient) is not OuterGradient or gradient.groups > 1:
         return None
@@ -41,7 +41,7 @@ def factored(gradient: ParameterGradient, work: Workspace) -> Factors | None:
     return tuple(flat)
 
 
-def joined(parts: Sequence[Factors], xp: Namespace) -> Factors | None:
+def join_factors(parts: Sequence[Factors], xp: Namespace) -> Factors | None:
     """Return the factors of a sum of sums; None where its matrix is the smaller by now."""
     positions = sum(int(rows.shape[0]) for rows, *_ in parts)
     if not are_cheaper(positions, int(parts[0][0].shape[1]), width_of(parts[0])):
@@ -49,14 +49,14 @@ def joined(parts: Sequence[Factors], xp: Namespace) -> Factors | None:
     return tuple(xp.concat(list(same), axis=0) for same in zip(*parts, strict=True))
 
 
-def folded(factors: Factors, xp: Namespace) -> tuple[Array, ...]:
+def fold(factors: Factors, xp: Namespace) -> tuple[Array, ...]:
     """Return the matrix of the sum, as `OuterGradient.total` does: `(d_out, d_in_b)` a block."""
     rows, *columns = factors
     turned = xp.matrix_transpose(rows)
     return tuple(matmul(xp, turned, block) for block in columns)
 
 
-def folded_entries(factors: Factors) -> int:
+def count_entries(factors: Factors) -> int:
     """Return how many numbers the matrix has."""
     return int(factors[0].shape[1]) * width_of(factors)
 

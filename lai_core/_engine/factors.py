@@ -12,7 +12,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, Namespace, cast, matmul
 
 
-def by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "groups nt d"]:
+def lay_by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "groups nt d"]:
     """Lay `(n, t, d)` out as `(groups, n t, d / groups)`: all positions against all."""
     xp = work.xp
     array = cast(xp, factor[samples, ...], work.dtype)
@@ -22,7 +22,7 @@ def by_group(factor: Any, samples: slice, groups: int, work: Workspace) -> Float
     return xp.permute_dims(xp.reshape(array, (n * t, groups, d // groups)), (1, 0, 2))
 
 
-def by_sample(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "n groups t d"]:
+def lay_by_sample(factor: Any, samples: slice, groups: int, work: Workspace) -> Float[Array, "n groups t d"]:
     """Lay `(n, t, d)` out as `(n, groups, t, d / groups)`: one sample's positions against its own."""
     xp = work.xp
     array = cast(xp, factor[samples, ...], work.dtype)
@@ -30,7 +30,7 @@ def by_sample(factor: Any, samples: slice, groups: int, work: Workspace) -> Floa
     return xp.permute_dims(xp.reshape(array, (n, t, groups, d // groups)), (0, 2, 1, 3))
 
 
-def built(
+def build_rows(
     rows: Float[Array, "n groups t d"], columns: Float[Array, "n groups t e"], part: slice, work: Workspace
 ) -> Float[Array, "n entries"]:
     """Build the rows `part` (of every group) of each sample's gradient `sum_t rows_t columns_t^T`."""
@@ -39,7 +39,7 @@ def built(
     return xp.reshape(product, (product.shape[0], -1))
 
 
-def of_groups(factor: Array, part: slice, groups: int) -> Array:
+def select_groups(factor: Array, part: slice, groups: int) -> Array:
     """Keep the channels of the groups `part`."""
     size = factor.shape[-1] // groups
     return factor[..., part.start * size : part.stop * size]

@@ -4,8 +4,8 @@ Every estimator of this library is a sum of inner products of such gradients, ov
 that exist (Ghost, LLI) or virtual ones (LAI). A gradient answers three questions:
 
 * `blocks`: the inner products of every validation with every training sample;
-* `paired`: the inner products of sample j with sample j (leaving a sample out of its own score);
-* `total` and `along`: the summed validation gradient, and a batch's inner products with it.
+* `dot_rowwise`: the inner products of sample j with sample j (leaving a sample out of its own score);
+* `total` and `dot_total`: the summed validation gradient, and a batch's inner products with it.
 
 Costs are multiply-adds and come from shapes alone, so that a choice between ways is the same
 for every value and inside every compiler.
@@ -18,7 +18,7 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.checks import over_budget
+from lai_core._engine.checks import make_budget_error
 from lai_core._engine.namespace import Array, DType, Namespace, cast, dots, itemsize, matmul
 
 
@@ -46,14 +46,14 @@ class Workspace:
         """Whether so many numbers fit."""
         return self.budget_of(entries) <= self.memory_budget
 
-    def too_small(self, what: str, entries: int) -> ValueError:
+    def make_budget_error(self, what: str, entries: int) -> ValueError:
         """Build the error of a step that cannot do with less."""
-        return over_budget(what, self.budget_of(entries), self.memory_budget, "raise it")
+        return make_budget_error(what, self.budget_of(entries), self.memory_budget, "raise it")
 
     def fit(self, entries: int, most: int, what: str) -> int:
         """Return how many units of `entries` numbers each fit the budget, at most `most`."""
         if not self.holds(entries):
-            raise self.too_small(what, entries)
+            raise self.make_budget_error(what, entries)
         return min(most, self.memory_budget // self.budget_of(entries))
 
     def fit_both(
@@ -68,7 +68,7 @@ class Workspace:
             elif columns > 1:
                 columns = (columns + 1) // 2
             else:
-                raise self.too_small(what, entries(1, 1))
+                raise self.make_budget_error(what, entries(1, 1))
         return rows, columns
 
 
@@ -85,7 +85,7 @@ class ParameterGradient(ABC):
         """Yield the inner products in blocks that fit the budget: rows, columns, `(rows, columns)`."""
 
     @abstractmethod
-    def paired(self, training: Any, work: Workspace) -> Float[Array, " n"]:
+    def dot_rowwise(self, training: Any, work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class ParameterGradient(ABC):
         """Return the gradient summed over the samples, as a tuple of arrays."""
 
     @abstractmethod
-    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+    def dot_total(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of every sample's gradient with a `total`."""
 
     @abstractmethod
@@ -106,15 +106,15 @@ class ParameterGradient(ABC):
 
     @abstractmethod
     def total_cost(self) -> int:
-        """Multiply-adds of `total`; `along` costs as many on its own batch."""
+        """Multiply-adds of `total`; `dot_total` costs as many on its own batch."""
 
-    def joined(self, others: "Sequence[ParameterGradient]", work: Workspace) -> "ParameterGradient | None":
+    def join(self, others: "Sequence[ParameterGradient]", work: Workspace) -> "ParameterGradient | None":
         """Return the gradient over this and other uses of one parameter; None if it has no such form."""
         return None
 
     def scores(self, validation: "ParameterGradient", work: Workspace) -> Float[Array, " n"]:
         """Return the inner products with the summed `validation` gradient, without keeping that sum."""
-        return self.along(validation.total(work), work)
+        return self.dot_total(validation.total(work), work)
 
 
 def inner_products(
@@ -125,7 +125,7 @@ def inner_products(
     for row, _, block in validation.blocks(training, work):
         rows.setdefault(row.start, []).append(block)
     xp = work.xp
-    return _joined(xp, [_joined(xp, row, 1) for row in rows.values()], 0)
+    return _concatenate(xp, [_concatenate(xp, row, 1) for row in rows.values()], 0)
 
 
 def column_sums(
@@ -144,10 +144,10 @@ def column_sums(
     for _, column, block in validation.blocks(training, work):
         summed = work.xp.sum(block, axis=0)
         columns[column.start] = columns[column.start] + summed if column.start in columns else summed
-    return _joined(work.xp, list(columns.values()), 0)
+    return _concatenate(work.xp, list(columns.values()), 0)
 
 
-def _joined(xp: Namespace, parts: list[Array], axis: int) -> Array:
+def _concatenate(xp: Namespace, parts: list[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
 
 
@@ -177,17 +177,17 @@ class VectorGradient(ParameterGradient):
                 left = cast(work.xp, self.values[row, ...], work.dtype)
                 yield row, column, matmul(work.xp, left, right)
 
-    def paired(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
+    def dot_rowwise(self, training: "VectorGradient", work: Workspace) -> Float[Array, " n"]:
         left, right = (cast(work.xp, side.values, work.dtype) for side in (self, training))
         return dots(work.xp, left, right)
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
         return (work.xp.sum(cast(work.xp, self.values, work.dtype), axis=0),)
 
-    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+    def dot_total(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
         return matmul(work.xp, cast(work.xp, self.values, work.dtype), direction[0])
 
-    def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "VectorGradient | None":
+    def join(self, others: Sequence[ParameterGradient], work: Workspace) -> "VectorGradient | None":
         """Return the sum of the uses' gradients."""
         # A parameter's gradient is the sum over its uses. Where all are at hand it is taken before products
         # are, and the cross terms of a square of sums need no counting.

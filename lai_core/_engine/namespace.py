@@ -90,7 +90,7 @@ def is_compiling() -> bool:
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
-def on_host(array: Array) -> Array:
+def move_to_host(array: Array) -> Array:
     """Return the array as numpy can read it: torch's without its graph, from the host's memory."""
     return to_device(array.detach(), "cpu") if is_torch_array(array) else array
 
@@ -145,7 +145,7 @@ def dots(xp: Namespace, left: Array, right: Array) -> Array:
     return xp.vecdot(left, right) if is_numpy_array(left) else xp.sum(left * right, axis=-1)
 
 
-def cached_numbers(array: Array) -> int | None:
+def count_cacheable(array: Array) -> int | None:
     """Return how many numbers are best multiplied before more are made; None where a compiler or GPU decides.
 
     A processor's second cache holds 2^18 of 4 bytes or more; torch's calls take longer, and are worth more.

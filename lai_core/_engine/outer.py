@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 
-from lai_core._engine.factors import by_group, of_groups
+from lai_core._engine.factors import lay_by_group, select_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
 from lai_core._engine.namespace import Array, cast, dots, matmul
-from lai_core._engine.pairs import Factors, scaled
+from lai_core._engine.pairs import Factors, apply_scale
 
 
 @dataclass(frozen=True)
@@ -24,58 +24,58 @@ class OuterGradient(Factors):
         xp = work.xp
         totals: list[Array] = []
         for chunk in spans(self.samples, self._chunk(self.factor_entries(), work)):
-            rows = xp.matrix_transpose(by_group(self.rows, chunk, self.groups, work))
+            rows = xp.matrix_transpose(lay_by_group(self.rows, chunk, self.groups, work))
             for index, block in enumerate(self.columns):
-                product = matmul(xp, rows, by_group(block, chunk, self.groups, work))
+                product = matmul(xp, rows, lay_by_group(block, chunk, self.groups, work))
                 product = xp.reshape(product, (self.height, product.shape[-1]))
                 totals[index : index + 1] = [product if chunk.start == 0 else totals[index] + product]
         if self.constant is not None:
             totals.append(xp.sum(self.rows, axis=(0, 1), dtype=work.dtype) * self.constant)
         return tuple(totals)
 
-    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        chunks = spans(self.samples, self._chunk(self._along_entries(), work))
-        parts = [self._along(direction, chunk, work) for chunk in chunks]
+    def dot_total(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+        chunks = spans(self.samples, self._chunk(self._count_dot_entries(), work))
+        parts = [self._dot_total(direction, chunk, work) for chunk in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
-    def _along(self, direction: tuple[Array, ...], chunk: slice, work: Workspace) -> Float[Array, " n"]:
+    def _dot_total(self, direction: tuple[Array, ...], chunk: slice, work: Workspace) -> Float[Array, " n"]:
         xp = work.xp
-        pulled = self.pulled(direction, chunk, work)
-        products = dots(xp, by_group(self.rows, chunk, self.groups, work), pulled)
+        pulled = self.multiply_total(direction, chunk, work)
+        products = dots(xp, lay_by_group(self.rows, chunk, self.groups, work), pulled)
         samples = (self.groups, chunk.stop - chunk.start, self.positions)
         return xp.sum(xp.reshape(products, samples), axis=(0, 2))
 
-    def pulled(
+    def multiply_total(
         self, direction: tuple[Array, ...], chunk: slice, work: Workspace
     ) -> Float[Array, "groups nt d"]:
-        """Return a `total` times the columns, `(groups, n t, d_out / groups)`, scaled as in `along`."""
+        """Return a `total` times the columns, `(groups, n t, d_out / groups)`, scaled as in `dot_total`."""
         xp = work.xp
         one = self.side_by_side(self.height, work)
         if one is not self:
             columns = len(self.columns)
             matrix = xp.concat([cast(xp, block, work.dtype) for block in direction[:columns]], axis=-1)
-            return one.pulled((matrix, *direction[columns:]), chunk, work)
+            return one.multiply_total((matrix, *direction[columns:]), chunk, work)
         shape = (self.groups, self.height // self.groups, -1)
         pulled: Array = None
         for index, block in enumerate(self.columns):
             matrix = xp.reshape(cast(xp, direction[index], work.dtype), shape)
-            product = matmul(xp, by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
-            product = scaled(product, None if self.scales is None else self.scales[index])
+            product = matmul(xp, lay_by_group(block, chunk, self.groups, work), xp.matrix_transpose(matrix))
+            product = apply_scale(product, None if self.scales is None else self.scales[index])
             pulled = product if pulled is None else pulled + product
         if self.constant is not None:
             offset = xp.reshape(cast(xp, direction[-1], work.dtype), (self.groups, 1, -1))
             pulled = pulled + offset * self.constant
         return pulled
 
-    def _along_entries(self) -> int:
-        """Numbers that one sample takes in `along`: its factors, and what the columns make of the total."""
+    def _count_dot_entries(self) -> int:
+        """Numbers a sample takes in `dot_total`: its factors, and what the columns make of the total."""
         return self.factor_entries() + 3 * self.positions * self.height
 
     def _chunk(self, entries: int, work: Workspace) -> int:
         """How many samples fit the budget, at `entries` numbers each."""
         return work.fit(entries, self.samples, "one sample's positions")
 
-    def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "OuterGradient | None":
+    def join(self, others: Sequence[ParameterGradient], work: Workspace) -> "OuterGradient | None":
         """Return all uses' positions side by side: cross terms are pairs of positions like any other."""
         uses = [self, *(other for other in others if isinstance(other, OuterGradient))]
         one_block = all((use.groups, len(use.columns)) == (self.groups, 1) for use in uses)
@@ -91,15 +91,15 @@ class OuterGradient(Factors):
         # Scores are sums over the summed gradient's entries: where it is too large, its two halves are summed
         # and multiplied one after the other, each cut again until it fits. Alive are the sum, one chunk's
         # share of it while the two are added, and as much again for the factors of a sample or more.
-        half, factors = work.half(), self._along_entries()
+        half, factors = work.half(), self._count_dot_entries()
         if isinstance(validation, OuterGradient):
             factors = max(factors, validation.factor_entries())
         needed = max(4 * self.total_entries(), 2 * factors)
         if work.holds(needed):
-            return self.along(validation.total(half), half)
+            return self.dot_total(validation.total(half), half)
         one_row = len(self.columns) == self.groups == self.height == 1
         if one_row or not isinstance(validation, OuterGradient):
-            raise work.too_small("one row of a summed gradient", needed)
+            raise work.make_budget_error("one row of a summed gradient", needed)
         halves = zip(self._halves(), validation._halves(), strict=True)
         first, second = (own.scores(other, work) for own, other in halves)
         return first + second
@@ -121,5 +121,5 @@ class OuterGradient(Factors):
         return replace(self, rows=self.rows[..., :middle]), replace(self, rows=self.rows[..., middle:])
 
     def _group_range(self, part: slice) -> "OuterGradient":
-        rows, columns = (of_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
+        rows, columns = (select_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
         return replace(self, rows=rows, columns=(columns,), groups=part.stop - part.start)

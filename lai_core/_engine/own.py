@@ -32,7 +32,7 @@ def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | Non
         return None
     order, known, lengths = _runs(xp, ids)
     found = xp.zeros((rows, values.shape[1]), dtype=values.dtype)
-    found[known] = _summed_runs(xp, values[order], lengths)
+    found[known] = _sum_runs(xp, values[order], lengths)
     return found
 
 
@@ -67,7 +67,7 @@ def _runs(xp: Namespace, ids: Array) -> tuple[Array, Array, Array]:
     return order, ids[ends], xp.diff(ends, prepend=-1)
 
 
-def _summed_runs(xp: Namespace, rows: Array, lengths: Array) -> Array:
+def _sum_runs(xp: Namespace, rows: Array, lengths: Array) -> Array:
     """Return the sums of runs of numpy's rows, of these lengths; what is in `rows` is lost."""
     # Row i of a run of m takes in row i + k where 2k divides i and i + k < m, for k = 1, 2, 4, ...: log2(m)
     # passes, in which each row is taken in once.
@@ -147,17 +147,17 @@ def _jax_convolutions(
     jax: Any = sys.modules["jax"]  # of whom the arrays are; jax.numpy has no convolution of maps
     pads = [(length, length) for length in padding]
 
-    def convolved(maps: Array, kernel: Array) -> Array:
+    def convolve_maps(maps: Array, kernel: Array) -> Array:
         return jax.lax.conv_general_dilated(
             maps, kernel, stride, pads, rhs_dilation=dilation, feature_group_count=groups
         )
 
     def products(maps: Array, outputs: Array, kernel: Array) -> Array:
-        return dots(jax.numpy, *_flat(jax.numpy, convolved(maps, kernel), outputs))
+        return dots(jax.numpy, *_flat(jax.numpy, convolve_maps(maps, kernel), outputs))
 
     def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
         kernel = jax.ShapeDtypeStruct(shape, maps.dtype)
-        return jax.linear_transpose(lambda kernel: convolved(maps, kernel), kernel)(outputs)[0]
+        return jax.linear_transpose(lambda kernel: convolve_maps(maps, kernel), kernel)(outputs)[0]
 
     return Convolutions(products, kernel_gradient, None)
 

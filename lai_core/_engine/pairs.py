@@ -7,9 +7,9 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.factors import built, by_group, by_sample
+from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cached_numbers, cast, dots, is_array, matmul
+from lai_core._engine.namespace import Array, Namespace, cast, count_cacheable, dots, is_array, matmul
 
 FEW = 2**18
 """Multiply-adds of a product that takes no longer than to call it."""
@@ -75,7 +75,7 @@ class Factors(ParameterGradient):
         return self.samples * self.positions * self.total_entries()
 
     def pairwise_cost(self, training: "Factors") -> int:
-        """Multiply-adds by pairs of positions. Building gradients costs more than `total` and `along`."""
+        """Multiply-adds by pairs of positions. Building gradients costs more than `total` and `dot_total`."""
         pairs = self.samples * self.positions * training.samples * training.positions
         return pairs * (self.width + self.height)
 
@@ -119,7 +119,7 @@ class Factors(ParameterGradient):
             training.samples,
             "one pair of samples",
         )
-        way = self._built if building else self._pairs
+        way = self._build if building else self._pairs
         for columns in spans(training.samples, m):
             for chunk in spans(self.samples, n):
                 yield chunk, columns, way(chunk, training, columns, work)
@@ -128,14 +128,14 @@ class Factors(ParameterGradient):
         self, chunk: slice, training: "Factors", training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         xp = work.xp
-        products = partial(products_of, by_group, (chunk, training_chunk), self.groups, work)
+        products = partial(products_of, lay_by_group, (chunk, training_chunk), self.groups, work)
         alpha = self.alpha(products, training)
         beta = products(self.rows, training.rows)
         if self.groups == self.positions == training.positions == 1:
             return alpha[0, ...] * beta[0, ...]
-        return summed_pairs(xp, alpha, beta, self.positions, training.positions)
+        return sum_pairs(xp, alpha, beta, self.positions, training.positions)
 
-    def _built(
+    def _build(
         self, chunk: slice, training: "Factors", training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         xp = work.xp
@@ -148,7 +148,7 @@ class Factors(ParameterGradient):
             "one row of the gradients",
         )
         # Rows that a processor's caches hold are multiplied before they are written to memory.
-        cached = (cached_numbers(self.rows) or 0) // ((n + m) * self.widest)
+        cached = (count_cacheable(self.rows) or 0) // ((n + m) * self.widest)
         if cached >= FEWEST:
             slab = min(slab, cached)
 
@@ -163,22 +163,22 @@ class Factors(ParameterGradient):
         """Sum the products of both sides' gradients, built `slab` rows at a time."""
         found: Array = None
         both = list(zip((self.rows, training.rows), chunks, strict=True))
-        rows = [by_sample(factor, chunk, self.groups, work) for factor, chunk in both]
-        for *blocks, scale in self._paired_columns(training):
+        rows = [lay_by_sample(factor, chunk, self.groups, work) for factor, chunk in both]
+        for *blocks, scale in self._yield_columns(training):
             pair = zip(blocks, chunks, strict=True)
-            columns = [by_sample(block, chunk, self.groups, work) for block, chunk in pair]
+            columns = [lay_by_sample(block, chunk, self.groups, work) for block, chunk in pair]
             same = training is self and blocks[0] is blocks[1] and chunks[0] == chunks[1]
             for part in spans(self.height // self.groups, slab):
-                own = built(rows[0], columns[0], part, work)
-                other = own if same else built(rows[1], columns[1], part, work)
-                product = scaled(products(own, other), scale)
+                own = build_rows(rows[0], columns[0], part, work)
+                other = own if same else build_rows(rows[1], columns[1], part, work)
+                product = apply_scale(products(own, other), scale)
                 found = product if found is None else found + product
         if (constant := self._constant_product(training)) is not None:
             sums = (work.xp.sum(factor[chunk, ...], axis=1, dtype=work.dtype) for factor, chunk in both)
             found = found + constant * products(*sums)
         return found
 
-    def paired(self, training: "Factors", work: Workspace) -> Float[Array, " n"]:
+    def dot_rowwise(self, training: "Factors", work: Workspace) -> Float[Array, " n"]:
         """Return the inner product of sample j's gradient with sample j's of `training`.
 
         By pairs of positions, `n t t' (d_in + d_out)` multiply-adds, or built a few rows at a time,
@@ -192,7 +192,7 @@ class Factors(ParameterGradient):
         building = cheaper if work.holds(factors + max(pair, row)) else row < pair
         if not building:
             n, _ = work.fit_both(lambda n, _: n * (factors + pair), self.samples, 1, "one pair of samples")
-            parts = [self._paired_positions(training, chunk, work) for chunk in spans(self.samples, n)]
+            parts = [self._dot_positions(training, chunk, work) for chunk in spans(self.samples, n)]
         else:
             rows, n = work.fit_both(
                 lambda rows, n: n * (factors + rows * row),
@@ -205,8 +205,8 @@ class Factors(ParameterGradient):
             parts = [self._sum_built(products, training, both, rows, work) for both in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
-    def _paired_positions(self, training: "Factors", chunk: slice, work: Workspace) -> Float[Array, " n"]:
-        products = partial(products_of, by_sample, (chunk, chunk), self.groups, work)
+    def _dot_positions(self, training: "Factors", chunk: slice, work: Workspace) -> Float[Array, " n"]:
+        products = partial(products_of, lay_by_sample, (chunk, chunk), self.groups, work)
         pairs = self.alpha(products, training), products(self.rows, training.rows)
         left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
         return dots(work.xp, left, right)
@@ -226,19 +226,19 @@ class Factors(ParameterGradient):
         scales = self.scales or (None,) * len(self.columns)
         # cast before they are scaled: in half precision the product would be rounded to half precision
         blocks = [cast(work.xp, block, work.dtype) for block in self.columns]
-        columns = [scaled(block, scale) for block, scale in zip(blocks, scales, strict=True)]
+        columns = [apply_scale(block, scale) for block, scale in zip(blocks, scales, strict=True)]
         return replace(self, columns=(work.xp.concat(columns, axis=2),), scales=None)
 
     def alpha(self, products: "Products", training: "Factors") -> Array:
         """Return the scaled products of all blocks of columns, the constant one included."""
         alpha: Array = None
-        for left, right, scale in self._paired_columns(training):
-            product = scaled(products(left, right), scale)
+        for left, right, scale in self._yield_columns(training):
+            product = apply_scale(products(left, right), scale)
             alpha = product if alpha is None else alpha + product
         constant = self._constant_product(training)
         return alpha if constant is None else alpha + constant
 
-    def _paired_columns(self, training: "Factors") -> Iterator[tuple[Array, Array, Array | float | None]]:
+    def _yield_columns(self, training: "Factors") -> Iterator[tuple[Array, Array, Array | float | None]]:
         scales = training.scales or [None] * len(training.columns)
         return zip(self.columns, training.columns, scales, strict=True)
 
@@ -263,12 +263,12 @@ def products_of(
     return matmul(work.xp, left, work.xp.matrix_transpose(right))
 
 
-def summed_pairs(xp: Namespace, left: Array, right: Array, t: int, u: int) -> Array:
+def sum_pairs(xp: Namespace, left: Array, right: Array, t: int, u: int) -> Array:
     """Multiply two `(groups, n t, m u)` entry by entry, and sum over groups and both sides' positions."""
     groups, nt, mu = left.shape
     pairs = dots(xp, *(xp.reshape(side, (groups, nt, mu // u, u)) for side in (left, right)))
     return xp.sum(xp.reshape(pairs, (groups, nt // t, t, mu // u)), axis=(0, 2))
 
 
-def scaled(product: Array, scale: Array | float | None) -> Array:
+def apply_scale(product: Array, scale: Array | float | None) -> Array:
     return product if scale is None else product * scale

@@ -15,7 +15,7 @@ def dot(xp: Namespace, left: Array, right: Array) -> Array:
     return xp.sum(left * right, axis=-1)
 
 
-def transposed_product(xp: Namespace, left: Array, right: Array) -> Array:
+def multiply_transposed(xp: Namespace, left: Array, right: Array) -> Array:
     """Return `left^T right` of matrices."""
     return matmul(xp, xp.matrix_transpose(left), right)
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, Namespace, cast, matmul
-from lai_core.records.base import Record, Trace, where
+from lai_core.records.base import Record, Trace, locate
 from lai_core.records.compatible import check_pair
 from lai_core.records.dense import LayerTrace
 
@@ -96,7 +96,7 @@ def _check_one_vector(role: str, trace: Trace) -> None:
         for reason, applies in reasons.items():
             if applies:
                 msg = (
-                    f"{where(role, index, layer)}: expected a dense layer with one input and one output "
+                    f"{locate(role, index, layer)}: expected a dense layer with one input and one output "
                     f"vector per sample, got one that {reason}; use ghost_kernel and lai_kernel on it"
                 )
                 raise ValueError(msg)

@@ -39,7 +39,7 @@ def layer_factors(
     # The sums have d_in d_out terms, one after the other at worst; a singular value is off by a few roundings
     # of the largest one for each row and column.
     entries = int(weight.shape[0]) * int(weight.shape[1])
-    return _rounded_up(xp, xp.minimum(frobenius, spectral), 8 * entries + 8)
+    return _round_up(xp, xp.minimum(frobenius, spectral), 8 * entries + 8)
 
 
 @checked
@@ -82,12 +82,12 @@ def top_layers_bound(
     for layer in range(below - 1, -1, -1):
         norms = norms[0] * validation_factors[layer, ...], norms[1] * training_factors[layer, ...]
         reached.insert(0, norms)
-    norms_z, norms_j = (_rounded_up(xp, xp.stack(side), below) for side in zip(*reached, strict=True))
+    norms_z, norms_j = (_round_up(xp, xp.stack(side), below) for side in zip(*reached, strict=True))
     terms = xp.abs(alpha) * norms_z[:, :, None] * norms_j[:, None, :]
-    return _rounded_up(xp, xp.sum(terms, axis=(0, 1)), 2 + below * int(alpha.shape[1]))
+    return _round_up(xp, xp.sum(terms, axis=(0, 1)), 2 + below * int(alpha.shape[1]))
 
 
-def _rounded_up(xp: Namespace, value: Array, operations: int) -> Array:
+def _round_up(xp: Namespace, value: Array, operations: int) -> Array:
     """Return at least what so many operations on positive numbers would give without rounding."""
     # Each rounds by a factor of at least 1 - u, u = eps / 2: with k of them the exact value is at most
     # value / (1 - u)^k <= value (1 + k eps) as long as k eps < 1. The next number makes up for this product's

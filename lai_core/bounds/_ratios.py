@@ -55,7 +55,7 @@ def ghost_over_lai_range(alpha: Kernels, low: Ratios, high: Ratios, /) -> tuple[
     last, infinite = alpha[-1, ...], xp.full_like(alpha[0, ...], float("inf"))
     counts = xp.any(alpha != 0, axis=0)
     total = xp.where(counts, xp.sum(alpha, axis=0), xp.ones_like(last))
-    least, most = ((xp.sum((alpha * _by_pair(b))[:-1, ...], axis=0) + last) / total for b in (low, high))
+    least, most = ((xp.sum((alpha * _pair(b))[:-1, ...], axis=0) + last) / total for b in (low, high))
     some = xp.any(counts, axis=0)
     ends = (
         xp.min(xp.where(counts, least, infinite), axis=0),
@@ -125,11 +125,11 @@ def mean_ratio(alpha: Kernels, beta: Kernels, /) -> Scores:
     return quotient(xp, ghost, xp.sum(lower * beta[-1:, ...], axis=(0, 1)), 0.5)
 
 
-def _by_pair(ratios: Array) -> Array:
+def _pair(ratios: Array) -> Array:
     """Give one number for each layer the axes of alpha."""
     return ratios[:, None, None] if ratios.ndim == 1 else ratios
 
 
 def _lower_layers(alpha: Array, beta_last: Array, ratios: Array) -> Array:
     xp = xp_of(alpha)
-    return xp.sum(xp.sum((alpha * _by_pair(ratios))[:-1, ...], axis=0) * beta_last, axis=0)
+    return xp.sum(xp.sum((alpha * _pair(ratios))[:-1, ...], axis=0) * beta_last, axis=0)

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Float
 
 from lai_core._engine.axes import check_array
-from lai_core._engine.namespace import Array, on_host, xp_of
+from lai_core._engine.namespace import Array, move_to_host, xp_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.arrays import Constant, PerSample, Scalar, checked
 from lai_core._theory.student import upper_quantile
@@ -214,7 +214,7 @@ def estimate_noise_scale(
     """
     xp = check_array("noise", noise, "steps")
     check_array("signal", signal, str(noise.shape[0]))
-    pairs = [(on_host(noise)[step], on_host(signal)[step]) for step in range(noise.shape[0])]
+    pairs = [(move_to_host(noise)[step], move_to_host(signal)[step]) for step in range(noise.shape[0])]
     pairs = [pair for pair in pairs if all(isfinite(float(one)) for one in pair)]
     if len(pairs) < 2:
         msg = f"noise: expected 2 steps or more that are finite, got {len(pairs)}"

@@ -168,11 +168,11 @@ def measure_trace(
     def gradients() -> Mapping[Hashable, Sequence[ParameterGradient]]:
         return ghost_gradients(held or select(record(), kept, work), work)
 
-    def along(total: Sums) -> list[float]:
+    def dot_total(total: Sums) -> list[float]:
         columns = []
         for key, uses in gradients().items():
             direction = tuple(cast(work.xp, one, work.dtype) for one in total[key])
-            columns += [to_list(use.along(direction, work)) for use in uses]
+            columns += [to_list(use.dot_total(direction, work)) for use in uses]
         return [sum(column) for column in zip(*columns, strict=True)]
 
     def add(rows: Sequence[int]) -> Sums | None:
@@ -184,7 +184,7 @@ def measure_trace(
         return _total(ghost_gradients(some, work), work)
 
     return Part(
-        kept, squares, _total(ghost_gradients(own, work), work), along, add, measure_positions(own, work)
+        kept, squares, _total(ghost_gradients(own, work), work), dot_total, add, measure_positions(own, work)
     )
 
 
@@ -218,11 +218,11 @@ def measure_by_rows(start: Callable[[Sequence[int]], Gradients], rows: Sequence[
         (found,) = gradients([group])
         return {name: (one,) for name, one in found.items()}
 
-    def along(total: Sums) -> list[float]:
+    def dot_total(total: Sums) -> list[float]:
         return [_multiply(total, {name: (one,) for name, one in own.items()}) for own in gradients(everyone)]
 
     named = {name: [own.get(name, 0.0) for own in squares] for own in squares for name in own}
-    return Part(list(rows), named, add(range(len(rows))), along, add, traced=False)
+    return Part(list(rows), named, add(range(len(rows))), dot_total, add, traced=False)
 
 
 def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> list[float]:
@@ -275,7 +275,7 @@ def _square(trace: Trace, work: Workspace) -> dict[Hashable, list[float]]:
     """Return the squared norm of each sample's gradient of each parameter."""
     found = {}
     for key, uses in ghost_gradients(trace, work).items():
-        squares = to_list(_sum([use.paired(other, work) for use in uses for other in uses]))
+        squares = to_list(_sum([use.dot_rowwise(other, work) for use in uses for other in uses]))
         # a square of a sum of uses may round below zero; what is not a number stays so
         found[key] = [0.0 if one < 0 else one for one in squares]
     return found
@@ -313,7 +313,7 @@ def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None
     for layer in trace.layers:
         if _count_positions(layer) == length:
             parts = _flatten(layer, work).parameter_gradients(work).values()
-            squares += [part.paired(part, work) for part in parts]
+            squares += [part.dot_rowwise(part, work) for part in parts]
     flat = [0.0 if one < 0 else one**0.5 for one in to_list(_sum(squares))]
     return [flat[start : start + length] for start in range(0, len(flat), length)]
 

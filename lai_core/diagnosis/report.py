@@ -316,11 +316,11 @@ def conclude(
         usual_norm = length / excess
     else:
         excess = None
-    found = rule.find_makers(norms, own.products, length, lambda some: _without(own, some), excess)
+    found = rule.find_makers(norms, own.products, length, lambda some: _drop_rows(own, some), excess)
     cancelling = [] if found else rule.find_cancelling(norms, rule.find_apart(norms), length)
     verdict = "not finite" if bad else "rows" if found else "cancel" if cancelling else "no single row"
     named = sorted(bad) or [kept[row] for row in found or cancelling]
-    rest = _without(own, found)[-1] if found else length
+    rest = _drop_rows(own, found)[-1] if found else length
 
     def spread(values: Sequence[float]) -> Array:
         whole = [math.nan] * samples
@@ -354,7 +354,7 @@ def conclude(
     )
 
 
-def _without(sizes: Sizes, rows: Sequence[int]) -> list[float]:
+def _drop_rows(sizes: Sizes, rows: Sequence[int]) -> list[float]:
     """Return `|G|` without the first row, without the first two, and so on."""
     others = [row for row in range(len(sizes.products)) if row not in rows]
     gram = sizes.gram([others, *([row] for row in rows)])

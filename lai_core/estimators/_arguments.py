@@ -20,18 +20,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from lai_core._engine.axes import check_array
-from lai_core._engine.checks import check_choice, check_number, listed
+from lai_core._engine.checks import check_choice, check_number, quote_words
 from lai_core._engine.factors import number_of_positions, sum_positions, with_positions
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, Namespace, cast, is_array, namespace_of
-from lai_core.records._once import once_a_layout
-from lai_core.records.base import Record, Trace, where
+from lai_core.records._once import check_once
+from lai_core.records.base import Record, Trace, locate
 from lai_core.records.compatible import check_pair
 
 POSITIONS = ("tokens", "mean", "flatten")
 
 
-def arranged(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array:
+def arrange(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array:
     """Return `array` as `positions` sees it, `(n, t, d)`: where `valid` is False, as if it were not there."""
     xp = work.xp
     masked = valid is not None and array.ndim == 3
@@ -67,11 +67,11 @@ def misfit(trace: Trace, xp: Namespace, positions: str, role: str = "trace") -> 
     for index, layer in enumerate(trace.layers):
         read = layer.readout_input(xp)
         if read is not None and (count := number_of_positions(read)) != expected:
-            return f"{where(role, index, layer)} has {count} positions, the last layer {expected}"
+            return f"{locate(role, index, layer)} has {count} positions, the last layer {expected}"
     return None
 
 
-def last_layer(trace: Trace, work: Workspace) -> Record:
+def get_last_layer(trace: Trace, work: Workspace) -> Record:
     """Return the last record, unless it is that of a table or a gain: LAI and LLI read the last layer."""
     last = trace.layers[-1]
     if last.readout_input(work.xp) is None:
@@ -84,7 +84,7 @@ def last_layer(trace: Trace, work: Workspace) -> Record:
     return last
 
 
-@once_a_layout
+@check_once
 def check_lai_trace(
     trace: Trace, work: Workspace, positions: str, role: str, among: Sequence[str] = POSITIONS
 ) -> None:
@@ -92,7 +92,7 @@ def check_lai_trace(
     check_choice("positions", positions, POSITIONS)
     last = trace.layers[-1]
     if not last.has_output_rows:
-        here = where(role, len(trace.layers) - 1, last)
+        here = locate(role, len(trace.layers) - 1, last)
         msg = (
             f"{here}: expected a last record with output gradients (n, d) or (n, t, d), got a "
             f"{type(last).__name__}, whose are maps; put its unfolded() record last"
@@ -101,17 +101,17 @@ def check_lai_trace(
     if all(layer.readout_input(work.xp) is None for layer in trace.layers):
         msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
         raise ValueError(msg)
-    last_layer(trace, work)
+    get_last_layer(trace, work)
     if (reason := misfit(trace, work.xp, positions, role)) is not None:
         fitting = [other for other in among if misfit(trace, work.xp, other) is None]
         msg = (
             f"positions: {positions!r} needs the last layer's positions in every layer, but "
-            f"{reason}; these fit: {listed(fitting)}"
+            f"{reason}; these fit: {quote_words(fitting)}"
         )
         raise ValueError(msg)
 
 
-@once_a_layout
+@check_once
 def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget: int) -> Workspace:
     """Raise unless LAI can score these traces at these `positions`; return where to compute."""
     work = check_pair(validation, training, "output", memory_budget)
@@ -125,7 +125,7 @@ def check_lai_pair(validation: Any, training: Any, positions: str, memory_budget
         expected, got = number_of_positions(before), number_of_positions(read)
         if expected != got:
             msg = (
-                f"{where('training', index, layers[1])}: expected {expected} positions as in validation "
+                f"{locate('training', index, layers[1])}: expected {expected} positions as in validation "
                 f"because positions='flatten' aligns them, got {got}; 'mean' does not need it"
             )
             raise ValueError(msg)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums, inner_products
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
-from lai_core.estimators._arguments import arranged, bias_column, last_layer
+from lai_core.estimators._arguments import arrange, bias_column, get_last_layer
 from lai_core.estimators.catalogue import Estimator
 from lai_core.records.base import Record, Trace
 
@@ -41,33 +41,33 @@ class ReadoutMetric:
 
 def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
     """Return the gradients of all traced parameters, uses of one parameter together."""
-    return _collected(trace.layers, work)
+    return _collect(trace.layers, work)
 
 
-def seen_gradients(
+def collect_gradients(
     estimator: Estimator, trace: Trace, work: Workspace, positions: str = "tokens"
 ) -> Gradients:
     """Return the gradients that an estimator sees of one side."""
     if estimator.parameters == "readouts":
         return lai_gradients(trace, work, positions)
     if estimator.parameters == "last":  # from this one use of them
-        return _collected([last_layer(trace, work)], work)
+        return _collect([get_last_layer(trace, work)], work)
     return ghost_gradients(trace, work)
 
 
-def _collected(layers: Sequence[Record], work: Workspace) -> Gradients:
+def _collect(layers: Sequence[Record], work: Workspace) -> Gradients:
     found: dict[Hashable, list[ParameterGradient]] = {}
     for index, layer in enumerate(layers):
         matrix = ("layer", index) if layer.weight is None else ("weight", layer.weight)
         for parameter, gradient in layer.parameter_gradients(work).items():
             found.setdefault((matrix, parameter), []).append(gradient)
-    return {parameter: _joined(uses, work) for parameter, uses in found.items()}
+    return {parameter: _join_uses(uses, work) for parameter, uses in found.items()}
 
 
-def _joined(uses: list[ParameterGradient], work: Workspace) -> Sequence[ParameterGradient]:
+def _join_uses(uses: list[ParameterGradient], work: Workspace) -> Sequence[ParameterGradient]:
     """Return all uses of a parameter as one gradient, where one of them knows how to take in the others."""
     for index, use in enumerate(uses if len(uses) > 1 else ()):
-        if (whole := use.joined([*uses[:index], *uses[index + 1 :]], work)) is not None:
+        if (whole := use.join([*uses[:index], *uses[index + 1 :]], work)) is not None:
             return [whole]
     return uses
 
@@ -87,20 +87,20 @@ def lai_gradients(
     xp, last = work.xp, trace.layers[-1]
     output_gradients = last.output_gradients
     if metric is not None:
-        output_gradients = _scaled(work, output_gradients, metric.outputs)
-    counted = _counted_outputs(last)
-    rows = arranged(work, output_gradients, positions, counted)
+        output_gradients = _scale_axis(work, output_gradients, metric.outputs)
+    counted = _find_counted(last)
+    rows = arrange(work, output_gradients, positions, counted)
     columns, scales, biases = [], [], []
     for index, layer in enumerate(trace.layers):
         read = layer.readout_input(xp)
         if read is None:
             continue
         if metric is not None and metric.inputs is not None:
-            read = _scaled(work, read, metric.inputs[index])
+            read = _scale_axis(work, read, metric.inputs[index])
         # Where rows that do not count are zero, their products are, whatever the columns hold.
         valid = None if positions == "tokens" and counted is not None else layer.readout_positions
         scale: Any = None if readout_scales is None else readout_scales[index]
-        columns.append(arranged(work, read, positions, valid))
+        columns.append(arrange(work, read, positions, valid))
         scales.append(scale)
         if not layer.has_readout_bias:
             continue
@@ -111,13 +111,13 @@ def lai_gradients(
             columns.append(column)
             scales.append(scale)
     # All readout biases have one gradient: validation's column is 1, training's their joint weight.
-    constant = (1.0 if readout_scales is None else _summed(biases)) if biases else None
+    constant = (1.0 if readout_scales is None else _sum_parts(biases)) if biases else None
     plain = readout_scales is None or all(scale.__class__ is float and scale == 1.0 for scale in scales)
     weighted = None if plain else tuple(scales)
     return {"readouts": [OuterGradient(rows, tuple(columns), constant=constant, scales=weighted)]}
 
 
-def _counted_outputs(last: Record) -> Array | None:
+def _find_counted(last: Record) -> Array | None:
     """Return which positions of the last layer's outputs count: those of its inputs, where it has as many."""
     valid = last.readout_positions
     outputs: Array = last.output_gradients
@@ -125,24 +125,24 @@ def _counted_outputs(last: Record) -> Array | None:
     return valid if fits else None
 
 
-def _scaled(work: Workspace, values: Array, scale: Array) -> Array:
+def _scale_axis(work: Workspace, values: Array, scale: Array) -> Array:
     """Multiply the last axis by a scale."""
     return cast(work.xp, values, work.dtype) * cast(work.xp, scale, work.dtype)
 
 
 def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:
     """Return the inner products of every validation with every training sample, over all parameters."""
-    return _summed([inner_products(*pair, work) for pair in pairs(validation, training)])
+    return _sum_parts([inner_products(*pair, work) for pair in pairs(validation, training)])
 
 
 def scores(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
     """Return the kernel's column sums, each parameter by the cheaper contraction."""
-    return _summed([column_sums(*pair, work) for pair in pairs(validation, training)])
+    return _sum_parts([column_sums(*pair, work) for pair in pairs(validation, training)])
 
 
 def diagonal(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, " n"]:
     """Return the kernel's diagonal, without the kernel."""
-    return _summed([use.paired(other, work) for use, other in pairs(validation, training)])
+    return _sum_parts([use.dot_rowwise(other, work) for use, other in pairs(validation, training)])
 
 
 def pairs(
@@ -164,7 +164,7 @@ def totals(validation: Gradients, work: Workspace) -> tuple[tuple[Array, ...], .
     return tuple(found)
 
 
-def along(summed: tuple[Any, ...], training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
+def dot_totals(summed: tuple[Any, ...], training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
     """Return the inner products of every training sample's gradient with the `totals`.
 
     One that is a gradient still is summed, or multiplied sample by sample, whichever is cheaper.
@@ -174,20 +174,20 @@ def along(summed: tuple[Any, ...], training: Gradients, work: Workspace) -> Floa
         if isinstance(total, ParameterGradient):
             found += [column_sums(total, use, work) for use in uses]
         else:
-            found += [use.along(total, work) for use in uses]
-    return _summed(found)
+            found += [use.dot_total(total, work) for use in uses]
+    return _sum_parts(found)
 
 
-def _summed(parts: Sequence[Array]) -> Array:
+def _sum_parts(parts: Sequence[Array]) -> Array:
     if not parts:
-        raise nothing_seen("training")
+        raise make_unseen_error("training")
     first, *rest = parts
     for part in rest:
         first = first + part
     return first
 
 
-def nothing_seen(role: str) -> ValueError:
+def make_unseen_error(role: str) -> ValueError:
     """Build the error of a trace of which the estimator sees no parameter."""
     return ValueError(
         f"{role}: expected a record with parameters of its own, got ReadoutTrace records alone: of these "

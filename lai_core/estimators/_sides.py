@@ -36,7 +36,7 @@ class Sides:
     def scores(self, *, exclude_self: bool) -> Float[Array, " n_train"]:
         """Return the training samples' inner products with the summed validation gradient."""
         if not isinstance(self.validation, Mapping):
-            return estimators.along(self.validation, self.training, self.work)
+            return estimators.dot_totals(self.validation, self.training, self.work)
         scores = estimators.scores(self.validation, self.training, self.work)
         if not exclude_self:
             return scores
@@ -51,11 +51,11 @@ def exact_sides(
     asked = find_estimator(estimator)
     if isinstance(validation, ValidationSummary):
         work = check_summary(validation, training, estimator, exclude_self, memory_budget)
-        return Sides(_totals(validation, work), estimators.seen_gradients(asked, training, work), work)
+        return Sides(_totals(validation, work), estimators.collect_gradients(asked, training, work), work)
     work = check_pair(validation, training, asked.gradients, memory_budget)
     if exclude_self:
         check_same_samples(validation, training)
-    summed, scored = (estimators.seen_gradients(asked, trace, work) for trace in (validation, training))
+    summed, scored = (estimators.collect_gradients(asked, trace, work) for trace in (validation, training))
     return Sides(summed, scored, work)
 
 

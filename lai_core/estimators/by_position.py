@@ -28,7 +28,7 @@ from lai_core.estimators._arguments import check_lai_trace
 from lai_core.estimators.catalogue import PAIRWISE, Estimator, find_estimator
 from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores
 from lai_core.estimators.summaries import ValidationSummary
-from lai_core.records.base import Record, Trace, where
+from lai_core.records.base import Record, Trace, locate
 from lai_core.records.compatible import check_trace
 
 SCORES: dict[str, Callable[..., Array]] = {"ghost": ghost_scores, "lai": lai_scores, "lli": lli_scores}
@@ -79,13 +79,13 @@ def position_scores(
     >>> lai.position_scores(lai.Trace([layer]), lai.Trace([layer]), "lli")
     array([[-1.,  2.]])
     """
-    asked, work = _checked(training, estimator, memory_budget)
+    asked, work = _check_training(training, estimator, memory_budget)
     samples, length = _extent(training)
 
-    def apart(layer: Record, array: Array) -> Array:
+    def separate(layer: Record, array: Array) -> Array:
         return work.xp.reshape(array, (samples * length, 1, *array.shape[2:]))
 
-    parts = _rearranged(asked, training, work, samples * length, apart)
+    parts = _rearrange(asked, training, work, samples * length, separate)
     options = {"positions": "tokens"} if asked.positions else {}
     scores = SCORES[asked.name](validation, parts, memory_budget=memory_budget, **options)
     return work.xp.reshape(scores, (samples, length))
@@ -133,7 +133,7 @@ def segment_scores(
     >>> lai.segment_scores(lai.Trace([layer]), lai.Trace([layer]), np.array([[0, 0, 1]]), 2, "lli")
     array([18., 18.])
     """
-    asked, work = _checked(training, estimator, memory_budget)
+    asked, work = _check_training(training, estimator, memory_budget)
     check_choice("positions", positions, ("tokens", "mean"))
     namespace_of({"training": training.layers[-1].output_gradients, "segments": segments})
     check_segment_numbers(segments, _extent(training), count)
@@ -145,7 +145,7 @@ def segment_scores(
     return lai_scores(validation, means, positions="mean", memory_budget=memory_budget)
 
 
-def _checked(training: Trace, estimator: str, memory_budget: int) -> tuple[Estimator, Workspace]:
+def _check_training(training: Trace, estimator: str, memory_budget: int) -> tuple[Estimator, Workspace]:
     asked = find_estimator(estimator, among=PAIRWISE)
     return asked, check_trace("training", training, asked.gradients, memory_budget)
 
@@ -155,7 +155,7 @@ def _extent(training: Trace) -> tuple[int, int]:
     last: Any = training.layers[-1]
     shape = tuple(last.output_gradients.shape)
     if len(shape) != 3 or not last.has_output_rows:
-        here = where("training", len(training.layers) - 1, last)
+        here = locate("training", len(training.layers) - 1, last)
         msg = f"{here}: expected output gradients of shape (n, t, d), a row for each position, got {shape}"
         raise ValueError(msg)
     return shape[0], shape[1]
@@ -206,10 +206,10 @@ def _segment_means(training: Trace, segments: Array, count: int, work: Workspace
         sums = segment_sums(chosen, segments, count, work)
         return sums / xp.where(sizes > 0, sizes, xp.ones_like(sizes))[:, None]
 
-    return _rearranged(find_estimator("lai"), training, work, count, means)
+    return _rearrange(find_estimator("lai"), training, work, count, means)
 
 
-def _rearranged(
+def _rearrange(
     asked: Estimator,
     training: Trace,
     work: Workspace,
@@ -249,7 +249,7 @@ def _check_positions(training: Trace, index: int, name: str) -> None:
     )
     if not rows or tuple(array.shape[:2]) != (samples, length):
         msg = (
-            f"{where('training', index, layer)}.{name}: expected the last layer's {length} positions, a row "
+            f"{locate('training', index, layer)}.{name}: expected the last layer's {length} positions, a row "
             f"for each, got shape {tuple(array.shape)}; 'lli' needs them of the last layer alone, and "
             "exact_scores(per_position=True) of an adapter of none"
         )

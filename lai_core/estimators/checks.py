@@ -2,7 +2,7 @@
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core.estimators._arguments import POSITIONS, check_lai_trace, misfit
-from lai_core.records.base import Trace, where
+from lai_core.records.base import Trace, locate
 from lai_core.records.compatible import check_pair, check_same_samples, check_trace
 
 
@@ -46,7 +46,7 @@ def check_values(trace: Trace) -> None:
     """
     work = check_trace("trace", trace, None, DEFAULT_MEMORY_BUDGET)
     for index, layer in enumerate(trace.layers):
-        layer.check_values(where("trace", index, layer), work.xp)
+        layer.check_values(locate("trace", index, layer), work.xp)
 
 
 def check_same_batch(validation: Trace, training: Trace) -> None:
@@ -67,6 +67,6 @@ def check_same_batch(validation: Trace, training: Trace) -> None:
             same = other is not None and array.shape == other.shape
             # NaN equals NaN here: it is the same batch
             if not same or work.xp.any((array != other) & ((array == array) | (other == other))):
-                here = where("training", index, layer)
+                here = locate("training", index, layer)
                 msg = f"{here}.{field}: expected the values of validation, got others"
                 raise ValueError(msg)

@@ -135,7 +135,7 @@ def summary_cost(trace: Trace, estimator: str, *, positions: str = "tokens") -> 
         check_lai_trace(trace, work, positions, "trace")
     return sum(
         use.total_cost()
-        for uses in estimators.seen_gradients(asked, trace, work, positions).values()
+        for uses in estimators.collect_gradients(asked, trace, work, positions).values()
         for use in uses
     )
 
@@ -163,7 +163,7 @@ def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positio
         work = check_lai_pair(validation, training, positions, DEFAULT_MEMORY_BUDGET)
     else:
         work = check_pair(validation, training, asked.gradients, DEFAULT_MEMORY_BUDGET)
-    sides = (estimators.seen_gradients(asked, trace, work, positions) for trace in (validation, training))
+    sides = (estimators.collect_gradients(asked, trace, work, positions) for trace in (validation, training))
     return sum(use.pairwise_cost(other) for use, other in estimators.pairs(*sides))
 
 

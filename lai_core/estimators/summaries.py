@@ -7,8 +7,8 @@ from math import prod
 from operator import add
 from typing import Any
 
-from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, over_budget
-from lai_core._engine.factored import factored, folded, folded_entries, joined
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, make_budget_error
+from lai_core._engine.factored import count_entries, factorize, fold, join_factors
 from lai_core._engine.factors import number_of_positions
 from lai_core._engine.namespace import Array, itemsize, namespace_of, xp_of
 from lai_core.estimators import _parameters as estimators
@@ -69,7 +69,7 @@ class ValidationSummary(Pytree):
         """Return the summary of both validation sets together."""
         if not isinstance(other, ValidationSummary):
             return NotImplemented
-        return joined_summaries([self, other])
+        return join_summaries([self, other])
 
     def summed(self, *, memory_budget: int | None = None) -> "ValidationSummary":
         """Return the summary with every total summed up, also where its factors are the smaller.
@@ -88,19 +88,17 @@ class ValidationSummary(Pytree):
             return self
         factors, *rest = self.totals
         xp = namespace_of({"rows": factors[0]})
-        needed = folded_entries(factors) * itemsize(xp, factors[0].dtype)
+        needed = count_entries(factors) * itemsize(xp, factors[0].dtype)
         if memory_budget is not None and needed > memory_budget:
-            raise _too_large(needed, memory_budget, self.estimator)
-        return replace(self, totals=(folded(factors, xp), *rest), factored=False)
+            raise _make_size_error(needed, memory_budget, self.estimator)
+        return replace(self, totals=(fold(factors, xp), *rest), factored=False)
 
     def __radd__(self, other: object) -> "ValidationSummary":
         """Let `sum` begin with its 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
 
-def joined_summaries(
-    parts: Sequence[ValidationSummary], memory_budget: int | None = None
-) -> ValidationSummary:
+def join_summaries(parts: Sequence[ValidationSummary], memory_budget: int | None = None) -> ValidationSummary:
     """Return the summary of all validation sets together, of factors while they are less than their sum."""
     first, *others = parts
     for other in others:
@@ -113,15 +111,17 @@ def joined_summaries(
         namespace_of({"first summary": first.totals[0][0], "summary": other.totals[0][0]})
     xp = xp_of(first.totals[0][0])
     samples = sum((other.samples for other in others), start=first.samples)
-    whole = joined([part.totals[0] for part in parts], xp) if all(part.factored for part in parts) else None
+    whole = (
+        join_factors([part.totals[0] for part in parts], xp) if all(part.factored for part in parts) else None
+    )
     if whole is None:
-        totals = _added([part.summed(memory_budget=memory_budget).totals for part in parts])
+        totals = _add_totals([part.summed(memory_budget=memory_budget).totals for part in parts])
     else:
-        totals = (whole, *_added([part.totals[1:] for part in parts]))
+        totals = (whole, *_add_totals([part.totals[1:] for part in parts]))
     return replace(first, totals=totals, samples=samples, factored=whole is not None)
 
 
-def _added(totals: Sequence[Totals]) -> Totals:
+def _add_totals(totals: Sequence[Totals]) -> Totals:
     return tuple(
         tuple(reduce(add, same) for same in zip(*parameter, strict=True))
         for parameter in zip(*totals, strict=True)
@@ -187,7 +187,7 @@ def summarize(
     summary: Any = None
     for part in parts:
         one = _summarize(part, kept, positions, memory_budget)
-        summary = one if summary is None else joined_summaries([summary, one], memory_budget)
+        summary = one if summary is None else join_summaries([summary, one], memory_budget)
     if summary is None:
         msg = "validation: expected at least one trace, got an empty iterable"
         raise ValueError(msg)
@@ -206,20 +206,20 @@ def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget
                 "score the raw trace, or use 'tokens' or 'mean'"
             )
             raise ValueError(msg)
-    gradients = estimators.seen_gradients(estimator, trace, work, positions)
+    gradients = estimators.collect_gradients(estimator, trace, work, positions)
     if not gradients:
-        raise estimators.nothing_seen("validation")
+        raise estimators.make_unseen_error("validation")
     (key, uses), *_ = gradients.items()
     # One matrix used once sums up to G_V = sum_z g_z a_z^T, of d_L d numbers, or is kept as the g_z and a_z,
     # of n_val (d_L + d), while these are fewer: <G_V, g_j a_j^T> = sum_z (g_z . g_j) (a_z . a_j).
     apart = estimator.parameters in {"readouts", "last"} and len(uses) == 1
-    factors = factored(uses[0], work) if apart else None
+    factors = factorize(uses[0], work) if apart else None
     rest = gradients if factors is None else {name: one for name, one in gradients.items() if name != key}
     held = 0 if factors is None else sum(prod(part.shape) for part in factors)
     held += sum(uses[0].total_entries() for uses in rest.values())
     needed = held * itemsize(work.xp, work.dtype)
     if needed > work.memory_budget:
-        raise _too_large(needed, work.memory_budget, estimator.name)
+        raise _make_size_error(needed, work.memory_budget, estimator.name)
     summed = estimators.totals(rest, work)
     return ValidationSummary(
         estimator.name,
@@ -231,8 +231,8 @@ def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget
     )
 
 
-def _too_large(needed: int, memory_budget: int, estimator: str) -> ValueError:
+def _make_size_error(needed: int, memory_budget: int, estimator: str) -> ValueError:
     """Build the error of a summary that would exceed its budget."""
     smaller = "" if find_estimator(estimator).parameters == "last" else ", or summarize 'lli'"
     way_out = f"raise it, or score the raw trace, whose temporaries are cut{smaller}"
-    return over_budget("the summary", needed, memory_budget, way_out)
+    return make_budget_error("the summary", needed, memory_budget, way_out)

@@ -57,7 +57,7 @@ def removal_influence(
     xp = xp_of(hessian)
     summed = xp.sum(validation_gradients, axis=0)
     message = "hessian: expected an invertible matrix, damped, got a singular one; raise the damping"
-    preconditioned = solve(xp, _damped(hessian, damping), summed, message)
+    preconditioned = solve(xp, _damp(hessian, damping), summed, message)
     return matmul(xp, training_gradients, preconditioned)
 
 
@@ -152,7 +152,7 @@ def directional_scores(
     return (losses(parameters + move) - losses(parameters - move)) / (2.0 * float(step))
 
 
-def _damped(hessian: Float[Array, "p p"], damping: float) -> Float[Array, "p p"]:
+def _damp(hessian: Float[Array, "p p"], damping: float) -> Float[Array, "p p"]:
     check_number("damping", damping, at_least=0.0)
     xp = xp_of(hessian)
     identity = xp.triu(xp.tril(xp.ones_like(hessian)))  # eye would ask a traced array for its device

@@ -199,7 +199,7 @@ class ShuffledDraws(Draws):
         self._members, self._taken = members, [0] * len(members)
         self._orders: dict[int, tuple[int, list[int]]] = {}
 
-    def _shuffled(self, members: Any, seed: int) -> list[int]:
+    def _shuffle(self, members: Any, seed: int) -> list[int]:
         """Return the indices in an order that follows from a seed of 63 bits."""
         raise NotImplementedError
 
@@ -213,7 +213,7 @@ class ShuffledDraws(Draws):
         self._taken[source] += 1
         if source not in self._orders or self._orders[source][0] != turn:
             seed = Random(f"{self.seed} {source} {turn}").getrandbits(63)
-            self._orders[source] = turn, self._shuffled(self._members[source], seed)
+            self._orders[source] = turn, self._shuffle(self._members[source], seed)
         return self._orders[source][1][place]
 
     def _place(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class ShuffledDraws(Draws):
         self._taken, self._orders = list(state["taken"]), {}
 
 
-def numbered(groups: Any, names: Sequence[str]) -> Any:
+def number_groups(groups: Any, names: Sequence[str]) -> Any:
     """Return text groups by number, their places among the names; others as they are."""
     if not (len(groups) and isinstance(next(iter(groups)), str)):
         return groups

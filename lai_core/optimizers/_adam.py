@@ -57,15 +57,15 @@ class Adam:
         return 0.0 if self.decoupled else float(self.weight_decay)
 
 
-def used_gradient(xp: Namespace, theta: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
+def prepare_gradient(xp: Namespace, theta: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
     """Clip the batch gradient, then add the decay that enters it."""
     if adam.max_norm is not None:
-        _, _, factor = _clipping(xp, gradient, adam.max_norm, adam)
+        _, _, factor = _measure_clipping(xp, gradient, adam.max_norm, adam)
         gradient = gradient * factor
     return gradient + adam.gradient_decay * theta
 
 
-def _clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tuple[Any, Any, Any]:
+def _measure_clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tuple[Any, Any, Any]:
     """Return the norm, whether clipping is active, and the factor of the gradient."""
     norm = xp.sqrt(xp.sum(gradient * gradient))
     padded = norm + float(adam.norm_epsilon)
@@ -73,14 +73,14 @@ def _clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tu
     return norm, active, float(max_norm) / xp.where(active, padded, xp.full_like(norm, max_norm))
 
 
-def clipped_backwards(xp: Namespace, cotangent: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
+def backprop_clipping(xp: Namespace, cotangent: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
     """Apply the transposed derivative of clipping to `cotangent`."""
     if adam.max_norm is None:
         return cotangent
     # clip(g) = f g with f = max_norm / (|g| + e) where clipping is active, f = 1 elsewhere.
     # d clip(g) / dg = f I - f / (|g| (|g| + e)) g g' : symmetric, so that it is its own transpose;
     #                      |---- shrink ----|
-    norm, active, factor = _clipping(xp, gradient, adam.max_norm, adam)
+    norm, active, factor = _measure_clipping(xp, gradient, adam.max_norm, adam)
     radial = xp.sum(gradient * cotangent)
     shrink = quotient(xp, factor, norm * (norm + float(adam.norm_epsilon)), 0.0)  # of g = 0 nothing is radial
     shrink = xp.where(active, shrink, xp.zeros_like(norm))

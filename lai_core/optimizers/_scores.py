@@ -5,7 +5,7 @@ from jaxtyping import Float
 from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.arrays import Flat, Scores, checked
-from lai_core.optimizers._adam import Adam, clipped_backwards, moments, used_gradient
+from lai_core.optimizers._adam import Adam, backprop_clipping, moments, prepare_gradient
 
 
 @checked
@@ -23,7 +23,7 @@ def adam_step(
     """
     check_number("step", step, at_least=1)
     xp = xp_of(parameters)
-    used = used_gradient(xp, parameters, gradient, adam)
+    used = prepare_gradient(xp, parameters, gradient, adam)
     first, second, mean, root = moments(xp, used, first_moment, second_moment, adam, step)
     decay = float(adam.weight_decay) if adam.decoupled else 0.0
     direction = mean / (root + float(adam.epsilon)) + decay * parameters
@@ -72,7 +72,7 @@ def adam_derivative_scores(
     """
     check_number("step", step, at_least=1)
     xp = xp_of(parameters)
-    used = used_gradient(xp, parameters, gradient, adam)
+    used = prepare_gradient(xp, parameters, gradient, adam)
     _, _, mean, root = moments(xp, used, first_moment, second_moment, adam, step)
     # The step is -eta mean / divisor with divisor = root + epsilon. In the used gradient u, entry by entry:
     # d mean / du = (1 - b1) / (1 - b1^t), and root^2 = v^ gives d root / du = (1 - b2) / (1 - b2^t) u / root.
@@ -84,7 +84,7 @@ def adam_derivative_scores(
     curved = (1.0 - adam.beta2) / (1.0 - adam.beta2**step) * used * mean
     curved = curved / (xp.where(seen, root, xp.ones_like(root)) * divisor * divisor)
     Q = frozen - xp.where(seen, curved, xp.zeros_like(curved))
-    return matmul(xp, training_gradients, clipped_backwards(xp, Q * validation_gradient, gradient, adam))
+    return matmul(xp, training_gradients, backprop_clipping(xp, Q * validation_gradient, gradient, adam))
 
 
 @checked

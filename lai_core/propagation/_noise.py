@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, Namespace, matmul, xp_of
-from lai_core._theory.algebra import apply, check_chain, check_width, dot, transposed_product
+from lai_core._theory.algebra import apply, check_chain, check_width, dot, multiply_transposed
 from lai_core._theory.arrays import Gains, Numbers, checked
 from lai_core.propagation._operators import first_order_norm_bound
 
@@ -33,7 +33,7 @@ def propagated_moments(
     covariance = mean[:, None] * mean[None, :] * 0.0
     for matrices, probabilities in reversed(laws):
         # h' = J h with J = M + D independent of h:  Cov h' = M Cov(h) M' + E[D E[h h'] D']
-        average, rests = _centred(xp, matrices, probabilities)
+        average, rests = _centre(xp, matrices, probabilities)
         second = covariance + mean[:, None] * mean[None, :]
         carried = matmul(xp, average, matmul(xp, covariance, xp.matrix_transpose(average)))
         added = matmul(xp, rests, matmul(xp, second, xp.matrix_transpose(rests)))
@@ -88,8 +88,8 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
     check_chain("laws", [matrices for matrices, _ in laws])
     gains, noise = [], []
     for matrices, probabilities in laws:
-        average, rests = _centred(xp, matrices, probabilities)
-        energy = xp.sum(probabilities[:, None, None] * transposed_product(xp, rests, rests), axis=0)
+        average, rests = _centre(xp, matrices, probabilities)
+        energy = xp.sum(probabilities[:, None, None] * multiply_transposed(xp, rests, rests), axis=0)
         gains.append(xp.linalg.matrix_norm(average, ord=2))
         noise.append(xp.sqrt(xp.linalg.matrix_norm(energy, ord=2)))
     return xp.stack(gains), xp.stack(noise)
@@ -159,6 +159,6 @@ def similarity_variance_as_printed(
     return gain * gain * signal_variance + kappa * (validation_norm * training_norm) ** 2 * energy
 
 
-def _centred(xp: Namespace, matrices: Array, probabilities: Array) -> tuple[Array, Array]:
+def _centre(xp: Namespace, matrices: Array, probabilities: Array) -> tuple[Array, Array]:
     average = xp.sum(probabilities[:, None, None] * matrices, axis=0)
     return average, matrices - average

@@ -163,7 +163,7 @@ def first_order_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
     Arguments: :mod:`lai_core.propagation`.
     """
     _check_pairs(means, deviations, "deviations")
-    return _replaced_one_by_one(means, deviations, means)
+    return _replace_one_by_one(means, deviations, means)
 
 
 @checked
@@ -182,7 +182,7 @@ def product_change(means: Sequence[Array], deviations: Sequence[Array], name: st
     """Return the change of the product, of rests in an argument of this name."""
     _check_pairs(means, deviations, name)
     jacobians = [mean + rest for mean, rest in zip(means, deviations, strict=True)]
-    return _replaced_one_by_one(means, deviations, jacobians)
+    return _replace_one_by_one(means, deviations, jacobians)
 
 
 @checked
@@ -265,7 +265,7 @@ def _check_pairs(means: Sequence[Array], deviations: Sequence[Array], name: str)
             raise ValueError(msg)
 
 
-def _replaced_one_by_one(before: Sequence[Array], changed: Sequence[Array], after: Sequence[Array]) -> Array:
+def _replace_one_by_one(before: Sequence[Array], changed: Sequence[Array], after: Sequence[Array]) -> Array:
     """Return the sum over t of `before[:t] changed[t] after[t + 1:]`, by one sweep from below."""
     xp = xp_of(before[0])
     # With P = before[:t] and S the sum so far, one matrix more gives S' = S after[t] + P changed[t].

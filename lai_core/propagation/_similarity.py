@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxtyping import Float
 
 from lai_core._engine.namespace import Array, xp_of
-from lai_core._theory.algebra import apply, check_width, dot, transposed_product
+from lai_core._theory.algebra import apply, check_width, dot, multiply_transposed
 from lai_core._theory.arrays import Numbers, Operator, Vector, checked
 from lai_core.propagation._operators import Jacobian, chain_product, product_change
 
@@ -104,7 +104,7 @@ def similarity_operator(
 
 @checked
 def _product(validation: Operator, training: Operator, /) -> Float[Array, "... d_L d_L"]:
-    return transposed_product(xp_of(validation), validation, training)
+    return multiply_transposed(xp_of(validation), validation, training)
 
 
 @checked

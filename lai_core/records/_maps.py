@@ -15,13 +15,13 @@ from lai_core._engine.own import Convolutions, convolutions
 from lai_core._engine.pairs import Factors
 
 
-def by_position(xp: Namespace, array: Array) -> Array:
+def lay_by_position(xp: Namespace, array: Array) -> Array:
     """Return a map `(n, channels, *space)` as `(n, positions, channels)`."""
     last = xp.permute_dims(array, (0, *range(2, array.ndim), 1))
     return xp.reshape(last, (array.shape[0], prod(map(int, array.shape[2:])), array.shape[1]))
 
 
-def padded_with_zeros(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Array:
+def pad_with_zeros(xp: Namespace, array: Array, axis: int, low: int, high: int) -> Array:
     """Put `low` zeros before and `high` after an axis."""
     parts = [array]
     for length, before in ((low, True), (high, False)):
@@ -76,7 +76,7 @@ class Padded:
         # Padding writes a new array, in the order that each patch is then read in.
         padded = self.xp.permute_dims(self.maps, (0, *range(2, self.maps.ndim), 1))
         for axis, (low, high) in enumerate(self.padding):
-            padded = padded_with_zeros(self.xp, padded, axis + 1, low, high)
+            padded = pad_with_zeros(self.xp, padded, axis + 1, low, high)
         return padded
 
 
@@ -141,28 +141,28 @@ class KernelGradient(OuterGradient):
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
         """Return the summed gradient, `(d_out, channels / groups)` an offset of the kernel."""
-        if (own := self._own(work)) is None:
+        if (own := self._find(work)) is None:
             return super().total(work)
-        offsets = work.xp.reshape(self._summed(own, work), (*self._shape[:2], -1))
+        offsets = work.xp.reshape(self._sum_samples(own, work), (*self._shape[:2], -1))
         return tuple(offsets[..., index] for index in range(offsets.shape[-1]))
 
-    def along(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        if (own := self._own(work)) is None:
-            return super().along(direction, work)
+    def dot_total(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
+        if (own := self._find(work)) is None:
+            return super().dot_total(direction, work)
         kernel = work.xp.stack([cast(work.xp, block, work.dtype) for block in direction], axis=-1)
         return self._products(own, work.xp.reshape(kernel, self._shape), work)
 
     def scores(self, validation: ParameterGradient, work: Workspace) -> Float[Array, " n"]:
         """Return the inner products with the summed `validation` gradient; a kernel it stays if it fits."""
         half = work.half()
-        own = self._own(half)
-        if own is None or not isinstance(validation, KernelGradient) or validation._own(half) is None:
+        own = self._find(half)
+        if own is None or not isinstance(validation, KernelGradient) or validation._find(half) is None:
             return super().scores(validation, work)
         if not half.holds(4 * self.total_entries()):
             return super().scores(validation, work)
-        return self._products(own, validation._summed(own, half), half)
+        return self._products(own, validation._sum_samples(own, half), half)
 
-    def _summed(self, own: Convolutions, work: Workspace) -> Array:
+    def _sum_samples(self, own: Convolutions, work: Workspace) -> Array:
         """Return the gradient of the kernel, summed over samples."""
         found: Array = None
         for chunk in self._chunks(work):
@@ -175,11 +175,11 @@ class KernelGradient(OuterGradient):
         parts = [own.products(*self._sides(chunk, work), kernel) for chunk in self._chunks(work)]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
-    def _built(
+    def _build(
         self, chunk: slice, training: Factors, training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         pairs = ((self, chunk), (training, training_chunk))
-        own = self._own(work)
+        own = self._find(work)
         samples = sum(part.stop - part.start for _, part in pairs)
         # Alive are one side's maps and outputs, padded and laid out anew, and both sides' gradients.
         entries = samples * (self._sample_entries() + 3 * self.total_entries())
@@ -189,17 +189,17 @@ class KernelGradient(OuterGradient):
             or not work.holds(entries)
             or samples * self.total_entries() > BUILT
         ):
-            return super()._built(chunk, training, training_chunk, work)
+            return super()._build(chunk, training, training_chunk, work)
         built = []
         for side, part in pairs:
             if not isinstance(side, KernelGradient):
-                return super()._built(chunk, training, training_chunk, work)
+                return super()._build(chunk, training, training_chunk, work)
             gradients = own.sample_gradients(*side._sides(part, work), self._shape)
             built.append(work.xp.reshape(gradients, (gradients.shape[0], -1)))
         left, right = built
         return matmul(work.xp, left, work.xp.matrix_transpose(right))
 
-    def _own(self, work: Workspace) -> Convolutions | None:
+    def _find(self, work: Workspace) -> Convolutions | None:
         """Return the namespace's convolutions, where there are any and they fit."""
         if not work.holds(self._sample_entries()):
             return None
@@ -228,7 +228,7 @@ class KernelGradient(OuterGradient):
         maps, outputs = (cast(xp, side[chunk, ...], work.dtype) for side in (self.maps, self.outputs))
         uneven = any(low != high for low, high in padding)
         for axis, (low, high) in enumerate(padding if uneven else ()):
-            maps = padded_with_zeros(xp, maps, axis + 2, low, high)
+            maps = pad_with_zeros(xp, maps, axis + 2, low, high)
         return maps, outputs
 
     def _halves(self) -> tuple[OuterGradient, OuterGradient]:

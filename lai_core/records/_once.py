@@ -18,7 +18,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 Check = TypeVar("Check", bound=Callable[..., Any])
 
 
-def once_a_layout(check: Check) -> Check:
+def check_once(check: Check) -> Check:
     """Skip a check of arguments whose like has passed it, and return what came of it then.
 
     Like are arguments with the same plain values and traces with the same signature (see `_add`). Failures

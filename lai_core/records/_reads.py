@@ -41,13 +41,13 @@ class ReadGradient:
             trains = trains & (ids != self.padding)
         return ids, trains, cast(xp, xp.reshape(self.gradients, (n * t, d)), work.dtype)
 
-    def _trained(self, work: Workspace) -> tuple[Array, Array]:
+    def _select_trained(self, work: Workspace) -> tuple[Array, Array]:
         """Return ids `(n t,)`, -1 where nothing trains, and gradients `(n t, d)`."""
         ids, trains, gradients = self._entries(work)
         ids = cast(work.xp, ids, work.xp.int64)
         return work.xp.where(trains, ids, work.xp.full_like(ids, -1)), gradients
 
-    def renumbered(self, known: Array, work: Workspace) -> "ReadGradient":
+    def renumber(self, known: Array, work: Workspace) -> "ReadGradient":
         """Return the same over a table of the rows `known`, sorted: an id becomes its first place there."""
         xp, rows = work.xp, int(known.shape[0])
         ids, trains, _ = self._entries(work)
@@ -58,20 +58,20 @@ class ReadGradient:
         places = xp.reshape(xp.where(trains & found, places, outside), self.ids.shape)
         return replace(self, ids=places, rows=rows, padding=None)
 
-    def with_read(self, other: "ReadGradient", work: Workspace) -> Array:
+    def dot_read(self, other: "ReadGradient", work: Workspace) -> Array:
         """Inner products with another use of the table: equal ids, `n t n' t' d` multiply-adds."""
         xp = work.xp
         if is_numpy_array(self.gradients):
-            sides = ((use, *use._trained(work)) for use in (self, other))
+            sides = ((use, *use._select_trained(work)) for use in (self, other))
             equal = ((xp.reshape(ids, use.ids.shape), gradients) for use, ids, gradients in sides)
             if (found := kernel_of_equal_ids(xp, *equal)) is not None:
                 return found
         (ids, gradients), (other_ids, others) = self.flat(work), other.flat(work)
         product = matmul(xp, gradients, xp.matrix_transpose(others))
         same = xp.expand_dims(ids, axis=1) == xp.expand_dims(other_ids, axis=0)
-        return _summed_pairs(xp, xp.where(same, product, xp.zeros_like(product[:1, :1])), self.ids, other.ids)
+        return _sum_pairs(xp, xp.where(same, product, xp.zeros_like(product[:1, :1])), self.ids, other.ids)
 
-    def with_outer(self, layer: OuterGradient, work: Workspace) -> Array:
+    def dot_outer(self, layer: OuterGradient, work: Workspace) -> Array:
         """Inner products with a layer whose matrix the table is: its output gradients at these ids."""
         xp = work.xp
         m, u, height = layer.rows.shape
@@ -79,12 +79,12 @@ class ReadGradient:
         activations = cast(xp, xp.reshape(layer.columns[0], (m * u, -1)), work.dtype)
         read = cast(xp, xp.take(xp.reshape(layer.rows, (m * u, height)), ids, axis=1), work.dtype)
         product = matmul(xp, activations, xp.matrix_transpose(gradients)) * read
-        return xp.matrix_transpose(_summed_pairs(xp, product, layer.rows, self.ids))
+        return xp.matrix_transpose(_sum_pairs(xp, product, layer.rows, self.ids))
 
     def total(self, work: Workspace) -> Array:
         """Return the gradient of the table, `(rows, d)`, as many columns at once as fit."""
         xp, d = work.xp, self.gradients.shape[2]
-        found = self._scattered(work)
+        found = self._scatter_sum(work)
         if found is not None:
             return found
         columns, _ = work.fit_both(lambda w, _: self.column_entries(w), d, 1, "one column")
@@ -109,7 +109,7 @@ class ReadGradient:
         entries = prod(self.ids.shape)
         return 8 * entries + 6 * self.rows + columns * (5 * entries + 2 * self.rows)
 
-    def _scattered(self, work: Workspace) -> Array | None:
+    def _scatter_sum(self, work: Workspace) -> Array | None:
         """Return the gradient of the table by a namespace's own sum over ids, where it has one that fits."""
         n, t, d = self.gradients.shape
         if not (work.holds((4 * n * t + self.rows) * d) and work.holds(self.column_entries(1))):
@@ -120,7 +120,7 @@ class ReadGradient:
         found = add_rows(work.xp, self.rows + 1, ids, gradients)
         return None if found is None else found[: self.rows, ...]
 
-    def along(self, direction: Array, work: Workspace) -> Array:
+    def dot_total(self, direction: Array, work: Workspace) -> Array:
         """Return the inner product of every sample's gradient with a `total`."""
         xp, (n, t, d) = work.xp, self.gradients.shape
         parts = []
@@ -147,6 +147,6 @@ def _run_sums(xp: Namespace, ids: Array, sums: Array) -> Array:
     return sums
 
 
-def _summed_pairs(xp: Namespace, product: Array, left: Array, ids: Array) -> Array:
+def _sum_pairs(xp: Namespace, product: Array, left: Array, ids: Array) -> Array:
     """Sum `(n t, m u)` over the positions of both sides: `left` is `(n, t, ...)`, `ids` are `(m, u)`."""
     return xp.sum(xp.reshape(product, (*left.shape[:2], *ids.shape)), axis=(1, 3))

@@ -51,12 +51,12 @@ class TableGradient(ParameterGradient):
         kernel: Any = 0.0
         for read in self.reads:
             for other in training.reads:
-                kernel = kernel + read.with_read(other, work)
+                kernel = kernel + read.dot_read(other, work)
             for layer in training.layers:
-                kernel = kernel + read.with_outer(layer, work)
+                kernel = kernel + read.dot_outer(layer, work)
         for layer in self.layers:
             for other in training.reads:
-                kernel = kernel + work.xp.matrix_transpose(other.with_outer(layer, work))
+                kernel = kernel + work.xp.matrix_transpose(other.dot_outer(layer, work))
             for another in training.layers:
                 kernel = kernel + inner_products(layer, another, work)
         return kernel
@@ -78,7 +78,7 @@ class TableGradient(ParameterGradient):
         )
         return TableGradient(tuple(read.part(samples, columns) for read in self.reads), tuple(layers))
 
-    def paired(self, training: "TableGradient", work: Workspace) -> Array:
+    def dot_rowwise(self, training: "TableGradient", work: Workspace) -> Array:
         each = (slice(j, j + 1) for j in range(self.samples))
         blocks = [inner_products(self._part(one), training._part(one), work) for one in each]
         return work.xp.concat([work.xp.reshape(block, (1,)) for block in blocks], axis=0)
@@ -90,19 +90,19 @@ class TableGradient(ParameterGradient):
             found = found + part
         return (found,)
 
-    def along(self, direction: tuple[Array, ...], work: Workspace) -> Array:
+    def dot_total(self, direction: tuple[Array, ...], work: Workspace) -> Array:
         found: Any = 0.0
         for read in self.reads:
-            found = found + read.along(direction[0], work)
+            found = found + read.dot_total(direction[0], work)
         for layer in self.layers:
-            found = found + layer.along(direction, work)
+            found = found + layer.dot_total(direction, work)
         return found
 
     def scores(self, validation: ParameterGradient, work: Workspace) -> Array:
         """Return the inner products with the summed `validation` gradient, as many columns as fit at once."""
         if not isinstance(validation, TableGradient):
             return super().scores(validation, work)
-        if (smaller := self._renumbered(validation, work)) is not None:
+        if (smaller := self._renumber_both(validation, work)) is not None:
             own, validation = smaller
             return own.scores(validation, work.half())
         # Half of the budget for the sum, the parts that it is joined of and a use's share; half for the rest.
@@ -111,10 +111,10 @@ class TableGradient(ParameterGradient):
         found: Any = 0.0
         for span in spans(self.width, columns):
             total = validation._part(slice(None), span).total(half)
-            found = found + self._part(slice(None), span).along(total, half)
+            found = found + self._part(slice(None), span).dot_total(total, half)
         return found
 
-    def _renumbered(
+    def _renumber_both(
         self, validation: "TableGradient", work: Workspace
     ) -> "tuple[TableGradient, TableGradient] | None":
         """Return training and validation over the rows that validation reads; None where it saves nothing."""
@@ -132,10 +132,10 @@ class TableGradient(ParameterGradient):
         known = [cast(xp, xp.reshape(use.ids, (-1,)), dtype) for use in reads]
         known = xp.sort(known[0] if len(known) == 1 else xp.concat(known))
         sides = (self.reads, reads)
-        own, other = (TableGradient(tuple(use.renumbered(known, work) for use in side)) for side in sides)
+        own, other = (TableGradient(tuple(use.renumber(known, work) for use in side)) for side in sides)
         return own, other
 
-    def joined(self, others: Sequence[ParameterGradient], work: Workspace) -> "TableGradient | None":
+    def join(self, others: Sequence[ParameterGradient], work: Workspace) -> "TableGradient | None":
         """Return the gradients over all uses, as a table and as layers' matrix."""
         reads, layers = self.reads, self.layers
         for other in others:

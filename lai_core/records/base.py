@@ -235,6 +235,6 @@ def _short(layer: Record) -> str:
     return f"{type(layer).__name__}({', '.join(named + shapes)})"
 
 
-def where(role: str, index: int, record: Record) -> str:
+def locate(role: str, index: int, record: Record) -> str:
     """Name the record in a message: `validation.layers[2] ('fc1')`."""
     return f"{role}.layers[{index}]" + (f" ({record.name!r})" if record.name else "")

@@ -3,11 +3,11 @@
 from collections.abc import Hashable
 from typing import Any, Literal
 
-from lai_core._engine.checks import check_count, listed
+from lai_core._engine.checks import check_count, quote_words
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, is_array, is_floating, namespace_of
-from lai_core.records._once import once_a_layout
-from lai_core.records.base import Trace, where
+from lai_core.records._once import check_once
+from lai_core.records.base import Trace, locate
 
 Needs = Literal["output", "all"] | None
 """Of which layers a trace must hold output gradients: the last one, or all."""
@@ -16,15 +16,15 @@ Needs = Literal["output", "all"] | None
 def _arrays(role: str, trace: Trace) -> dict[str, Array]:
     named = {}
     for index, layer in enumerate(trace.layers):
-        here = where(role, index, layer)
+        here = locate(role, index, layer)
         if not layer.arrays():
-            msg = f"{here}: expected arrays, got None for {listed(layer.array_fields)}"
+            msg = f"{here}: expected arrays, got None for {quote_words(layer.array_fields)}"
             raise ValueError(msg)
         named.update({f"{here}.{field}": array for field, array in layer.arrays().items()})
     return named
 
 
-@once_a_layout
+@check_once
 def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Workspace:
     """Raise unless a trace is sound and has the gradients an estimator needs; return where to compute."""
     if not isinstance(trace, Trace):
@@ -33,7 +33,7 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
     named = _arrays(role, trace)
     xp = namespace_of(named)
     for index, layer in enumerate(trace.layers):
-        here = where(role, index, layer)
+        here = locate(role, index, layer)
         layer.check(here, xp)
         if layer.samples() != trace.layers[0].samples():
             msg = (
@@ -65,14 +65,14 @@ def check_shared_shapes(role: str, trace: Trace) -> None:
         expected, got = trace.layers[other].matrix_shape, layer.matrix_shape
         if expected != got:
             msg = (
-                f"{where(role, index, layer)}: shares the weight {layer.weight!r} with "
-                f"{where(role, other, trace.layers[other])}: expected a matrix of its shape "
+                f"{locate(role, index, layer)}: shares the weight {layer.weight!r} with "
+                f"{locate(role, other, trace.layers[other])}: expected a matrix of its shape "
                 f"(groups, outputs, inputs) = {expected}, got {got}"
             )
             raise ValueError(msg)
 
 
-@once_a_layout
+@check_once
 def check_pair(validation: Trace, training: Any, needs: Needs, memory_budget: int) -> Workspace:
     """Raise unless two traces can be scored against each other; return where to compute."""
     sides = {"validation": validation, "training": training}
@@ -86,7 +86,7 @@ Layouts = tuple[tuple[tuple[str, Any], ...], ...]
 """Of each layer, names and values of what must be equal on both sides; hashable, so static in a pytree."""
 
 
-@once_a_layout
+@check_once
 def layouts(trace: Trace, needs: Needs) -> Layouts:
     """Return of each layer what must be equal on both sides of an estimator with these needs."""
     found = []
@@ -116,7 +116,7 @@ def check_equal_layouts(
         wanted, given = (dict(layout) for layout in pair)
         for what in (*wanted, *given):
             if wanted.get(what) != given.get(what):
-                here = where(role, index, trace.layers[index]) if trace else f"{role}.layers[{index}]"
+                here = locate(role, index, trace.layers[index]) if trace else f"{role}.layers[{index}]"
                 msg = f"{here}: expected {what} {wanted.get(what)!r} as in {source}, got {given.get(what)!r}"
                 raise ValueError(msg)
 
@@ -136,7 +136,7 @@ def check_same_samples(validation: Trace, training: Trace) -> None:
             if other is not None and tuple(other.shape) != tuple(array.shape):
                 msg = (
                     f"exclude_self: expected the same batch as validation and as training, but "
-                    f"{where('training', index, layer)}.{field} has shape {tuple(array.shape)}, in "
+                    f"{locate('training', index, layer)}.{field} has shape {tuple(array.shape)}, in "
                     f"validation {tuple(other.shape)}"
                 )
                 raise ValueError(msg)

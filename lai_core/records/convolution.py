@@ -9,7 +9,7 @@ from lai_core._engine.factors import sum_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, namespace_of
 from lai_core.records._maps import Geometry as Geometry
-from lai_core.records._maps import KernelGradient, Padded, Patch, by_position
+from lai_core.records._maps import KernelGradient, Padded, Patch, lay_by_position
 from lai_core.records.base import Record
 from lai_core.records.dense import LayerTrace
 
@@ -129,7 +129,7 @@ class ConvolutionTrace(Record):
 
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the kernel and, where there is one, of the bias."""
-        rows = by_position(work.xp, self.output_gradients)
+        rows = lay_by_position(work.xp, self.output_gradients)
         weight = KernelGradient(
             rows,
             self._patches(work.xp),
@@ -154,7 +154,7 @@ class ConvolutionTrace(Record):
 
     def readout_input(self, xp: Namespace) -> Array | None:
         """Return the input map, `(n, positions, channels)`: the readout sees pixels, not patches."""
-        return by_position(xp, self.activations)
+        return lay_by_position(xp, self.activations)
 
     @property
     def has_readout_bias(self) -> bool:
@@ -192,7 +192,7 @@ class ConvolutionTrace(Record):
         gradients = self.output_gradients
         return LayerTrace(
             xp.reshape(patches, (*patches.shape[:2], -1)),
-            None if gradients is None else by_position(xp, gradients),
+            None if gradients is None else lay_by_position(xp, gradients),
             bias=self.bias,
             weight=self.weight,
             groups=self.groups,

@@ -45,7 +45,7 @@ def test_fitted_weights_are_the_slopes_over_the_counted_pairs(backend):
     counted = ~np.eye(4, dtype=bool)
     draws[:, :, 0, 0] = np.nan  # what is not counted may be anything
     parts = [(backend.array(x), backend.array(y)) for x, y in zip(*draws, strict=True)]
-    found = _adapters.fitted_weights(parts, backend.array(counted))
+    found = _adapters.fit_weights(parts, backend.array(counted))
     slopes = [np.linalg.lstsq(x[counted][:, None], y[counted])[0][0] for x, y in zip(*draws, strict=True)]
     np.testing.assert_allclose(backend.numpy(found), slopes, rtol=1e-5)
 
@@ -59,7 +59,7 @@ def test_positions_are_tokens_where_every_layer_has_the_last_ones():
 
 def test_the_summed_gradients_are_those_of_each_parameter():
     hidden, last = layers()
-    found = _adapters.summed_gradients(lai.Trace([hidden, replace(last, weight="head")]), 2**30)
+    found = _adapters.sum_gradients(lai.Trace([hidden, replace(last, weight="head")]), 2**30)
     assert list(found) == [(0, "weight"), (0, "bias"), ("head", "weight")]
     expected = [
         hidden.output_gradients.T @ hidden.activations,
@@ -78,7 +78,7 @@ SEGMENTS = hnp.arrays(np.int64, st.tuples(st.integers(1, 3), st.integers(1, 5)),
 @example(np.array([[0, 1], [2, 2]]))
 @example(np.array([[0, 1, 0], [2, -1, 2]]))  # in pieces
 def test_of_two_segments_of_a_row_each_gets_the_next_ones_contents_while_the_other_stays(backend, segments):
-    found = [tuple(map(backend.numpy, one)) for one in _adapters.other_contents(backend.array(segments))]
+    found = [tuple(map(backend.numpy, one)) for one in _adapters.yield_replacements(backend.array(segments))]
     flat, names = segments.ravel(), np.unique(segments)
     following = dict(zip(names, np.roll(names, -1), strict=True))
     for moved, index in found:
@@ -97,7 +97,7 @@ def test_of_two_segments_of_a_row_each_gets_the_next_ones_contents_while_the_oth
 
 def test_positions_scores_are_summed_by_segment():
     scores, segments = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, math.nan]]), np.array([[0, 0, 2], [2, -1, 1]])
-    np.testing.assert_array_equal(_adapters.summed_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
+    np.testing.assert_array_equal(_adapters.sum_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
 
 
 def test_kernels_by_name_and_the_gradients_that_they_need():
@@ -144,7 +144,7 @@ REFUSED: Table = {
         lambda: _adapters.kernel_of("exact")
     ),
     "ValueError: segments: expected shape (n, t) = (2, 3), got (1, 3)": (
-        lambda: _adapters.summed_by_segment(np.ones((2, 3)), np.zeros((1, 3), int), 3)
+        lambda: _adapters.sum_by_segment(np.ones((2, 3)), np.zeros((1, 3), int), 3)
     ),
 }
 

@@ -99,14 +99,14 @@ def test_a_sum_stays_factors_from_65536_numbers_on_while_these_are_fewer(positio
     """127 * (256 + 256) < 256 * 256 = 2^16, and 255 * 257 = 2^16 - 1."""
     gradient = OuterGradient(np.ones((1, positions, height)), (np.ones((1, positions, width)),))
     work = Workspace(namespace_of({"numpy": np.ones(1)}), np.dtype(np.float64), GIB)
-    found = factored.factored(gradient, work)
+    found = factored.factorize(gradient, work)
     assert (found is not None) == kept == factored.are_cheaper(positions, height, width)
     if kept:
         assert [part.shape for part in found] == [(positions, height), (positions, width)]
-        assert factored.folded_entries(found) == height * width
+        assert factored.count_entries(found) == height * width
         apart = factored.gradient_of(found, work.xp)
         assert (apart.samples, apart.positions) == (positions, 1)
-        assert set(factored.factored(replace(gradient, constant=0.5), work)[-1].tolist()) == {0.5}
+        assert set(factored.factorize(replace(gradient, constant=0.5), work)[-1].tolist()) == {0.5}
 
 
 def test_blocks_are_put_side_by_side_while_their_products_are_small():
@@ -123,4 +123,4 @@ def test_a_grouped_matrix_stays_no_factors():
     work = Workspace(namespace_of({"numpy": np.ones(1)}), np.dtype(np.float64), GIB)
     for groups in (1, 2):
         gradient = OuterGradient(np.ones((1, 1, 512)), (np.ones((1, 1, 512)),), groups=groups)
-        assert (factored.factored(gradient, work) is None) == (groups > 1)
+        assert (factored.factorize(gradient, work) is None) == (groups > 1)

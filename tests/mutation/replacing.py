@@ -39,7 +39,7 @@ def caches(packages: tuple[str, ...]) -> list[Callable[[], None]]:
     inside = [module for name, module in sys.modules.items() if name.startswith(packages)]
     found = {id(each): each for module in inside for each in vars(module).values() if callable(each)}
     passed = [
-        inspect.getclosurevars(each).nonlocals.get("passed")  # of `once_a_layout`
+        inspect.getclosurevars(each).nonlocals.get("passed")  # of `check_once`
         for each in found.values()
         if type(each) is types.FunctionType
     ]

@@ -85,7 +85,7 @@ def test_an_adapter_lists_what_users_need_alone(package):
 def test_a_result_of_the_wrong_shape_or_type_is_an_error():
     work = Workspace(np, np.float64, 2**20)
     array = np.ones((3, 2, 4))
-    assert factors.by_group(array, slice(0, 3), 1, work).shape == (1, 6, 4)
+    assert factors.lay_by_group(array, slice(0, 3), 1, work).shape == (1, 6, 4)
     integers = Workspace(np, np.int64, 2**20)
     with pytest.raises(TypeCheckError):
-        factors.by_group(array.astype(int), slice(0, 3), 1, integers)
+        factors.lay_by_group(array.astype(int), slice(0, 3), 1, integers)

@@ -1,5 +1,6 @@
 """One word for a thing: what the glossary replaced does not come back."""
 
+import ast
 import io
 import re
 import tokenize
@@ -19,6 +20,18 @@ RETIRED = re.compile(
 """Terms of the adapters for exchanged samples, deferred checks and parameters without a record."""
 STOCK = re.compile(r"\n +If an argument (is of a wrong kind|does not fit)\.\n")
 """Said once, in the package's own docstring."""
+
+PACKAGES = ("lai_core", "adapters/lai_torch", "adapters/lai_jax", "adapters/lai_storage")
+NO_VERB = re.compile(
+    r"_*(?!(need|feed|seed|speed|exceed|embed|open|listen|broaden|string|bring)(_|$)|\w*[a-z]ten(_|$)(?<!written))"
+    r"([a-z0-9]{2,}(ed|en|ing)|of|as|at|by|with|without|in|on|from|into|over|past|through|behind|beside|along|up"
+    r"|against|outside|inside|after|before|until|unless|one|each|other|another|own|all|same|most|apart|alone|alike"
+    r"|again|once|now|later|too|why|where|together|anywhere|elsewhere|nothing|not|no|never|told|held|kept|made|found"
+    r"|laid|built|drawn|spent|shown|undone|weakly)(_|$)"
+)
+"""How a name of a function that is no verb begins: by a participle, pronoun, preposition or adverb."""
+AT_MOST = 348
+"""So many are left; the number only falls."""
 
 
 def names(path: Path, text: str) -> list[str]:
@@ -53,3 +66,30 @@ def test_what_comes_back_is_named():
     assert names(Path("leak.py"), '"""Not theirs."""\nmine, other = sides\n') == ["leak.py:2: mine"]
     assert retired(Path("adapters/leak.py"), "\n# in other company\n") == ["adapters/leak.py:2: company"]
     assert stock(Path("leak.py"), "Raises\n\n        If an argument does not fit.\n") == ["leak.py:3"]
+
+
+def without_verb(tree: ast.AST) -> list[str]:
+    """Name functions without a verb, but properties and `on_...`, as trainers call their hooks."""
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and NO_VERB.match(node.name)
+        and not any("property" in ast.unparse(each) for each in node.decorator_list)
+        and not re.match("on_.*(begin|end|start|save|step)$", node.name)
+    ]
+
+
+def test_functions_begin_with_a_verb():
+    assert without_verb(ast.parse("def _as_it_is(): 0\ndef embed(): 0")) == ["_as_it_is"]
+    trees = [ast.parse(path.read_text()) for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    public = {
+        node.value
+        for tree in trees
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        for node in ast.walk(statement.value)
+        if isinstance(node, ast.Constant)
+    }
+    left = [name for tree in trees for name in without_verb(tree) if name not in public]
+    assert len(left) <= AT_MOST, sorted(left)

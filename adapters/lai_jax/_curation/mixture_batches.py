@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lai_core._adapters import ShuffledDraws, numbered, source_names
+from lai_core._adapters import ShuffledDraws, number_groups, source_names
 
 
 class MixtureBatches(ShuffledDraws):
@@ -58,7 +58,7 @@ class MixtureBatches(ShuffledDraws):
     ) -> None:
         options: dict[str, Any] = {"replicas": replicas, "rank": rank, "fixed": fixed, "seed": seed}
         super().__init__(
-            _members(np.asarray(numbered(groups, source_names(weights, fixed)))),
+            _members(np.asarray(number_groups(groups, source_names(weights, fixed)))),
             weights,
             batch_size,
             **options,
@@ -72,7 +72,7 @@ class MixtureBatches(ShuffledDraws):
         """Return the indices of the next batch, `(batch_size,)`."""
         return np.array(self._next())
 
-    def _shuffled(self, members: np.ndarray, seed: int) -> list[int]:
+    def _shuffle(self, members: np.ndarray, seed: int) -> list[int]:
         found: list[int] = np.random.Generator(np.random.Philox(seed)).permutation(members).tolist()
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_core._adapters import not_a_chain
+from lai_core._adapters import make_chain_error
 from lai_jax._program.model import Model
 from lai_jax._program.program import Operation, Program, Use, closed_of
 from lai_jax._program.rules.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
@@ -56,13 +56,13 @@ def _check_layer(planned: PlannedRecord, outside: bool) -> None:
     use = planned.use
     shape = tuple(use.eqn.invars[use.data].aval.shape)
     if use.kind == "convolution":
-        raise not_a_chain(planned.name, "goes into a convolution")
+        raise make_chain_error(planned.name, "goes into a convolution")
     if not outside:
-        raise not_a_chain(planned.name, "is inside a loop, a branch or a recomputation")
+        raise make_chain_error(planned.name, "is inside a loop, a branch or a recomputation")
     if len(shape) != 2 or has_positions(use):
-        raise not_a_chain(planned.name, f"has shape {shape}, not (n, d)")
+        raise make_chain_error(planned.name, f"has shape {shape}, not (n, d)")
     if product_axes(use).weight_groups:
-        raise not_a_chain(planned.name, "meets several matrices side by side")
+        raise make_chain_error(planned.name, "meets several matrices side by side")
 
 
 def _link(
@@ -71,7 +71,7 @@ def _link(
     start = found[before.use].outputs[0]
     end, weight = (found[after.use].inputs[place] for place in (after.use.data, after.use.parameter))
     if program.values[end].layers != {before.use} or len(program.values[start].shape) != 2:
-        raise not_a_chain(after.name, f"does not come from the output of layer {before.name!r} alone")
+        raise make_chain_error(after.name, f"does not come from the output of layer {before.name!r} alone")
     # Between two layers lies what the first one's output leads to (forward) and the second one's input comes
     # from (backward): the operations on every path from `start` to `end`, and no others.
     wanted, between = {end}, list[Operation]()
@@ -91,11 +91,11 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
         (reached,) = _through(backward, [_axis_labels(values.shape, link.after.use.samples_in)])
     except _MixesError as error:
         what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
-        raise not_a_chain(link.after.name, what) from None
+        raise make_chain_error(link.after.name, what) from None
     samples = link.before.use.samples_out
     if reached != _axis_labels(slots[link.between.start].shape, samples):
         what = f"does not come from the output of layer {link.before.name!r} alone"
-        raise not_a_chain(link.after.name, what)
+        raise make_chain_error(link.after.name, what)
     (gates,) = vjp(jnp.ones_like(values))
     return samples.split(gates).reshape((model.samples, -1))[: model.real]
 

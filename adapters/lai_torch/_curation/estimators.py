@@ -11,11 +11,11 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import (
     DEFAULT_MEMORY_BUDGET,
-    computed_weight,
     default_positions,
-    fitted_weights,
-    joined_summaries,
+    fit_weights,
+    join_summaries,
     layer_parts,
+    make_weight_error,
 )
 from lai_core.estimators.gates import gate_lai_scores
 from lai_torch._curation.processes.group import Group
@@ -282,7 +282,7 @@ class Traced:
         if total is None:
             return one
         _check_same_layers(total, one)
-        return joined_summaries([total, one], self.memory_budget)
+        return join_summaries([total, one], self.memory_budget)
 
     def _summarize(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:
         options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
@@ -387,10 +387,10 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
     last, parts = recording.readouts[-1].record, []
     for one in recording.readouts:
         if not one.own and one.layer.trains:
-            raise computed_weight(one.layer.name)
+            raise make_weight_error(one.layer.name)
         parts.append(layer_parts(one.record, last, positions, trains=one.own))
     others = ~torch.eye(len(kept), dtype=torch.bool, device=recording.losses.device)
-    weights: Tensor = fitted_weights(parts, others)
+    weights: Tensor = fit_weights(parts, others)
     return weights
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lai_core._adapters import numbered
+from lai_core._adapters import number_groups
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Scored
 from lai_torch._curation.state import CuratorState
@@ -69,7 +69,7 @@ def gathered_groups(group: Group, groups: Any) -> Groups | None:
     if kind == TEXT:
         # the same numbers on every process, so that policies see the same
         names = sorted({str(one) for own in group.objects(sorted(set(groups))) for one in own})
-        groups = torch.as_tensor(numbered(groups, names), device="cpu")
+        groups = torch.as_tensor(number_groups(groups, names), device="cpu")
     if group.size > 1:
         groups = group.gathered(groups.to(group.device, torch.int64))[0]
     return Groups(groups, names)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from lai_core._adapters import not_a_chain
+from lai_core._adapters import make_chain_error
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_torch._graph.assemble import Assembly, collect_gradients
 from lai_torch._graph.layers import Layer
@@ -44,11 +44,11 @@ def read_gates(reader: Reader, recording: Recording) -> GateTrace:
 def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
     """Raise unless a layer's input has one row per sample."""
     if graph.names[layer.node] == CONVOLUTION:
-        raise not_a_chain(layer.name, "goes into a convolution")
+        raise make_chain_error(layer.name, "goes into a convolution")
     activations = getattr(record, "activations", None)
     if not isinstance(activations, Tensor) or activations.ndim != 2 or not isinstance(layer.place, Axis):
         shape = None if activations is None else tuple(activations.shape)
-        raise not_a_chain(layer.name, f"has shape {shape}, not ({layer.place.samples}, d)")
+        raise make_chain_error(layer.name, f"has shape {shape}, not ({layer.place.samples}, d)")
 
 
 def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -> Tensor:
@@ -57,14 +57,14 @@ def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -
     edge = graph.edges[layer.node][slots[0] if layer.slot == slots[1] else slots[1]]
     stops = {one.node for one in layers}
     if edge is None or stops.intersection(graph.reach(edge[0], stops)) != {before.node}:
-        raise not_a_chain(layer.name, f"does not come from the output of layer {before.name!r} alone")
+        raise make_chain_error(layer.name, f"does not come from the output of layer {before.name!r} alone")
     ones = torch.ones(graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device)
     dtypes = {graph.dtype(one) for one in graph.received()}
     powers = _draw_powers(ones, dtypes)
     gates, scaled = (_multiply(graph, edge, before, factor) for factor in (ones, powers))
     underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)
     if gates.shape != ones.shape or differ(scaled, powers * gates, underflow * powers):
-        raise not_a_chain(layer.name, f"mixes entries of the output of layer {before.name!r}")
+        raise make_chain_error(layer.name, f"mixes entries of the output of layer {before.name!r}")
     return gates
 
 

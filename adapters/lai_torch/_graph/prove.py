@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import GRADIENT_BUDGET, Block, summed_gradients, sums_agree
+from lai_core._adapters import GRADIENT_BUDGET, Block, sum_gradients, sums_agree
 from lai_torch._graph.places import Axis, list_axes
 from lai_torch._graph.products import PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
@@ -433,7 +433,7 @@ def find_wrong(
         plain = _sketch_gradients(graph, weights, parameters)
         squares = {name: plain[name].size() ** 2 if name in missing else 0.0 for name in parameters}
         for weight, own in groups.items():
-            sums = summed_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)
+            sums = sum_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)
             for (_, part), given in sums.items():
                 name = explained[weight][-1 if part == "bias" else 0]
                 if name in parameters:

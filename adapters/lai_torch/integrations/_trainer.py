@@ -13,7 +13,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
 )
 
-from lai_core._adapters import numbered, source_names
+from lai_core._adapters import number_groups, source_names
 from lai_core.mixtures import Mixture
 from lai_torch.integrations.losses import classification_losses, next_token_losses
 from lai_torch.integrations.sampling import MixtureSampler
@@ -180,7 +180,7 @@ class WithGroups:
         if self.groups not in batch and self.groups not in examples[0]:
             return batch
         groups = batch[self.groups] if self.groups in batch else [one[self.groups] for one in examples]
-        return {**batch, self.groups: torch.as_tensor(numbered(groups, self.names), device="cpu")}
+        return {**batch, self.groups: torch.as_tensor(number_groups(groups, self.names), device="cpu")}
 
     def drop(self, examples: list[Any]) -> Any:
         """Collate examples without their groups, which may be others than those that train."""

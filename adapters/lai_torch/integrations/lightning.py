@@ -10,7 +10,7 @@ import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-from lai_core._adapters import numbered
+from lai_core._adapters import number_groups
 from lai_core.mixtures import Mixture
 from lai_torch._curation.outcome import joined_groups
 from lai_torch._curation.validation import paired
@@ -136,7 +136,7 @@ class Curation(Callback):
         self.shown.add(report)
         if self._sources is not None and groups is not None and report.scores is not None:
             names = self.sampler.names if self.sampler is not None else ()
-            own = torch.as_tensor(numbered(joined_groups(groups), names), device="cpu")
+            own = torch.as_tensor(number_groups(joined_groups(groups), names), device="cpu")
             self._sources.add(*self._gathered(report.scores, own))
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]

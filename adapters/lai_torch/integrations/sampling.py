@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, Sampler, get_worker_info
 
-from lai_core._adapters import Draws, ShuffledDraws, Weighted, check_count, numbered, source_names
+from lai_core._adapters import Draws, ShuffledDraws, Weighted, check_count, number_groups, source_names
 
 
 class MixtureSampler(ShuffledDraws, Sampler[int]):
@@ -68,7 +68,7 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         fixed: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
-        members = _members(numbered(groups, source_names(weights, fixed)))
+        members = _members(number_groups(groups, source_names(weights, fixed)))
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
         samples = sum(map(len, members))
         self.batches = max(1, samples // (batch_size * replicas)) if batches is None else batches
@@ -85,7 +85,7 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
             if self._batch % self.batches == 0:
                 return
 
-    def _shuffled(self, members: Tensor, seed: int) -> list[int]:
+    def _shuffle(self, members: Tensor, seed: int) -> list[int]:
         stream = torch.Generator("cpu")
         stream.manual_seed(seed)
         found: list[int] = members[torch.randperm(len(members), generator=stream, device="cpu")].tolist()

@@ -12,7 +12,7 @@ from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, matmul, namespace_of, xp_of
 from lai_core._theory.arrays import checked
 from lai_core.estimators._arguments import check_lai_pair
-from lai_core.records.base import Trace, where
+from lai_core.records.base import Trace, locate
 from lai_core.records.compatible import check_trace
 
 
@@ -110,7 +110,7 @@ def check_dense(role: str, trace: Trace, work: Workspace) -> None:
     keys: set[Hashable] = set()
     for index, layer in enumerate(trace.layers):
         read: Any = layer.readout_input(work.xp)
-        here = where(role, index, layer)
+        here = locate(role, index, layer)
         if read is None or read.ndim != 2 or getattr(layer, "groups", 1) != 1:
             got = "none" if read is None else f"shape {tuple(read.shape)}"
             msg = (

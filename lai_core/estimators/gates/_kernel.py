@@ -93,7 +93,7 @@ def gate_lai_scores(
         return scores
     check_same_samples(validation.trace, training.trace)
     dtype = inputs.work.dtype
-    return scores - _corrected(inputs, lambda *pair: dot(xp, *(cast(xp, side, dtype) for side in pair)))
+    return scores - _correct(inputs, lambda *pair: dot(xp, *(cast(xp, side, dtype) for side in pair)))
 
 
 def _columns(inputs: GateInputs) -> Iterator[slice]:
@@ -111,10 +111,10 @@ def _block(inputs: GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
         right = cast(xp, training[columns, ...], dtype)
         return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
 
-    return _corrected(inputs, products)
+    return _correct(inputs, products)
 
 
-def _corrected(inputs: GateInputs, products: Callable[[Array, Array], Array]) -> Array:
+def _correct(inputs: GateInputs, products: Callable[[Array, Array], Array]) -> Array:
     """Sum over layers from below; `products` says which pairs."""
     # sum_l alpha_l prod_{t >= l} gamma_t = (...((alpha_1 gamma_1 + alpha_2) gamma_2 + alpha_3)...) + alpha_L
     alphas = [

@@ -26,7 +26,7 @@ from lai_core._engine.namespace import (
 )
 from lai_core._theory.algebra import quotient
 from lai_core._theory.student import upper_quantile, upper_tail
-from lai_core.estimators.policies._weights import NORMALIZATIONS, normalized
+from lai_core.estimators.policies._weights import NORMALIZATIONS, normalize_kept
 
 DEPENDENCE = ("arbitrary", "positive")
 
@@ -164,7 +164,7 @@ def drop_harmful(
     spread = _spread(parts, sizes, bound)
     dropped = _step_up(spread.xp, spread.p_values, float(rate), dependence)
     kept = spread.xp.isfinite(spread.score) & ~dropped
-    return normalized(spread.xp, spread.xp.astype(kept, spread.score.dtype), normalize)
+    return normalize_kept(spread.xp, spread.xp.astype(kept, spread.score.dtype), normalize)
 
 
 def _step_up(xp: Namespace, p_values: Array, rate: float, dependence: str) -> Bool[Array, " n"]:

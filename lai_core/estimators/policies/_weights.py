@@ -45,7 +45,7 @@ def keep_positive(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, "
     """
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores)
-    return normalized(xp, xp.astype(values > 0, values.dtype), normalize)
+    return normalize_kept(xp, xp.astype(values > 0, values.dtype), normalize)
 
 
 def keep_all(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, " *shape"]:
@@ -72,7 +72,7 @@ def keep_all(scores: ArrayT, *, normalize: str = "kept") -> Float[ArrayT, " *sha
     """
     check_choice("normalize", normalize, NORMALIZATIONS)
     xp, values = _finite(scores, otherwise=-math.inf)
-    return normalized(xp, xp.astype(values > -math.inf, values.dtype), normalize)
+    return normalize_kept(xp, xp.astype(values > -math.inf, values.dtype), normalize)
 
 
 def keep_top(
@@ -123,7 +123,7 @@ def keep_top(
         share = xp.astype(xp.ceil(float(str(fraction)) * count * hair), rank.dtype)
         kept = xp.maximum(share, xp.ones_like(share))
     taken = (rank < kept) & (values > -math.inf)
-    return normalized(xp, xp.astype(taken, values.dtype), normalize, count)
+    return normalize_kept(xp, xp.astype(taken, values.dtype), normalize, count)
 
 
 def top_count(fraction: float, samples: int) -> int:
@@ -167,7 +167,7 @@ def reweight(scores: ArrayT) -> Float[ArrayT, " *shape"]:
     """
     xp, values = _finite(scores)
     positive = _positive_part(xp, values)
-    return _divided(xp, positive, xp.sum(positive))
+    return _divide(xp, positive, xp.sum(positive))
 
 
 def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[ArrayT, " n"]:
@@ -198,10 +198,10 @@ def sampling_probabilities(scores: ArrayT, *, floor: float = 0.1) -> Float[Array
     check_array("scores", scores, "n")
     xp, values = _finite(scores)
     drawable = xp.astype(xp.isfinite(scores), values.dtype)
-    even = _divided(xp, drawable, xp.sum(drawable))
+    even = _divide(xp, drawable, xp.sum(drawable))
     positive = _positive_part(xp, values)
     total = xp.sum(positive)
-    by_score = xp.where(total > 0, _divided(xp, positive, total), even)
+    by_score = xp.where(total > 0, _divide(xp, positive, total), even)
     return even * float(floor) + by_score * (1.0 - float(floor))
 
 
@@ -218,18 +218,18 @@ def _positive_part(xp: Namespace, values: Array) -> Array:
     # is 0 for the largest floats where subnormal numbers are flushed.
     positive = xp.maximum(values, xp.zeros_like(values))
     root = xp.sqrt(xp.max(positive))
-    return _divided(xp, _divided(xp, positive, root), root)
+    return _divide(xp, _divide(xp, positive, root), root)
 
 
-def normalized(xp: Namespace, kept: Array, normalize: str, count: Any = None) -> Array:
+def normalize_kept(xp: Namespace, kept: Array, normalize: str, count: Any = None) -> Array:
     """Return the array `kept` of 0 and 1 over its sum, or over the number of entries, `count`."""
     if normalize == "kept":
-        return _divided(xp, kept, xp.sum(kept))
+        return _divide(xp, kept, xp.sum(kept))
     if count is None or isinstance(count, int):  # all entries; otherwise an array, of valid ones, maybe none
         return kept * (1.0 / math.prod(kept.shape))
-    return _divided(xp, kept, count)
+    return _divide(xp, kept, count)
 
 
-def _divided(xp: Namespace, values: Array, by: Array) -> Array:
+def _divide(xp: Namespace, values: Array, by: Array) -> Array:
     """Return `values / by`, and zeros where `by` is 0: the divisor is replaced first, so no 0/0 arises."""
     return values / xp.where(by > 0, by, xp.ones_like(by))

@@ -9,7 +9,7 @@ from functools import partial
 
 from jaxtyping import Float
 
-from lai_core._engine.factors import by_group
+from lai_core._engine.factors import lay_by_group
 from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, Namespace, cast, matmul
 from lai_core._engine.outer import OuterGradient
@@ -23,7 +23,7 @@ def chance_of_a_shared_group(outputs: int, width: int) -> float:
     return (full * size * (size - 1) + rest * (rest - 1)) / max(outputs * (outputs - 1), 1)
 
 
-def grouped(xp: Namespace, array: Array, permutation: Array | None, width: int) -> Float[Array, "..."]:
+def group_axis(xp: Namespace, array: Array, permutation: Array | None, width: int) -> Float[Array, "..."]:
     """Lay the last axis, permuted, out as `(width, size)`; zeros fill up the groups."""
     if permutation is not None:
         array = xp.take(array, permutation, axis=array.ndim - 1)
@@ -40,7 +40,7 @@ def sketch(
     xp, (count, outputs) = work.xp, rows.shape
     most = work.fit(4 * -(-outputs // width) * width, count, "one position's outputs")
     parts = [
-        xp.sum(grouped(xp, cast(xp, rows[part, ...], work.dtype) * signs, permutation, width), axis=-1)
+        xp.sum(group_axis(xp, cast(xp, rows[part, ...], work.dtype) * signs, permutation, width), axis=-1)
         for part in spans(count, most)
     ]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
@@ -78,13 +78,13 @@ def spread(
     for chunk in spans(training.samples, samples):
         n = chunk.stop - chunk.start
         pulled = (
-            _pulled_by_pairs(validation, training, chunk, half)
+            _multiply_by_pairs(validation, training, chunk, half)
             if isinstance(validation, OuterGradient)
-            else training.pulled(validation, chunk, half)
+            else training.multiply_total(validation, chunk, half)
         )
         sides = (
-            grouped(xp, xp.reshape(side, (n, t, outputs)), permutation, width)
-            for side in (pulled, by_group(training.rows, chunk, 1, work))
+            group_axis(xp, xp.reshape(side, (n, t, outputs)), permutation, width)
+            for side in (pulled, lay_by_group(training.rows, chunk, 1, work))
         )
         u, g = (xp.reshape(xp.permute_dims(side, (0, 2, 1, 3)), (n * width, t, size)) for side in sides)
         found = xp.sum(xp.reshape(_off_diagonal(xp, u, g, slab), (n, width)), axis=1)
@@ -92,7 +92,7 @@ def spread(
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
-def _pulled_by_pairs(
+def _multiply_by_pairs(
     validation: OuterGradient, training: OuterGradient, chunk: slice, work: Workspace
 ) -> Float[Array, "nt d"]:
     """Return the summed validation gradient times the training columns, without the former."""
@@ -109,9 +109,9 @@ def _pulled_by_pairs(
         part = slice(start, min(start + columns, chunk.stop))
         pulled: Array = None
         for span in spans(validation.samples, rows):
-            alpha = validation.alpha(partial(products_of, by_group, (span, part), 1, work), training)
+            alpha = validation.alpha(partial(products_of, lay_by_group, (span, part), 1, work), training)
             turned = xp.matrix_transpose(alpha)
-            product = matmul(xp, turned, by_group(validation.rows, span, 1, work))[0, ...]
+            product = matmul(xp, turned, lay_by_group(validation.rows, span, 1, work))[0, ...]
             pulled = product if pulled is None else pulled + product
         parts.append(pulled)
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)

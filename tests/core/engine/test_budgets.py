@@ -177,11 +177,11 @@ def test_costs_are_counted_from_shapes(name):
 ANSWERS: dict[str, tuple[Callable[[Case, Workspace], Any], Callable[[Case], np.ndarray]]] = {
     "kernel": (lambda c, w: inner_products(c.validation, c.training, w), lambda c: c.kernel),
     "diagonal": (
-        lambda c, w: c.validation.paired(first(c.training, 3), w),
+        lambda c, w: c.validation.dot_rowwise(first(c.training, 3), w),
         lambda c: np.diag(c.kernel[:, :3]),
     ),
     "total and along": (
-        lambda c, w: c.training.along(c.validation.total(w), w),
+        lambda c, w: c.training.dot_total(c.validation.total(w), w),
         lambda c: c.kernel.sum(0),
     ),
     "scores": (lambda c, w: c.training.scores(c.validation, w), lambda c: c.kernel.sum(0)),

@@ -12,16 +12,16 @@ import torch
 from lai_core._engine import namespace
 from lai_core._engine.namespace import (
     accumulation_dtype,
-    cached_numbers,
     cast,
+    count_cacheable,
     device_of,
     is_compiling,
     is_floating,
     is_half,
     itemsize,
     matmul,
+    move_to_host,
     namespace_of,
-    on_host,
     place_of,
 )
 
@@ -85,14 +85,14 @@ def test_new_arrays_go_where_others_are_but_where_a_namespace_places_them():
 
 def test_what_numpy_reads_has_no_graph():
     tracked = torch.ones(2, requires_grad=True) * 3
-    assert on_host(tracked).requires_grad is False
+    assert move_to_host(tracked).requires_grad is False
     array = np.ones(2)
-    assert on_host(array) is array
+    assert move_to_host(array) is array
 
 
 def test_products_are_cut_for_the_caches_of_a_processor_alone():
     arrays = np.ones(1), torch.ones(1), torch.ones(1, device="meta"), strict.ones(1)
-    assert [cached_numbers(array) for array in arrays] == [2**17, 2**18, None, None]
+    assert [count_cacheable(array) for array in arrays] == [2**17, 2**18, None, None]
 
 
 def test_places_tell_devices_apart_where_a_namespace_has_several(monkeypatch):
@@ -107,4 +107,4 @@ def test_nothing_compiles_where_its_compiler_is_not_imported(monkeypatch):
 
 
 def test_jax_decides_by_itself_where_arrays_are_and_how_products_are_cut():
-    assert (place_of(jnp.ones(1)), cached_numbers(jnp.ones(1))) == (None, None)
+    assert (place_of(jnp.ones(1)), count_cacheable(jnp.ones(1))) == (None, None)

@@ -56,7 +56,7 @@ def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
     assert begins(_reads, "add_rows", read.total) == max((4 * 3 * uses[-1] + rows) * width, column)
     monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
     few = rows >= 2 * 3 * (2 + 4)
-    assert begins(ReadGradient, "renumbered", scores) == (16 * entries * (width + 8) if few else 2**20)
+    assert begins(ReadGradient, "renumber", scores) == (16 * entries * (width + 8) if few else 2**20)
 
 
 def test_a_convolution_is_taken_by_what_fits(begins, monkeypatch):
@@ -89,7 +89,7 @@ def test_a_convolution_is_taken_by_what_fits(begins, monkeypatch):
 
     def kernels(given: Any) -> Callable[[Workspace], None]:
         return lambda room: np.testing.assert_allclose(
-            validation._built(slice(1, 3), given, slice(2, 5), room), built[1:3] @ other[2:5].T, rtol=1e-12
+            validation._build(slice(1, 3), given, slice(2, 5), room), built[1:3] @ other[2:5].T, rtol=1e-12
         )
 
     assert begins(_maps, "matmul", kernels(training)) == (2 + 3) * (sample + 3 * kernel)
@@ -105,15 +105,15 @@ def test_a_convolution_is_taken_by_what_fits(begins, monkeypatch):
 
 def test_uses_of_one_matrix_are_joined_where_both_have_one_block():
     one, two = outer(3, 2, 5, (6,)), outer(3, 1, 5, (6,))
-    whole = one[0].joined([two[0]], work())
+    whole = one[0].join([two[0]], work())
     built = one[1] + two[1]
     np.testing.assert_allclose(inner_products(whole, whole, work()), built @ built.T, rtol=1e-12)
     read, tied = table(3, (2,), (1,), rows=5, width=6), outer(3, 2, 5, (6,))
-    whole, built = read[0].joined([tied[0]], work()), read[1] + tied[1]
+    whole, built = read[0].join([tied[0]], work()), read[1] + tied[1]
     np.testing.assert_allclose(inner_products(whole, whole, work()), built @ built.T, rtol=1e-12, atol=1e-12)
     for other in (outer(3, 2, 5, (2, 4)), outer(3, 2, 5, (30,), groups=5), vector(3, 4)):
         for use in (one[0], read[0]):
-            assert use.joined([two[0], other[0]], work()) is None
+            assert use.join([two[0], other[0]], work()) is None
 
 
 def test_gradients_are_built_where_that_takes_fewer_products(begins):
@@ -121,12 +121,12 @@ def test_gradients_are_built_where_that_takes_fewer_products(begins):
     for height, width, fewer in ((2, 3, True), (3, 3, False)):
         one, two = outer(3, 3, height, (width,)), outer(3, 3, height, (width,))
         least = begins(
-            OuterGradient, "_sum_built", lambda room, one=one, two=two: one[0].paired(two[0], room)
+            OuterGradient, "_sum_built", lambda room, one=one, two=two: one[0].dot_rowwise(two[0], room)
         )
         assert (least <= 2**10) == fewer
     one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))
     needed = 1 + 2 * 23 + 2 * 3 * (23 + 4)
-    assert begins(OuterGradient, "_built", lambda room: inner_products(one[0], two[0], room)) == needed
+    assert begins(OuterGradient, "_build", lambda room: inner_products(one[0], two[0], room)) == needed
 
 
 def test_a_table_is_summed_in_as_few_parts_of_columns_as_fit(monkeypatch):
@@ -147,8 +147,8 @@ def test_rows_of_groups_are_built_as_many_at_once_as_fit(monkeypatch):
         own = getattr(pairs, name)
         monkeypatch.setattr(pairs, name, lambda *given, own=own: calls.append(1) or own(*given))
     for call, room in (
-        (lambda room: one[0]._built(slice(0, 1), two[0], slice(0, 1), room), 1 + 2 * factors + 5 * 2 * 12),
-        (lambda room: one[0].paired(two[0], room), 2 * factors + 5 * 3 * 12),
+        (lambda room: one[0]._build(slice(0, 1), two[0], slice(0, 1), room), 1 + 2 * factors + 5 * 2 * 12),
+        (lambda room: one[0].dot_rowwise(two[0], room), 2 * factors + 5 * 3 * 12),
     ):
         for less, products in ((0, 1), (1, 2)):
             calls.clear()
@@ -169,7 +169,7 @@ def test_rows_that_are_built_are_cut_for_the_caches_unless_few_fit(monkeypatch):
     monkeypatch.setattr(pairs, "matmul", lambda *given: calls.append(1) or own(*given))
     for held, products in ((None, 1), (16 * 2 * 3 - 1, 1), (16 * 2 * 3, 3), (20 * 2 * 3, 2)):
         calls.clear()
-        monkeypatch.setattr(pairs, "cached_numbers", lambda _, held=held: held)
-        found = one[0]._built(slice(0, 1), two[0], slice(0, 1), work())
+        monkeypatch.setattr(pairs, "count_cacheable", lambda _, held=held: held)
+        found = one[0]._build(slice(0, 1), two[0], slice(0, 1), work())
         np.testing.assert_allclose(found, one[1] @ two[1].T, rtol=1e-12)
         assert len(calls) == products

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_variance
-from lai_core.estimators.summaries import joined_summaries
+from lai_core.estimators.summaries import join_summaries
 from tests.support.backends import BACKENDS
 from tests.support.traces import LAYOUTS, rows, trace
 
@@ -110,7 +110,7 @@ def test_summaries_of_factors_join_others_and_those_of_two_parameters():
         for whole, factored in ((one + two, True), (one + two.summed(), False), (one.summed() + two, False)):
             assert whole.factored == factored
             close(NUMPY, score(whole, training), expected)
-        close(NUMPY, score(joined_summaries([one]), training), score(one, training))
+        close(NUMPY, score(join_summaries([one]), training), score(one, training))
     assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
 
 

@@ -21,7 +21,7 @@ SOURCE = {index: source for source, members in enumerate(MEMBERS) for index in m
 class Drawn(ShuffledDraws):
     """Shuffles by Python's own generator."""
 
-    def _shuffled(self, members, seed):
+    def _shuffle(self, members, seed):
         assert seed < 2**63  # what torch's and numpy's generators take
         self.shuffles = [*getattr(self, "shuffles", []), members]
         return Random(seed).sample(members, len(members))

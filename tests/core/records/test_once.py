@@ -152,7 +152,7 @@ def test_a_layout_is_checked_once(monkeypatch):
 def test_only_so_many_layouts_are_remembered(monkeypatch):
     monkeypatch.setattr(_once, "KEPT", 2)
     seen = []
-    check = _once.once_a_layout(lambda value: seen.append(value) or value)
+    check = _once.check_once(lambda value: seen.append(value) or value)
     for value in (1, 2, 1, 3, 2, 3, 1):
         assert check(value) == value
     assert seen == [1, 2, 3, 1]
@@ -160,7 +160,7 @@ def test_only_so_many_layouts_are_remembered(monkeypatch):
 
 def test_a_check_that_returns_nothing_is_skipped_too():
     seen = []
-    check = _once.once_a_layout(lambda *given: seen.append(given))
+    check = _once.check_once(lambda *given: seen.append(given))
     room = [Workspace(np, np.dtype(np.float32), size) for size in (1, 2)]
     for given in (
         ("a",),
@@ -223,7 +223,7 @@ def test_what_passed_for_a_symbol_passed_under_its_conditions():
         return lai.Trace([lai.LayerTrace(SimpleNamespace(shape=shape, dtype="float32", device="cpu"))])
 
     seen = []
-    check = _once.once_a_layout(seen.append)
+    check = _once.check_once(seen.append)
     for size, count in ((Symbol(3), 1), (Symbol(3), 2), (3, 3), (3, 3)):
         check(traced(size))
         assert len(seen) == count

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_core import ValidationSummary
-from lai_core._adapters import are_cheaper, joined_summaries, width_of
+from lai_core._adapters import are_cheaper, join_summaries, width_of
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import ValidationSide
 
@@ -68,7 +68,7 @@ def subtract_own(total: ValidationSide, own: ValidationSide) -> Any:
     first, *rest = part.totals
     minus = tuple(-block for block in first[:kept]) + (first[1:] if part.factored else ())
     negative = (minus, *(tuple(-block for block in blocks) for blocks in rest))
-    return joined_summaries([whole, replace(part, totals=negative, samples=-part.samples)])
+    return join_summaries([whole, replace(part, totals=negative, samples=-part.samples)])
 
 
 def _blank(side: ValidationSide, device: torch.device | None) -> ValidationSide:
