@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
-from lai_jax._curation.estimators import Scored, scored_in_parts, sound_scores
+from lai_jax._curation.estimators import Scored, score_parts, sound_scores
 from lai_jax._curation.meshes import (
     Spread,
     automatic,
@@ -20,17 +20,17 @@ from lai_jax._curation.meshes import (
     explicit_sharding,
     specs_of,
 )
-from lai_jax._curation.moments import Moment, unless
+from lai_jax._curation.moments import Moment, keep_if_skipped
 from lai_jax._curation.options import (
     EstimatorName,
     Policy,
     check_taken,
     check_update,
-    opened,
+    open_side,
     scorer_of,
 )
 from lai_jax._curation.problem import Problem
-from lai_jax._curation.update import stepped, weigh
+from lai_jax._curation.update import step_once, weigh
 from lai_jax._recording.recorders import Valid
 
 
@@ -118,11 +118,11 @@ class Report:
         """Say what became of the batch, in a line."""
         shape = getattr(self.scores, "shape", None)
         samples = f"samples={shape[0]}, " if shape else ""
-        kept, loss, skipped = map(_shown, (self.kept, self.loss, self.skipped))
+        kept, loss, skipped = map(_show, (self.kept, self.loss, self.skipped))
         return f"Report({samples}kept={kept}, loss={loss}, skipped={skipped})"
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """Return a number as text; of what holds none, as while a program is traced, its kind."""
     try:
         number = value.item()
@@ -240,7 +240,7 @@ def curated_update(
         lies = explicit_sharding((inputs, targets))
         if lies is None:
             return run(Spread(sharding), *given)
-        parts = opened(estimator, summary).parts is not None
+        parts = open_side(estimator, summary).parts is not None
         outputs = specs_of(params), specs_of(opt_state), _specs(lies.spec[:1], second_moment, parts=parts)
         return automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
 
@@ -256,13 +256,13 @@ def curated_update(
         problem = Problem(apply, params, loss, last, valid, spread)
         recorded, back = scorer.forward(problem, (inputs, targets), rows, recompute=recompute)
         moment = Moment(second_moment, decay, exponent, scale_inputs)
-        scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moment)
+        scored = score_parts(scorer, open_side(estimator, summary), recorded, moment)
         scores = sound_scores(scored)
         weights, best = weigh(policy, scores, rows, scored)
         gradients = back(weights, best)
         kept = jnp.sum(weights > 0)
-        params, opt_state, skipped = stepped(tx, params, opt_state, gradients, kept)
-        scored = replace(scored, second_moment=unless(skipped, second_moment, scored.second_moment))
+        params, opt_state, skipped = step_once(tx, params, opt_state, gradients, kept)
+        scored = replace(scored, second_moment=keep_if_skipped(skipped, second_moment, scored.second_moment))
         return params, opt_state, _report(scored, scores, weights, kept, skipped)
 
     return jax.jit(step)
@@ -326,7 +326,7 @@ def score(
         problem = Problem(apply, params, loss, last, valid, spread)
         recorded, _ = scorer.forward(problem, (inputs, targets), None, recompute=True)
         moments = Moment(moment, decay, exponent, scale_inputs)
-        scored = scored_in_parts(scorer, opened(estimator, summary), recorded, moments)
+        scored = score_parts(scorer, open_side(estimator, summary), recorded, moments)
         scores = sound_scores(scored)
         weights, _ = weigh(policy, scores, None, scored)
         kept = jnp.sum(weights > 0)
@@ -336,7 +336,7 @@ def score(
     if lies is None:
         report = run(Spread(None), *given)
     else:
-        parts = opened(estimator, summary).parts is not None
+        parts = open_side(estimator, summary).parts is not None
         outputs = _specs(lies.spec[:1], second_moment, parts=parts)
         report = automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
     return report.weights, report

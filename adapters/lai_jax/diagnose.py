@@ -15,7 +15,7 @@ from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measur
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
 from lai_jax._program.errors import place
 from lai_jax._program.evaluate import apply_equation
-from lai_jax._program.leaves import floating, leaf_names, real_leaves
+from lai_jax._program.leaves import find_floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
 from lai_jax._program.model import Model, read
 from lai_jax._recording.assemble import measure as run_back
@@ -92,7 +92,7 @@ def diagnose_spike(
     samples = batch_size(batch[0])
     check_ids(ids, samples)
     names = leaf_names(params)
-    trained = [names[place] for place in floating(real_leaves(params)[0])]
+    trained = [names[place] for place in find_floating(real_leaves(params)[0])]
     if not trained:
         msg = "params: expected at least one floating-point array, got none"
         raise ValueError(msg)
@@ -192,9 +192,9 @@ def _find_nonfinite(
     losses_at: Callable[..., jax.Array], moving: list[jax.Array], batch: Any, row: int
 ) -> str:
     """Return where a row, of which a batch has copies, first is not finite: given, a result, a gradient."""
-    if not _all_finite(jax.tree.leaves(batch)):
+    if not _check_finite(jax.tree.leaves(batch)):
         return "inputs or targets"
-    if not _all_finite(moving):
+    if not _check_finite(moving):
         return "the parameters"
     found = _find_operation(lambda values: losses_at(values, batch), moving)
     if found is None:
@@ -224,7 +224,7 @@ def _run_until(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> list[Any] |
         inside = equation.params.get("jaxpr") if equation.primitive.name in {"jit", "pjit"} else None
         if inside is None:
             results: list[Any] | str = apply_equation(equation, given)
-            results = results if _all_finite(results) else place(equation)
+            results = results if _check_finite(results) else place(equation)
         else:
             results = _run_until(inside, given)
         if isinstance(results, str):
@@ -233,7 +233,7 @@ def _run_until(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> list[Any] |
     return [value(one) for one in program.outvars]
 
 
-def _all_finite(arrays: Iterable[Any]) -> bool:
+def _check_finite(arrays: Iterable[Any]) -> bool:
     return all(
         bool(jnp.isfinite(one).all())
         for one in map(jnp.asarray, arrays)

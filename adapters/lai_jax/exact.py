@@ -7,7 +7,7 @@ import jax
 
 from lai_core._adapters import check_batch, check_exact_options
 from lai_jax._exact.directional import directional_derivatives
-from lai_jax._program.leaves import moving_leaves
+from lai_jax._program.leaves import split_leaves
 from lai_jax._program.losses import check_targets, losses_of_leaves
 
 
@@ -91,20 +91,20 @@ def exact_scores(
         check_targets(*batch)
     share = 0.5 if at == "midpoint" else 1.0
 
-    def trained(values: list[jax.Array]) -> jax.Array:
+    def sum_losses(values: list[jax.Array]) -> jax.Array:
         found = losses(values, training)
         return share * found.sum() / (found.shape[0] if reduction == "mean" else 1)
 
-    def stepped(gradients: list[jax.Array]) -> list[jax.Array]:
+    def step(gradients: list[jax.Array]) -> list[jax.Array]:
         if optimizer is None:
             return [value - learning_rate * part for value, part in zip(moving, gradients, strict=True)]
-        (tx, state), restored = optimizer, moving_leaves(params)[1]
-        updates = moving_leaves(tx.update(restored(gradients), state, params)[0])[0]
+        (tx, state), restored = optimizer, split_leaves(params)[1]
+        updates = split_leaves(tx.update(restored(gradients), state, params)[0])[0]
         return [value + update for value, update in zip(moving, updates, strict=True)]
 
     point = moving
     if at == "midpoint" or optimizer is not None:
-        point, vjp = jax.vjp(stepped, jax.grad(trained)(moving))
+        point, vjp = jax.vjp(step, jax.grad(sum_losses)(moving))
     direction = jax.grad(lambda values: losses(values, validation).sum())(point)
     if optimizer is None:
         return directional_derivatives(losses, moving, training, direction)[1]

@@ -9,7 +9,7 @@ import jax
 from lai_core.estimators.costs import Route as Route
 from lai_core.estimators.costs import list_routes
 from lai_jax._program.losses import arrays_of, call
-from lai_jax._program.program import needed, programs_of
+from lai_jax._program.program import find_needed, programs_of
 from lai_jax.trace import trace
 
 
@@ -61,11 +61,11 @@ def routes(
     forward = forward_cost(apply, params, inputs)
     arrays, restored = arrays_of((inputs, targets))
 
-    def listed(params: Any, arrays: list[Any]) -> None:
+    def fill(params: Any, arrays: list[Any]) -> None:
         traced = trace(apply, params, loss, *restored(arrays), last=last)
         found.extend(list_routes(traced, forward, sketches=sketches))
 
-    jax.eval_shape(listed, params, arrays)
+    jax.eval_shape(fill, params, arrays)
     return tuple(found)
 
 
@@ -79,10 +79,10 @@ def forward_cost(apply: Callable[..., Any], params: Any, inputs: Any) -> int:
 
 def _multiply_adds(jaxpr: Any) -> int:
     """Return the multiply-adds of a jaxpr."""
-    return sum(_of_equation(eqn) for eqn in needed(jaxpr))
+    return sum(_count_equation(eqn) for eqn in find_needed(jaxpr))
 
 
-def _of_equation(eqn: Any) -> int:
+def _count_equation(eqn: Any) -> int:
     name, params = eqn.primitive.name, eqn.params
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]

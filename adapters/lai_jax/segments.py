@@ -18,7 +18,7 @@ from lai_core._adapters import (
     sum_by_segment,
     yield_replacements,
 )
-from lai_jax._program.leaves import moving_leaves
+from lai_jax._program.leaves import split_leaves
 from lai_jax._program.losses import is_array, losses_of
 from lai_jax.exact import exact_scores
 from lai_jax.trace import trace
@@ -96,13 +96,13 @@ def segment_scores(
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, training, segments))):
         check_segments(apply, params, loss, training, segments)
 
-    def summed(outputs: Any, targets: Any) -> jax.Array:
+    def sum_loss(outputs: Any, targets: Any) -> jax.Array:
         losses: jax.Array = loss(outputs, targets)
         return losses.sum(1)
 
     gradients = "all" if estimator == "ghost" else "output"
     known, scored = (
-        trace(apply, params, summed, *batch, gradients=gradients) for batch in (validation, training)
+        trace(apply, params, sum_loss, *batch, gradients=gradients) for batch in (validation, training)
     )
     summary = lai.summarize(known, estimator, positions=positions)
     return lai.segment_scores(summary, scored, segments, count, estimator, positions=positions)
@@ -124,7 +124,7 @@ def check_segments(
         If a position's loss moves with the contents of another segment.
     """
     losses = losses_of(apply, loss, per_position=True)
-    leaves, restored = moving_leaves(params)
+    leaves, restored = split_leaves(params)
     # a gate or a head that starts at zero hides what it multiplies until the first step
     params = restored(
         [

@@ -11,7 +11,7 @@ from lai_core._adapters import SelfCheck as SelfCheck
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_jax._curation.options import EstimatorName
 from lai_jax._exact.methods import method_for
-from lai_jax._program.leaves import floating, leaf_names, moving_leaves, real_leaves
+from lai_jax._program.leaves import find_floating, leaf_names, real_leaves, split_leaves
 from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
@@ -127,7 +127,7 @@ def check_per_sample_gradients(
     """
     check_batch("batch", batch)
     found = selfcheck(apply, params, loss, *batch)
-    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in moving_leaves(params)[0])
+    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in split_leaves(params)[0])
     check_agreement(found, eps, "please report the model")
     return found
 
@@ -137,7 +137,7 @@ def _sample_gradients(
 ) -> dict[str, jax.Array]:
     """Return each sample's gradient of each parameter, `(n, size)`, one sample at a time."""
     check_targets(inputs, targets)
-    names, moving = leaf_names(params), floating(real_leaves(params)[0])
+    names, moving = leaf_names(params), find_floating(real_leaves(params)[0])
     values, losses = losses_of_leaves(apply, loss, params)
     gradient = jax.grad(lambda values, single: losses(values, single)[0])
     rows = [gradient(values, take((inputs, targets), slice(j, j + 1))) for j in range(batch_size(inputs))]
@@ -155,7 +155,7 @@ def _agreements(
     """Return the correlations with params in float32: of an estimator's scores, and of plain gradients'."""
     options: Any = {"estimator": estimator} | ({} if last is None else {"last": last})
     found = []
-    for own, given in ((params, batch), jax.tree.map(_raised, (params, batch))):
+    for own, given in ((params, batch), jax.tree.map(_raise, (params, batch))):
         summary = summarize(apply, own, loss, *given, **options)
         scores = score(apply, own, loss, summary, *given, **options)[1].scores
         gradients = [one.astype(jnp.float32) for one in _sample_gradients(apply, own, loss, *given).values()]
@@ -163,7 +163,7 @@ def _agreements(
     return agreements(*found)
 
 
-def _raised(leaf: Any) -> Any:
+def _raise(leaf: Any) -> Any:
     """Return an array of a floating type in float32, anything else as it is."""
     return leaf.astype(jnp.float32) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
 

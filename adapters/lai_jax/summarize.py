@@ -117,21 +117,21 @@ def summarize(
             return estimator_of(estimator).side(problem, part, counted, options)
 
         if parts is not None:
-            side = _in_parts(side_of, batch, parts)
+            side = _sum_parts(side_of, batch, parts)
         elif chunk is None or chunk >= batch_size(inputs):
             side = side_of(batch, True)
         else:
-            side = _in_chunks(side_of, batch, chunk)
+            side = _sum_chunks(side_of, batch, chunk)
         weights, read = None, side.positions if isinstance(side, lai.ValidationSummary) else positions
         if find_estimator(estimator).fits_weights:
-            weights = _fitted_weights(problem, batch, positions=str(read), size=calibration)
+            weights = _fit_weights(problem, batch, positions=str(read), size=calibration)
         return Validation(side, sketch, weights, read if isinstance(side, lai.Trace) else None, parts)
 
     given = params, inputs, targets
     return run(*given) if lies is None else automatic(run, given, lies, PartitionSpec())
 
 
-def _in_parts(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], parts: int) -> Any:
+def _sum_parts(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], parts: int) -> Any:
     """Sum up parts whose sizes differ by one at most; the smaller are filled up with what does not count."""
     samples = batch_size(batch[0])
     if not 2 <= parts <= samples:
@@ -151,7 +151,7 @@ def _in_parts(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], 
     return jax.lax.map(part, (places, ends[1:]))
 
 
-def _in_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], chunk: int) -> Any:
+def _sum_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any], chunk: int) -> Any:
     """Add up chunks of one size; the last one is filled up with samples that do not count."""
     samples = batch_size(batch[0])
     places = jnp.arange(-(-samples // chunk) * chunk).reshape((-1, chunk))
@@ -172,12 +172,12 @@ def _in_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any],
         if are_cheaper(len(places) * factors[0].shape[0], factors[0].shape[1], width_of(factors)):
             return _side_by_side(jax.lax.map(part, places))
 
-    def one(place: jax.Array) -> Any:
+    def sum_chunk(place: jax.Array) -> Any:
         side = part(place)
         return side.summed() if isinstance(side, lai.ValidationSummary) else side
 
-    zeros = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(one, places[0]))
-    return jax.lax.scan(lambda sums, place: (sums + one(place), None), zeros, places)[0]
+    zeros = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(sum_chunk, places[0]))
+    return jax.lax.scan(lambda sums, place: (sums + sum_chunk(place), None), zeros, places)[0]
 
 
 def _side_by_side(parts: lai.ValidationSummary) -> lai.ValidationSummary:
@@ -188,7 +188,7 @@ def _side_by_side(parts: lai.ValidationSummary) -> lai.ValidationSummary:
     return replace(parts, totals=(whole, *summed), samples=parts.samples.sum())
 
 
-def _fitted_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, size: int) -> jax.Array:
+def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, size: int) -> jax.Array:
     """Return each layer's slope of Ghost's part on LAI's, over pairs of different samples, `(L,)`."""
     # Fitted on at most `size` rows of the batch, at equal distances; those whose loss is not finite count
     # for nothing. A layer's part of Ghost is that of its matrix and bias from this use alone; it is nothing

@@ -13,7 +13,7 @@ from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
 from lai_jax._recording.plan import make_plan, use_name
-from lai_jax._recording.recorders import GateRecorder, TraceRecorder, Valid, masked
+from lai_jax._recording.recorders import GateRecorder, TraceRecorder, Valid, mask_trace
 
 
 def trace(
@@ -98,7 +98,7 @@ def trace(
     model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial, everything=everything)
     found = TraceRecorder(everything=everything).run(model, plan)[1]
-    return masked(found, valid, inputs)
+    return mask_trace(found, valid, inputs)
 
 
 def trace_gates(

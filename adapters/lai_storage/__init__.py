@@ -52,7 +52,7 @@ def save(path: str | PathLike[str], kept: Any) -> None:
     ValidationSummary('lai', positions='tokens', samples=8, numbers=6)
     """
     arrays: list[Any] = []
-    structure = _values.flattened(kept, "kept", arrays)
+    structure = _values.flatten_value(kept, "kept", arrays)
     _file().write(Path(path), structure, arrays)
 
 

@@ -19,7 +19,7 @@ VERSION = 1
 
 def write(path: Path, structure: Any, arrays: Sequence[Any]) -> None:
     """Write a file that appears whole or not at all."""
-    data = {str(index): as_numpy(array) for index, array in enumerate(arrays)}
+    data = {str(index): to_numpy(array) for index, array in enumerate(arrays)}
     text = json.dumps({"structure": structure, "dtypes": [_dtype(array) for array in arrays]})
     metadata = {
         "lai_core": str(VERSION),
@@ -48,7 +48,7 @@ def read(path: Path, asarray: Callable[..., Any] | None) -> tuple[Any, list[Any]
         raise _unfit(path, "one whose checksum is of other bytes: it was changed")
     content = json.loads(text)
     return content["structure"], [
-        _placed(path, array, dtype, asarray) for array, dtype in zip(data, content["dtypes"], strict=True)
+        _place(path, array, dtype, asarray) for array, dtype in zip(data, content["dtypes"], strict=True)
     ]
 
 
@@ -60,7 +60,7 @@ def _dtype(array: Any) -> str:
     return str(array.dtype).rpartition(".")[2]
 
 
-def as_numpy(array: Any) -> np.ndarray[Any, Any]:
+def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """Return an array as numpy's, bfloat16 as float32."""
     if _dtype(array) == "bfloat16":
         xp = xp_of(array)
@@ -77,7 +77,7 @@ def _checksum(version: str, text: str, data: Iterable[np.ndarray[Any, Any]]) -> 
     return found.hexdigest()
 
 
-def _placed(path: Path, array: np.ndarray[Any, Any], dtype: str, asarray: Callable[..., Any] | None) -> Any:
+def _place(path: Path, array: np.ndarray[Any, Any], dtype: str, asarray: Callable[..., Any] | None) -> Any:
     """Return an array of the namespace asked for, in the type that it had."""
     made: Any = array if asarray is None else asarray(array)
     xp = xp_of(made)

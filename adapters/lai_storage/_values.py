@@ -35,13 +35,13 @@ def storable(kind: Kind) -> Kind:
     return kind
 
 
-def _named(kind: type) -> str:
+def _name_kind(kind: type) -> str:
     """Name a kind by its package, not by its file: files move."""
     return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
 def _kinds() -> dict[str, type]:
-    return {_named(kind): kind for kind in (*_STORABLE, *_subclasses(Record))}
+    return {_name_kind(kind): kind for kind in (*_STORABLE, *_subclasses(Record))}
 
 
 def _subclasses(kind: type[Any]) -> Iterator[type]:
@@ -49,7 +49,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type]:
         yield from (each, *_subclasses(each))
 
 
-def flattened(value: Any, where: str, arrays: list[Any]) -> Any:
+def flatten_value(value: Any, where: str, arrays: list[Any]) -> Any:
     """Return `value` as what JSON holds, with each array's place in `arrays`, which is added to."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -63,15 +63,15 @@ def flattened(value: Any, where: str, arrays: list[Any]) -> Any:
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if isinstance(value, Mapping):
-        pairs = [(key, flattened(item, f"{where}[{key!r}]", arrays)) for key, item in value.items()]
-        return {"mapping": [[flattened(key, f"{where}, a key", arrays), item] for key, item in pairs]}
+        pairs = [(key, flatten_value(item, f"{where}[{key!r}]", arrays)) for key, item in value.items()]
+        return {"mapping": [[flatten_value(key, f"{where}, a key", arrays), item] for key, item in pairs]}
     if type(value) in (tuple, list):
-        each = [flattened(part, f"{where}[{index}]", arrays) for index, part in enumerate(value)]
+        each = [flatten_value(part, f"{where}[{index}]", arrays) for index, part in enumerate(value)]
         return {type(value).__name__: each}
-    if _kinds().get(_named(type(value))) is type(value):
+    if _kinds().get(_name_kind(type(value))) is type(value):
         names = [field.name for field in fields(value)]  # type: ignore[arg-type]  # kinds are dataclasses
-        parts = {name: flattened(getattr(value, name), f"{where}.{name}", arrays) for name in names}
-        return {"kind": _named(type(value)), "fields": parts}
+        parts = {name: flatten_value(getattr(value, name), f"{where}.{name}", arrays) for name in names}
+        return {"kind": _name_kind(type(value)), "fields": parts}
     msg = (
         f"{where}: expected an array, a number, text, a trace, a summary, or tuples, lists and mappings of "
         f"these, got {type(value).__name__}"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lai_core._adapters import check_batch, is_array
-from lai_storage._safetensors import as_numpy
+from lai_storage._safetensors import to_numpy
 
 __all__ = ["columns_of", "labels_of", "rows_of"]
 
@@ -75,7 +75,7 @@ def rows_of(values: Any) -> Any:
     if np.ma.is_masked(values):
         return values.tolist()  # None where it is masked
     if is_array(values) and (not isinstance(values, np.ndarray) or values.dtype.kind in "biufc"):
-        return np.array(as_numpy(values)) if isinstance(values, np.ndarray) else values
+        return np.array(to_numpy(values)) if isinstance(values, np.ndarray) else values
     rows = list(values)
     if not rows or any(row is None or isinstance(row, str | bytes | Mapping) for row in rows):
         return rows
@@ -89,7 +89,7 @@ def rows_of(values: Any) -> Any:
 def _plain(row: Any) -> Any:
     """Return a row that holds rows again, as pandas has lists of lists, as one array."""
     if is_array(row) and not isinstance(row, np.ndarray):
-        return as_numpy(row)
+        return to_numpy(row)
     return rows_of(row) if getattr(getattr(row, "dtype", None), "kind", "") == "O" else row
 
 
@@ -199,14 +199,14 @@ def read_rows(
     if not samples:
         return Rows(0, found, None)
     others = {name: values for name, values in columns.items() if name not in asked.values()}
-    pair = _paired(others, collate, asarray)
+    pair = _pair(others, collate, asarray)
     if (made := count(pair)) != samples:
         msg = f"collate: expected as many samples as the batch has rows, {samples}, got {made}"
         raise ValueError(msg)
     return Rows(samples, found, pair)
 
 
-def _paired(columns: Mapping[str, Any], collate: Collate | None, asarray: Callable[[Any], Any]) -> Any:
+def _pair(columns: Mapping[str, Any], collate: Collate | None, asarray: Callable[[Any], Any]) -> Any:
     """Return the inputs and targets of a batch's columns; a mapping is both."""
     names = collate if isinstance(collate, tuple) else tuple(columns)
     for name in names:

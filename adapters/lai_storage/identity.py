@@ -24,7 +24,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from lai_core._adapters import is_array
-from lai_storage._safetensors import as_numpy
+from lai_storage._safetensors import to_numpy
 
 __all__ = ["fingerprint"]
 
@@ -83,7 +83,7 @@ def parts_of(value: Any) -> Iterator[Any]:
     yield type(value)
     if is_array(value):
         with suppress(TypeError):  # random keys of jax are arrays of no numbers
-            yield from parts_of_array(as_numpy(value))
+            yield from parts_of_array(to_numpy(value))
     elif not is_installed(type(value).__module__) and hasattr(value, "__dict__"):
         own = {field.name for field in fields(value)} if is_dataclass(value) else set()
         named = vars(
@@ -94,16 +94,16 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield value.__wrapped__
         yield [getattr(value, name, None) for name in ("jvp", "fwd", "bwd")]  # rules of jax's
     elif is_dataclass(value):
-        yield _without_origin({field.name: getattr(value, field.name, None) for field in fields(value)})
+        yield _drop_origin({field.name: getattr(value, field.name, None) for field in fields(value)})
     else:
         reduce = dispatch_table.get(type(value), lambda one: one.__reduce_ex__(4))
         with suppress(Exception):  # whatever an object's own method raises: it cannot be looked into
             for part in reduce(value):
                 items = list(part) if isinstance(part, Iterator) else part
-                yield _without_origin(items) if is_installed(type(value).__module__) else items
+                yield _drop_origin(items) if is_installed(type(value).__module__) else items
 
 
-def _without_origin(part: Any) -> Any:
+def _drop_origin(part: Any) -> Any:
     """Return a part of a package's object, without attributes that say where it came from."""
     if isinstance(part, dict):
         return {name: one for name, one in part.items() if name not in _ORIGIN}

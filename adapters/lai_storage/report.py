@@ -112,7 +112,7 @@ def write_report(
     ValueError
         If a sample stands in the table more than once, as with several checkpoints.
     """
-    table = _as_table(table)
+    table = _read_table(table)
     if (samples := len(pc.unique(table["id"]))) != len(table):
         msg = (
             f"table: expected one row a sample, got {len(table)} rows of {samples} samples; read it with "
@@ -124,8 +124,8 @@ def write_report(
     negative = finite.filter(pc.less(finite["score"], 0.0))
     certain = pc.less(pc.divide(negative["score"], negative["standard_error"]), -2.0)
     orders = {"Lowest scores": ("score", "ascending"), "Largest own losses": ("loss", "descending")}
-    orders |= {f"Largest {name}": (name, "descending") for name in _added(table)}
-    tables = [(name, *_listed(finite.sort_by([order])[:worst], show)) for name, order in orders.items()]
+    orders |= {f"Largest {name}": (name, "descending") for name in _list_added(table)}
+    tables = [(name, *_list_rows(finite.sort_by([order])[:worst], show)) for name, order in orders.items()]
     if "group" in table.column_names:
         tables.append(("Groups", *_groups(finite)))
     summary = (
@@ -225,7 +225,7 @@ def _draw_mixture(history: Sequence[MixtureUpdate], names: Sequence[str]) -> lis
     return [_svg(left, "Shares of the sources"), _svg(right, "Mean scores of the sources")]
 
 
-def _as_table(given: Any) -> pa.Table:
+def _read_table(given: Any) -> pa.Table:
     """Return scores as a table of pyarrow."""
     if isinstance(given, str | PathLike):
         return read_scores(given)
@@ -238,7 +238,7 @@ def _as_table(given: Any) -> pa.Table:
     return given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
 
 
-def _listed(table: pa.Table, show: Callable[[Any], Any] | None) -> tuple[list[str], list[list[Any]]]:
+def _list_rows(table: pa.Table, show: Callable[[Any], Any] | None) -> tuple[list[str], list[list[Any]]]:
     """Return a heading and rows as text, of columns that hold anything, with the samples after the ids."""
     dropped = [name for name in SHOWN if not pc.any(pc.is_finite(table[name])).as_py()]
     table = table.drop_columns(dropped)
@@ -271,7 +271,7 @@ def _sample(value: Any) -> Any:
     return Markup(f'<img alt="" src="data:{escape(kind)};base64,{b64encode(content).decode()}">')
 
 
-def _added(table: pa.Table) -> list[str]:
+def _list_added(table: pa.Table) -> list[str]:
     """Return the names of the numbers that are none of `score_dataset`'s."""
     fields = [field for field in table.schema if field.name not in SHOWN]
     return [field.name for field in fields if pa.types.is_floating(field.type)]
@@ -302,7 +302,7 @@ def _groups(table: pa.Table) -> tuple[list[str], list[list[str]]]:
 def _draw_scores(table: pa.Table) -> list[Any]:
     """Draw the distribution of each number, and the score against the loss; as SVG, marked safe."""
     pictures = []
-    for name in (*SHOWN, *_added(table)):
+    for name in (*SHOWN, *_list_added(table)):
         numbers = table.filter(pc.is_finite(table[name]))[name].to_numpy()
         if len(numbers):
             figure, axis = _panel()

@@ -70,7 +70,7 @@ class BatchScorer(ABC):
     def _seal(self) -> Any:
         """Return the summary with what it was made of; as it is where the user brought it."""
         self._renew()
-        held = self._held()
+        held = self._read_side()
         return held if self._is_summary(held) else Sealed(self._summed, self._made_of)
 
     def __call__(self, batch: Any) -> Any:
@@ -130,7 +130,7 @@ class BatchScorer(ABC):
         how: Any = {"collate": self.collate, "asarray": self._array, "count": self._count}
         return read_rows(role, batch, **how, labels=self._labels if labels is None else labels)
 
-    def _held(self) -> Any:
+    def _read_side(self) -> Any:
         """Return what `validation` holds, read where it is a file."""
         held = self.validation
         if not isinstance(held, str | PathLike):
@@ -146,7 +146,7 @@ class BatchScorer(ABC):
 
     def _validation(self) -> Any:
         """Return inputs and targets of the validation set, or its summary, which is of this model."""
-        held = self._held()
+        held = self._read_side()
         if not self._is_summary(held):
             from lai_storage.columns import columns_of
 
@@ -203,12 +203,12 @@ class Stream:
         """Yield each part that is this process's own, and pass over the others."""
         self.read = 0
 
-        def counted() -> Iterator[Any]:
+        def count_read() -> Iterator[Any]:
             for item in self.items:
                 self.read += 1
                 yield item
 
-        items = counted()
+        items = count_read()
         for part in count():
             own: Iterator[Any] = islice(items, rows)
             if not (first := [*islice(own, 1)]):

@@ -51,14 +51,14 @@ def begin_run(folder: Path, run: Mapping[str, Any], fingerprints: Mapping[str, s
     begun = _settle(folder / RUN, {**run, "fingerprints": fingerprints})
     for name in fingerprints:
         if begun.get("fingerprints", {}).get(name) != fingerprints[name]:
-            raise _of_another(name, folder)
+            raise _make_name_error(name, folder)
 
 
 def end_stream(folder: Path, samples: int, rows: int) -> None:
     """Write how many samples a stream had; raise if it had another number before, or parts beyond."""
     beyond = folder / NUMBERED.format(-(-samples // rows))
     if beyond.exists() and not (folder / END).exists():
-        raise _other_samples(beyond, [])
+        raise _make_ids_error(beyond, [])
     _settle(folder / END, {"samples": samples})
 
 
@@ -77,7 +77,7 @@ def _settle(path: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     return begun
 
 
-def _of_another(name: str, folder: Path) -> ValueError:
+def _make_name_error(name: str, folder: Path) -> ValueError:
     argument = "model" if name == "parameters" else name
     return ValueError(
         f"{argument}: expected the one with which the scores in {folder} were begun, got one with "
@@ -116,8 +116,8 @@ def write_parts(
     """Score the parts that are missing; raise if one that is there is of other parameters or samples."""
     folder.mkdir(exist_ok=True)
     for path in folder.glob(NUMBERED.replace("{:06d}", "[0-9]" * 6)):
-        if _made_of(path).get("parameters") != parameters:
-            raise _of_another("parameters", folder)
+        if _read_marks(path).get("parameters") != parameters:
+            raise _make_name_error("parameters", folder)
     length = _load(folder / END).get("samples", math.inf) if (folder / END).exists() else math.inf
     for number, batches in parts:
         if number * rows >= length:
@@ -132,8 +132,8 @@ def write_parts(
 
         if path.exists():
             ids = [one for rows in read() for one in rows.labels["id"]]
-            if content.hexdigest() != _made_of(path).get("samples"):
-                raise _other_samples(path, ids)
+            if content.hexdigest() != _read_marks(path).get("samples"):
+                raise _make_ids_error(path, ids)
         else:
             columns = join_columns(map(score, read()))
             if checkpoint:
@@ -145,7 +145,7 @@ def write_parts(
         progress(len(ids))
 
 
-def _other_samples(path: Path, ids: Sequence[Any]) -> ValueError:
+def _make_ids_error(path: Path, ids: Sequence[Any]) -> ValueError:
     before = _read_part(path)["id"].to_pylist()
     pairs = enumerate(zip(before, ids, strict=False))
     place = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
@@ -158,7 +158,7 @@ def _other_samples(path: Path, ids: Sequence[Any]) -> ValueError:
     )
 
 
-def _made_of(path: Path) -> dict[str, Any]:
+def _read_marks(path: Path) -> dict[str, Any]:
     """Return the fingerprints of what a part is of."""
     try:
         return dict(json.loads((pq.read_schema(path).metadata or {}).get(MADE_OF, "{}")))
@@ -206,7 +206,7 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
     if "samples" not in run or not isinstance(rows, int) or rows < 1 or not isinstance(names, list):
         raise _broken(folder / RUN, "it lacks a value")
     tables = [_read_table(folder, str(name), run) for name in names]
-    return _ranked(_average(tables)) if average else pa.concat_tables(map(_ranked, tables))
+    return _rank(_average(tables)) if average else pa.concat_tables(map(_rank, tables))
 
 
 def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Table:
@@ -228,9 +228,9 @@ def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Tab
             "start the same score_dataset again, it goes on where it stopped"
         )
         raise ValueError(msg)
-    made_of = [_made_of(path) for path in paths]
+    made_of = [_read_marks(path) for path in paths]
     if len({one.get("parameters") for one in made_of}) > 1:
-        raise _of_another("parameters", folder)
+        raise _make_name_error("parameters", folder)
     tables = list(map(_read_part, paths))
     for number, (one, path, table) in enumerate(zip(made_of, paths, tables, strict=True)):
         if one.get("part", [checkpoint, number]) != [checkpoint, number]:
@@ -240,7 +240,7 @@ def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Tab
     return pa.concat_tables(tables)
 
 
-def _ranked(table: pa.Table) -> pa.Table:
+def _rank(table: pa.Table) -> pa.Table:
     scores = pc.if_else(pc.is_nan(table["score"]), None, table["score"])
     ranks = pc.rank(scores, sort_keys="ascending", tiebreaker="min")
     return table.append_column("rank", pc.if_else(pc.is_null(scores), None, pc.cast(ranks, pa.int64())))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from lai_core._adapters import Array, Namespace, device_of, namespace_of
-from lai_storage._safetensors import as_numpy
+from lai_storage._safetensors import to_numpy
 from lai_storage.columns import labels_of
 
 __all__ = ["top_samples"]
@@ -81,7 +81,7 @@ def top_samples(
             seen += count
             bar.update(count)
     named = _labels("ids", ids, seen), _labels("validation_ids", validation_ids, rows or 0)
-    lists = {effect: tuple(as_numpy(each).tolist() for each in best) for effect, best in kept.items()}
+    lists = {effect: tuple(to_numpy(each).tolist() for each in best) for effect, best in kept.items()}
     found = [
         {
             "validation": named[1][row],

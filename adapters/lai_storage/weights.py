@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lai_storage._files import write_whole
-from lai_storage._safetensors import as_numpy
+from lai_storage._safetensors import to_numpy
 
 __all__ = ["write_weights"]
 
@@ -45,7 +45,7 @@ def write_weights(weights: Any, path: str | PathLike[str], *, ids: Sequence[Any]
     if write is None:
         msg = f"path: expected a name that ends in .parquet or .jsonl, got {Path(path).name!r}"
         raise ValueError(msg)
-    given = as_numpy(weights) if hasattr(weights, "shape") else weights
+    given = to_numpy(weights) if hasattr(weights, "shape") else weights
     if len(shape := getattr(given, "shape", (len(given),))) != 1:
         msg = f"weights: expected shape (n,), one number a sample, got shape {shape}"
         raise ValueError(msg)

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
-from lai_jax._curation.moments import Moment, moved_moment, moved_moments
-from lai_jax._curation.passes import Back, Recorded, directional_pass, separate_pass, shared_pass
+from lai_jax._curation.moments import Moment, update_moment, update_moments
+from lai_jax._curation.passes import Back, Recorded, directional_pass, run_shared, separate_pass
 from lai_jax._curation.problem import Batch, Problem
-from lai_jax._curation.rows import finite, zeroed
+from lai_jax._curation.rows import finite, zero_out
 from lai_jax._curation.warned import warn_of_unread
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
 from lai_jax._program.model import Model
@@ -54,14 +54,14 @@ class _Traced:
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
     recorder: Recorder = TraceRecorder()
 
-    def traced(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
+    def trace(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
         """Return the trace of validation samples, and which of them count."""
-        model, plan = problem.planned(batch, everything=self.recorder.everything)
+        model, plan = problem.plan_trace(batch, everything=self.recorder.everything)
         self.check(model, plan)
         losses, trace = self.recorder.run(model, plan)
         trace = problem.masked(trace, batch)
         counted = counted & jnp.isfinite(losses) & finite(trace)
-        return zeroed(trace, counted), counted
+        return zero_out(trace, counted), counted
 
     def check(self, model: Model, plan: Plan) -> None:
         """Warn of what the scores leave out or hold too much of, raise where nothing is left."""
@@ -72,7 +72,7 @@ class _Traced:
         """Share one forward pass, unless the rows to train on are to be run again and that saves memory."""
         if recompute and rows is None:
             return separate_pass(problem, self.recorder, batch)
-        return shared_pass(problem, self.recorder, batch, frugal=rows if recompute else None)
+        return run_shared(problem, self.recorder, batch, frugal=rows if recompute else None)
 
 
 class _Gradients(_Traced):
@@ -82,7 +82,7 @@ class _Gradients(_Traced):
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the summed gradients."""
-        trace, counted = self.traced(problem, batch, counted)
+        trace, counted = self.trace(problem, batch, counted)
         return replace(lai.summarize(trace, self.name), samples=counted.sum())
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
@@ -117,7 +117,7 @@ class LAI(_Traced):
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the summed gradients of the readouts; the trace where positions have no summary."""
-        trace, counted = self.traced(problem, batch, counted)
+        trace, counted = self.trace(problem, batch, counted)
         positions = options.positions or default_positions(trace)
         gradients: Any = trace.layers[-1].output_gradients
         trace = trace if options.sketch is None else options.sketch(trace)
@@ -145,10 +145,10 @@ class PreconditionedLAI(LAI):
         sound, last = jnp.isfinite(losses), trace.layers[-1]
         moved: Any
         if moment.scale_inputs:
-            moved = moved_moments(moment, trace, sound)
+            moved = update_moments(moment, trace, sound)
             outputs, inputs = moved
         else:
-            moved = moved_moment(moment, last.output_gradients, sound, last.readout_positions)
+            moved = update_moment(moment, last.output_gradients, sound, last.readout_positions)
             outputs, inputs = moved, None
         scores = lai.preconditioned_lai_scores(
             validation.side,
@@ -170,9 +170,9 @@ class GateLAI(_Traced):
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the chain's trace."""
-        losses, chain = self.recorder.run(*problem.planned(batch, everything=self.recorder.everything))
+        losses, chain = self.recorder.run(*problem.plan_trace(batch, everything=self.recorder.everything))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
-        trace, gates = zeroed(rows, counted & jnp.isfinite(losses) & finite(rows))
+        trace, gates = zero_out(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
@@ -212,16 +212,16 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def scored_in_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
+def score_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
     """Score a batch, against each part of a validation set that was summarized in parts."""
     if validation.parts is None:
         return estimator.score(validation, recorded, moment)
 
-    def against(side: Any) -> tuple[Any, ...]:
+    def score_side(side: Any) -> tuple[Any, ...]:
         scored = estimator.score(replace(validation, side=side, parts=None), recorded, moment)
         return scored.scores, scored.losses, scored.second_moment
 
-    parts, losses, moved = jax.vmap(against, out_axes=(0, None, None))(validation.side)
+    parts, losses, moved = jax.vmap(score_side, out_axes=(0, None, None))(validation.side)
     return Scored(losses, parts.sum(0), moved, parts, validation.side.samples)
 
 

@@ -73,7 +73,7 @@ def specs_of(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, tree)
 
 
-def laid_like(old: jax.Array, new: jax.Array) -> jax.Array:
+def lay_like(old: jax.Array, new: jax.Array) -> jax.Array:
     """Return an array that lies on the devices as the one does whose place it takes.
 
     On automatic axes XLA is free to lay a result out as what was multiplied to get it.

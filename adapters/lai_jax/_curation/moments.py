@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import lai_core as lai
-from lai_jax._curation.rows import finite, zeroed
+from lai_jax._curation.rows import finite, zero_out
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Moment:
     scale_inputs: bool = False
 
 
-def moved_moment(
+def update_moment(
     moment: Moment, gradients: jax.Array, sound: jax.Array, valid: jax.Array | None
 ) -> jax.Array:
     """Return the next second moment, of the samples that are sound; the previous one if there is none."""
@@ -33,7 +33,7 @@ def moved_moment(
     # times the mean over the others, which the square of sqrt(n / count) undoes.
     # Of a mask, the positions of unsound samples go instead.
     scale = jnp.sqrt(samples / jnp.maximum(count, 1)).astype(gradients.dtype)
-    counted = zeroed(gradients, sound)
+    counted = zero_out(gradients, sound)
     if valid is None:
         moved = lai.update_second_moment(moment.previous, scale * counted, decay=moment.decay)
     else:
@@ -42,13 +42,13 @@ def moved_moment(
     return jnp.where(count > 0, moved, moment.previous)
 
 
-def unless(skipped: jax.Array, before: Any, moved: Any) -> Any:
+def keep_if_skipped(skipped: jax.Array, before: Any, moved: Any) -> Any:
     """Return the second moment after a step: where that is skipped, the one before, zeros at first."""
     before = jax.tree.map(jnp.zeros_like, moved) if before is None else before
     return jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
 
 
-def moved_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
+def update_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
     """Return the next second moments of output gradients and of each layer's inputs; from zeros at first."""
     last = trace.layers[-1]
     gradients: Any = last.output_gradients
@@ -61,6 +61,6 @@ def moved_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[j
             moved.append(None)
             continue
         start = jnp.zeros(read.shape[-1], read.dtype) if before is None else before
-        moved.append(moved_moment(replace(moment, previous=start), read, sound, layer.readout_positions))
-    of_outputs = moved_moment(replace(moment, previous=outputs), gradients, sound, last.readout_positions)
+        moved.append(update_moment(replace(moment, previous=start), read, sound, layer.readout_positions))
+    of_outputs = update_moment(replace(moment, previous=outputs), gradients, sound, last.readout_positions)
     return of_outputs, tuple(moved)

@@ -151,7 +151,7 @@ def check_update(tx: Any, rows: Any, *, recompute: bool) -> None:
         raise ValueError(msg)
 
 
-def opened(estimator: str, given: Any) -> Validation:
+def open_side(estimator: str, given: Any) -> Validation:
     """Return the validation side that a step was given, if it is of the estimator's kind."""
     found = given if isinstance(given, Validation) else Validation(given)
     check_carried(estimator, found.sketch, found.layer_weights)

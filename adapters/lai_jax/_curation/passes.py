@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation.problem import Batch, Problem
-from lai_jax._curation.rows import count_of, weighted, with_stand_ins
-from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weighted_rows
+from lai_jax._curation.rows import count_of, put_stand_ins, weigh
+from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weigh_rows
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.leaves import all_finite
+from lai_jax._program.leaves import check_finite
 from lai_jax._program.losses import check_targets, is_batched, losses_of_leaves, take
-from lai_jax._program.tail import last_part, tail_of
+from lai_jax._program.tail import find_last_part, tail_of
 from lai_jax._recording.assemble import Measured, measure
 from lai_jax._recording.recorders import Recorder
 
@@ -34,7 +34,7 @@ class Recorded(NamedTuple):
     trace: Any  # what the recorder made of the batch
 
 
-def shared_pass(
+def run_shared(
     problem: Problem, recorder: Recorder, batch: Batch, *, frugal: int | float | None = None
 ) -> tuple[Recorded, Back]:
     """Run forward once for scoring and training.
@@ -43,13 +43,13 @@ def shared_pass(
     run, each has a forward pass of its own.
     """
     everything = recorder.everything
-    model, plan = problem.planned(batch, everything=everything)
+    model, plan = problem.plan_trace(batch, everything=everything)
     moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
     use = None if everything else plan.last
     tail = None if use is None else tail_of(model.program, use)
     # The gradients from which the recording is made are where the way back can begin as well: what the
     # loss does to the outputs is run back once, for both.
-    part = None if tail is None else last_part(model.program, tail, model.trainable)
+    part = None if tail is None else find_last_part(model.program, tail, model.trainable)
     end = model.program.outputs[0] if part is None else part.start
 
     def way_back(rows: int) -> WayBack:
@@ -68,55 +68,55 @@ def shared_pass(
     value, vjp, (losses, records, values) = jax.vjp(
         lambda leaves: value_of_leaves(model, leaves, model.data, end, layers, slots), moving, has_aux=True
     )
-    gradients = jnp.ones_like(value) if part is None else part.pulled_back(values)
+    gradients = jnp.ones_like(value) if part is None else part.pull_back(values)
     if everything:  # takes a backward pass of its own
         trace = recorder.run(model, plan)[1]
     else:
         if use is None or tail is None:  # the last layer is inside a loop or branch: differentiate from there
             measured = measure(model, plan, everything=False)
         else:
-            last = tail.ended(end).pulled_back(values, gradients)
+            last = tail.truncate(end).pull_back(values, gradients)
             measured = Measured(losses, records, {use.number: last})
-        trace = recorder.recorded(model, plan, measured, values)
+        trace = recorder.record(model, plan, measured, values)
 
     def back(weights: jax.Array, best: jax.Array | None) -> list[jax.Array]:
-        again = partial(weighted_gradient, problem, batch, weights)
+        again = partial(weigh_gradient, problem, batch, weights)
         if model.mapped:  # not the batch's own program, which it is at these numbers alone
             return again(best)
         if best is not None:
             way = way_back(best.shape[0])
-            chosen, own = weighted(weights, best, way.small.samples)
+            chosen, own = weigh(weights, best, way.small.samples)
             return way.gradient(vjp, gradients, chosen, own, problem.spread)
         padded = jnp.concatenate([weights, jnp.zeros(model.samples - model.real, weights.dtype)])
-        found = list(vjp(weighted_rows(gradients, model.program.values[end].where, padded))[0])
+        found = list(vjp(weigh_rows(gradients, model.program.values[end].where, padded))[0])
         # A sample of weight 0 whose residuals are not finite leaves 0 * inf = NaN in every gradient. Then,
         # and only then, the batch is run again with another sample in its place.
-        return jax.lax.cond(all_finite(found), lambda: found, lambda: again(None))
+        return jax.lax.cond(check_finite(found), lambda: found, lambda: again(None))
 
     return Recorded(losses[: model.real], problem.masked(trace, batch)), back
 
 
 def separate_pass(problem: Problem, recorder: Recorder, batch: Batch) -> tuple[Recorded, Back]:
     """Run forward for scoring, and for training again, with the rows that are kept."""
-    losses, trace = recorder.run(*problem.planned(batch, everything=recorder.everything))
-    return Recorded(losses, problem.masked(trace, batch)), partial(weighted_gradient, problem, batch)
+    losses, trace = recorder.run(*problem.plan_trace(batch, everything=recorder.everything))
+    return Recorded(losses, problem.masked(trace, batch)), partial(weigh_gradient, problem, batch)
 
 
 def directional_pass(problem: Problem, batch: Batch) -> tuple[Any, Back]:
     """Return the function from a direction to every loss and its derivative along it: no trace."""
     check_targets(*batch)
     moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)
-    return partial(directional_derivatives, losses, moving, batch), partial(weighted_gradient, problem, batch)
+    return partial(directional_derivatives, losses, moving, batch), partial(weigh_gradient, problem, batch)
 
 
-def weighted_gradient(
+def weigh_gradient(
     problem: Problem, batch: Batch, weights: jax.Array, best: jax.Array | None
 ) -> list[jax.Array]:
     """Return the gradient of the weighted losses of the best rows, run forward once more; None: of all."""
     if best is None or best.shape == weights.shape:
-        rows, own = with_stand_ins(batch, weights), weights
+        rows, own = put_stand_ins(batch, weights), weights
     else:
-        chosen, own = weighted(weights, best, best.shape[0])
+        chosen, own = weigh(weights, best, best.shape[0])
         spread = problem.spread
         rows = jax.tree.map(lambda leaf: spread(leaf) if is_batched(leaf) else leaf, take(batch, chosen))
     moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)

@@ -8,7 +8,7 @@ import lai_core as lai
 from lai_jax._curation.meshes import Spread
 from lai_jax._program.model import Model, read
 from lai_jax._recording.plan import Plan, make_plan
-from lai_jax._recording.recorders import Valid, masked
+from lai_jax._recording.recorders import Valid, mask_trace
 
 Batch = tuple[Any, Any]
 
@@ -27,13 +27,13 @@ class Problem:
 
     def masked(self, recorded: Any, batch: Batch) -> Any:
         """Return a batch's trace with the positions that count; a chain with gates has none."""
-        return masked(recorded, self.valid, batch[0]) if isinstance(recorded, lai.Trace) else recorded
+        return mask_trace(recorded, self.valid, batch[0]) if isinstance(recorded, lai.Trace) else recorded
 
     def read(self, batch: Batch) -> Model:
         """Read the losses of a batch as a program."""
         return read(self.apply, self.params, self.loss, *batch)
 
-    def planned(self, batch: Batch, *, everything: bool) -> tuple[Model, Plan]:
+    def plan_trace(self, batch: Batch, *, everything: bool) -> tuple[Model, Plan]:
         """Read the losses of a batch, and plan their trace, or one of `everything`."""
         model = self.read(batch)
         return model, make_plan(model, self.last, everything=everything)

@@ -29,7 +29,7 @@ def best(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     return chosen, jnp.where(taken, scores, jnp.nan)
 
 
-def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
+def put_stand_ins(batch: Any, weights: jax.Array) -> Any:
     """Put the first sample that has a weight in the place of every sample that has none.
 
     By sums and choices alone, so that a batch spread over devices stays where it is. Random keys, which
@@ -38,16 +38,16 @@ def with_stand_ins(batch: Any, weights: jax.Array) -> Any:
     numbers, kept = jnp.arange(weights.shape[0]), weights != 0
     first = numbers == jnp.min(jnp.where(kept, numbers, weights.shape[0]))
 
-    def replaced(leaf: Any) -> Any:
+    def replace(leaf: Any) -> Any:
         if not is_batched(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return leaf
         added = jnp.where(_rows(leaf, first), leaf, jnp.zeros((), leaf.dtype)).sum(axis=0)
         return jnp.where(_rows(leaf, kept), leaf, added.astype(leaf.dtype))
 
-    return jax.tree.map(replaced, batch)
+    return jax.tree.map(replace, batch)
 
 
-def weighted(weights: jax.Array, chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+def weigh(weights: jax.Array, chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
     """Return the chosen rows and their weights; `size` of both, the rest of weight 0.
 
     A row of weight 0 may hold what is not finite: one that has a weight stands in for it.
@@ -69,12 +69,12 @@ def finite(tree: Any) -> jax.Array:
     return jnp.stack([jnp.isfinite(leaf).all(tuple(range(1, leaf.ndim))) for leaf in leaves]).all(0)
 
 
-def zeroed(tree: Any, counted: jax.Array) -> Any:
+def zero_out(tree: Any, counted: jax.Array) -> Any:
     """Put zeros in the place of samples that do not count: of these every product is 0."""
 
-    def each(leaf: jax.Array) -> jax.Array:
+    def zero_leaf(leaf: jax.Array) -> jax.Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         return jnp.where(_rows(leaf, counted), leaf, jnp.zeros((), leaf.dtype))
 
-    return jax.tree.map(each, tree)
+    return jax.tree.map(zero_leaf, tree)

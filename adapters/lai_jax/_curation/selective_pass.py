@@ -15,7 +15,7 @@ import numpy as np
 from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
 from lai_jax._program.evaluate import Wanted, run
-from lai_jax._program.leaves import replaced
+from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Value
 from lai_jax._program.sample_axis import SampleAxis
@@ -35,13 +35,13 @@ def value_of_leaves(
 
     Return the value at slot `end`; and the losses, the `wanted` inputs of layers, and the values to `keep`.
     """
-    values = replaced(model.parameters, model.trainable, moving)
+    values = replace_leaves(model.parameters, model.trainable, moving)
     slots: dict[int, Any] = {}
     (losses,), records = run(model.program, [*values, *data], {}, Wanted(wanted), slots)
     return slots[end], (losses, records, {slot: slots[slot] for slot in keep})
 
 
-def weighted_rows(gradients: jax.Array, axis: SampleAxis, weights: jax.Array) -> jax.Array:
+def weigh_rows(gradients: jax.Array, axis: SampleAxis, weights: jax.Array) -> jax.Array:
     """Return each sample's gradients times its weight; zeros, whatever they are, at weight 0."""
     each = weights.reshape((-1, *(1,) * (gradients.ndim - 1)))
     each = axis.spread(each, gradients.shape[axis.axis])
@@ -93,7 +93,7 @@ class WayBack:
         ]
         where = model.program.values[self.end].where
         rows = spread(where.take(gradients, chosen), where.axis)
-        cotangent = weighted_rows(rows, small.program.values[self.small_end].where, weights)
+        cotangent = weigh_rows(rows, small.program.values[self.small_end].where, weights)
         return list(jax.tree.unflatten(structure, cut)(cotangent)[0])
 
 

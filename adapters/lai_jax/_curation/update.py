@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation.estimators import Scored
-from lai_jax._curation.meshes import laid_like
+from lai_jax._curation.meshes import lay_like
 from lai_jax._curation.rows import best, count_of
-from lai_jax._program.leaves import all_finite, floating, real_leaves, replaced
+from lai_jax._program.leaves import check_finite, find_floating, real_leaves, replace_leaves
 
 
 def weigh(
@@ -68,13 +68,13 @@ def takes(policy: Callable[..., Any], name: str) -> bool:
     return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
 
 
-def stepped(
+def step_once(
     tx: Any, params: Any, opt_state: Any, gradients: list[jax.Array], kept: jax.Array
 ) -> tuple[Any, Any, jax.Array]:
     """Update, unless no sample was kept or the gradient is not finite."""
     leaves, restored = real_leaves(params)
-    trainable = floating(leaves)
-    given = replaced([jnp.zeros_like(leaf) for leaf in leaves], trainable, gradients)
+    trainable = find_floating(leaves)
+    given = replace_leaves([jnp.zeros_like(leaf) for leaf in leaves], trainable, gradients)
     expected: Any = jax.tree.structure(jax.eval_shape(tx.init, params))
     if expected != jax.tree.structure(opt_state):
         msg = (
@@ -92,10 +92,10 @@ def stepped(
             f"for more ({error}); weigh by lai_jax.score, and update by the weighted losses in your own step"
         )
         raise TypeError(msg) from error
-    skipped = ~(all_finite(gradients) & (kept > 0))
+    skipped = ~(check_finite(gradients) & (kept > 0))
     moved, changes = list(leaves), real_leaves(updates)[0]
     for leaf in trainable:
         new = leaves[leaf] + changes[leaf].astype(leaves[leaf].dtype)
-        moved[leaf] = laid_like(leaves[leaf], jnp.where(skipped, leaves[leaf], new))
-    state = jax.tree.map(lambda old, new: laid_like(old, jnp.where(skipped, old, new)), opt_state, new_state)
+        moved[leaf] = lay_like(leaves[leaf], jnp.where(skipped, leaves[leaf], new))
+    state = jax.tree.map(lambda old, new: lay_like(old, jnp.where(skipped, old, new)), opt_state, new_state)
     return restored(moved), state, skipped

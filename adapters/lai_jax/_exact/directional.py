@@ -28,7 +28,7 @@ from lai_jax._program.losses import arrays_of, batch_size, take
 from lai_jax._program.model import datum, parameter, reader_of
 from lai_jax._program.program import coarsest
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._program.trial import is_traced, numeric, on_numbers, tried
+from lai_jax._program.trial import compute_now, is_traced, numeric, yield_trials
 
 _SINGLES = 6
 _SPLITS = 3
@@ -57,28 +57,28 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
     """Raise if a sample's loss, or its derivative, moves with the other samples of the batch."""
     arrays, restored = arrays_of(batch)
 
-    def each(at: Leaves, arrays: Any) -> jax.Array:
+    def compute(at: Leaves, arrays: Any) -> jax.Array:
         return losses(at, restored(arrays))
 
-    def own(at: Leaves, arrays: Any) -> jax.Array:
-        found = each(at, arrays)
+    def total(at: Leaves, arrays: Any) -> jax.Array:
+        found = compute(at, arrays)
         return found if found.ndim == 1 else found.sum(1)
 
-    followed, single = batch_size(batch[0]) < 2 or _followed(own, at, arrays), method is sample_by_sample
+    followed, single = batch_size(batch[0]) < 2 or _follow(total, at, arrays), method is sample_by_sample
     if followed and not single:
         return
-    traced = is_traced(lambda at, arrays, _: own(at, arrays), at, arrays, direction)
-    given: Any = numeric(own) if traced else own
+    traced = is_traced(lambda at, arrays, _: total(at, arrays), at, arrays, direction)
+    given: Any = numeric(total) if traced else total
     both = jax.jit(lambda at, arrays, along: (given(at, arrays), method(given, at, arrays, along)[1]))
-    identity = _AdjointIdentity(sample_by_sample, numeric(each) if traced else each, compiled=traced)
+    identity = _AdjointIdentity(sample_by_sample, numeric(compute) if traced else compute, compiled=traced)
     moved, known = None, followed or not traced
-    with on_numbers(traced):
-        for (here, along), numbers in tried((at, direction), arrays, traced=traced):
+    with compute_now(traced):
+        for (here, along), numbers in yield_trials((at, direction), arrays, traced=traced):
             if single:
                 identity.check(here, numbers)
             if followed:
                 continue
-            values, moved = _moved(both, here, numbers, along)
+            values, moved = _find_moved(both, here, numbers, along)
             known = known or bool(np.isfinite(values).any())
             if moved is not None:
                 break
@@ -97,7 +97,7 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
         raise UnexplainedError(msg)
 
 
-def _followed(losses: Callable[[Leaves, Leaves], jax.Array], at: Leaves, arrays: Leaves) -> bool:
+def _follow(losses: Callable[[Leaves, Leaves], jax.Array], at: Leaves, arrays: Leaves) -> bool:
     """Whether the program shows that every sample's loss is its own."""
     closed = jax.make_jaxpr(losses)(at, arrays)
     own = SampleAxis(0, batch_size(arrays))
@@ -111,11 +111,11 @@ def _followed(losses: Callable[[Leaves, Leaves], jax.Array], at: Leaves, arrays:
     return program.values[program.outputs[0]].sample_axis in (None, own)
 
 
-def _moved(both: Any, at: Leaves, batch: Leaves, direction: Leaves) -> tuple[Any, int | None]:
+def _find_moved(both: Any, at: Leaves, batch: Leaves, direction: Leaves) -> tuple[Any, int | None]:
     """Return the losses, and a sample that moves with others; None if none does."""
     found = both(at, batch, direction)
     values = np.asarray(found[0], np.float64)
-    for kept, index in _standing(len(values)):
+    for kept, index in _yield_fixed(len(values)):
         other = both(at, take(batch, jnp.asarray(index)), direction)
         for here, there in zip(found, other, strict=True):
             first, second = (np.asarray(side, np.float64) for side in (here, there))
@@ -128,7 +128,7 @@ def _moved(both: Any, at: Leaves, batch: Leaves, direction: Leaves) -> tuple[Any
     return values, None
 
 
-def _standing(samples: int) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+def _yield_fixed(samples: int) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """Yield which samples stay where they are, and the batch's rows with copies of these for the others."""
     codes = np.random.default_rng(0).permutation(samples)
     # All rows copies of one, which crowd together wherever they are sent: the last of them comes last.

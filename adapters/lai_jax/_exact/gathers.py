@@ -13,22 +13,22 @@ import jax.numpy as jnp
 from jax import lax
 
 from lai_jax._program.evaluate import apply_equation
-from lai_jax._program.program import closed_of, programs_of
+from lai_jax._program.program import close_jaxpr, programs_of
 from lai_jax._program.rules.primitives import CALLS, RECOMPUTED
 
 _RUNNING = (*CALLS, *RECOMPUTED, "scan", "cond", "while")
 """What has the derivative of the programs that it runs, and none of its own."""
 
 
-def dropping_outside(function: Callable[..., Any]) -> Callable[..., Any]:
+def drop_outside(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of arrays whose forward mode derivative takes nothing from outside of an array."""
 
-    def called(*given: Any) -> Any:
+    def call(*given: Any) -> Any:
         leaves, tree = jax.tree.flatten(given)
         closed = jax.make_jaxpr(lambda own: function(*jax.tree.unflatten(tree, own)))(leaves)
         return _run(closed, leaves)[0] if _reads(closed.jaxpr) else function(*given)
 
-    return called
+    return call
 
 
 def _is_read(eqn: Any) -> bool:
@@ -57,27 +57,27 @@ def _run(closed: Any, given: Sequence[Any]) -> list[Any]:
 
     for eqn in closed.jaxpr.eqns:
         own = [value(atom) for atom in eqn.invars]
-        results = [_read(eqn, *own)] if _is_read(eqn) else apply_equation(_with_programs(eqn), own)
+        results = [_read(eqn, *own)] if _is_read(eqn) else apply_equation(_read_programs(eqn), own)
         known |= dict(zip(eqn.outvars, results, strict=True))
     return [value(atom) for atom in closed.jaxpr.outvars]
 
 
-def _with_programs(eqn: Any) -> Any:
+def _read_programs(eqn: Any) -> Any:
     """Return an equation whose own programs, if it runs any, read as `_run` does."""
     if eqn.primitive.name not in _RUNNING or not any(map(_reads, programs_of(eqn))):
         return eqn
 
-    def changed(param: Any) -> Any:
+    def change(param: Any) -> Any:
         if isinstance(param, tuple):  # the branches of a choice
-            return tuple(map(changed, param))
+            return tuple(map(change, param))
         if not hasattr(getattr(param, "jaxpr", param), "eqns"):
             return param
-        own = closed_of(param)
+        own = close_jaxpr(param)
         shapes = [atom.aval for atom in own.jaxpr.invars]
         closed = jax.make_jaxpr(lambda *given: _run(own, given))(*shapes)
         return closed if isinstance(param, jex.ClosedJaxpr) else closed.jaxpr
 
-    return eqn.replace(params={name: changed(param) for name, param in eqn.params.items()})
+    return eqn.replace(params={name: change(param) for name, param in eqn.params.items()})
 
 
 def _read(eqn: Any, data: Any, indices: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._exact.gathers import dropping_outside
+from lai_jax._exact.gathers import drop_outside
 from lai_jax._program.losses import batch_size, take
 from lai_jax._program.program import programs_of
 from lai_jax._program.rules.primitives import names
@@ -21,10 +21,10 @@ _OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_cal
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
     """Push the direction forward, through all samples at once."""
-    return jax.jvp(dropping_outside(lambda values: losses(values, batch)), (at,), (direction,))
+    return jax.jvp(drop_outside(lambda values: losses(values, batch)), (at,), (direction,))
 
 
-def transposed_reverse_mode(
+def transpose_reverse_mode(
     losses: Losses, at: Leaves, batch: Batch, direction: Leaves
 ) -> tuple[jax.Array, jax.Array]:
     """Transpose the map from weights of the losses to the gradient of their sum."""
@@ -37,14 +37,14 @@ def sample_by_sample(
 ) -> tuple[jax.Array, jax.Array]:
     """Take one gradient a loss, one after the other."""
 
-    def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def pull_row(index: jax.Array) -> tuple[jax.Array, jax.Array]:
         single = take(batch, index[None])
         values, vjp = jax.vjp(lambda values: losses(values, single)[0], at)
         units = jnp.eye(values.size, dtype=values.dtype).reshape(values.size, *values.shape)
         scores = jax.lax.map(lambda unit: _inner(vjp(unit)[0], direction), units)
         return values, scores.reshape(values.shape)
 
-    return jax.lax.map(one, jnp.arange(batch_size(batch[0])))
+    return jax.lax.map(pull_row, jnp.arange(batch_size(batch[0])))
 
 
 def _inner(left: Leaves, right: Leaves) -> jax.Array:
@@ -59,7 +59,7 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     """
     if not _has_reverse_rule(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr):
         return forward_mode
-    return transposed_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
+    return transpose_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
 
 
 def _has_reverse_rule(jaxpr: Any) -> bool:
@@ -73,7 +73,7 @@ def _has_reverse_rule(jaxpr: Any) -> bool:
 def _is_linear(losses: Losses, at: Leaves, batch: Batch) -> bool:
     """Whether reverse mode is linear in the weights of the losses, by its operations; nothing is run."""
     try:
-        jax.eval_shape(lambda point: transposed_reverse_mode(losses, point, batch, point)[1], at)
+        jax.eval_shape(lambda point: transpose_reverse_mode(losses, point, batch, point)[1], at)
     except (NotImplementedError, RuntimeError, TypeError, AssertionError):  # as jax says it of an operation
         return False
     return True

@@ -15,7 +15,7 @@ INSTEAD = "lai_jax.exact_scores works for any model in which samples do not meet
 class UnexplainedError(ValueError):
     """The program does something whose per-sample gradients are not known exactly."""
 
-    def located(self, eqn: Any) -> "UnexplainedError":
+    def locate(self, eqn: Any) -> "UnexplainedError":
         """Return the error with the user's line that called what raised it, if it names none."""
         message, line = str(self), _line(eqn)
         head, colon, rest = message.partition(": ")

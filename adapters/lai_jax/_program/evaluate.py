@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lai_jax._program.program import Operation, Program, Use, loop_parts
-from lai_jax._program.rules.gathers import aligned_gather
+from lai_jax._program.rules.gathers import gather_aligned
 from lai_jax._program.rules.primitives import RECOMPUTED
 
 Perturbations = Mapping[int, jax.Array]
@@ -58,8 +58,8 @@ def run(
         records |= perform(operation, slots, perturbations, wanted)
     outputs = [slots[slot] for slot in program.outputs]
     for place, copy in program.output_copies.items():
-        records |= _shared_parts(outputs[place], copy, wanted)
-        outputs[place] = per_sample_copies(outputs[place], copy, perturbations)
+        records |= _take_shared(outputs[place], copy, wanted)
+        outputs[place] = copy_per_sample(outputs[place], copy, perturbations)
     return outputs, records
 
 
@@ -70,8 +70,8 @@ def perform(
     given = [slots[slot] for slot in operation.inputs]
     records: Records = {}
     for position, copy in operation.copies.items():
-        records |= _shared_parts(given[position], copy, wanted)
-        given[position] = per_sample_copies(given[position], copy, perturbations)
+        records |= _take_shared(given[position], copy, wanted)
+        given[position] = copy_per_sample(given[position], copy, perturbations)
     use = operation.use
     if use is not None and use.number in wanted.uses:
         records[use.number] = given[use.parameter if wanted.operands else use.data]
@@ -80,7 +80,7 @@ def perform(
         results, inside = structured(operation, given, perturbations, wanted)
         records |= inside
     elif operation.row_column is not None:
-        results = [aligned_gather(operation.eqn, given[0], given[1], *operation.row_column)]
+        results = [gather_aligned(operation.eqn, given[0], given[1], *operation.row_column)]
     else:
         if wanted.operands and operation.batched:
             given = [lax.stop_gradient(value) for value in given]
@@ -92,27 +92,27 @@ def perform(
     return records
 
 
-def shared_part(value: jax.Array, copy: Use) -> jax.Array:
+def take_shared(value: jax.Array, copy: Use) -> jax.Array:
     """Return the part of a value of the parameters that every sample gets, without the samples' axis."""
-    value = value.reshape(_padded(value.shape, len(copy.output.shape)))
+    value = value.reshape(_pad(value.shape, len(copy.output.shape)))
     return lax.index_in_dim(value, 0, copy.samples_in.axis, keepdims=False)
 
 
-def _shared_parts(value: jax.Array, copy: Use, wanted: Wanted) -> Records:
+def _take_shared(value: jax.Array, copy: Use, wanted: Wanted) -> Records:
     """Return what is recorded where a value of the parameters is copied for each sample."""
-    return {copy.number: shared_part(value, copy)} if copy.number in wanted.uses else {}
+    return {copy.number: take_shared(value, copy)} if copy.number in wanted.uses else {}
 
 
-def _padded(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+def _pad(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (*(1,) * (rank - len(shape)), *shape)
 
 
-def per_sample_copies(value: jax.Array, copy: Use, perturbations: Perturbations) -> jax.Array:
+def copy_per_sample(value: jax.Array, copy: Use, perturbations: Perturbations) -> jax.Array:
     """Return a value of the parameters as one copy a sample, each with a perturbation, if there are any."""
     if copy.number not in perturbations:
         return value
     shape = copy.output.shape
-    each = shared_part(value, copy)[None] + perturbations[copy.number]
+    each = take_shared(value, copy)[None] + perturbations[copy.number]
     return jnp.broadcast_to(copy.samples_in.spread(each, shape[copy.samples_in.axis]), shape)
 
 
@@ -122,19 +122,19 @@ def zero_perturbations(uses: Sequence[Use]) -> dict[int, jax.Array]:
     for use in uses:
         shape, lengths = use.output.shape, tuple(length for length, _ in use.loops)
         if use.kind == "copy":
-            axis, own = use.samples_in.axis, _padded(use.operand.shape, len(shape))
+            axis, own = use.samples_in.axis, _pad(use.operand.shape, len(shape))
             shape = (use.samples_in.samples, *own[:axis], *own[axis + 1 :])
         zeros[use.number] = jnp.zeros((*lengths, *shape), use.output.dtype)
     return zeros
 
 
-def _inside(operation: Operation, perturbations: Perturbations) -> dict[int, jax.Array]:
+def _find_inside(operation: Operation, perturbations: Perturbations) -> dict[int, jax.Array]:
     """Return the perturbations of uses inside an operation's bodies."""
     uses = [use.number for body in operation.bodies for use in body.uses()]
     return {number: perturbations[number] for number in uses if number in perturbations}
 
 
-def _strong(values: Any) -> Any:
+def _drop_weak(values: Any) -> Any:
     """Drop weak types, so that the two ends of a loop and all branches agree."""
     return jax.tree.map(lambda array: lax.convert_element_type(array, array.dtype), values)
 
@@ -149,12 +149,12 @@ def _run_scan(
 
     def step(carry: list[Any], slices: tuple[list[Any], Records]) -> tuple[list[Any], Any]:
         outputs, records = run(body, [*given[:consts], *carry, *slices[0]], slices[1], wanted)
-        return _strong(outputs[:carried]), (outputs[carried:], records)
+        return _drop_weak(outputs[:carried]), (outputs[carried:], records)
 
     carry, (stacked, records) = lax.scan(
         step,
-        _strong(list(given[consts : consts + carried])),
-        (list(given[consts + carried :]), _inside(operation, perturbations)),
+        _drop_weak(list(given[consts : consts + carried])),
+        (list(given[consts + carried :]), _find_inside(operation, perturbations)),
         length=eqn.params["length"],
         reverse=eqn.params["reverse"],
         unroll=eqn.params["unroll"],
@@ -171,15 +171,15 @@ def _run_cond(
     # of the branches that are not taken
     blank = {use.number: _blank(operation, use, wanted) for use in inside}
 
-    def taken(body: Program) -> Any:
+    def take(body: Program) -> Any:
         def call(arguments: list[Any], own: Records) -> tuple[list[Any], Records]:
             outputs, records = run(body, arguments, own, wanted)
-            return _strong(outputs), _strong(blank | records)
+            return _drop_weak(outputs), _drop_weak(blank | records)
 
         return call
 
-    branches = [taken(body) for body in operation.bodies]
-    return lax.switch(given[0], branches, list(given[1:]), _inside(operation, perturbations))
+    branches = [take(body) for body in operation.bodies]
+    return lax.switch(given[0], branches, list(given[1:]), _find_inside(operation, perturbations))
 
 
 def _blank(operation: Operation, use: Use, wanted: Wanted) -> jax.Array:
@@ -187,7 +187,7 @@ def _blank(operation: Operation, use: Use, wanted: Wanted) -> jax.Array:
     recorded: Any = use.operand if wanted.operands else use.eqn.invars[use.data].aval
     recorded = jax.ShapeDtypeStruct(recorded.shape, recorded.dtype)
     if use.kind == "copy":
-        recorded = jax.eval_shape(lambda value: shared_part(value, use), recorded)
+        recorded = jax.eval_shape(lambda value: take_shared(value, use), recorded)
     lengths = tuple(length for length, _ in use.loops[len(operation.loops) :])
     return jnp.zeros((*lengths, *recorded.shape), recorded.dtype)
 
@@ -201,7 +201,7 @@ def _run_remat(
         return run(body, arguments, own, wanted)
 
     recomputed = jax.checkpoint(call, policy=params["policy"], prevent_cse=params["prevent_cse"])
-    return recomputed(given, _inside(operation, perturbations))
+    return recomputed(given, _find_inside(operation, perturbations))
 
 
 _STRUCTURED = {"scan": _run_scan, "cond": _run_cond, **dict.fromkeys(RECOMPUTED, _run_remat)}

@@ -10,7 +10,7 @@ SHORT = 1 << 13
 """Numbers of a leaf below which a product with a vector is not worth its own overhead."""
 
 
-def floating(leaves: list[Any]) -> list[int]:
+def find_floating(leaves: list[Any]) -> list[int]:
     """Return which leaves hold floating-point numbers: these are trainable."""
     return [i for i, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
 
@@ -26,14 +26,14 @@ def real_leaves(params: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     for leaf in leaves:
         split += [jnp.real(leaf), jnp.imag(leaf)] if _is_complex(leaf) else [leaf]
 
-    def restored(values: list[Any]) -> Any:
+    def restore(values: list[Any]) -> Any:
         left = iter(values)
         joined = [
             jax.lax.complex(next(left), next(left)) if _is_complex(leaf) else next(left) for leaf in leaves
         ]
         return jax.tree.unflatten(tree, joined)
 
-    return split, restored
+    return split, restore
 
 
 def leaf_names(params: Any) -> list[str]:
@@ -46,15 +46,15 @@ def leaf_names(params: Any) -> list[str]:
     return names
 
 
-def moving_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], Any]]:
+def split_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], Any]]:
     """Return the floating-point leaves, and how to put others in their place."""
     leaves, whole = real_leaves(params)
-    places = floating(leaves)
+    places = find_floating(leaves)
     moving = [jnp.asarray(leaves[place]) for place in places]
-    return moving, lambda values: whole(replaced(leaves, places, values))
+    return moving, lambda values: whole(replace_leaves(leaves, places, values))
 
 
-def replaced(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
+def replace_leaves(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
     """Return leaves with other values at some places."""
     given = list(leaves)
     for place, value in zip(places, values, strict=True):
@@ -62,7 +62,7 @@ def replaced(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]
     return given
 
 
-def all_finite(leaves: Sequence[jax.Array]) -> jax.Array:
+def check_finite(leaves: Sequence[jax.Array]) -> jax.Array:
     """Say whether every number of every leaf is finite, by sums: one pass over each, with nothing stored.
 
     The sums are over numbers times `2^-k` with `2^k` above twice their count, so that no sum of finite
@@ -72,12 +72,12 @@ def all_finite(leaves: Sequence[jax.Array]) -> jax.Array:
     scale = 2.0 ** -(sum(leaf.size for leaf in leaves).bit_length() + 1)
     by_length: dict[int, jax.Array] = {}  # what is of one length is added up by one operation
     for leaf in leaves:
-        sums = _scaled_sums(leaf, scale)
+        sums = _sum_scaled(leaf, scale)
         by_length[sums.size] = by_length.get(sums.size, 0.0) + sums
     return jnp.isfinite(sum(sums.sum() for sums in by_length.values()))
 
 
-def _scaled_sums(leaf: jax.Array, scale: float) -> jax.Array:
+def _sum_scaled(leaf: jax.Array, scale: float) -> jax.Array:
     """Return the sums of a leaf's scaled numbers along its last axis; of a vector these numbers."""
     wide = jnp.promote_types(leaf.dtype, jnp.float32)
     if leaf.ndim < 2:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lai_jax._program.leaves import moving_leaves, replaced
+from lai_jax._program.leaves import replace_leaves, split_leaves
 
 
 def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
@@ -67,7 +67,7 @@ def losses_of_leaves(
 ) -> tuple[list[jax.Array], Callable[[list[jax.Array], Any], jax.Array]]:
     """Return the floating-point leaves of the parameters, and a batch's losses as a function of such ones."""
     losses = losses_of(apply, loss, per_position=per_position)
-    moving, restored = moving_leaves(params)
+    moving, restored = split_leaves(params)
     return moving, lambda values, batch: losses(restored(values), *batch)
 
 
@@ -76,7 +76,7 @@ def arrays_of(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     leaves, structure = jax.tree.flatten(tree)
     moving = [place for place, leaf in enumerate(leaves) if is_array(leaf)]
     return [leaves[place] for place in moving], lambda arrays: jax.tree.unflatten(
-        structure, replaced(leaves, moving, arrays)
+        structure, replace_leaves(leaves, moving, arrays)
     )
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.errors import UnexplainedError
-from lai_jax._program.leaves import floating, leaf_names, real_leaves
+from lai_jax._program.leaves import find_floating, leaf_names, real_leaves
 from lai_jax._program.losses import arrays_of, batch_size, check_targets, is_batched, losses_of, take
 from lai_jax._program.program import Program, Use, Value
 from lai_jax._program.reader import Reader, Reading
@@ -78,7 +78,7 @@ def read(
         return losses(restored(list(values)), *whole(list(arrays)))
 
     closed = jax.make_jaxpr(flat)(leaves, arrays)
-    trainable = floating(leaves)
+    trainable = find_floating(leaves)
     if not trainable:
         msg = "params: expected at least one array of floating-point numbers"
         raise TypeError(msg)
@@ -108,7 +108,7 @@ def read(
         return model(reader_of(), closed, known)
     except UnexplainedError as error:
         refusal = error
-    single = _of_one(flat, leaves, arrays)
+    single = _read_single(flat, leaves, arrays)
     if single is not None and keep_apart(flat, trainable, leaves, arrays):
         return model(SampleReader(reader_of().reading, samples), single, known, mapped=True)
     if partial:
@@ -116,7 +116,7 @@ def read(
     raise refusal
 
 
-def _of_one(losses: Losses, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any:
+def _read_single(losses: Losses, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any:
     """Return the program of one sample, without the samples' axis; None where there is none."""
 
     def loss(values: Sequence[Any], rows: Sequence[Any]) -> jax.Array:

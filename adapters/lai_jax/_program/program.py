@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._program.views import View, same_view
+from lai_jax._program.views import View, match_views
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Value:
         """Whether it depends on parameters and not on inputs."""
         return self.sample_axis is None and bool(self.leaves)
 
-    def same(self, other: "Value") -> bool:
+    def equals(self, other: "Value") -> bool:
         """Whether the same is known of both, so that a loop's analysis has settled."""
         if self.known is None or other.known is None:
             known = self.known is other.known
@@ -77,7 +77,7 @@ class Value:
             known
             and (self.sample_axis, self.leaves, self.flat, self.layers, self.scaled)
             == (other.sample_axis, other.leaves, other.flat, other.layers, other.scaled)
-            and same_view(self.view, other.view)
+            and match_views(self.view, other.view)
         )
 
 
@@ -148,7 +148,7 @@ class Program:
         return found + list(self.output_copies.values())
 
 
-def closed_of(jaxpr: Any) -> Any:
+def close_jaxpr(jaxpr: Any) -> Any:
     """Return a jaxpr closed, whether or not it was."""
     return jaxpr if hasattr(jaxpr, "consts") else jex.ClosedJaxpr(jaxpr, ())
 
@@ -162,7 +162,7 @@ def programs_of(eqn: Any) -> Iterator[Any]:
                 yield inner
 
 
-def needed(jaxpr: Any) -> list[Any]:
+def find_needed(jaxpr: Any) -> list[Any]:
     """Return the equations that the outputs depend on: what is computed for nothing may mix samples."""
     used = {atom for atom in jaxpr.outvars if not hasattr(atom, "val")}
     kept = []

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, unknown
-from lai_jax._program.program import Operation, Program, Use, Value, closed_of, needed
-from lai_jax._program.rules.axes import copied_axis, output_axis
+from lai_jax._program.program import Operation, Program, Use, Value, close_jaxpr, find_needed
+from lai_jax._program.rules.axes import copy_axis, output_axis
 from lai_jax._program.rules.gathers import row_column
 from lai_jax._program.rules.primitives import CALLS, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.rules.sums import Followed, entries_of, follow
-from lai_jax._program.rules.values import joined_columns, of_constant, unbatched
+from lai_jax._program.rules.values import join_columns, read_constant, read_unbatched
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.views import View
 
@@ -61,7 +61,7 @@ class Reading:
         wide = (sum(size > 1 for size in self.shapes.get(leaf, ())) for leaf in use.operand.leaves)
         return use.kind == "copy" and 0 < own < max(wide, default=0)
 
-    def captured_view(self, array: Any) -> View | None:
+    def view_captured(self, array: Any) -> View | None:
         """Return the view of a captured array that can be a frozen weight; its leaf number is negative."""
         shape = tuple(jnp.shape(array))
         if len(shape) < 2 or not jnp.issubdtype(jnp.result_type(array), jnp.floating):
@@ -83,12 +83,12 @@ class Reader:
         self.path = path
         self.program = Program()
 
-    def nested(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
+    def nest(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
         """Return a reader for a body inside the equation at hand."""
         loops = self.loops if loop is None else (*self.loops, loop)
         return Reader(self.reading, loops, (*self.path, branch))
 
-    def apart(self) -> "Reader":
+    def isolate(self) -> "Reader":
         """Return a reader whose findings are kept out of this program."""
         reading = Reading(self.reading.readers, differentiated=False)
         reading.shapes, reading.summed = self.reading.shapes, self.reading.summed
@@ -101,10 +101,10 @@ class Reader:
 
     def constant(self, array: Any) -> int:
         """Make a slot that holds a constant."""
-        view = self.reading.captured_view(array)
+        view = self.reading.view_captured(array)
         for _ in self.loops:
-            view = None if view is None else view.entering_loop(sliced=False)
-        slot = self.slot(of_constant(array, view))
+            view = None if view is None else view.enter_loop(sliced=False)
+        slot = self.slot(read_constant(array, view))
         self.program.constants[slot] = array
         return slot
 
@@ -112,10 +112,10 @@ class Reader:
         """Read a closed jaxpr whose inputs are as `values` say."""
         slots = [self.slot(value) for value in values]
         self.program.inputs = slots
-        self.program.outputs = self.inlined(closed.jaxpr, closed.consts, slots)
+        self.program.outputs = self.inline(closed.jaxpr, closed.consts, slots)
         return self.program
 
-    def inlined(self, jaxpr: Any, consts: Sequence[Any], slots: Sequence[int]) -> list[int]:
+    def inline(self, jaxpr: Any, consts: Sequence[Any], slots: Sequence[int]) -> list[int]:
         """Read a jaxpr in place; return the slots of its outputs."""
         names = dict(zip(jaxpr.constvars, (self.constant(const) for const in consts), strict=True))
         names |= dict(zip(jaxpr.invars, slots, strict=True))
@@ -125,7 +125,7 @@ class Reader:
                 return self.constant(np.asarray(atom.val, atom.aval.dtype))
             return names[atom]
 
-        for eqn in needed(jaxpr):
+        for eqn in find_needed(jaxpr):
             outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
             names |= dict(zip(eqn.outvars, outputs, strict=True))
         return [slot_of(atom) for atom in jaxpr.outvars]
@@ -136,34 +136,34 @@ class Reader:
         batched = any(value.batched for value in values)
         self.path = (*self.path, id(eqn))
         try:
-            return self.followed(eqn, slots, values, batched)
+            return self.follow(eqn, slots, values, batched)
         except UnexplainedError as error:
             # Left out, a parameter is a constant to what follows: its own gradient is missing from scores,
             # and those of the others are as they were.
             leaves = frozenset[int]().union(*(value.leaves for value in values))
             if not (self.reading.partial and leaves and batched):
-                raise error.located(eqn) from None
+                raise error.locate(eqn) from None
             self.reading.left_out |= dict.fromkeys(leaves, str(error))
             constants = [value if value.batched else Value(value.shape, value.dtype) for value in values]
             for slot, value in zip(slots, constants, strict=True):
                 self.program.values[slot] = value
-            return self.followed(eqn, slots, constants, True)
+            return self.follow(eqn, slots, constants, True)
         finally:
             self.path = self.path[:-1]
 
-    def followed(self, eqn: Any, slots: list[int], values: list[Value], batched: bool) -> list[int]:
+    def follow(self, eqn: Any, slots: list[int], values: list[Value], batched: bool) -> list[int]:
         """Read one equation by what it does."""
         name = eqn.primitive.name
         if name in CALLS or (name in RECOMPUTED and not batched):
-            closed = closed_of(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
-            return self.inlined(closed.jaxpr, closed.consts, slots)
+            closed = close_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
+            return self.inline(closed.jaxpr, closed.consts, slots)
         if not batched:
-            return self.emit(eqn, slots, unbatched(eqn, values))
+            return self.emit(eqn, slots, read_unbatched(eqn, values))
         if name in _REFUSED:
             raise unknown(eqn, _REFUSED[name])
         if (read := self.reading.readers.get(name)) is not None:
             return read(self, eqn, slots, values)
-        return self.touched(eqn, slots, values)
+        return self.touch(eqn, slots, values)
 
     def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
         """Append an operation; return the slots of its outputs."""
@@ -181,7 +181,7 @@ class Reader:
         self.program.operations.append(operation)
         return list(made)
 
-    def touched(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
+    def touch(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
         """Read a primitive operation with a batched input."""
         # Parameters meet samples in one of two ways. In a product the gradient has factors, the input and the
         # output's gradient. Anything else, theta + x or theta * x, is read as if each sample had a copy of
@@ -192,8 +192,8 @@ class Reader:
         if use is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
-                    samples = copied_axis(eqn, position, values, self.reading.lenient)
-                    copy = copies[position] = self.copied(eqn, f"input {position}", value, samples)
+                    samples = copy_axis(eqn, position, values, self.reading.lenient)
+                    copy = copies[position] = self.copy_use(eqn, f"input {position}", value, samples)
                     entries = entries_of(copy, value, size=self.reading.size(value))
                     shape, copy.parameter = copy.output.shape, position
                     values[position] = replace(value, shape=shape, sample_axis=samples, scaled=entries)
@@ -218,7 +218,7 @@ class Reader:
             own: SampleAxis | None = samples
             if eqn.primitive.name == "optimization_barrier":
                 own = values[position].sample_axis
-            columns = joined_columns(eqn, values)
+            columns = join_columns(eqn, values)
             shape = tuple(variable.aval.shape)
             outputs.append(
                 Value(shape, variable.aval.dtype, own, columns=columns, layers=layers, scaled=found.scaled)
@@ -261,7 +261,7 @@ class Reader:
         use.operand, use.samples_in, use.output = operand, samples, output
         return use
 
-    def copied(self, eqn: Any, place: str, value: Value, samples: SampleAxis) -> Use:
+    def copy_use(self, eqn: Any, place: str, value: Value, samples: SampleAxis) -> Use:
         """Return the use where a value of the parameters becomes one copy a sample."""
         use = self.use(eqn, "copy", place, value, samples)
         shape = value.shape or (1,) * (samples.axis + 1)

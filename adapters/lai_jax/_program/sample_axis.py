@@ -19,11 +19,11 @@ class SampleAxis:
     # one axis
     inner: int = 1
 
-    def moved(self, axis: int) -> "SampleAxis":
+    def move(self, axis: int) -> "SampleAxis":
         """Return the same arrangement along another axis."""
         return replace(self, axis=axis)
 
-    def reshaped(self, old: Shape, new: Shape) -> "SampleAxis | None":
+    def reshape(self, old: Shape, new: Shape) -> "SampleAxis | None":
         """Return where the samples are after a row-major reshape; None if they are along no one axis."""
         if 0 in new:
             return None

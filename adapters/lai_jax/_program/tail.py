@@ -22,7 +22,7 @@ class Tail:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """Every slot whose value `pulled_back` takes."""
+        """Every slot whose value `pull_back` takes."""
         return (self.start, *self.needed)
 
     def vjp(self, values: Mapping[int, Any]) -> tuple[jax.Array, Any]:
@@ -36,12 +36,12 @@ class Tail:
 
         return jax.vjp(end, values[self.start])
 
-    def pulled_back(self, values: Mapping[int, Any], gradients: jax.Array | None = None) -> jax.Array:
+    def pull_back(self, values: Mapping[int, Any], gradients: jax.Array | None = None) -> jax.Array:
         """Return the gradients at the start from those at the end; None: each loss's own, which are ones."""
         found, vjp = self.vjp(values)
         return vjp(jnp.ones_like(found) if gradients is None else gradients)[0]
 
-    def ended(self, end: int) -> "Tail":
+    def truncate(self, end: int) -> "Tail":
         """Return the part up to another value."""
         return replace(self, end=end)
 
@@ -52,7 +52,7 @@ def tail_of(program: Program, use: Use) -> Tail | None:
     return None if layer is None else tail_from(program, layer.outputs[0])
 
 
-def last_part(program: Program, tail: Tail, trainable: Iterable[int]) -> Tail | None:
+def find_last_part(program: Program, tail: Tail, trainable: Iterable[int]) -> Tail | None:
     """Return the longest part of a tail in which no parameter is used: what a loss does to the outputs.
 
     Every path from the parameters to the losses goes through its start, so that these gradients of each

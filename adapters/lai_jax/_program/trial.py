@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from lai_core._adapters import Block, sums_agree
-from lai_jax._program.leaves import replaced
+from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.losses import is_batched
 from lai_jax._program.program import coarsest
 
@@ -28,7 +28,7 @@ _SEEN = 0.01  # of the largest loss: what a trial has to see, whatever the losse
 _IN_SERIES = 16  # roundings of logits of order 1, of whose difference a fitted sample's loss is what is left
 
 
-def on_numbers(traced: bool) -> AbstractContextManager[None]:
+def compute_now(traced: bool) -> AbstractContextManager[None]:
     """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
     return jax.ensure_compile_time_eval() if traced else nullcontext()
 
@@ -39,7 +39,7 @@ def is_traced(function: Callable[..., Any], *given: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((given, held)))
 
 
-def tried(parameters: Any, data: Any, *, traced: bool) -> Iterator[tuple[Any, Any]]:
+def yield_trials(parameters: Any, data: Any, *, traced: bool) -> Iterator[tuple[Any, Any]]:
     """Yield numbers to try something on: these, or where any is traced random ones like those that are.
 
     Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
@@ -56,13 +56,13 @@ def tried(parameters: Any, data: Any, *, traced: bool) -> Iterator[tuple[Any, An
     for number, scale in enumerate((1.0, 0.1, 4.0)):
         yield normal(parameters), normal(data, scale, number)
     yield jax.tree.map(_positive, parameters), normal(data, number=3)
-    yield normal(parameters), jax.tree.map(_alike, normal(data, number=4))
+    yield normal(parameters), jax.tree.map(_repeat, normal(data, number=4))
 
 
 def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of pytrees of arrays with numbers for all that it holds and that is traced."""
 
-    def called(*given: Any) -> Any:
+    def call(*given: Any) -> Any:
         leaves, tree = jax.tree.flatten(given)
         closed, form = jax.make_jaxpr(
             lambda own: function(*jax.tree.unflatten(tree, own)), return_shape=True
@@ -70,7 +70,7 @@ def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
         found = jax.core.eval_jaxpr(closed.jaxpr, [_positive(held) for held in closed.consts], *leaves)
         return jax.tree.unflatten(jax.tree.structure(form), found)
 
-    return called
+    return call
 
 
 def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any], data: Sequence[Any]) -> bool:
@@ -78,9 +78,9 @@ def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any],
     parameters, data = list(parameters), list(data)
     traced = is_traced(losses, parameters, data)
     trial = _Trial(numeric(losses) if traced else losses, moving)
-    with on_numbers(traced):
+    with compute_now(traced):
         known = False
-        for values, arrays in tried(parameters, data, traced=traced):
+        for values, arrays in yield_trials(parameters, data, traced=traced):
             try:
                 found = trial.apart(values, arrays)
             except Exception:  # whatever is said of a batch of one, or of a gradient that there is none of
@@ -97,7 +97,7 @@ class _Trial:
 
     def __init__(self, losses: Losses, moving: Sequence[int]) -> None:
         self.losses, self.moving = losses, moving
-        self.together, self.alone = jax.jit(self._together), jax.jit(self._alone)
+        self.together, self.alone = jax.jit(self._run_batch), jax.jit(self._run_alone)
 
     def apart(self, values: list[Any], arrays: list[Any]) -> bool | None:
         """Whether samples keep apart on these numbers; None where no loss is a number."""
@@ -113,9 +113,9 @@ class _Trial:
         if not finite.any():
             return None
         eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
-        return _same_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite)))
+        return _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite)))
 
-    def _together(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
+    def _run_batch(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
         def total(moved: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
             losses = self._losses(values, moved, arrays)
             return jnp.sum(jnp.where(jnp.isfinite(losses), weights.astype(losses.dtype) * losses, 0)), losses
@@ -123,10 +123,10 @@ class _Trial:
         gradient, losses = jax.grad(total, has_aux=True)(self._point(values))
         return losses, gradient
 
-    def _alone(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
+    def _run_alone(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
         point = self._point(values)
 
-        def added(total: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        def add_row(total: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], jax.Array]:
             single = [
                 lax.dynamic_slice_in_dim(array, index, 1) if is_batched(array) else array for array in arrays
             ]
@@ -134,11 +134,11 @@ class _Trial:
             kept = [jnp.where(jnp.isfinite(loss), weights[index] * one, 0).astype(one.dtype) for one in each]
             return jax.tree.map(jnp.add, total, kept), loss
 
-        summed, losses = lax.scan(added, jax.tree.map(jnp.zeros_like, point), _numbers(arrays))
+        summed, losses = lax.scan(add_row, jax.tree.map(jnp.zeros_like, point), _numbers(arrays))
         return losses, summed
 
     def _losses(self, values: list[Any], moved: list[jax.Array], arrays: list[Any]) -> jax.Array:
-        return self.losses(replaced(values, self.moving, moved), arrays)
+        return self.losses(replace_leaves(values, self.moving, moved), arrays)
 
     def _point(self, values: list[Any]) -> list[jax.Array]:
         return [jnp.asarray(values[leaf]) for leaf in self.moving]
@@ -157,7 +157,7 @@ def _equal(first: Any, second: Any, within: float, beside: float) -> bool:
     return bool(np.where(finite, near, ~np.isfinite(other)).all())
 
 
-def _same_sums(first: list[Any], second: list[Any], eps: float, count: float) -> bool:
+def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -> bool:
     """Whether two gradients agree but for the roundings of a sum; and on what is not finite."""
     pairs = [
         (np.asarray(one, np.float64), np.asarray(other, np.float64))
@@ -193,6 +193,6 @@ def _positive(leaf: Any) -> Any:
     return jnp.asarray(np.random.default_rng(leaf.size).uniform(0.5, 1.5, leaf.shape), leaf.dtype)
 
 
-def _alike(leaf: Any) -> Any:
+def _repeat(leaf: Any) -> Any:
     """Return an array of one sample's entries for each."""
     return jnp.broadcast_to(leaf[:1], leaf.shape) if is_batched(leaf) else leaf

@@ -31,7 +31,7 @@ class View:
         """Return the view of a whole leaf."""
         return View(leaf, np.empty(int(np.prod(shape)), np.int8).reshape(shape))
 
-    def changed(self, change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> "View | None":
+    def change(self, change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> "View | None":
         """Return the view after `change`; None if the result is no view."""
         try:
             cells = change(self.cells)
@@ -39,7 +39,7 @@ class View:
             return None
         return View(self.leaf, cells, self.loops)
 
-    def entering_loop(self, sliced: bool) -> "View":
+    def enter_loop(self, sliced: bool) -> "View":
         """Return what the first iteration of a loop sees: a slice of the first axis, or the whole."""
         if not sliced:
             return View(self.leaf, self.cells, (*self.loops, 0))
@@ -88,7 +88,7 @@ class View:
         return self.leaf == other.leaf and bool(np.shares_memory(self.cells, other.cells))
 
 
-def same_view(left: View | None, right: View | None) -> bool:
+def match_views(left: View | None, right: View | None) -> bool:
     """Whether two views hold the same entries in the same arrangement."""
     if left is None or right is None:
         return left is right

@@ -85,7 +85,7 @@ def matrix_of(use: Use, view: View) -> Matrix:
     )
 
 
-def _flattened(array: jax.Array, blocks: list[tuple[int, ...]]) -> jax.Array:
+def _flatten(array: jax.Array, blocks: list[tuple[int, ...]]) -> jax.Array:
     """Lay axes out as `(n, positions, features)`; without the middle one where no axis is a position."""
     first, *features = blocks
     named = (*first, *(axis for block in features for axis in block))
@@ -101,13 +101,13 @@ def dense_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tupl
     axes = product_axes(use)
     left = data.shape[use.samples_in.axis] // use.samples_in.samples  # of the samples' axis, other positions
 
-    def shifted(own: tuple[int, ...], by_rows: int) -> tuple[int, ...]:
+    def shift(own: tuple[int, ...], by_rows: int) -> tuple[int, ...]:
         return tuple(axis + 1 for axis in own if left > 1 or axis != by_rows)
 
     kept = tuple(sorted((*axes.positions, use.samples_in.axis)))
-    activations = _flattened(
+    activations = _flatten(
         use.samples_in.split(data),
-        [shifted(kept, use.samples_in.axis), _up(axes.groups), _up(axes.inputs)],
+        [shift(kept, use.samples_in.axis), _shift_up(axes.groups), _shift_up(axes.inputs)],
     )
     if cotangent is None:
         return activations, None
@@ -118,14 +118,14 @@ def dense_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tupl
     else:
         places = tuple(range(groups + own, groups + own + free))
         outputs = tuple(range(groups, groups + own))
-    gradients = _flattened(
+    gradients = _flatten(
         use.samples_out.split(cotangent),
-        [shifted(places, use.samples_out.axis), _up(tuple(range(groups))), _up(outputs)],
+        [shift(places, use.samples_out.axis), _shift_up(tuple(range(groups))), _shift_up(outputs)],
     )
     return activations, gradients
 
 
-def _up(axes: tuple[int, ...]) -> tuple[int, ...]:
+def _shift_up(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis + 1 for axis in axes)
 
 
@@ -146,7 +146,7 @@ def table_arrays(use: Use, indices: jax.Array, cotangent: jax.Array) -> tuple[An
     numbers = use.eqn.params["dimension_numbers"]
     ids = use.samples_in.split(indices[..., 0]).reshape((samples, -1))
     moved = use.samples_out.split(cotangent)
-    offsets = _up(tuple(numbers.offset_dims))
+    offsets = _shift_up(tuple(numbers.offset_dims))
     outside = tuple(axis for axis in range(1, moved.ndim) if axis not in offsets)
     gradients = jnp.transpose(moved, (0, *outside, *offsets)).reshape((samples, ids.shape[1], -1))
     inside = (ids >= 0) & (ids < rows)

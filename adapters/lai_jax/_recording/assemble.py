@@ -14,7 +14,7 @@ from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
-from lai_jax._recording.parameters import materialised_gradients
+from lai_jax._recording.parameters import materialise_gradients
 from lai_jax._recording.plan import Plan, is_plain
 from lai_jax._recording.planned import PlannedRecord
 
@@ -80,14 +80,14 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
         gradients: Any = getattr(layers[-1], "output_gradients", None)
         layers[-1] = lai.ReadoutTrace(jnp.zeros_like(gradients[..., :1]), gradients, name=planned[-1].name)
     if model.mapped:
-        layers = [_of_one_row(layer) for layer in layers]
+        layers = [_drop_row(layer) for layer in layers]
     if plan.unread is None and isinstance(layers[-1], lai.ConvolutionTrace):
         layers[-1] = layers[-1].unfolded()  # LAI reads rows of output gradients
     whole: list[Record] = []
     if everything and plan.materialised:
         uses = list(dict.fromkeys(use for own in plan.materialised.values() for use in own))
         leaves = list(plan.materialised)
-        gradients = materialised_gradients(model, uses, leaves, measured.records, measured.cotangents)
+        gradients = materialise_gradients(model, uses, leaves, measured.records, measured.cotangents)
         whole = [lai.GainTrace(None, gradients[leaf], name=model.names[leaf]) for leaf in leaves]
     found = [*layers[:-1], *whole, *layers[-1:]]
     if plan.unread is not None:  # LAI and LLI refuse a record of nothing, and Ghost adds it up to nothing
@@ -109,7 +109,7 @@ def records_leaves(plan: Plan) -> list[frozenset[int]]:
     return [*layers[:-1], *whole, *layers[-1:]]
 
 
-def _of_one_row(record: Record) -> Record:
+def _drop_row(record: Record) -> Record:
     """Drop a single position: the row of a batch of one, which has become an axis of its own."""
     if not isinstance(record, (lai.LayerTrace, lai.ReadoutTrace)):
         return record
@@ -138,11 +138,11 @@ def _record(planned: PlannedRecord, measured: Measured) -> Record:
 def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[Any, Any]:
     """Return activations and output gradients; iterations that are positions side by side."""
 
-    def one(arrays: tuple[Any, Any]) -> tuple[Any, Any]:
+    def record_one(arrays: tuple[Any, Any]) -> tuple[Any, Any]:
         return dense_arrays(planned.use, *arrays)
 
     if planned.iteration is not None:
-        return one((data, cotangent))
+        return record_one((data, cotangent))
     loops = len(planned.use.loops)
     flat = jax.tree.map(lambda array: array.reshape((-1, *array.shape[loops:])), (data, cotangent))
 
@@ -150,7 +150,7 @@ def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[An
         """From `(iterations, n, [t,] d)` to `(n, positions, d)`."""
         return jnp.moveaxis(array, 0, 1).reshape((array.shape[1], -1, array.shape[-1]))
 
-    return jax.tree.map(side_by_side, jax.vmap(one)(flat))
+    return jax.tree.map(side_by_side, jax.vmap(record_one)(flat))
 
 
 def _dense(planned: PlannedRecord, activations: Any, gradients: Any) -> Record:
@@ -172,7 +172,7 @@ def _dense(planned: PlannedRecord, activations: Any, gradients: Any) -> Record:
 def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     use, params = planned.use, planned.use.eqn.params
     if planned.seen_by_lai_alone:
-        return _unfolded(planned, data, cotangent)
+        return _unfold(planned, data, cotangent)
     maps, gradients = convolution_arrays(use, data, cotangent)
     spec = params["dimension_numbers"].rhs_spec
     return lai.ConvolutionTrace(
@@ -189,7 +189,7 @@ def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     )
 
 
-def _unfolded(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
+def _unfold(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     """Record a convolution for LAI alone: its maps, pixel by pixel."""
     numbers = planned.use.eqn.params["dimension_numbers"]
     maps = _pixels(data, planned.use.samples_in, numbers.lhs_spec)

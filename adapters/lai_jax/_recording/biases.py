@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from lai_jax._program.program import Operation, Program, Use
-from lai_jax._program.rules.values import rearranged
+from lai_jax._program.rules.values import rearrange
 from lai_jax._program.views import View
 from lai_jax._recording.planned import PlannedRecord
 
 
-def with_biases(
+def add_biases(
     biases: Mapping[Use, Use],
     records: Sequence[PlannedRecord],
     by_leaf: Mapping[int, Sequence[Use]],
@@ -76,7 +76,7 @@ def _layer_before(slot: int, makers: dict[int, Operation], counts: Counter[int])
     before = _layer_before(operation.inputs[0], makers, counts)
     if before is None:
         return None
-    view = rearranged(operation.eqn, before[1])
+    view = rearrange(operation.eqn, before[1])
     return None if view is None else (before[0], view)
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from lai_core._adapters import make_chain_error
 from lai_jax._program.model import Model
-from lai_jax._program.program import Operation, Program, Use, closed_of
+from lai_jax._program.program import Operation, Program, Use, close_jaxpr
 from lai_jax._program.rules.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.tail import Tail, tail_from
@@ -88,7 +88,7 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
     values, vjp = link.between.vjp(slots)
     backward = jax.make_jaxpr(lambda cotangent: vjp(cotangent)[0])(values).jaxpr
     try:
-        (reached,) = _through(backward, [_axis_labels(values.shape, link.after.use.samples_in)])
+        (reached,) = _follow(backward, [_axis_labels(values.shape, link.after.use.samples_in)])
     except _MixesError as error:
         what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
         raise make_chain_error(link.after.name, what) from None
@@ -118,27 +118,27 @@ def _axis_labels(shape: Sequence[int], samples: SampleAxis) -> AxisLabels:
     )
 
 
-def _through(jaxpr: Any, entering: Sequence[AxisLabels | None]) -> list[AxisLabels | None]:
+def _follow(jaxpr: Any, entering: Sequence[AxisLabels | None]) -> list[AxisLabels | None]:
     """Follow cotangents through a linear, elementwise program; None is said of what does not hold them."""
     known = dict(zip(jaxpr.invars, entering, strict=True))
 
-    def of(atom: Any) -> AxisLabels | None:
+    def look_up(atom: Any) -> AxisLabels | None:
         return None if hasattr(atom, "val") else known.get(atom)
 
     for eqn in jaxpr.eqns:
-        own = [of(atom) for atom in eqn.invars]
+        own = [look_up(atom) for atom in eqn.invars]
         if all(labels is None for labels in own):
             continue
         inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr")))
         if eqn.primitive.name in _CALLS:
-            outputs = _through(closed_of(inner).jaxpr, own)
+            outputs = _follow(close_jaxpr(inner).jaxpr, own)
         else:
-            outputs = [_after(eqn, own)]
+            outputs = [_step(eqn, own)]
         known.update(zip(eqn.outvars, outputs, strict=True))
-    return [of(atom) for atom in jaxpr.outvars]
+    return [look_up(atom) for atom in jaxpr.outvars]
 
 
-def _after(eqn: Any, entering: Sequence[AxisLabels | None]) -> AxisLabels:
+def _step(eqn: Any, entering: Sequence[AxisLabels | None]) -> AxisLabels:
     name, shape = eqn.primitive.name, tuple(eqn.outvars[0].aval.shape)
     moving = [(atom, labels) for atom, labels in zip(eqn.invars, entering, strict=True) if labels is not None]
     (first, labels), *rest = moving

@@ -15,7 +15,7 @@ from lai_jax._program.model import Model, final_layers, find_reaching_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
 from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
-from lai_jax._recording.biases import bias_uses, with_biases
+from lai_jax._recording.biases import add_biases, bias_uses
 from lai_jax._recording.planned import Iteration, PlannedRecord
 
 
@@ -43,7 +43,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     for use in uses:
         for leaf in use.operand.leaves:
             by_leaf[leaf].append(use)
-    ordered, unread = _ordered(model, uses, last)
+    ordered, unread = _order(model, uses, last)
     if not everything and unread is not None:
         raise UnexplainedError(unread)
     final = ordered[-1].use if unread is None else None
@@ -62,18 +62,18 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     while True:
         records = [replace(own, materialised=not own.use.operand.leaves <= factored) for own in ordered]
         # What is not factored stays a record where it is a layer, for LAI; a table it then tells nothing of.
-        records = _shared([own for own in records if own.use.is_layer or not own.materialised])
+        records = _share_keys([own for own in records if own.use.is_layer or not own.materialised])
         # 2. A bias. theta is added to the outputs of one factored layer, feature by feature, and does nothing
         #    else: its gradient is that layer's output gradient, summed over positions. A layer whose bias is
         #    none of these is not factored either: one record has both, or neither.
-        records = with_biases(biases, records, by_leaf, model.left_out)
+        records = add_biases(biases, records, by_leaf, model.left_out)
         halves = [own for own in records if own.biased and not (own.bias or own.seen_by_lai_alone)]
         apart = {leaf for own in halves for leaf in own.use.operand.leaves}
         factored -= apart
         if not apart:
             break
     if unread is None:
-        unread = _other_use(model, records[-1], by_leaf, biases)
+        unread = _find_other_use(model, records[-1], by_leaf, biases)
         if not everything and unread is not None:
             raise UnexplainedError(unread)
     as_bias = {leaf for own in records if own.bias for leaf in own.bias.operand.leaves}
@@ -83,7 +83,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     for leaf, own in by_leaf.items() if everything else ():
         if leaf in factored | as_bias | model.left_out.keys():
             continue
-        reason = _too_large(model, leaf)
+        reason = _explain_size(model, leaf)
         if reason is None:
             plan.materialised[leaf] = own
         elif partial:
@@ -93,7 +93,7 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
     return plan
 
 
-def _too_large(model: Model, leaf: int) -> str | None:
+def _explain_size(model: Model, leaf: int) -> str | None:
     """Say why the per-sample gradients of a leaf cannot be materialised; None if they can."""
     value = model.parameters[leaf]
     entries, each = math.prod(jnp.shape(value)), jnp.result_type(value).itemsize
@@ -106,7 +106,7 @@ def _too_large(model: Model, leaf: int) -> str | None:
     )
 
 
-def _other_use(
+def _find_other_use(
     model: Model, last: PlannedRecord, by_leaf: Mapping[int, Sequence[Use]], biases: Mapping[Use, Use]
 ) -> str | None:
     """Say which parameter of the last layer is used by what is no layer; None where none is."""
@@ -132,14 +132,14 @@ def use_name(model: Model, use: Use) -> str:
     return "+".join(model.names[leaf] for leaf in sorted(use.operand.leaves))
 
 
-def _ordered(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[PlannedRecord], str | None]:
+def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[PlannedRecord], str | None]:
     """Return the records in order, and why the last of them is not the last layer, if it is not."""
     layers = [use for use in uses if use.is_layer]
     if not layers:
         none = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
         tables = [use for use in uses if use.kind == "gather"]
         return [each for use in tables for each in _records(model, use, merged=False)], none
-    final, unread = _last(model, layers, last)
+    final, unread = _find_last(model, layers, last)
     if final.loops and unread is None and not _is_invariant(final):
         unread = (
             f"apply: the last layer ({final.eqn.primitive.name} in a scan) has another weight "
@@ -173,7 +173,7 @@ def _is_invariant(use: Use) -> bool:
     return use.kind == "dense" and use.operand.view is not None and not any(use.operand.view.loops)
 
 
-def _last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[Use, str | None]:
+def _find_last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[Use, str | None]:
     """Return the last layer; where LAI and LLI cannot read it another one, and why they cannot."""
     names = [use_name(model, use) for use in layers]
     if last is not None:
@@ -243,7 +243,7 @@ def _place(use: Use, view: View) -> Any:
     return leaf, offset, groups, frozenset((outputs, inputs)), how
 
 
-def _shared(records: Sequence[PlannedRecord]) -> list[PlannedRecord]:
+def _share_keys(records: Sequence[PlannedRecord]) -> list[PlannedRecord]:
     """Give records of one matrix a common key, and say which of them are the other way round."""
     members: dict[Any, list[int]] = defaultdict(list)
     matrices: dict[int, Matrix] = {}

@@ -36,7 +36,7 @@ class TraceRecorder:
         """Return no slots: inputs and output gradients of layers are enough."""
         return ()
 
-    def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> lai.Trace:
+    def record(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> lai.Trace:
         """Return the trace."""
         return lai.Trace(records_of(model, plan, measured, everything=False))
 
@@ -53,15 +53,15 @@ class GateRecorder:
         wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
         (losses,), records = run(model.program, model.arguments, {}, wanted, values)
         tail = tail_of(model.program, plan.records[-1].use)  # of a chain's last layer there is one
-        cotangents = {} if tail is None else {plan.records[-1].use.number: tail.pulled_back(values)}
+        cotangents = {} if tail is None else {plan.records[-1].use.number: tail.pull_back(values)}
         measured = Measured(losses, records, cotangents)
-        return losses[: model.real], self.recorded(model, plan, measured, values)
+        return losses[: model.real], self.record(model, plan, measured, values)
 
     def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
         """Return the slots of what lies between the layers."""
         return tuple(slot for link in links_of(model, plan) for slot in (*link.between.slots, link.weight))
 
-    def recorded(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> GateTrace:
+    def record(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> GateTrace:
         """Return the trace with its gates."""
         links = links_of(model, plan)
         return GateTrace(
@@ -75,7 +75,7 @@ Recorder = TraceRecorder | GateRecorder
 """Records one batch, by a run of its own or from a run that somebody else makes."""
 
 
-def masked(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -> lai.Trace:
+def mask_trace(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -> lai.Trace:
     """Return a trace with the positions that count, those of a mask or of a function of the inputs."""
     mask: Any = valid(inputs) if callable(valid) else valid
     if mask is None:

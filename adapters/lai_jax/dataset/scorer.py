@@ -14,9 +14,9 @@ import lai_core as lai
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
-from lai_jax._curation.estimators import scored_in_parts, sound_scores
+from lai_jax._curation.estimators import score_parts, sound_scores
 from lai_jax._curation.moments import Moment
-from lai_jax._curation.options import EstimatorName, check_counts, estimator_of, opened
+from lai_jax._curation.options import EstimatorName, check_counts, estimator_of, open_side
 from lai_jax._curation.problem import Problem
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import check_targets, is_array, take
@@ -108,7 +108,7 @@ class Scorer(BatchScorer):
             for name in found[0]
         }
 
-    def _at(self, params: Any) -> "Scorer":
+    def _move_to(self, params: Any) -> "Scorer":
         """Return this scorer at other parameters of the same form, by the same compiled programs."""
         other = object.__new__(Scorer)
         vars(other).update(self._options() | {"params": params, "_programs": self._programs})
@@ -118,7 +118,7 @@ class Scorer(BatchScorer):
     def _summed(self) -> Validation:
         held = self._validation()
         if isinstance(held, self._summaries):
-            return opened(self.estimator, held)
+            return open_side(self.estimator, held)
         return self._programs[0](self._ready, *held)
 
     @cached_property
@@ -147,7 +147,7 @@ class Scorer(BatchScorer):
         chosen, in_parts = estimator_of(estimator), find_estimator(estimator).summary
 
         @jax.jit
-        def summed(params: Any, inputs: Any, targets: Any) -> Validation:
+        def sum_up(params: Any, inputs: Any, targets: Any) -> Validation:
             samples = count(inputs)
             cut = min(parts, samples) if parts and in_parts and samples > 1 else None
             of: Any = {"positions": positions, "last": last, "valid": valid}
@@ -157,7 +157,7 @@ class Scorer(BatchScorer):
         def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
             problem = Problem(apply, params, loss, last, valid)
             recorded, _ = chosen.forward(problem, batch, None, recompute=True)
-            scored = scored_in_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
+            scored = score_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
             found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}
             if scored.parts is not None:
@@ -168,4 +168,4 @@ class Scorer(BatchScorer):
                 squared = lai.self_influence(recorded.trace, estimator, positions=read)
             return found | {"gradient_norm": jnp.sqrt(squared)}
 
-        return summed, score
+        return sum_up, score

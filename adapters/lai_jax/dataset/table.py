@@ -106,7 +106,7 @@ def score_dataset(
         scorer,
         source_of(dataset, batch_size),
         checkpoints,
-        lambda checkpoint, state: scorer._at(state),
+        lambda checkpoint, state: scorer._move_to(state),
         {**shared, "batch_size": batch_size},
         {},
         {"ids": ids, "groups": groups},
@@ -177,17 +177,17 @@ def top_samples(
     samples = count(dataset[0])
 
     @jax.jit
-    def traced(params: Any, batch: Any) -> lai.Trace:
+    def read_trace(params: Any, batch: Any) -> lai.Trace:
         return trace(apply, params, loss, *batch, gradients=gradients, last=last, valid=valid)
 
     @jax.jit
     def block(params: Any, held_out: lai.Trace, batch: Any) -> jax.Array:
-        training = traced(params, batch)
+        training = read_trace(params, batch)
         scores = kernel(held_out, training)
         return scores / jnp.sqrt(lai.self_influence(training, estimator)) if relative else scores
 
     def blocks() -> Iterator[jax.Array]:
-        held_out = traced(params, validation)
+        held_out = read_trace(params, validation)
         for start in range(0, samples, batch_size):
             index = np.minimum(np.arange(start, start + batch_size), samples - 1)  # one size: one program
             yield block(params, held_out, take(dataset, index))[:, : samples - start]

@@ -4,17 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 from lai_jax._program.errors import couples, unknown
-from lai_jax._program.program import Scaled, Use, Value, closed_of, loop_parts
+from lai_jax._program.program import Scaled, Use, Value, close_jaxpr, loop_parts
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.rules.primitives import RECOMPUTED
-from lai_jax._program.views import same_view
+from lai_jax._program.views import match_views
 
 
-def _joined(eqn: Any, left: Value, right: Value) -> Value:
+def _merge(eqn: Any, left: Value, right: Value) -> Value:
     """Return what is known of a value that may be either."""
     if left.batched and right.batched and left.sample_axis != right.sample_axis:
         raise couples(eqn, "moves the samples to another axis from one iteration or branch to the next")
-    view = left.view if same_view(left.view, right.view) else None
+    view = left.view if match_views(left.view, right.view) else None
     samples = left.sample_axis or right.sample_axis
     leaves = frozenset[int]() if samples else left.leaves | right.leaves
     return Value(
@@ -39,10 +39,10 @@ def _copy(reader: Reader, eqn: Any, place: str, value: Value, wanted: Value) -> 
     lenient = reader.reading.lenient
     if not lenient and value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
-    return reader.copied(eqn, place, value, wanted.where)
+    return reader.copy_use(eqn, place, value, wanted.where)
 
 
-def _outside(value: Value) -> Value:
+def _leave_body(value: Value) -> Value:
     """Return what is known of a value once it has left a body: no view and no known numbers."""
     return Value(
         value.shape, value.dtype, value.sample_axis, value.leaves, layers=value.layers, scaled=value.scaled
@@ -54,11 +54,11 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     consts, carried = loop_parts(eqn)
     loop = (int(eqn.params["length"]), bool(eqn.params["reverse"]))
     closed = eqn.params["jaxpr"]
-    fixed = [_entering(value) for value in values[:consts]]
-    sliced = [_sliced(eqn, value) for value in values[consts + carried :]]
-    carry = [replace(_entering(value), known=None) for value in values[consts : consts + carried]]
+    fixed = [_enter(value) for value in values[:consts]]
+    sliced = [_slice(eqn, value) for value in values[consts + carried :]]
+    carry = [replace(_enter(value), known=None) for value in values[consts : consts + carried]]
     # What is known of the carried values k is a fixpoint: k = joined(k, body(k)), from what enters the
-    # loop. `_joined` only ever forgets (a view, known numbers, a repeated axis) or adds (leaves, layers, a
+    # loop. `_merge` only ever forgets (a view, known numbers, a repeated axis) or adds (leaves, layers, a
     # samples' axis), each of which can happen a finite number of times, so that the loop below ends.
     #
     # A carried value that begins as a constant or a parameter may turn out to be batched: a recurrent
@@ -68,12 +68,12 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     lenient = reader.reading.lenient
     reader.reading.lenient = lenient or not all(value.batched for value in carry)
     while True:
-        body = reader.nested(loop)
+        body = reader.nest(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])
         results = [program.values[slot] for slot in program.outputs]
-        results[:carried] = [replace(one, scaled=_elsewhere(one, one.shape)) for one in results[:carried]]
-        settled = [_joined(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
-        known = all(old.same(new) for old, new in zip(carry, settled, strict=True))
+        results[:carried] = [replace(one, scaled=_move_scales(one, one.shape)) for one in results[:carried]]
+        settled = [_merge(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
+        known = all(old.equals(new) for old, new in zip(carry, settled, strict=True))
         if known and reader.reading.lenient == lenient:
             break
         if known:  # the strict reading comes next
@@ -90,39 +90,39 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     # Outputs of iterations are stacked along a new first axis, behind which the samples' axis moves.
     stacked = [
         replace(
-            _outside(value),
+            _leave_body(value),
             shape=(loop[0], *value.shape),
-            sample_axis=None if value.sample_axis is None else value.where.moved(value.where.axis + 1),
-            scaled=_elsewhere(value, (loop[0], *value.shape)),
+            sample_axis=None if value.sample_axis is None else value.where.move(value.where.axis + 1),
+            scaled=_move_scales(value, (loop[0], *value.shape)),
         )
         for value in results[carried:]
     ]
     return reader.emit(
-        eqn, slots, [*(_outside(value) for value in carry), *stacked], copies=copies, bodies=(program,)
+        eqn, slots, [*(_leave_body(value) for value in carry), *stacked], copies=copies, bodies=(program,)
     )
 
 
-def _entering(value: Value) -> Value:
-    view = None if value.view is None else value.view.entering_loop(sliced=False)
+def _enter(value: Value) -> Value:
+    view = None if value.view is None else value.view.enter_loop(sliced=False)
     return replace(value, view=view)
 
 
-def _sliced(eqn: Any, value: Value) -> Value:
+def _slice(eqn: Any, value: Value) -> Value:
     if value.sample_axis is not None and value.sample_axis.axis == 0:
         raise couples(eqn, "loops over the samples")
     return Value(
         value.shape[1:],
         value.dtype,
-        None if value.sample_axis is None else value.where.moved(value.where.axis - 1),
+        None if value.sample_axis is None else value.where.move(value.where.axis - 1),
         value.leaves,
-        None if value.view is None else value.view.entering_loop(sliced=True),
+        None if value.view is None else value.view.enter_loop(sliced=True),
         frozenset(axis - 1 for axis in value.flat if axis > 0),
         layers=value.layers,
-        scaled=_elsewhere(value, value.shape[1:]),
+        scaled=_move_scales(value, value.shape[1:]),
     )
 
 
-def _elsewhere(value: Value, shape: tuple[int, ...]) -> frozenset[Scaled]:
+def _move_scales(value: Value, shape: tuple[int, ...]) -> frozenset[Scaled]:
     """Return what scales a value that moves into a loop or out of it: other entries in each iteration."""
     axes = frozenset(axis for axis, size in enumerate(shape) if size > 1)
     return frozenset(replace(one, axes=axes, part=True) for one in value.scaled)
@@ -136,26 +136,26 @@ def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
         raise couples(eqn, "chooses one branch for all samples from their values")
     bodies = []
     for number, closed in enumerate(eqn.params["branches"]):
-        body = reader.nested(branch=number)
+        body = reader.nest(branch=number)
         body.whole(closed, values[1:])
         bodies.append(body)
     results = [[body.program.values[slot] for slot in body.program.outputs] for body in bodies]
     outputs = results[0]
     for other in results[1:]:
-        outputs = [_joined(eqn, left, right) for left, right in zip(outputs, other, strict=True)]
+        outputs = [_merge(eqn, left, right) for left, right in zip(outputs, other, strict=True)]
     for body, own in zip(bodies, results, strict=True):
         for place, (value, wanted) in enumerate(zip(own, outputs, strict=True)):
             _copy_output(body, eqn, place, value, wanted)
     return reader.emit(
-        eqn, slots, [_outside(value) for value in outputs], bodies=tuple(body.program for body in bodies)
+        eqn, slots, [_leave_body(value) for value in outputs], bodies=tuple(body.program for body in bodies)
     )
 
 
 def read_remat(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a body that is recomputed in the backward pass."""
-    program = reader.nested().whole(closed_of(eqn.params["jaxpr"]), values)
+    program = reader.nest().whole(close_jaxpr(eqn.params["jaxpr"]), values)
     return reader.emit(
-        eqn, slots, [_outside(program.values[slot]) for slot in program.outputs], bodies=(program,)
+        eqn, slots, [_leave_body(program.values[slot]) for slot in program.outputs], bodies=(program,)
     )
 
 
@@ -167,18 +167,18 @@ def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) 
     fixed = [replace(value, view=None) for value in values]
     carry = [replace(value, known=None) for value in fixed[tests + consts :]]
     while True:
-        program = reader.nested().whole(eqn.params["body_jaxpr"], [*fixed[tests : tests + consts], *carry])
+        program = reader.nest().whole(eqn.params["body_jaxpr"], [*fixed[tests : tests + consts], *carry])
         results = [program.values[slot] for slot in program.outputs]
-        settled = [_joined(eqn, old, new) for old, new in zip(carry, results, strict=True)]
-        if all(old.same(new) for old, new in zip(carry, settled, strict=True)):
+        settled = [_merge(eqn, old, new) for old, new in zip(carry, results, strict=True)]
+        if all(old.equals(new) for old, new in zip(carry, settled, strict=True)):
             break
         carry = settled
     if program.uses():
         raise unknown(eqn, "a layer inside a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
-    test = reader.nested(branch=1).whole(eqn.params["cond_jaxpr"], [*fixed[:tests], *carry])
+    test = reader.nest(branch=1).whole(eqn.params["cond_jaxpr"], [*fixed[:tests], *carry])
     if test.values[test.outputs[0]].batched:
         raise couples(eqn, "ends its loop for all samples by their values")
-    return reader.emit(eqn, slots, [_outside(value) for value in carry])
+    return reader.emit(eqn, slots, [_leave_body(value) for value in carry])
 
 
 READERS: dict[str, EquationReader] = {

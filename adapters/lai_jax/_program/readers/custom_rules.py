@@ -10,7 +10,7 @@ import numpy as np
 
 from lai_jax._program.errors import UnexplainedError, couples, place, unknown
 from lai_jax._program.evaluate import apply_equation
-from lai_jax._program.leaves import replaced
+from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.program import Value, programs_of
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.rules.primitives import CUSTOM_RULES
@@ -30,8 +30,8 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
                 f"parameters enter {_name(eqn)}, whose own rule is not the derivative of what it computes; "
                 "apply the parameters outside it",
             )
-        return reader.inlined(closed.jaxpr, closed.consts, slots)
-    program = reader.apart().whole(closed, values)
+        return reader.inline(closed.jaxpr, closed.consts, slots)
+    program = reader.isolate().whole(closed, values)
     outputs = [program.values[slot] for slot in program.outputs]
     if reader.reading.differentiated:
         _check_rule_keeps_samples_apart(reader, eqn, values, outputs)
@@ -66,7 +66,7 @@ def _check_rule_keeps_samples_apart(
         for value in (*values, *(outputs[i] for i in floating))
     ]
     try:
-        program = reader.apart().whole(closed, known)
+        program = reader.isolate().whole(closed, known)
     except UnexplainedError as error:
         msg = f"apply, loss: {place(eqn)}: the derivative rule of {_name(eqn)} could not be followed: {error}"
         raise UnexplainedError(msg) from error
@@ -87,11 +87,11 @@ def _rule_is_derivative(eqn: Any, closed: Any, values: Sequence[Value]) -> bool:
     draw = np.random.default_rng(0)  # the check's own points: nothing that is computed depends on them
     with jax.ensure_compile_time_eval():
         try:
-            named = _named(eqn, avals, moving)
+            named = _find_numbers(eqn, avals, moving)
             beyond = [3 * abs(number) for number in named if _SCALES[-1] < abs(number) < _LARGEST]
             sizes = [(scale, np.zeros(0)) for scale in (*_SCALES, *beyond)] + [(1.0, named)]
             for scale, places in sizes:
-                point = [_drawn(draw, aval, scale, places, named) for aval in avals]
+                point = [_draw_one(draw, aval, scale, places, named) for aval in avals]
                 if not _agree(eqn, closed, point, moving, draw, scale):
                     return False
         except (NotImplementedError, TypeError, ValueError):  # the body has no derivative: a while loop
@@ -99,14 +99,14 @@ def _rule_is_derivative(eqn: Any, closed: Any, values: Sequence[Value]) -> bool:
     return True
 
 
-def _named(eqn: Any, avals: Sequence[Any], moving: Sequence[int]) -> np.ndarray[Any, Any]:
+def _find_numbers(eqn: Any, avals: Sequence[Any], moving: Sequence[int]) -> np.ndarray[Any, Any]:
     """Return the numbers that a function and its rule hold, and 0."""
 
-    def ruled(given: list[Any], cotangents: list[Any]) -> Any:
+    def apply_rule(given: list[Any], cotangents: list[Any]) -> Any:
         return _vjp(lambda full: apply_equation(eqn, full), given, moving)[1](cotangents)
 
     outputs = [atom.aval for atom in eqn.outvars if jnp.issubdtype(atom.aval.dtype, jnp.inexact)]
-    whole = jax.make_jaxpr(ruled)(list(avals), outputs)
+    whole = jax.make_jaxpr(apply_rule)(list(avals), outputs)
     held, programs = [0.0, *whole.consts], [whole.jaxpr]
     while programs:
         equations = programs.pop().eqns
@@ -117,7 +117,7 @@ def _named(eqn: Any, avals: Sequence[Any], moving: Sequence[int]) -> np.ndarray[
     return np.array(sorted(number for number in found if np.isfinite(number)))
 
 
-def _drawn(
+def _draw_one(
     draw: np.random.Generator,
     aval: Any,
     scale: float,
@@ -141,7 +141,7 @@ def _vjp(call: Any, given: Sequence[Any], moving: Sequence[int]) -> tuple[list[A
     """Return a call's floating-point results, and the way back from them to the arguments that move."""
 
     def function(*moved: Any) -> list[Any]:
-        results = call(replaced(given, moving, moved))
+        results = call(replace_leaves(given, moving, moved))
         return [out for out in results if jnp.issubdtype(out.dtype, jnp.inexact)]
 
     outputs, back = jax.vjp(function, *(given[i] for i in moving))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.evaluate import apply_equation
-from lai_jax._program.program import Use, Value, closed_of
+from lai_jax._program.program import Use, Value, close_jaxpr
 from lai_jax._program.reader import Reader, Reading
 from lai_jax._program.rules.primitives import CALLS, RECOMPUTED
 from lai_jax._program.rules.sums import entries_of
@@ -43,23 +43,23 @@ class MappedEquation:
         ]
         self.outvars = [_atom(one, samples) for one in eqn.outvars]
         try:
-            jax.eval_shape(self._at_once, *(atom.aval for atom in self.invars))
-            self.run = self._at_once
+            jax.eval_shape(self._run_at_once, *(atom.aval for atom in self.invars))
+            self.run = self._run_at_once
         except Exception:  # whatever an operation says that takes no further axis
-            self.run = self._one_by_one
+            self.run = self._run_rows
 
-    def _at_once(self, *given: Any) -> list[Any]:
+    def _run_at_once(self, *given: Any) -> list[Any]:
         axes = [0 if own else None for own in self.batched]
         return jax.vmap(lambda *own: apply_equation(self.eqn, own), in_axes=axes)(*given)
 
-    def _one_by_one(self, *given: Any) -> list[Any]:
-        def one(rows: list[Any]) -> list[Any]:
+    def _run_rows(self, *given: Any) -> list[Any]:
+        def run_row(rows: list[Any]) -> list[Any]:
             left = iter(rows)
             own = [next(left) if own else all_ for own, all_ in zip(self.batched, given, strict=True)]
             return apply_equation(self.eqn, own)
 
         rows = [array for own, array in zip(self.batched, given, strict=True) if own]
-        return jax.lax.map(one, rows)
+        return jax.lax.map(run_row, rows)
 
 
 class _Copies:
@@ -91,24 +91,24 @@ class SampleReader(Reader):
             return super().equation(eqn, slots)
         self.path = (*self.path, id(eqn))
         try:
-            return self.mapped(eqn, slots)
+            return self.read_mapped(eqn, slots)
         finally:
             self.path = self.path[:-1]
 
-    def mapped(self, eqn: Any, slots: list[int]) -> list[int]:
+    def read_mapped(self, eqn: Any, slots: list[int]) -> list[int]:
         """Read an equation that is run for each sample; return the slots of its outputs."""
         # What there is a rule for is read as any equation of a batch is: layers are seen.
-        if (found := self.followed_at_once(eqn, slots)) is not None:
+        if (found := self.follow_at_once(eqn, slots)) is not None:
             return found
         if eqn.primitive.name in RECOMPUTED:
-            body = closed_of(eqn.params["jaxpr"])
-            return self.inlined(body.jaxpr, body.consts, slots)
-        own = [self.own_copies(eqn, place, slot) for place, slot in enumerate(slots)]
-        if own != slots and (found := self.followed_at_once(eqn, own)) is not None:
+            body = close_jaxpr(eqn.params["jaxpr"])
+            return self.inline(body.jaxpr, body.consts, slots)
+        own = [self.copy_slot(eqn, place, slot) for place, slot in enumerate(slots)]
+        if own != slots and (found := self.follow_at_once(eqn, own)) is not None:
             return found
-        return self.as_it_stands(eqn, own)
+        return self.emit_as_is(eqn, own)
 
-    def followed_at_once(self, eqn: Any, slots: list[int]) -> list[int] | None:
+    def follow_at_once(self, eqn: Any, slots: list[int]) -> list[int] | None:
         """Read what an equation is when it is mapped; None, and nothing read, where no rule follows that."""
         values, kept = self.program.values, len(self.program.operations)
         given, first = [values[slot] for slot in slots], len(values)
@@ -119,8 +119,8 @@ class SampleReader(Reader):
             mapped = MappedEquation(eqn, [value.batched for value in given], self.samples.samples)
             closed = jax.make_jaxpr(mapped.run)(*shapes)
             self.reading.held.append(closed)  # its equations are told apart by their addresses
-            found = plain.inlined(closed.jaxpr, closed.consts, slots)
-            found = [self.without_samples(slot) for slot in found]
+            found = plain.inline(closed.jaxpr, closed.consts, slots)
+            found = [self.drop_samples(slot) for slot in found]
             if all(values[slot].sample_axis in (None, self.samples) for slot in found):
                 return found
         except UnexplainedError:
@@ -130,15 +130,15 @@ class SampleReader(Reader):
         self.program.constants = {slot: array for slot, array in constants.items() if slot < first}
         return None
 
-    def without_samples(self, slot: int) -> int:
+    def drop_samples(self, slot: int) -> int:
         """Return what no sample touches, as the count of a loop, without the axis that mapping gave it."""
         value = self.program.values[slot]
         if value.batched:
             return slot
         closed = jax.make_jaxpr(lambda array: array[0])(jax.ShapeDtypeStruct(value.shape, value.dtype))
-        return Reader.inlined(self, closed.jaxpr, closed.consts, [slot])[0]
+        return Reader.inline(self, closed.jaxpr, closed.consts, [slot])[0]
 
-    def own_copies(self, eqn: Any, place: int, slot: int) -> int:
+    def copy_slot(self, eqn: Any, place: int, slot: int) -> int:
         """Return a slot that holds one copy a sample of a value of the parameters; any other as it is."""
         value = self.program.values[slot]
         if not value.of_parameters:
@@ -151,7 +151,7 @@ class SampleReader(Reader):
         copies = Value(shape, value.dtype, self.samples, scaled=entries)
         return self.emit(_Copies(eqn, shape, value.dtype), [slot], [copies], copies={0: use})[0]
 
-    def as_it_stands(self, eqn: Any, slots: list[int]) -> list[int]:
+    def emit_as_is(self, eqn: Any, slots: list[int]) -> list[int]:
         """Emit an operation of which nothing is known but that it keeps samples apart."""
         values = [self.program.values[slot] for slot in slots]
         layers = frozenset[Use]().union(*(value.layers for value in values))

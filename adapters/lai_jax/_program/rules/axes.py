@@ -43,7 +43,7 @@ def _removes(parameter: str, how: str = "reduces over the samples") -> Rule:
         axes = axes if isinstance(axes, tuple) else (axes,)
         if samples.axis in axes:
             raise couples(eqn, how)
-        return samples.moved(samples.axis - sum(axis < samples.axis for axis in axes))
+        return samples.move(samples.axis - sum(axis < samples.axis for axis in axes))
 
     return rule
 
@@ -61,14 +61,14 @@ def _keeps_off(parameter: str) -> Rule:
 
 def _broadcast_in_dim(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     samples = common_axis(eqn, values)
-    return samples.moved(int(eqn.params["broadcast_dimensions"][samples.axis]))
+    return samples.move(int(eqn.params["broadcast_dimensions"][samples.axis]))
 
 
 def _reshape(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     samples, shape = common_axis(eqn, values), values[0].shape
     if (order := eqn.params.get("dimensions")) is not None:  # transposed first
-        samples, shape = samples.moved(tuple(order).index(samples.axis)), tuple(shape[axis] for axis in order)
-    moved = samples.reshaped(shape, eqn.outvars[0].aval.shape)
+        samples, shape = samples.move(tuple(order).index(samples.axis)), tuple(shape[axis] for axis in order)
+    moved = samples.reshape(shape, eqn.outvars[0].aval.shape)
     if moved is None:
         raise couples(eqn, "spreads the samples over several axes")
     return moved
@@ -76,12 +76,12 @@ def _reshape(eqn: Any, values: Sequence[Value]) -> SampleAxis:
 
 def _transpose(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     samples = common_axis(eqn, values)
-    return samples.moved(tuple(eqn.params["permutation"]).index(samples.axis))
+    return samples.move(tuple(eqn.params["permutation"]).index(samples.axis))
 
 
 def _stack(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     samples = common_axis(eqn, values)
-    return samples.moved(samples.axis + (eqn.params["axis"] <= samples.axis))
+    return samples.move(samples.axis + (eqn.params["axis"] <= samples.axis))
 
 
 def _whole_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
@@ -128,7 +128,7 @@ def _fft(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return samples
 
 
-def _leading(eqn: Any, values: Sequence[Value]) -> SampleAxis:
+def _keep_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     """Random keys and bits: the samples' axis stays where it is, other axes come and go behind it."""
     samples = common_axis(eqn, values)
     if samples.axis >= len(eqn.outvars[0].aval.shape):
@@ -148,13 +148,13 @@ def dot_general(eqn: Any, values: Sequence[Value]) -> SampleAxis:
         if samples.axis in contract[side]:
             raise couples(eqn, "sums over the samples")
         if samples.axis in batch[side]:
-            places.append(("batch", samples.moved(tuple(batch[side]).index(samples.axis))))
+            places.append(("batch", samples.move(tuple(batch[side]).index(samples.axis))))
             continue
         used = (*contract[side], *batch[side])
         place = len(batch[0]) + sum(axis not in used for axis in range(samples.axis))
         if side == 1:
             place += ranks[0] - len(contract[0]) - len(batch[0])
-        places.append(("free", samples.moved(place)))
+        places.append(("free", samples.move(place)))
     # Two batched operands fit where sample b meets sample b alone: along one batch axis of both.
     if len(places) == 2 and (places[0] != places[1] or places[0][0] == "free"):
         raise couples(eqn, "multiplies every sample with every other")
@@ -168,7 +168,7 @@ def conv_general_dilated(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     samples, spec = common_axis(eqn, values[:1]), eqn.params["dimension_numbers"]
     if samples.axis != spec.lhs_spec[0] or eqn.params["batch_group_count"] != 1:
         raise couples(eqn, "convolves over the samples")
-    return samples.moved(spec.out_spec[0])
+    return samples.move(spec.out_spec[0])
 
 
 _KEYS = names("bitcast_convert_type random_bits random_seed random_split random_unwrap random_wrap")
@@ -184,7 +184,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_WINDOWED, _window),
     **dict.fromkeys(_MATRICES, _matrices),
     **dict.fromkeys(("slice", "dynamic_slice", "dynamic_update_slice", "pad"), _whole_axis),
-    **dict.fromkeys(_KEYS, _leading),
+    **dict.fromkeys(_KEYS, _keep_axis),
     "sort": _keeps_off("dimension"),
     "split": _keeps_off("axis"),
     "concatenate": _keeps_off("dimension"),
@@ -212,7 +212,7 @@ def output_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return rule(eqn, values)
 
 
-def copied_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -> SampleAxis:
+def copy_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -> SampleAxis:
     """Return where the samples will be in the copies of a value that meets batched ones."""
     value = values[position]
     if eqn.primitive.name in SCATTERS:
@@ -223,7 +223,7 @@ def copied_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool)
     if eqn.primitive.name == "dot_general":
         _, batch = eqn.params["dimension_numbers"]
         data = 0 if values[0].batched else 1
-        samples = samples.moved(batch[1 - data][tuple(batch[data]).index(samples.axis)])
+        samples = samples.move(batch[1 - data][tuple(batch[data]).index(samples.axis)])
     elif value.shape == () and eqn.primitive.name in ELEMENTWISE:
         return samples
     elif len(value.shape) != rank and eqn.primitive.name not in SCATTERS:

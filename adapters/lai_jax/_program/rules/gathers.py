@@ -40,9 +40,9 @@ def gather(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     if indices.sample_axis is not None:
         if indices.sample_axis.axis == len(indices.shape) - 1:
             raise couples(eqn, "reads with the samples as coordinates")
-        by_index = indices.sample_axis.moved(outside[indices.sample_axis.axis])
+        by_index = indices.sample_axis.move(outside[indices.sample_axis.axis])
     if data.sample_axis is None:
-        return indices.where.moved(outside[indices.where.axis])
+        return indices.where.move(outside[indices.where.axis])
     by_data = _read_by_sample(eqn, data, indices, outside)
     if by_index is not None and by_index != by_data:
         raise couples(eqn, "reads one sample's entries for another")
@@ -53,17 +53,17 @@ def _read_by_sample(eqn: Any, data: Value, indices: Value, outside: list[int]) -
     numbers, samples = eqn.params["dimension_numbers"], data.where
     if samples.axis in numbers.operand_batching_dims:
         pair = numbers.operand_batching_dims.index(samples.axis)
-        return samples.moved(outside[numbers.start_indices_batching_dims[pair]])
+        return samples.move(outside[numbers.start_indices_batching_dims[pair]])
     if samples.axis in numbers.collapsed_slice_dims:
         counted = row_column(eqn, (data, indices))
         if counted is not None:
-            return samples.moved(outside[counted[1]])
+            return samples.move(outside[counted[1]])
         raise couples(eqn, "picks samples of the batch by index")
     if eqn.params["slice_sizes"][samples.axis] != data.shape[samples.axis]:
         raise couples(eqn, "takes some samples of the batch")
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     kept = [axis for axis in range(len(data.shape)) if axis not in gone]
-    return samples.moved(numbers.offset_dims[kept.index(samples.axis)])
+    return samples.move(numbers.offset_dims[kept.index(samples.axis)])
 
 
 def row_column(eqn: Any, values: Sequence[Value]) -> tuple[int, int] | None:
@@ -80,7 +80,7 @@ def row_column(eqn: Any, values: Sequence[Value]) -> tuple[int, int] | None:
     return None
 
 
-def aligned_gather(eqn: Any, data: jax.Array, indices: jax.Array, column: int, axis: int) -> jax.Array:
+def gather_aligned(eqn: Any, data: jax.Array, indices: jax.Array, column: int, axis: int) -> jax.Array:
     """Read each sample's entries from its own row without counting samples, for a batch of any size."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     row = numbers.start_index_map[column]
@@ -120,7 +120,7 @@ def scatter(eqn: Any, values: Sequence[Value]) -> SampleAxis:
             raise couples(eqn, "writes to some samples of the batch")
     elif indices.sample_axis is not None:
         outside = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
-        if indices.sample_axis != updated.moved(outside.index(updated.axis)):
+        if indices.sample_axis != updated.move(outside.index(updated.axis)):
             raise couples(eqn, "writes one sample's entries to another")
     return written
 
@@ -134,7 +134,7 @@ def scatter_axes(eqn: Any, values: Sequence[Value]) -> tuple[SampleAxis, SampleA
     data, indices, updates = values
     numbers = eqn.params["dimension_numbers"]
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    pairs = dict(zip(_kept(data, gone), numbers.update_window_dims, strict=True))
+    pairs = dict(zip(_list_kept(data, gone), numbers.update_window_dims, strict=True))
     outside = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
     for axis, by_index in zip(
         numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True
@@ -147,14 +147,14 @@ def scatter_axes(eqn: Any, values: Sequence[Value]) -> tuple[SampleAxis, SampleA
             if axis in gone and data.shape[axis] == found.samples and counted:
                 pairs[axis] = outside[by_index]
     if data.batched and data.where.axis in pairs:
-        return data.where, data.where.moved(pairs[data.where.axis])
+        return data.where, data.where.move(pairs[data.where.axis])
     if not data.batched:
         updated = found.axis if updates.batched else outside[found.axis]
         for axis, place in pairs.items():
             if place == updated:
-                return found.moved(axis), found.moved(place)
+                return found.move(axis), found.move(place)
     raise couples(eqn, "writes to samples of the batch by index")
 
 
-def _kept(value: Value, gone: Sequence[int]) -> list[int]:
+def _list_kept(value: Value, gone: Sequence[int]) -> list[int]:
     return [axis for axis in range(len(value.shape)) if axis not in gone]

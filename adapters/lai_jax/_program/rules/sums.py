@@ -14,7 +14,7 @@ from typing import Any
 
 from lai_jax._program.program import Scaled, Use, Value
 from lai_jax._program.rules.primitives import ELEMENTWISE, names
-from lai_jax._program.views import same_view
+from lai_jax._program.views import match_views
 
 _KEPT = frozenset(
     names("neg copy copy_p convert_element_type real imag select_n reduce_precision sharding_constraint name")
@@ -59,7 +59,7 @@ def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Fo
         return Followed()
     carried = {one for value in values for one in value.scaled if one.row or one.bent}
     plain = [replace(value, scaled=value.scaled - carried) for value in values]
-    found = _followed(eqn, plain, rows)
+    found = _follow(eqn, plain, rows)
     products = [{one.use for one in value.scaled if not (one.own or one.part)} for value in plain]
     ended = set[Use]()
     if eqn.primitive.name in _ADDED | {"select_n"}:
@@ -76,14 +76,14 @@ def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Fo
     return Followed(found.scaled | carried, found.summed | several)
 
 
-def _followed(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Followed:
+def _follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Followed:
     name = eqn.primitive.name
     if name in ("mul", "div"):
         return Followed(frozenset(_products(name, values)))
     if name in _ADDED:
         return _sum_of_two(values, rows)
     if name == "dot_general":
-        return _contracted(eqn, values)
+        return _contract(eqn, values)
     every = frozenset[Scaled]().union(*(value.scaled for value in values))
     if name in _KEPT:
         return Followed(every)
@@ -91,22 +91,22 @@ def _followed(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) ->
     if moved is not None:
         return Followed(frozenset(replace(one, axes=moved(eqn, one.axes)) for one in every))
     if name in _ARRANGED:
-        return Followed(frozenset(_anywhere(eqn, one) for one in every))
+        return Followed(frozenset(_spread(eqn, one) for one in every))
     products = frozenset(one for one in every if not one.own)
     if name == "reduce_sum":
         gone = set(eqn.params["axes"])
-        kept = frozenset(replace(one, axes=_shifted(one.axes, gone)) for one in every)
-        return _ended(kept, (one for one in products if one.axes & gone))
-    if name == "triangular_solve" and values[1].batched and not _own(values[1]):
-        return _ended(frozenset(_anywhere(eqn, one) for one in every), values[0].scaled)
+        kept = frozenset(replace(one, axes=_shift(one.axes, gone)) for one in every)
+        return _end(kept, (one for one in products if one.axes & gone))
+    if name == "triangular_solve" and values[1].batched and not _is_own(values[1]):
+        return _end(frozenset(_spread(eqn, one) for one in every), values[0].scaled)
     if name in _SUMMED:
-        return _ended(frozenset(_anywhere(eqn, one) for one in every), (one for one in products if one.axes))
-    if name in ELEMENTWISE and all(_own(value) or not value.batched for value in values):
+        return _end(frozenset(_spread(eqn, one) for one in every), (one for one in products if one.axes))
+    if name in ELEMENTWISE and all(_is_own(value) or not value.batched for value in values):
         return Followed(every - products)  # another way to write the parameter
     return Followed()
 
 
-def _own(value: Value) -> bool:
+def _is_own(value: Value) -> bool:
     """Whether a batched value is made of a parameter's entries alone."""
     return bool(value.scaled) and all(one.own for one in value.scaled) and not value.layers
 
@@ -119,7 +119,7 @@ def _products(name: str, values: Sequence[Value]) -> list[Scaled]:
             below = name == "div" and position == 1
             if below and not one.own:
                 continue  # one over a product is none
-            met = other.batched and not _own(other)
+            met = other.batched and not _is_own(other)
             found.append(replace(one, own=one.own and not met))
     return found
 
@@ -131,7 +131,7 @@ def _sum_of_two(values: Sequence[Value], rows: Callable[[Use], bool]) -> Followe
     summed = [left for left in products[0] for right in products[1] if _differ(left, right)]
     for position, value in enumerate(values):
         other = values[1 - position]
-        if _own(other) or not other.batched:
+        if _is_own(other) or not other.batched:
             continue
         for one in value.scaled:
             if not one.own:
@@ -144,9 +144,9 @@ def _sum_of_two(values: Sequence[Value], rows: Callable[[Use], bool]) -> Followe
             elif rows(one.use):
                 beside.append(Scaled(one.use, frozenset(), row=True))
     kept = [one for each in products for one in each]
-    if all(_own(value) or not value.batched for value in values):
+    if all(_is_own(value) or not value.batched for value in values):
         kept += [one for value in values for one in value.scaled if one.own]
-    return _ended(frozenset((*kept, *beside)), summed)
+    return _end(frozenset((*kept, *beside)), summed)
 
 
 def _differ(left: Scaled, right: Scaled) -> bool:
@@ -155,29 +155,29 @@ def _differ(left: Scaled, right: Scaled) -> bool:
         return False
     if left.part or right.part or left.use is right.use:
         return left.part or right.part
-    return not same_view(left.use.operand.view, right.use.operand.view)
+    return not match_views(left.use.operand.view, right.use.operand.view)
 
 
-def _contracted(eqn: Any, values: Sequence[Value]) -> Followed:
+def _contract(eqn: Any, values: Sequence[Value]) -> Followed:
     contract, _ = eqn.params["dimension_numbers"]
     kept, summed = [], []
     for position, value in enumerate(values[:2]):
         other = values[1 - position]
-        met = other.batched and not _own(other)
+        met = other.batched and not _is_own(other)
         for one in value.scaled:
             product = replace(one, own=one.own and not met)
             if not product.own and one.axes & set(contract[position]):
                 summed.append(one)
-            kept.append(_anywhere(eqn, product))
-    return _ended(frozenset(kept), summed)
+            kept.append(_spread(eqn, product))
+    return _end(frozenset(kept), summed)
 
 
-def _ended(kept: Found, summed: Any) -> Followed:
+def _end(kept: Found, summed: Any) -> Followed:
     uses = frozenset(one.use for one in summed)
     return Followed(frozenset(one for one in kept if one.use not in uses), uses)
 
 
-def _anywhere(eqn: Any, one: Scaled) -> Scaled:
+def _spread(eqn: Any, one: Scaled) -> Scaled:
     """Return what is known where axes are not followed: entries may differ along each of them."""
     if not one.axes and not one.part:
         return replace(one, part=True)
@@ -185,11 +185,11 @@ def _anywhere(eqn: Any, one: Scaled) -> Scaled:
     return replace(one, axes=frozenset(axis for axis, size in enumerate(shape) if size > 1), part=True)
 
 
-def _shifted(axes: frozenset[int], gone: set[int]) -> frozenset[int]:
+def _shift(axes: frozenset[int], gone: set[int]) -> frozenset[int]:
     return frozenset(axis - sum(one < axis for one in gone) for axis in axes - gone)
 
 
-def _reshaped(eqn: Any, axes: frozenset[int]) -> frozenset[int]:
+def _reshape(eqn: Any, axes: frozenset[int]) -> frozenset[int]:
     before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     if not axes or eqn.params.get("dimensions") is not None:
         return axes and frozenset(axis for axis, size in enumerate(after) if size > 1)
@@ -223,6 +223,6 @@ _MOVES: Mapping[str, Callable[[Any, frozenset[int]], frozenset[int]]] = {
     "broadcast_in_dim": lambda eqn, axes: frozenset(
         int(eqn.params["broadcast_dimensions"][axis]) for axis in axes
     ),
-    "squeeze": lambda eqn, axes: _shifted(axes, set(eqn.params["dimensions"])),
-    "reshape": _reshaped,
+    "squeeze": lambda eqn, axes: _shift(axes, set(eqn.params["dimensions"])),
+    "reshape": _reshape,
 }

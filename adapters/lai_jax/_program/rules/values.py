@@ -19,13 +19,13 @@ from lai_jax._program.views import View
 _FOLD_LIMIT = 1 << 20  # entries; larger index arrays are not computed ahead
 
 
-def unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
+def read_unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
     """Return what is known of the outputs of an operation without batched inputs."""
     leaves = frozenset[int]().union(*(value.leaves for value in values))
-    view = rearranged(eqn, values[0].view) if values and values[0].view is not None else None
+    view = rearrange(eqn, values[0].view) if values and values[0].view is not None else None
     if eqn.primitive.name == "stop_gradient":
         leaves = frozenset()  # no gradient reaches the parameter: a frozen weight
-    folded = None if leaves else _folded(eqn, values)
+    folded = None if leaves else _fold(eqn, values)
     flat = _flat_axes(eqn, values)
     found = []
     for index, variable in enumerate(eqn.outvars):
@@ -45,7 +45,7 @@ def unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
     return found
 
 
-def rearranged(eqn: Any, view: View | None) -> View | None:
+def rearrange(eqn: Any, view: View | None) -> View | None:
     """Return how an operation rearranges a view; None if it does more than that."""
     name, params = eqn.primitive.name, eqn.params
     shape = tuple(eqn.outvars[0].aval.shape)
@@ -55,24 +55,24 @@ def rearranged(eqn: Any, view: View | None) -> View | None:
         return view
     if name in ("reshape", "squeeze"):
         order = params.get("dimensions") if name == "reshape" else None
-        return view.changed(
+        return view.change(
             lambda cells: np.reshape(np.transpose(cells, order) if order else cells, shape, copy=False)
         )
     if name == "transpose":
-        return view.changed(lambda cells: np.transpose(cells, params["permutation"]))
+        return view.change(lambda cells: np.transpose(cells, params["permutation"]))
     if name == "rev":
-        return view.changed(lambda cells: np.flip(cells, tuple(params["dimensions"])))
+        return view.change(lambda cells: np.flip(cells, tuple(params["dimensions"])))
     if name == "slice":
         steps = params["strides"] or (1,) * len(shape)
         spans = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
         index = tuple(slice(int(a), int(b), int(c)) for a, b, c in spans)
-        return view.changed(lambda cells: cells[index])
+        return view.change(lambda cells: cells[index])
     if name == "broadcast_in_dim":
         placed = [1] * len(shape)
         for axis, place in enumerate(params["broadcast_dimensions"]):
             placed[int(place)] = view.cells.shape[axis]
-        fitted = view.changed(lambda cells: np.reshape(cells, placed, copy=False))
-        return None if fitted is None else fitted.changed(lambda cells: np.broadcast_to(cells, shape))
+        fitted = view.change(lambda cells: np.reshape(cells, placed, copy=False))
+        return None if fitted is None else fitted.change(lambda cells: np.broadcast_to(cells, shape))
     return None
 
 
@@ -89,18 +89,18 @@ def _flat_axes(eqn: Any, values: Sequence[Value]) -> frozenset[int]:
         )
     if values and (name == "concatenate" or name in ELEMENTWISE):
         everywhere = frozenset(range(len(shape))) - {eqn.params.get("dimension")}
-        return everywhere.intersection(*(_repeated(value, shape) for value in values))
-    return frozenset(place for side in range(len(values)) for place in _carried(eqn, values, side))
+        return everywhere.intersection(*(_find_repeated(value, shape) for value in values))
+    return frozenset(place for side in range(len(values)) for place in _carry(eqn, values, side))
 
 
-def _repeated(value: Value, shape: tuple[int, ...]) -> frozenset[int]:
+def _find_repeated(value: Value, shape: tuple[int, ...]) -> frozenset[int]:
     """Return along which axes of a shape a value that is spread to it repeats one entry."""
     if not value.shape:
         return frozenset(range(len(shape)))
     return value.flat | {axis for axis, size in enumerate(value.shape) if size == 1 and shape[axis] > 1}
 
 
-def _carried(eqn: Any, values: Sequence[Value], side: int) -> Iterator[int]:
+def _carry(eqn: Any, values: Sequence[Value], side: int) -> Iterator[int]:
     """Yield where axes along which an input repeats one entry are in the output, if nothing varies there."""
     # What keeps samples apart treats all alike: of samples that are equal come equal results. So such an
     # axis is followed as that of samples would be, where no other input has entries along it.
@@ -119,7 +119,7 @@ def _carried(eqn: Any, values: Sequence[Value], side: int) -> Iterator[int]:
             yield made.axis
 
 
-def _folded(eqn: Any, values: Sequence[Value]) -> list[np.ndarray[Any, Any] | None] | None:
+def _fold(eqn: Any, values: Sequence[Value]) -> list[np.ndarray[Any, Any] | None] | None:
     """Compute integers and truth values that do not depend on the program's inputs."""
     outputs = [variable.aval for variable in eqn.outvars]
     if any(jnp.issubdtype(aval.dtype, jnp.inexact) or not _numeric(aval.dtype) for aval in outputs):
@@ -140,7 +140,7 @@ def _numeric(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.bool_))
 
 
-def of_constant(array: Any, view: View | None = None) -> Value:
+def read_constant(array: Any, view: View | None = None) -> Value:
     """Return what is known of a constant of the program."""
     shape, dtype = tuple(jnp.shape(array)), getattr(array, "dtype", None) or jnp.result_type(array)
     known = None
@@ -149,7 +149,7 @@ def of_constant(array: Any, view: View | None = None) -> Value:
     return Value(shape, dtype, view=view, known=known)
 
 
-def joined_columns(eqn: Any, values: Sequence[Value]) -> tuple[np.ndarray[Any, Any] | None, ...] | None:
+def join_columns(eqn: Any, values: Sequence[Value]) -> tuple[np.ndarray[Any, Any] | None, ...] | None:
     """Return the known columns of indices that were put side by side."""
     name = eqn.primitive.name
     if name == "convert_element_type":
