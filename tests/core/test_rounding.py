@@ -209,12 +209,6 @@ REFUSED: Table = {
     "ValueError: unit_roundoff: expected a finite number >= 0 and < 1, got 1": (
         lambda: rounding_factor(roundings=0, unit_roundoff=1)
     ),
-    "ValueError: stored_roundoff: expected a finite number >= 0 and < 1, got 1.0": (
-        lambda: rounding_bound(lai.lli_scores, ONE, ONE, stored_roundoff=1.0)
-    ),
-    "ValueError: positions: expected one of 'tokens', 'mean', 'flatten', got 'sum'": (
-        lambda: count_roundings(ONE, ONE, positions="sum")
-    ),
 }
 
 
