@@ -109,19 +109,6 @@ def test_kernels_by_name_and_the_gradients_that_they_need():
     }
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("start", None, "mean", None),
-        ("midpoint", 0.1, "mean", None),
-        ("midpoint", None, "mean", "sgd"),
-        ("start", 0.1, "sum", "an optimizer has its own"),
-    ],
-)
-def test_options_of_exact_scores_that_go_together(options):
-    _adapters.check_exact_options(*options)
-
-
 def options(at="start", rate=None, reduction="mean", optimizer=None):
     return partial(_adapters.check_exact_options, at, rate, reduction, optimizer)
 

@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import array_api_strict
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-import torch._dynamo.testing
 from jaxtyping import Float, Integer
 
 from lai_core import influence, propagation, shapley
@@ -215,45 +212,3 @@ def test_what_is_handed_on(everything):
 def test_the_signature_and_the_documentation_are_the_functions_own(everything):
     assert list(inspect.signature(everything).parameters)[:3] == ["rows", "labels", "chain"]
     assert (everything.__name__, everything.__doc__) == ("_everything", "Return what came.")
-
-
-@checked
-def product(
-    left: Float[Array, "n p"],
-    chain: Sequence[Float[Array, "p q"]],
-    law: tuple[Float[Array, "n p"], Float[Array, " n"]],
-    /,
-    *,
-    rho: Constant,
-) -> Float[Array, " n"]:
-    """Multiply, to be compiled."""
-    return plain(left, chain, law, rho=rho)
-
-
-def plain(left, chain, law, *, rho):
-    return ((left + law[0]) @ chain[0] @ chain[1]).sum(axis=-1) * law[1] * rho
-
-
-def test_jit_does_not_notice_the_checker():
-    square, rows = jnp.ones((2, 2)), jnp.ones((3, 2))
-    arguments = rows, [square, square], (rows, jnp.ones(3)), jnp.asarray(0.5)
-    with_checks, without = (
-        jax.make_jaxpr(lambda left, chain, law, rho, f=function: f(left, chain, law, rho=rho))(*arguments)
-        for function in (product, plain)
-    )
-    assert str(with_checks) == str(without)
-
-
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # array-api-compat caches its type checks
-def test_torch_compiles_as_many_operations_as_without_the_checker_and_once():
-    counts = []
-    for function in (plain, product):
-        torch._dynamo.reset()
-        counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
-        compiled = torch.compile(function, fullgraph=True, backend=counter, dynamic=False)
-        for _ in range(3):
-            rows, square = torch.randn(3, 2), torch.randn(2, 2)
-            compiled(rows, [square, square], (rows, torch.ones(3)), rho=torch.asarray(0.5))
-        counts.append((counter.frame_count, counter.op_count))
-    assert counts[0] == counts[1]
-    assert counts[0][0] == 1

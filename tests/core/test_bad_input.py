@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 import array_api_strict
-import jax.numpy as jnp
 import numpy as np
 import torch
 
@@ -74,9 +73,6 @@ CASES: Table = {
     "ValueError: training.layers[0].activations: expected every axis to have at least one entry, got shape (0, 3)": lambda: (
         lai.ghost_scores(one(), one(n=0))
     ),
-    "ValueError: validation.layers[0].output_gradients: expected the samples and positions of the activations, (n,) = (4,), got (5,)": lambda: (
-        lai.ghost_scores(raw((4, 3), (5, 2)), one())
-    ),
     "ValueError: validation.layers[0].output_gradients: expected the samples and positions of the activations, (n, t) = (4, 5), got (4, 6)": lambda: (
         lai.ghost_scores(raw((4, 5, 3), (4, 6, 2)), one())
     ),
@@ -89,14 +85,8 @@ CASES: Table = {
     "ValueError: training.layers[0]: expected width of the activations 3 as in validation, got 5": lambda: (
         lai.lai_kernel(one(), one(d_in=5))
     ),
-    "ValueError: training.layers[0]: expected width of the output gradients 2 as in validation, got 5": lambda: (
-        lai.lli_kernel(one(), one(d_out=5))
-    ),
     "ValueError: training.layers[0]: expected bias True as in validation, got False": lambda: lai.lai_kernel(
         one(bias=True), one()
-    ),
-    "ValueError: training.layers[0]: expected groups 2 as in validation, got 1": lambda: lai.ghost_kernel(
-        one(d_in=4, groups=2), one(d_in=4)
     ),
     "ValueError: training.layers[0]: expected weight key 'w' as in validation, got None": lambda: (
         lai.ghost_kernel(one(weight="w"), one())
@@ -119,17 +109,8 @@ CASES: Table = {
     "TypeError: training: expected an array of the namespace of validation (array_api_compat.numpy), got one of array_api_compat.torch": lambda: (
         lai.lai_kernel(one(), raw(torch.ones(4, 3), torch.ones(4, 2)))
     ),
-    "TypeError: validation.layers[0].output_gradients: expected an array of the namespace of validation.layers[0].activations (array_api_compat.numpy), got one of jax.numpy": lambda: (
-        lai.lai_kernel(raw((4, 3), jnp.ones((4, 2))), one())
-    ),
-    "TypeError: layer_weights: expected an array of the namespace of training (array_api_compat.numpy), got one of array_api_compat.torch": lambda: (
-        lai.lai_kernel(one(), one(), layer_weights=torch.ones(1))
-    ),
     "ValueError: layer_weights: expected one weight for each of the 1 layers, got 2": lambda: lai.lai_kernel(
         one(), one(), layer_weights=[1.0, 2.0]
-    ),
-    "ValueError: layer_weights: expected shape (1,), got (2,)": lambda: lai.lai_kernel(
-        one(), one(), layer_weights=ones(2)
     ),
     "TypeError: layer_weights[0]: expected a Python number, got str": lambda: lai.lai_kernel(
         one(), one(), layer_weights=["1"]
@@ -152,9 +133,6 @@ CASES: Table = {
     "ValueError: summary: expected estimator 'lai' as in the first summary, got 'lli'": lambda: (
         SUMMARY + lai.summarize(one(), "lli")
     ),
-    "ValueError: exclude_self: expected the same batch as validation and as training, got 3 validation and 4 training samples": lambda: (
-        lai.lai_scores(one(n=3), one(), exclude_self=True)
-    ),
     "ValueError: estimator: expected one of 'ghost', 'lai', 'lli', 'preconditioned_lai', got 'ghosts'; did you mean 'ghost'?": lambda: (
         lai.summarize(one(), "ghosts")
     ),
@@ -173,35 +151,13 @@ CASES: Table = {
     "ValueError: second_moment: expected shape (2,), got (3,)": lambda: lai.preconditioned_lai_scores(
         one(), one(), ones(3)
     ),
-    "ValueError: previous: expected shape (2,), got (3,)": lambda: lai.update_second_moment(
-        ones(3), ones((4, 2))
-    ),
     "ValueError: scores: expected shape (n,) or (n, t), got (2, 2, 2)": lambda: lai.keep_positive(
         ones((2, 2, 2))
-    ),
-    "ValueError: scores: expected every axis to have at least one entry, got shape (0,)": lambda: (
-        lai.reweight(ones(0))
-    ),
-    "TypeError: scores: expected a real floating dtype, got int64": lambda: lai.reweight(np.arange(3)),
-    "ValueError: normalize: expected one of 'kept', 'batch', got 'all'": lambda: lai.keep_positive(
-        SCORES, normalize="all"
     ),
     "TypeError: validation.layers[0].bias: expected True or False, got ndarray": lambda: lai.lai_kernel(
         one(bias=ones(2)), one()
     ),
     "TypeError: layers: expected an iterable of records, got LayerTrace": lambda: lai.Trace(layer()),
-    "ValueError: validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix of its shape (groups, outputs, inputs) = (1, 2, 3), got (1, 2, 5)": lambda: (
-        lai.ghost_kernel(lai.Trace([layer(weight="w"), layer(weight="w", d_in=5)]), one())
-    ),
-    "ValueError: validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix of its shape (groups, outputs, inputs) = (1, 2, 4), got (2, 1, 2)": lambda: (
-        lai.ghost_kernel(lai.Trace([layer(weight="w", d_in=4), layer(weight="w", d_in=4, groups=2)]), one())
-    ),
-    "TypeError: summary: expected an array of the namespace of first summary (array_api_compat.numpy), got one of array_api_compat.torch": lambda: (
-        SUMMARY + lai.summarize(raw(torch.ones(4, 3), torch.ones(4, 2)), "lai")
-    ),
-    "ValueError: summary.layers[0]: expected width of the activations 3 as in the first summary, got 5": lambda: (
-        SUMMARY + lai.summarize(one(d_in=5), "lai")
-    ),
     "ValueError: summary: expected positions 'tokens' as in the first summary, got 'mean'": lambda: (
         SUMMARY + lai.summarize(one(), "lai", positions="mean")
     ),
@@ -211,26 +167,11 @@ CASES: Table = {
             lai.Trace([lai.LayerTrace(ones((4, 6, 3))), layer()]),
         )
     ),
-    "TypeError: second_moment: expected an array of the namespace of training (array_api_compat.numpy), got one of array_api_compat.torch": lambda: (
-        lai.preconditioned_lai_scores(one(), one(), torch.ones(2))
-    ),
-    "TypeError: previous: expected an array of the namespace of output_gradients (array_api_compat.numpy), got one of array_api_compat.torch": lambda: (
-        lai.update_second_moment(torch.ones(2), ones((4, 2)))
-    ),
     "ValueError: exclude_self: expected the same batch as validation and as training, but training.layers[0].activations has shape (4, 6, 3), in validation (4, 5, 3)": lambda: (
         lai.ghost_scores(raw((4, 5, 3), (4, 5, 2)), raw((4, 6, 3), (4, 6, 2)), exclude_self=True)
     ),
-    "ValueError: training.layers[1].output_gradients: expected the values of validation, got others": lambda: (
-        lai.check_same_batch(
-            lai.Trace([layer(), layer()]),
-            lai.Trace([layer(), lai.LayerTrace(ones((4, 3)), np.zeros((4, 2)))]),
-        )
-    ),
     "ValueError: training: expected an array on the device of validation": lambda: lai.lai_kernel(
         trace(Layout(((3, 2),)).draw(2, 0), STRICT), trace(Layout(((3, 2),)).draw(2, 0), STRICT_OTHER_DEVICE)
-    ),
-    "ValueError: positions: 'tokens' needs …these fit: 'mean'": lambda: lai.summarize(
-        lai.Trace([lai.LayerTrace(ones((4, 2, 3))), lai.LayerTrace(ones((4, 5, 3)), ones((4, 5, 2)))]), "lai"
     ),
     "ValueError: training.layers[0].activations: expected the values of validation, got others": [
         lambda: lai.check_same_batch(one(), raw(np.zeros((4, 3)), ones((4, 2)))),

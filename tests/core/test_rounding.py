@@ -15,62 +15,11 @@ from proofs import prove_rounding
 from tests.support.refusals import Table, refusals
 from tests.support.statements import numbers
 
-SCORES = {
-    "ghost": lai.ghost_scores,
-    "lai": lai.lai_scores,
-    "lai of means": partial(lai.lai_scores, positions="mean"),
-    "lai, flattened": partial(lai.lai_scores, positions="flatten"),
-    "lli": lai.lli_scores,
-}
-
-
-def entries(rng, shape):
-    """Draw numbers of float32 of many sizes, of both signs, with zeros."""
-    sizes = 2.0 ** rng.uniform(-8, 8, shape) * rng.choice([-1, 1], shape)
-    return (sizes * (rng.random(shape) > 0.1)).astype(np.float32)
-
 
 def stored(values):
     """Round to bfloat16, to nearest and even, and read it as float32 again."""
     bits = values.view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-
-
-def sides(rng, widths, *, n_val, n_train, positions, bias, kept=lambda values: values):
-    """Draw both sides: what is stored of them, and in float64, where rounding does not matter."""
-    stored_ones, exact = [], []
-    for count in (n_val, n_train):
-        shape = (count, positions) if positions else (count,)
-        drawn = [(entries(rng, (*shape, d)), entries(rng, (*shape, o))) for d, o in widths]
-        for found, read in ((stored_ones, kept), (exact, np.float64)):
-            found.append(lai.Trace([lai.LayerTrace(read(a), read(g), bias=bias) for a, g in drawn]))
-    return stored_ones, exact
-
-
-@pytest.mark.equation("rounding-error")
-@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
-@pytest.mark.parametrize("positions", [None, 3], ids=["vectors", "positions"])
-@pytest.mark.parametrize("name", SCORES)
-def test_a_hundred_thousand_scores_are_within_the_bound(name, positions, bias):
-    rng = np.random.default_rng(len(name) + 10 * bool(positions) + 20 * bias)
-    for widths in ([(1, 1)], [(7, 3), (3, 5)], [(33, 2), (2, 9), (9, 4)], [(160, 6)]):
-        sizes = {"n_val": int(rng.integers(1, 6)), "n_train": 2100, "positions": positions, "bias": bias}
-        found, exact = sides(rng, widths, **sizes)
-        error = np.abs(SCORES[name](*found).astype(np.float64) - SCORES[name](*exact))
-        bound = rounding_bound(SCORES[name], *found)
-        assert bound.dtype == np.float32
-        assert np.all(error <= bound.astype(np.float64))
-
-
-@pytest.mark.equation("rounding-error")
-@pytest.mark.parametrize("name", SCORES)
-def test_entries_that_were_stored_in_bfloat16_are_within_its_bound(name):
-    rng = np.random.default_rng(5)
-    sizes = {"n_val": 3, "n_train": 500, "positions": 2, "bias": True}
-    found, exact = sides(rng, [(7, 3), (3, 5)], kept=stored, **sizes)
-    error = np.abs(SCORES[name](*found).astype(np.float64) - SCORES[name](*exact))
-    assert np.all(error <= rounding_bound(SCORES[name], *found, stored_roundoff=2.0**-8))
-    assert np.any(error > rounding_bound(SCORES[name], *found))
 
 
 FUNCTIONS = {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}
@@ -259,12 +208,6 @@ REFUSED: Table = {
     ),
     "ValueError: unit_roundoff: expected a finite number >= 0 and < 1, got 1": (
         lambda: rounding_factor(roundings=0, unit_roundoff=1)
-    ),
-    "ValueError: stored_roundoff: expected a finite number >= 0 and < 1, got 1.0": (
-        lambda: rounding_bound(lai.lli_scores, ONE, ONE, stored_roundoff=1.0)
-    ),
-    "ValueError: positions: expected one of 'tokens', 'mean', 'flatten', got 'sum'": (
-        lambda: count_roundings(ONE, ONE, positions="sum")
     ),
 }
 

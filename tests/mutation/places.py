@@ -20,29 +20,13 @@ COMPARISONS = {
 AXES = {0: 1, 1: 0, 2: 1, -1: -2, -2: -1}
 DROPPED = {"abs", "conj", "conjugate", "sqrt", "transposed", "matrix_transpose"}
 TURNED = {
-    "min": "max",
-    "max": "min",
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "argmax": "argmin",
-    "any": "all",
-    "all": "any",
-}
+    "min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "argmax": "argmin",
+    "any": "all", "all": "any",
+}  # fmt: skip
 ORDERED = {
-    "isinstance",
-    "hasattr",
-    "getattr",
-    "range",
-    "super",
-    "cast",
-    "zip",
-    "min",
-    "max",
-    "minimum",
-    "maximum",
-    "logical_and",
-    "logical_or",
-}
+    "isinstance", "hasattr", "getattr", "range", "super", "cast", "zip", "min", "max", "minimum", "maximum",
+    "logical_and", "logical_or",
+}  # fmt: skip
 """Calls whose swapped arguments say nothing: an error at once, or what is the same either way."""
 
 

@@ -1,4 +1,7 @@
-"""The call forms of the contract, verbatim, for the type checker (`make lint`); not run."""
+"""The call forms of the contract, verbatim, for the type checker (`make lint`); not run.
+
+Each line of `wrong` is one mistake: where the checker passes it, the comment that ignores it is an error.
+"""
 
 import functools
 from typing import Any
@@ -119,3 +122,21 @@ def jax_adapter(apply: Any, params: Any, loss: Any, tx: Any, inputs: Any, target
     _params, _state, _report = update(params, state, summary, inputs, targets)
     lai_jax.coverage(apply, params, loss, inputs, targets)
     lai_jax.selfcheck(apply, params, loss, inputs, targets)
+
+
+def wrong(model: Any, loss: Any, validation: Any, batch: Any) -> None:
+    """Misspell, leave out, give another kind."""
+    lai.ghost_scores(batch, batch, exclude_itself=False)  # type: ignore[call-arg]
+    lai_torch.Curator(model, loss, None, validation, policy="keep_positive")  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepAbove)  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation, estimator="LAI")  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation, estimator=lai_torch.LAI)  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation, backward="both")  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation, positions="mean")  # type: ignore[call-arg]
+    lai_torch.top_samples(model, loss, batch, batch, estimator="exact")  # type: ignore[arg-type]
+    lai_torch.score_dataset(model, loss, batch, batch, "folder", estimator="gost")  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation).step(batch).scores.sum()  # type: ignore[union-attr]
+    lai_jax.curated_update(model, loss, None, policy=lai.keep_top)  # type: ignore[arg-type]
+    lai_jax.curated_update(model, loss, None, estimator="midpoint")  # type: ignore[arg-type]
+    lai_jax.summarize(model, batch, loss, batch, batch, estimator="gost")  # type: ignore[arg-type]
+    _found: int = lai.keep_positive(torch.ones(2))  # type: ignore[assignment]

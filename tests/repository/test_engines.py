@@ -1,13 +1,9 @@
 """The code of the guide's page on engines runs, on stand-ins for the engines."""
 
-import dataclasses
-import inspect
 import re
-import sys
 import types
 from pathlib import Path
 
-import lai_jax
 import lai_torch
 import numpy as np
 import pandas as pd
@@ -17,18 +13,6 @@ import torch
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "engines.md"
 BLOCKS = dict(re.findall(r"## ([^\n]+)\n(?:(?!\n## ).)*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
 COLUMNS = {"uid": [1, 2, 3], "pixels": [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], "label": [0, 1, 1]}
-
-
-@dataclasses.dataclass
-class Document:
-    """A task of NeMo Curator."""
-
-    dataset_name: str
-    data: pd.DataFrame
-    task_id: str = dataclasses.field(init=False, default="")
-
-    def to_pandas(self):
-        return self.data
 
 
 class Frame:
@@ -89,39 +73,3 @@ def test_the_block_on_spark_scores_and_its_schema_names_the_columns(names, expec
     found = names["scores"].reset_index(drop=True)
     assert list(found) == list(expected)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_the_stage_of_nemo_curator_appends_what_it_says(names, expected, monkeypatch):
-    class Base:
-        def __class_getitem__(cls, of):
-            return cls
-
-    stands = {
-        "nemo_curator.stages.base": {"ProcessingStage": Base},
-        "nemo_curator.stages.resources": {"Resources": dict},
-        "nemo_curator.tasks": {"DocumentBatch": Document},
-    }
-    for name, held in {"nemo_curator": {}, "nemo_curator.stages": {}, **stands}.items():
-        module = types.ModuleType(name)
-        vars(module).update(held)
-        monkeypatch.setitem(sys.modules, name, module)
-    names["__name__"] = "builtins"  # where dataclasses look annotations up
-    run("NeMo Curator", names)
-    path = f"{names['folder']}/validation.safetensors"
-    stage = names["ScoreStage"](names["load_model"], names["loss"], path)
-    stage.setup()
-    task = Document("corpus", pd.DataFrame(COLUMNS))
-    done = stage.process(task)
-    assert {*stage.inputs()[1], "uid"} == set(COLUMNS)
-    assert list(done.data) == [*COLUMNS, *stage.outputs()[1]]
-    np.testing.assert_array_equal(done.data["score"], expected["score"])
-    assert len(BLOCKS["NeMo Curator"].splitlines()) < 36
-
-
-def test_both_adapters_scorers_take_the_same_options():
-    torch_options, jax_options = (
-        {name for name, each in inspect.signature(kind).parameters.items() if each.kind is each.KEYWORD_ONLY}
-        for kind in (lai_torch.Scorer, lai_jax.Scorer)
-    )
-    assert jax_options - torch_options == {"positions", "last", "valid"}  # torch's estimators hold these
-    assert torch_options <= jax_options

@@ -57,20 +57,3 @@ def test_what_is_wrong_is_told_from_what_is_right_partial_or_raised(monkeypatch)
 
     asked = {"exact": ask, "wrong": scale, "part": leave_out, "crash": fail, "refused": refuse}
     assert {verdict: replace(monkeypatch, each) for verdict, each in asked.items()} == {v: v for v in asked}
-
-
-def test_a_wrong_answer_of_this_library_fails_the_command(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    wrong = {"verdict": "wrong", "reason": "", "relative_error": 1.0, "scope": "inside"}
-    monkeypatch.setattr(command, "judge", lambda library, name: wrong)
-    with pytest.raises(SystemExit, match="lai_torch is wrong: LayerNorm"):
-        command.run(("lai_torch",), ("LayerNorm",), pin=False)
-    assert json.loads((tmp_path / "build" / "judge.json").read_text())["lai_torch"] == {"LayerNorm": wrong}
-
-
-def test_a_library_that_is_not_installed_is_named(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    missing = libraries.Library(LIBRARIES["opacus"].ask, "no-such-package", "", "")
-    monkeypatch.setitem(LIBRARIES, "opacus", missing)
-    command.run(("opacus",), (), pin=False)
-    assert "opacus: not installed" in capsys.readouterr().out

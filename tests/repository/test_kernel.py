@@ -101,14 +101,6 @@ def change(root, name, old, new):
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_statement_is_read_with_its_slug_and_hypotheses(small):
-    (claim,) = kernel.claims(small)
-    assert (claim.key, claim.implements, claim.refutes) == ("Sums.half", ("half",), ())
-    assert (claim.hypotheses, claim.unnamed) == (("$n$ is odd",), ())
-    change(small, "Statements/Sums.v", "(* $n$ is odd *) ", "")
-    assert kernel.claims(small)[0].unnamed == ("n = 1",)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "moved"),
     [("double n = 2", "double n = 3", True), ("n + n", "n + n + n", True), ("$n$ is odd", "odd", False)],
@@ -135,12 +127,3 @@ def test_each_break_fails_the_check_and_is_named(small, capsys, name):
     change(small, file, old, new)
     assert kernel.main([], small) == (status if COQ else 0)
     assert (message if COQ else kernel.ABSENT) in capsys.readouterr().out
-
-
-def test_absence_of_coq_is_an_error_only_where_it_is_required(small, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", str(small))
-    monkeypatch.delenv("KERNEL", raising=False)
-    assert kernel.main([], small) == 0
-    monkeypatch.setenv("KERNEL", "required")
-    assert kernel.main([], small) == 1
-    assert capsys.readouterr().out == f"{kernel.ABSENT}\n" * 2

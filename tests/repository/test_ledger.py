@@ -154,9 +154,7 @@ BREAKS = {
     "proof removed": ("proofs/prove_half.py", '@pytest.mark.equation("half", "wrong")', "", "half: no proof"),
     "test removed": ("tests/test_sums.py", '@pytest.mark.equation("half")', "", "half: no test"),
     "function unlinked": ("lai_core/sums.py", "Implements", "See", "half: no function"),
-    "function's slug misspelt": ("lai_core/sums.py", ":eq:`half`", ":eq:`hlaf`", "hlaf: unknown slug"),
     "test's slug misspelt": ("tests/test_sums.py", '("half")', '("hlaf")', "hlaf: unknown slug"),
-    "proof's slug misspelt": ("proofs/prove_half.py", '("half", ', '("hlaf", ', "hlaf: unknown slug"),
     "label misspelt": ("docs/theory/sums.md", "(half)", "(hlaf)", "hlaf: unknown slug"),
     "label missing": ("docs/theory/sums.md", "(half)", "", "half: no page"),
     "label twice": ("docs/theory/sums.md", "(wrong)", "(half)", "half: labelled twice"),
@@ -217,12 +215,6 @@ def test_each_break_is_named(small, name):
     assert any(expected in line for line in missing(small)), missing(small)
 
 
-def test_unknown_field_is_refused(small):
-    change(small, "docs/equations.toml", "place =", "palce =")
-    with pytest.raises(ValueError, match=r"\[half\] has unknown fields \['palce'\]"):
-        ledger.read(small)
-
-
 def test_full_run_writes_what_the_contract_says(small):
     assert run(small) == 0
     found = json.loads((small / "build/equations.json").read_text())
@@ -238,20 +230,6 @@ def test_full_run_writes_what_the_contract_says(small):
     assert json.loads((small / "build/proofs.json").read_text()) == {"proofs/prove_half.py": counts}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "written"),
-    [
-        (["proofs"], ["proofs.json"]),
-        (["-k", "half"], []),
-        (["-m", "not slow"], ["equations.json", "proofs.json"]),
-        (["tests/test_sums.py"], []),
-    ],
-)
-def test_partial_run_judges_only_what_it_ran(small, arguments, written):
-    assert run(small, *arguments) == 0
-    assert sorted(path.name for path in small.glob("build/*")) == written
-
-
 def test_no_verdict_hangs_on_a_slow_test(small):
     change(small, "tests/test_sums.py", "def test_half", "@pytest.mark.slow\ndef test_half")
     assert run(small, "-m", "not slow") == pytest.ExitCode.TESTS_FAILED
@@ -264,11 +242,9 @@ def test_no_verdict_hangs_on_a_slow_test(small):
     ("file", "old", "new"),
     [
         ("lai_core/sums.py", "(x + y)", "(x - y)"),
-        ("proofs/prove_half.py", "Equal((x + y) / 2", "Equal((x - y) / 2"),
-        ("proofs/prove_half.py", '"factor": times(2)', '"factor": times(1)'),
         ("tests/test_sums.py", "def test_half", "@pytest.mark.skipif(True, reason='-')\ndef test_half"),
     ],
-    ids=["sign in the code", "sign in the statement", "mutant that is no mutant", "tests all skipped"],
+    ids=["sign in the code", "tests all skipped"],
 )
 def test_what_fails_fails_the_run_and_is_recorded(small, file, old, new):
     change(small, file, old, new)

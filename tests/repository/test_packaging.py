@@ -58,10 +58,6 @@ def test_the_oldest_torch_is_the_one_that_is_required_and_named():
     assert f"torch {OLDEST} or later" in (ROOT / "README.md").read_text()
 
 
-def test_there_is_no_package_called_adapters():
-    assert not (ROOT / "adapters" / "__init__.py").exists()
-
-
 def test_importing_lai_core_imports_no_framework():
     # jaxtyping looks at numpy's types if numpy is there; it must not be the core that needs it.
     everything = "; ".join(f"import {name}" for name in sorted(core_modules()))

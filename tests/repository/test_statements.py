@@ -112,45 +112,6 @@ def test_what_is_not_derived_here_is_ours_and_a_theorem_under_the_kernel():
             assert {entries[slug].source for slug in proof.slugs} == {("new",)}, proof.node
 
 
-def test_a_derivation_that_compares_nothing_is_seen(tmp_path):
-    source = """
-def helper(steps): steps.conclude(1, 2)
-
-@settled("half", FIRST, {})
-@settled("half", SECOND, {})
-def prove_half(statement, steps): helper(steps)
-
-@settled("half", THIRD, {})
-def prove_half_again(statement, steps): steps.identity("one", 1, 1)
-"""
-    (tmp_path / "proofs").mkdir()
-    (tmp_path / "proofs/prove_half.py").write_text(source, encoding="utf-8")
-    found = evidence.proofs(tmp_path)
-    assert [(proof.statement, proof.compared) for proof in found] == [
-        ("prove_half.FIRST", True),
-        ("prove_half.SECOND", True),
-        ("prove_half.THIRD", False),
-    ]
-    statements = tmp_path / "proofs/coq/Statements"
-    statements.mkdir(parents=True)
-    (statements / "Sums.v").write_text("(* Implements: half *)\nDefinition halved := True.", encoding="utf-8")
-    run = {
-        "tests": {"t::a": "passed", "t::b": "skipped"},
-        "sizes": {"depth 1": "decided", "depth 2": "points"},
-    }
-    assert evidence.evidence("half", found, evidence.kernel(tmp_path), run) == [
-        "every size: proof assistant (Sums.v, halved)",
-        "solver or rational identity, for all reals: depth 1",
-        "sympy, at points alone: depth 2",
-        "sympy, derivation: compared in part with the claim",
-        "floating point: 1 tests passed",
-    ]
-    assert evidence.evidence("other", found, {}, {}) == ["assumed"]
-    assert evidence.evidence("other", found, {}, {}, refuted=True) == [
-        "refuted: counterexample with exact numbers"
-    ]
-
-
 def test_no_statement_rests_on_itself():
     order = list(graphlib.TopologicalSorter(evidence.rests_on()).static_order())  # raises CycleError
     assert len(order) > 15
@@ -162,11 +123,6 @@ def test_theorems_about_random_variables_say_that_laws_are_finite():
     assert {claim.key for claim in kernel.claims() if claim.chapter == "Variance"} <= finite
     (line,) = evidence.evidence("app-var-eps", [], evidence.kernel(), {})
     assert line.startswith("every size, laws with finitely many outcomes: proof assistant (Variance.v, ")
-
-
-def test_a_proof_that_cites_a_part_is_known():
-    citing = {slug for proof in evidence.proofs() if proof.cites for slug in proof.slugs}
-    assert citing == {"empirical-bernstein", "share-derivative", "hedge-regret"}
 
 
 def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():
@@ -192,15 +148,6 @@ def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
         if "new" not in entry.source and f"{{statement}}`{slug}`" not in sections[headings[entry.verdict]]
     ]
     assert left_out == []
-
-
-def test_both_pages_have_one_legend_for_what_needs_assumptions():
-    summary, legend = (
-        " ".join((ledger.ROOT / "docs" / name).read_text(encoding="utf-8").split())
-        for name in ("theory/right-and-wrong.md", "guide/reading.md")
-    )
-    words = summary.split("## Needs assumptions ")[1].partition(" | statement")[0]
-    assert f"**Needs assumptions**: {words[0].lower()}{words[1:]} - **" in legend
 
 
 def compared_statements():

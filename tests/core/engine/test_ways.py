@@ -13,7 +13,6 @@ from lai_core._engine.outer import OuterGradient
 from lai_core.estimators._parameters import ghost_gradients
 from lai_core.records import _maps, _reads
 from lai_core.records._reads import ReadGradient
-from lai_core.records._table import TableGradient
 from lai_core.records.compatible import check_trace
 from tests.core.engine.test_budgets import convolution, outer, table, vector, work
 
@@ -127,33 +126,6 @@ def test_gradients_are_built_where_that_takes_fewer_products(begins):
     one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))
     needed = 1 + 2 * 23 + 2 * 3 * (23 + 4)
     assert begins(OuterGradient, "_build", lambda room: inner_products(one[0], two[0], room)) == needed
-
-
-def test_a_table_is_summed_in_as_few_parts_of_columns_as_fit(monkeypatch):
-    (validation, built), (training, other) = (table(n, (1,), (1,), 400, 6) for n in (3, 5))
-    parts, own = [], TableGradient.total
-    monkeypatch.setattr(TableGradient, "total", lambda *given: parts.append(1) or own(*given))
-    for room, count in ((2 * 4 * 400 * 6, 1), (2 * 4 * 400 * 6 - 1, 2), (2 * 4 * 400 * 3, 2)):
-        parts.clear()
-        np.testing.assert_allclose(training.scores(validation, work(room)), (built @ other.T).sum(0))
-        assert len(parts) == count
-
-
-def test_rows_of_groups_are_built_as_many_at_once_as_fit(monkeypatch):
-    """Of three groups of five rows: five fit, for all pairs of one sample and for its own."""
-    one, two = (outer(1, 6, 15, (12,), groups=3) for _ in range(2))
-    factors, calls = 6 * (15 + 12), []
-    for name in ("matmul", "dots"):
-        own = getattr(pairs, name)
-        monkeypatch.setattr(pairs, name, lambda *given, own=own: calls.append(1) or own(*given))
-    for call, room in (
-        (lambda room: one[0]._build(slice(0, 1), two[0], slice(0, 1), room), 1 + 2 * factors + 5 * 2 * 12),
-        (lambda room: one[0].dot_rowwise(two[0], room), 2 * factors + 5 * 3 * 12),
-    ):
-        for less, products in ((0, 1), (1, 2)):
-            calls.clear()
-            np.testing.assert_allclose(np.ravel(call(work(room - less))), np.ravel(one[1] @ two[1].T))
-            assert len(calls) == products
 
 
 def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():

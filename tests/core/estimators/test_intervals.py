@@ -152,7 +152,6 @@ REFUSED: Table = {
         lambda: lai.score_intervals(PARTS, sizes=[1, 1, 1], bound=1.0)
     ),
     "ValueError: bound: expected shape (2,)": lambda: lai.score_intervals(PARTS, bound=np.ones(3)),
-    "ValueError: dependence: expected one of": lambda: lai.drop_harmful(PARTS, dependence="none"),
     "TypeError: sizes: expected an array or a sequence of numbers, got int": (
         lambda: lai.score_intervals(PARTS, sizes=3)
     ),

@@ -119,16 +119,11 @@ def test_ghost_and_lli_see_what_arrives_at_any_position():
 
 def test_a_mask_that_fits_no_layer_is_refused():
     trace = sides(NUMPY)[1]
-    bare = lai.Trace([replace(each, valid=None) for each in trace.layers])
     first = trace.layers[0]
     wrong = [
         lai.Trace([replace(first, valid=valid), trace.layers[1]])
         for valid in (np.ones((4, 2), bool), np.ones((4, 5)))
     ]
-    check_refusal(
-        "ValueError: valid: expected shape (n, t) with the t positions of a layer (here [5]), got (4, 9)",
-        lambda: lai.mask_positions(bare, np.ones((4, 9), bool)),
-    )
     check_refusal(
         "ValueError: …valid: expected the samples and positions of the activations, (4, 5), got (4, 2)",
         lambda: lai.lai_kernel(wrong[0], trace),

@@ -1,6 +1,5 @@
 """A summary scores like the whole validation set, however it was split, ordered, streamed or factored."""
 
-import lai_storage
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,14 +138,6 @@ def test_the_budget_is_what_is_held_and_asked_again_where_factors_fold():
         message = f"expected at least {needed} bytes for the summary, got {needed - 1}"
         with pytest.raises(ValueError, match=message):
             call(needed - 1)
-
-
-def test_factors_are_kept_in_a_file(tmp_path):
-    summary, training = lai.summarize(batch(NUMPY, 6, 0), "lai"), batch(NUMPY, 4, 1)
-    lai_storage.save(tmp_path / "kept", summary)
-    found = lai_storage.load(tmp_path / "kept")
-    assert found.factored
-    np.testing.assert_array_equal(lai.lai_scores(found, training), lai.lai_scores(summary, training))
 
 
 def test_what_is_no_summary_is_not_added():

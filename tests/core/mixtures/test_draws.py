@@ -107,13 +107,10 @@ BAD = {
         "weights": {0: 0.9, 1: 0.1}
     },
     "weights: expected one for each of 3 sources, got 2": {"weights": (1, 1)},
-    "weights: expected one for each of 3 sources, got 1": {"weights": (1,), "fixed": {2: 1}},
     "weights[3]: expected 0 for a source without samples, got 1.0": {"weights": (1, 1, 1, 1)},
     "weights[1]: expected a finite number >= 0, got -1.0": {"weights": (1, -1, 1)},
     "weights: expected at least one above 0, got zeros": {"weights": (0, 0, 0)},
     "batch_size: expected a whole number >= 1, got 0": {"size": 0},
-    "batch_size: expected a whole number >= 1, got True": {"size": True},
-    "batch_size: expected a whole number >= 1, got 1.5": {"size": 1.5},
     "replicas: expected a whole number >= 1, got 0": {"replicas": 0},
     "rank: expected a number below replicas=2, got 2": {"replicas": 2, "rank": 2},
     "fixed: expected sources below 3, got 3": {"fixed": {3: 1}},

@@ -158,13 +158,6 @@ def test_a_last_convolution_is_unfolded_to_what_it_is(backend, case, seed):
         np.testing.assert_allclose(backend.numpy(lai.lai_scores(*traces)), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_record_without_output_gradients_is_unfolded_too():
-    layer = lai.ConvolutionTrace(np.ones((2, 3, 8)), kernel=(3,), weight="k", name="first").unfolded()
-    assert layer.activations.shape == (2, 6, 9)
-    assert layer.output_gradients is None
-    assert (layer.weight, layer.name) == ("k", "first")
-
-
 @pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
 def test_lai_refuses_a_map_of_output_gradients_whatever_its_shape(positions):
     """In one dimension `(n, channels, positions)` looks like `(n, t, d)`: LAI read it so."""
