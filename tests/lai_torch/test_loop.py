@@ -1,6 +1,7 @@
 """The curator around the loop: sources of validation, accumulation, precision, groups, audit, resuming."""
 
 import copy
+import functools
 import json
 import math
 
@@ -8,9 +9,10 @@ import lai_torch
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, curated, data, network
+from tests.lai_torch.support import LOSS, curated, data, network, sgd
 from tests.support.torch_functions import Custom
 from tests.support.torch_modules import Part
 
@@ -61,6 +63,41 @@ def test_autocast_is_for_training_and_not_for_scoring():
     curated(model, single[0], backward=lai_torch.Kept(autocast=torch.bfloat16)).step(*single[1])
     assert seen[:-1] == [torch.float32] * (len(seen) - 1)
     assert seen[-1] is torch.bfloat16
+
+
+def test_a_compiled_model_is_curated():
+    model, validation, batch = network(), data(11), data(7)
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="aot_eager", dynamic=True)
+    for _ in range(2):
+        left = lai_torch.Curator(compiled, LOSS, sgd(model), validation).step(*batch)
+        right = lai_torch.Curator(twin, LOSS, sgd(twin), validation).step(*batch)
+        torch.testing.assert_close(left.scores, right.scores)
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"estimator": lai_torch.LAI(sketch=2)},
+        {"estimator": lai_torch.LAI(positions="mean"), "share": 0.5},
+    ],
+)
+def test_scoring_is_as_if_it_had_not_happened(options):
+    def trained(curate):
+        torch.manual_seed(5)
+        model = network(nn.BatchNorm1d(8), nn.Dropout(0.5))
+        validation = data(11)
+        keep_all = functools.partial(lai.keep_top, fraction=1.0)
+        curator = curated(model, validation, policy=keep_all, warmup=0 if curate else 100, **options)
+        for _ in range(4):
+            curator.step(*data(8))
+        return model
+
+    curated_model, plain = trained(True), trained(False)
+    for key, value in curated_model.state_dict().items():
+        torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-12, atol=1e-12)
 
 
 def test_groups_are_reported_and_have_a_floor():

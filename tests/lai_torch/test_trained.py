@@ -130,6 +130,7 @@ def test_a_trained_model_is_not_refused(kind, steps, learnable, half, loss):
     judge(kind, steps, learnable, half, loss)
 
 
+@pytest.mark.weekly
 def test_two_hundred_trained_models_are_not_refused():
     for case in (*GRID, *LONG, *BETWEEN):
         judge(*case)

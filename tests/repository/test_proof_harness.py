@@ -14,20 +14,31 @@ from proofs._harness import (
     UndecidedError,
     judge,
     search,
+    under,
+    width,
 )
 from proofs._meaning import NORM, SIGNS
 from proofs._rewrites import (
     at,
+    becomes,
+    each,
     every,
+    exchanged,
+    given,
     plus,
     put,
+    side,
     signless,
     times,
+    without,
 )
+from proofs._solver import boundary
+from proofs.prove_virtual_readout import STATEMENT
 
 a, b = sp.symbols("a b", nonnegative=True)
 p, q = sp.symbols("p q", nonnegative=True)
 x, y = sp.symbols("x y", real=True)
+real_a = sp.Symbol("a", real=True)
 SIGN = put({y: -y})
 
 
@@ -212,8 +223,93 @@ def test_a_sign_that_cannot_be_decided_rejects_nothing_and_a_negative_term_is_re
         Steps().nonnegative("sign", x, [x])
 
 
+def test_a_claim_that_fails_at_one_width_more_is_refused():
+    def claim(depth):
+        p = sp.symbols(f"p:{width(2)}", real=True)
+        return AtMost(4 * p[0] * p[1], sum(p[:2]) ** 2 - sum(p[2:]))
+
+    assert search(Statement(slug="two wide", scope="any width", claim=claim))[0] is not None
+
+
+def test_points_are_taken_where_what_is_assumed_is_tight_and_symbols_are_zero():
+    points = boundary((AtMost(x, y), AtMost(y, 3)), (x, y))
+    assert any(point[x] == point[y] for point in points)
+    assert any(point[y] == 3 for point in points)
+    assert any(point[x] == 0 for point in points)
+
+
 def test_a_claim_that_fails_at_an_end_alone_is_refused_though_the_solver_gives_up():
     n = sp.Symbol("n", integer=True, positive=True)
     claim = AtMost(sp.Piecewise((1, sp.Eq(x, y)), (0, True)) ** n, 0)
     at_end = claims(claim, AtMost(x, y), AtMost(0, x), AtMost(y, 1))
     assert search(at_end)[0] is not None
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        put({x: y}),
+        each("x", 0),
+        times(1),
+        plus(0),
+        without("A2"),
+        without("A1", about="b"),
+        signless("c"),
+        at(1, {a: 0, b: 0}),
+        every(exchanged(), exchanged()),
+    ],
+)
+def test_a_rewrite_that_changes_nothing_is_an_error(rewrite):
+    with pytest.raises(AssertionError, match="the rewrite changes nothing"):
+        judge(at_most_the_sum(), expand_sum, {"nothing": rewrite})
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "claim", "given"),
+    [
+        (put({a: b, b: a}), AtMost(b, a + b), AtMost(a, 3)),
+        (put({a: b, b: a}, of="both"), AtMost(a, a + b), AtMost(a, 3)),
+        (put(lambda depth: {a: depth}), AtMost(b, 1 + b), AtMost(a, 3)),
+        (each("a", lambda symbol: symbol**2), AtMost(b, a**2 + b), AtMost(a, 3)),
+        (each("b", 0, of="lhs"), AtMost(0, a + b), AtMost(a, 3)),
+        (times(2), AtMost(b, 2 * (a + b)), AtMost(a, 3)),
+        (plus(lambda depth: depth, of="lhs"), AtMost(b + 1, a + b), AtMost(a, 3)),
+        (becomes(a), AtMost(b, a), AtMost(a, 3)),
+        (side(lambda old, depth: old**2), AtMost(b, (a + b) ** 2), AtMost(a, 3)),
+        (exchanged(), AtMost(a + b, b), AtMost(a, 3)),
+        (without("A1"), AtMost(b, a + b), None),
+        (without("A1", about="a"), AtMost(b, a + b), None),
+        (given(lambda r, depth: dataclasses.replace(r, rhs=4)), AtMost(b, a + b), AtMost(a, 4)),
+        (signless("a"), AtMost(b, real_a + b), AtMost(real_a, 3)),
+        (every(times(2), plus(1)), AtMost(b, 2 * (a + b) + 1), AtMost(a, 3)),
+    ],
+)
+def test_a_rewrite_changes_what_it_names_and_nothing_else(rewrite, claim, given):
+    statement = dataclasses.replace(
+        at_most_the_sum(), given=lambda depth: under("A1", (AtMost(a, 3),)), arguments=lambda depth: (a, b)
+    )
+    rewritten = rewrite(statement)
+    assert rewritten.relations(1) == (claim,)
+    assert rewritten.given(1) == (() if given is None else (given,))
+    assert statement.relations(1) == (AtMost(b, a + b),)
+
+
+def test_only_one_relation_is_rewritten_where_its_index_is_given():
+    both = claims((Equal(x, y), Equal(y, x)))
+    assert times(2, only=1)(both).relations(1) == (Equal(x, y), Equal(y, 2 * x))
+
+
+def test_traces_and_transposes_of_symbolic_size_are_compared():
+    n = sp.Symbol("n", integer=True, positive=True)
+    A, B, C = (sp.MatrixSymbol(name, n, n) for name in "ABC")
+    steps = Steps()
+    steps.identity("cycle", sp.Trace((A + B) * C), sp.Trace(C * A) + sp.Trace(C.T * B.T).doit())
+    with pytest.raises(RefutedError):
+        steps.identity("order", A * B, B * A)
+    with pytest.raises(RefutedError):
+        steps.identity("trace of three", sp.Trace(A * B * C), sp.Trace(B * A * C))
+
+
+def test_statement_becomes_a_numerical_function():
+    lai = STATEMENT.numbers("lhs", depth=2)
+    assert lai([[1, 2], [0, 1]], [[1, 1], [5, 1]], [2, 0], [3, 1]) == (3 + 1) * 6
