@@ -17,6 +17,7 @@ import lai_core as lai
 from tests.lai_torch.followed import FOLLOWED, PARTS, N, body
 from tests.lai_torch.support import LOSS, batch, curated, data
 from tests.support.torch_modules import held, holding
+from tests.support.workloads import torch_masked
 from tests.support.workloads.torch_masked import compilations
 from tests.support.workloads.torch_oracle import exact_kernel, per_sample_gradients
 from tests.support.workloads.torch_parts import doubled
@@ -77,6 +78,14 @@ def test_every_way_takes_the_masked_step(name, source):
     assert 1 <= compiled[-1] <= 1 + (name == "counting")
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "lora"])  # its head is frozen: no LLI
+def test_one_capture_gives_the_masked_gradient_at_two_thirds_of_a_plain_step(name):
+    found = torch_masked.measure(MODELS[name], steps=5)
+    assert found["relative_error"] < torch_masked.bound(name)
+    assert found["captures"] == 1
+    assert found["flops_ratio"] < 0.74
+
+
 @pytest.mark.parametrize("name", [name for name in FOLLOWED if name.startswith("last: ")])
 def test_a_last_convolution_is_a_matrix_on_every_patch(name):
     case = doubled(FOLLOWED[name]())
@@ -100,6 +109,20 @@ def test_a_curator_that_is_gone_keeps_no_model():
     del model
     gc.collect()
     assert kept() is None
+
+
+def test_a_first_gradient_that_is_not_finite_is_skipped_and_the_next_one_is_right():
+    case, scale, found = doubled(FOLLOWED[TOKENS]()), [8.9e307], []
+    for way in ("kept", "selective"):
+        scale[0] = 8.9e307
+        model = copy.deepcopy(case.model)
+        options = {"policy": lambda scores: lai.keep_top(scores, 0.5) * scale[0] * N, "backward": way}
+        curator = curated(model, (case.inputs, case.targets), **options)
+        assert curator.step(case.inputs, case.targets).skipped
+        scale[0] = 1.0
+        assert not curator.step(case.inputs, case.targets).skipped
+        found.append(list(model.parameters()))
+    torch.testing.assert_close(*found)
 
 
 def test_lengths_that_vary_and_models_that_follow_use_up_no_compilations():
@@ -215,6 +238,12 @@ def test_auto_stays_with_the_pass_that_is_faster_in_its_first_steps_and_resumes_
     again = keeping(model, validation, 0.6, "auto")
     again.load_state_dict(resumed.state_dict())
     assert again.step(*given).backward == chosen
+
+
+def test_batchnorm_in_training_mode_is_refused_by_the_whole_way():
+    model, given = chain(nn.BatchNorm1d(4)), batch(9, 2, 6)
+    with pytest.raises(ValueError, match=r"'whole' expects .* BatchNorm '1' in training mode does"):
+        keeping(model, given, 1.0, "whole").step(*given)
 
 
 @pytest.mark.parametrize("part", [nn.Dropout(0.5), nn.BatchNorm1d(4)])
