@@ -97,7 +97,8 @@ def diagnose(
     >>> found.named, found.verdict
     ((3,), 'rows')
     """
-    reader, batch = Reader(model, loss, every=True), Batch((inputs, targets), ids)
+    # Of this batch alone are the numbers: what its rows would be beside others need not be proved.
+    reader, batch = Reader(model, loss, every=True, exchanged=False), Batch((inputs, targets), ids)
     if segments is None:
         return diagnose_batches(reader, [batch], usual_norm=usual_norm, group=group)
     if group is not None:

@@ -111,10 +111,14 @@ class Reader:
         averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
         finite: bool = False,  # whether only batches with finite losses are to be proved
         again: bool = True,  # whether a graph that was proved is proved again now and then
+        # Whether records are to be the same beside other samples, and plans hold for other batches. Else each
+        # batch is read for itself, and only what its own losses give is proved.
+        exchanged: bool = True,
     ) -> None:
         check_torch()
         self.model, self.loss, self.every, self.last = model, loss, every, last
         self.averaged, self.finite, self.again = averaged and not every, finite, again
+        self.exchanged = exchanged
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
@@ -264,7 +268,8 @@ class Reader:
         known = any(names <= one for one in self._varying)
         with empty_gradients(named.values()):
             try:
-                exchange = None if known else self._exchange(graph, (self.model, self.loss, batch))
+                problem = self.model, self.loss, batch
+                exchange = self._exchange(graph, problem) if self.exchanged and not known else None
                 places, ambiguous, varies = self._place(graph, exchange)
                 self._settle(graph, exchange, places, ambiguous, alike=alike)
                 plan = self._plan(graph, places, ambiguous, varies=varies)
@@ -277,7 +282,7 @@ class Reader:
                 check_overwritten(error)
                 raise
             check_returned(named)
-        if varies and not known:
+        if varies and not known and self.exchanged:
             self._varying.append(names)
         self._check_masks(recording, positions)
         self._warn(plan)
@@ -334,7 +339,7 @@ class Reader:
             if resized is not None and not any(one is not None and one.any() for one in arrived):
                 return resized | moved, ambiguous, False
             varies = varies or None
-        places, ambiguous = place_samples(graph, edges)
+        places, ambiguous = place_samples(graph, edges, proved=self.exchanged)
         return places | moved, ambiguous, varies
 
     def _plan(self, graph: Graph, places: Places, ambiguous: set[Any], *, varies: bool | None) -> Plan:
@@ -373,7 +378,7 @@ class Reader:
             if not self.every or self.last is not None:
                 raise
             refusal, last = str(error), []
-        if varies:
+        if varies and self.exchanged:
             alone = _find_unreached(graph, layers)
             unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}
             layers = [layer for layer in layers if layer not in alone or layer in last]
