@@ -1,7 +1,7 @@
 """Per-sample gradients of an embedding table, never built: all its uses, as a table and as layers' matrix."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
@@ -11,6 +11,11 @@ from lai_core.records._reads import ReadGradient
 
 RENUMBERING = 8
 """Numbers of the accumulation type that a position takes while its row is numbered anew."""
+
+
+def _part_of(layer: OuterGradient, samples: slice, columns: slice = slice(None)) -> OuterGradient:
+    """Keep some samples of a layer that has the table as its matrix, and some columns of it."""
+    return OuterGradient(layer.rows[samples, ...], (layer.columns[0][samples, :, columns],))
 
 
 @dataclass(frozen=True)
@@ -72,16 +77,23 @@ class TableGradient(ParameterGradient):
 
     def _part(self, samples: slice, columns: slice = slice(None)) -> "TableGradient":
         """Keep some samples, and some columns of the table."""
-        layers = (
-            OuterGradient(layer.rows[samples, ...], (layer.columns[0][samples, :, columns],))
-            for layer in self.layers
-        )
+        layers = (_part_of(layer, samples, columns) for layer in self.layers)
         return TableGradient(tuple(read.part(samples, columns) for read in self.reads), tuple(layers))
 
-    def dot_rowwise(self, training: "TableGradient", work: Workspace) -> Array:
-        each = (slice(j, j + 1) for j in range(self.samples))
-        blocks = [inner_products(self._part(one), training._part(one), work) for one in each]
-        return work.xp.concat([work.xp.reshape(block, (1,)) for block in blocks], axis=0)
+    def cut(self) -> list[ParameterGradient]:
+        """Return the uses as a table, and each as a layer's matrix behind them."""
+        return [replace(self, layers=()), *self.layers]
+
+    def dot_rowwise(self, training: "TableGradient | OuterGradient", work: Workspace) -> Array:
+        each = [slice(j, j + 1) for j in range(self.samples)]
+        if isinstance(training, OuterGradient):
+            blocks = [
+                read.part(one).dot_outer(_part_of(training, one), work) for one in each for read in self.reads
+            ]
+        else:
+            blocks = [inner_products(self._part(one), training._part(one), work) for one in each]
+        flat = work.xp.concat([work.xp.reshape(block, (1,)) for block in blocks], axis=0)
+        return work.xp.sum(work.xp.reshape(flat, (self.samples, -1)), axis=1)
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
         """Return the summed gradient of the table, `(rows, d)`."""

@@ -198,9 +198,7 @@ def _read_powers(plain: Tensor, scaled: Tensor) -> list[tuple[int, float]]:
 def _holds(axis: Axis, shape: torch.Size, seen: list[tuple[int, float]], powers: list[int]) -> bool:
     """Whether the powers at some places are those of samples on an axis: most axes fail at the first."""
     step, length = prod(shape[axis.axis + 1 :]), shape[axis.axis]
-    return all(
-        powers[place // step % length // axis.inner % axis.samples] == power for place, power in seen
-    )
+    return all(powers[place // step % length // axis.inner % axis.samples] == power for place, power in seen)
 
 
 def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis, within: float) -> bool:
