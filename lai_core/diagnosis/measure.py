@@ -21,8 +21,8 @@ from lai_core._engine.gradients import ParameterGradient, Workspace, spans
 from lai_core._engine.namespace import Array, cast, count_cacheable, dots, matmul, namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators._parameters import ghost_gradients
-from lai_core.records.base import Record, Trace
 from lai_core.records._table import TableGradient
+from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
@@ -177,13 +177,12 @@ def measure_trace(
         return ghost_gradients(held or select(record(), kept, work), work)
 
     def dot_total(total: Sums) -> list[float]:
-        # along the part's own sum, which is the whole batch's where there is one part
-        columns = [one.products for key, one in found.items() if total[key] is one.total and one.products]
-        along = {key: total[key] for key, one in found.items() if total[key] is not one.total}
-        along |= {key: one.total for key, one in found.items() if not one.products}
-        for key, uses in gradients().items() if along else ():
-            if key in along:
-                direction = tuple(cast(work.xp, one, work.dtype) for one in along[key])
+        # Along the part's own sum, which is the whole batch's where there is one part, some are known.
+        known = {key for key, one in found.items() if one.products and total[key] is one.total}
+        columns = [one.products for key, one in found.items() if key in known]
+        for key, uses in gradients().items() if len(known) < len(found) else ():
+            if key not in known:
+                direction = tuple(cast(work.xp, one, work.dtype) for one in total[key])
                 columns += [to_list(use.dot_total(direction, work)) for use in uses]
         return [sum(column) for column in zip(*columns, strict=True)]
 
@@ -287,7 +286,7 @@ def _inner(left: Array, right: Array) -> float:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Of one parameter: each sample's square, the sum, and the inner products with it where they are known."""
+    """Of one parameter: the squares, the sum, and the inner products with it where they are known."""
 
     squares: list[float]
     total: tuple[Array, ...]

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from lai_torch._graph.walk import Edge, Graph
 
-
 PROBED, STRIDE = 64, 1_000_003
 """Entries that are looked at before all of a tensor is, and a prime by which they lie apart."""
 
