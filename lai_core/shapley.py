@@ -160,7 +160,6 @@ def midpoint_scores(
     g_i)`, exact where the validation loss is quadratic: its gradient is then linear, and the sets before
     and after j average to the middle of the step.
 
-    Assume: one SGD step with a fixed normalisation; :math:`L_V` is quadratic.
     Arguments: :mod:`lai_core.shapley`.
 
     Parameters
@@ -187,9 +186,6 @@ def step_midpoint_scores(slope: Callable[[Array], Array], gradients: SampleGradi
     :math:`F(G)` the validation loss after the optimizer's step on the gradient G, exact where F is quadratic:
     what comes before j is on average half of the rest, and j's own part is averaged over its length. With
     :math:`F(G) = L_V(\theta - \eta G)` it is :math:`\eta` times `midpoint_scores`.
-
-    Assume: one step with a fixed normalisation; the loss after the step is quadratic in the gradient it
-    is given.
 
     Parameters
     ----------
@@ -219,8 +215,7 @@ def shapley_first_order_bound(
     :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`: the gradient turns by at
     most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
 
-    Assume: one SGD step with a fixed normalisation; :math:`\nabla L_V` is :math:`\lambda`-Lipschitz;
-    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
+    Arguments: :mod:`lai_core.shapley`.
 
     Returns
     -------
@@ -246,8 +241,7 @@ def midpoint_error_bound(
         \tfrac1{12} |G - g_j|^2 + \tfrac1{12} |g_j|^2 \Big) \le \tfrac{\mu \eta^2}{8} |g_j| \Big( \sum_i
         |g_i| \Big)^2.
 
-    Assume: one SGD step with a fixed normalisation; the Hessian of :math:`L_V` is :math:`\mu`-Lipschitz;
-    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
+    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------

@@ -20,9 +20,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     :math:`\|g^{(l)}\| \le \rho^{L-l}\|g^{(L)}\|` for every l holds from
     :math:`\rho = \max_{l<L} (\|g^{(l)}\| / \|g^{(L)}\|)^{1/(L-l)}` on.
 
-    Satisfied by: chains with :math:`\norm{W^{(t)}}_2 \le \rho` for :math:`t \ge 2` and
-    :math:`|\phi^\prime| \le 1`. Violated by: a residual block whose branch is 0, and an orthogonal layer:
-    norms are equal, and :math:`\rho < 1` is asked. Arguments: :mod:`lai_core.assumptions`.
+    Arguments: :mod:`lai_core.assumptions`.
 
     Returns
     -------
@@ -46,9 +44,6 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Scalar:
 
     Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
     Schwarz.
-
-    Satisfied by: any finite set of samples. Violated by: inputs from a law without a bound, such as the
-    normal one.
 
     Parameters
     ----------
@@ -81,8 +76,7 @@ def smallest_cosine(cosines: Kernels, /) -> Scalar:
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
 
-    Satisfied by: every pair :math:`z = j`. Violated by: two samples with different labels under a softmax of
-    two classes: the cosine at the last layer is :math:`-1`. Arguments: :mod:`lai_core.assumptions`.
+    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).min(cosines)
 
@@ -94,9 +88,7 @@ def alignment_excess(cosines: Kernels, /) -> Scalar:
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
 
-    Satisfied by: backward passes that are scaled isometries, with equality, and every pair :math:`z = j`.
-    Violated by: :math:`g = (1, 1)` and :math:`(1, -1)` below a layer with :math:`W^\top =
-    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1. Arguments: :mod:`lai_core.assumptions`.
+    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).max(cosines - cosines[-1:, ...])
 

@@ -45,8 +45,6 @@ def similarities(validation: Trace, training: Trace, /) -> Similarities:
     Implements :eq:`similarities`: :math:`\alpha^{(l)}_{zj} = \langle a^{(l-1)}_z, a^{(l-1)}_j\rangle`
     and :math:`\beta^{(l)}_{zj} = \langle g^{(l)}_z, g^{(l)}_j\rangle`.
 
-    No assumption.
-
     Parameters
     ----------
     validation, training

@@ -23,8 +23,6 @@ def layer_factors(
     :math:`g^{(t)} = \phi'(s^{(t)}) \circ W^\top g^{(t+1)}`. The slopes are the sample's own, so that it holds
     for every activation function, those with slopes above 1 (GELU, SiLU) included.
 
-    Assume: a chain of layers; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
-
     Parameters
     ----------
     weight
@@ -57,8 +55,6 @@ def top_layers_bound(
     |\alpha^{(l)}_{zj}| \prod_{t=l}^{k-1} f_t(z) f_t(j)`. A score from layers k, ..., L that exceeds it in
     absolute value has the right sign; two that differ by more than both their bounds have the right
     order. k = L certifies LLI.
-
-    Assume: a chain of layers; :math:`f_t(x)` bounds the norm of layer :math:`t`'s backward step at :math:`x`.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def sharp_conservative_bound(
     :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
     one of these ends.
 
-    Assume: A1; A2; A3. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     products = validation_norms[:, None] * training_norms[None, :]
@@ -41,7 +41,6 @@ def aligned_similarity_bound(beta_last: Kernel, /, *, rho: Constant, depth: int)
     A1, if no lower layer's cosine exceeds the last one's in absolute value. The paper has no bars
     on the cosines (:eq:`alignment-implies-decay`), and needs A3 at the last layer in their place.
 
-    Assume: A1; :math:`|\cos|` at layer :math:`l` is at most :math:`|\cos|` at the last layer.
     Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
@@ -57,8 +56,7 @@ def lli_gap_bound(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: 
     \sum_{k=1}^{L-1} \rho^{2k}` under A1 and A2, if no lower layer's cosine exceeds the last one's in
     absolute value. Under A3 it is the right-hand side that the paper prints for LAI.
 
-    Assume: A1; A2; :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)}, g_j^{(L)})|` for every :math:`l`
-    and :math:`z`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     return C_a * C_a * xp.sum(xp.abs(beta_last), axis=0) * geometric_sum(rho=rho, depth=depth)
@@ -73,12 +71,7 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}` and :math:`\sum_z \beta^{(L)}_{zj} > 0`. The paper prints it
     as a bound on LAI's relative error, which it is not: that does not vanish with rho (`relative_limit`).
 
-    :eq:`lli-relative-gap`. Assume: A1; A2; :math:`|\cos(g_z^{(l)}, g_j^{(l)})| \le |\cos(g_z^{(L)},
-    g_j^{(L)})|` for every :math:`l` and :math:`z`; :math:`\alpha^{(L)} \ge \bar\alpha > 0`;
-    :math:`\beta^{(L)} \ge 0` for every :math:`z`; LLI is not zero.
-
-    :eq:`app-rel-gap`. The text assumes: A1; A2; A3; the variant of A3; :math:`\alpha^{(L)} \ge \bar\alpha >
-    0`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -103,7 +96,7 @@ def lli_gap_bound_without_alignment(
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
     \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
 
-    Assume: A1 with any :math:`\rho > 0`; A2. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     lengths = xp_of(training_norms).sum(validation_norms) * training_norms
     return C_a * C_a * lengths * geometric_sum(rho=rho, depth=depth)
@@ -125,7 +118,7 @@ def lai_gap_bound_without_alignment(
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
     \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
 
-    Assume: A1 with any :math:`\rho > 0`; A2. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     size = xp_of(beta_last).abs(beta_last)
     return conservative_bound(size, validation_norms, training_norms, rho=rho, C_a=C_a, depth=depth)

@@ -17,10 +17,7 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
     :math:`\bar A`, whose noise is centred given the gradient, it implies :math:`\mathrm{tr}(\bar A^\top
     \bar A S) \le \rho^{2(L-l)} \mathrm{tr}\,S`. Small rho and gains near 1 exclude each other.
 
-    :eq:`admissible-weights`. Assume: :math:`\rho \ge 0`.
-
-    :eq:`decay-bounds-gain`. Assume: A1 for every gradient; :math:`\E[\Delta A \mid g] = 0`; :math:`S` is the
-    second moment of :math:`g`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -59,7 +56,7 @@ def printed_ghost_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
 
-    No assumption. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     return -xp_of(alpha).sum(alpha * beta, axis=(0, 1))
 
@@ -70,7 +67,7 @@ def printed_lai_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
 
-    No assumption. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     return -xp.sum(xp.sum(alpha, axis=0) * beta[-1, ...], axis=0)
@@ -83,7 +80,7 @@ def gap(alpha: Kernels, beta: Kernels, /) -> Kernel:
     Implements :eq:`app-epsilon-pair`:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
 
-    No assumption. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
 
     Examples
     --------
@@ -103,7 +100,7 @@ def pair_gap_bound(beta: Kernels, /, *, C_a: Constant) -> Kernel:
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
 
-    Assume: A2; A3. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta)
     size = xp.abs(beta)
@@ -119,7 +116,7 @@ def norm_product_bound(
     Implements :eq:`norm-product-bound`:
     :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\|` under A1, by Cauchy and Schwarz.
 
-    Assume: A1. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     return xp_of(products).stack([power * products for power in decay_powers(rho=rho, depth=depth)])
@@ -142,7 +139,7 @@ def conservative_bound(
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
 
-    Assume: A1; A2; A3. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     decayed = products * geometric_sum(rho=rho, depth=depth)
@@ -169,8 +166,7 @@ def relative_conservative_bound(
     embedding similarities sum to no less than 0, that :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}`, and
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
-    Assume: A1; A2; A3; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\alpha^{(L)} \ge \bar\alpha > 0`;
-    :math:`\sum_z \beta^{(L)} > 0`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -191,8 +187,7 @@ def lai_lower_bound(beta_last: Kernel, /, *, alpha_bar: Constant) -> Scores:
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
 
-    Assume: :math:`\alpha^{(L)} \ge \bar\alpha > 0`; :math:`\sum_{l<L} \alpha^{(l)} \ge 0`; :math:`\beta^{(L)}
-    \ge 0` for every :math:`z`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     return alpha_bar * xp_of(beta_last).sum(beta_last, axis=0)
 
@@ -204,6 +199,6 @@ def geometric_bound_as_printed(beta_last: Kernel, /, *, rho: Constant, C_a: Cons
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
 
-    The text assumes: A1; A2; A3; the variant of A3. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     return C_a * C_a * xp_of(beta_last).sum(beta_last, axis=0) * geometric_sum(rho=rho, depth=depth)

@@ -11,7 +11,6 @@ def selection_regret(scores: Scores, approximation: Scores, /) -> Scalar:
 
     Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
 
-    Assume: the normalisation of the step does not depend on which samples are kept.
     Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(scores)
@@ -27,7 +26,6 @@ def selection_regret_bound(scores: Scores, approximation: Scores, /) -> Scalar:
     sample is kept or dropped wrongly, :math:`v_j` and :math:`\lambda \hat v_j` have opposite signs, and
     their distance is at least :math:`|v_j|`.
 
-    Assume: the normalisation of the step does not depend on which samples are kept.
     Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(scores)
@@ -54,8 +52,7 @@ def certified_regret_bound(approximation: Scores, errors: Scores, /) -> Scalar:
     :math:`|v_j - \hat v_j| \le \epsilon_j`. Only a sample whose error can exceed its score is misjudged, and
     then its exact score is at most the excess; the scores at that excess attain the bound.
 
-    Assume: :math:`|v_j - \hat v_j| \le \epsilon_j` for every :math:`j`; the normalisation of the step
-    does not depend on which samples are kept. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
 
     Parameters
     ----------

@@ -25,8 +25,7 @@ def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, 
     (1 - M^{(l)})` and :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)} (1 - m^{(l)})` where
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
 
-    Assume: :math:`m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}`; :math:`\beta^{(L)} \ge 0` for every
-    :math:`z`; :math:`\alpha^{(l)} \ge 0` for :math:`l < L`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, 1.0 - high), _lower_layers(alpha, beta_last, 1.0 - low)
 
@@ -41,8 +40,6 @@ def ghost_over_lai_range(alpha: Kernels, low: Ratios, high: Ratios, /) -> tuple[
     :math:`\beta^{(L)}_{zj} \ge 0`. With ratios in [0, 1], s is the smallest share of the last layer and t is
     1, so that LAI has the right sign and no smaller a size.
 
-    Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
-    :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
     Arguments: :mod:`lai_core.bounds`.
 
     Returns
@@ -74,8 +71,6 @@ def relative_error_bound(alpha: Kernels, /) -> Scores:
     \alpha^{(l)}_{zj}`, over validation samples. Under A3 and non-expansive alignment with rho at most 1 all
     ratios are in [0, 1], as it asks (`ghost_over_lai_range`).
 
-    Assume: :math:`\alpha^{(l)} \ge 0`; :math:`0 \le \beta^{(l)} \le \beta^{(L)}` for every layer and
-    :math:`z`; :math:`s \sum_l \alpha^{(l)} \le \alpha^{(L)}` for every :math:`z`.
     Arguments: :mod:`lai_core.bounds`.
 
     Returns
@@ -97,8 +92,7 @@ def relative_limit(alpha: Kernels, beta_last: Kernel, /) -> Scores:
     \sum_l \alpha^{(l)}|`, which is :math:`(L-1)/L` for equal embedding similarities, and so grows with
     depth: Ghost is then LLI.
 
-    Assume: :math:`\alpha` and :math:`\beta^{(L)}` are fixed; similarities have any sign; :math:`\sum_z
-    \beta^{(L)} \sum_l \alpha^{(l)} \ne 0`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     lli = xp.sum(alpha[-1, ...] * beta_last, axis=0)
@@ -113,7 +107,7 @@ def mean_ratio(alpha: Kernels, beta: Kernels, /) -> Scores:
     \sum_{l<L} \alpha^{(l)} \beta^{(L)}`, for similarities of any sign: LLI gives the lower layers the ratio
     0, LAI the ratio 1.
 
-    Assume: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0`. Arguments: :mod:`lai_core.bounds`.
+    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------

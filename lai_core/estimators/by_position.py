@@ -46,8 +46,6 @@ def position_scores(
     Implements :eq:`position-score`: the scores of a sample's positions add up to the sample's own, of LAI to
     that with `positions="tokens"`.
 
-    :eq:`position-score`. Assume: samples are not coupled; losses are unnormalised.
-
     Parameters
     ----------
     validation

@@ -27,9 +27,6 @@ def ghost_scores(
 
     Implements :eq:`gradient1`, summed over validation samples, without the printed minus.
 
-    Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used once per sample;
-    samples are not coupled; losses are unnormalised.
-
     Parameters
     ----------
     validation
@@ -75,8 +72,6 @@ def lli_scores(
 
     Implements :eq:`lli`, summed over validation samples.
 
-    No assumption.
-
     Parameters
     ----------
     validation, training
@@ -106,8 +101,6 @@ def lai_scores(
     r"""Layer-aware influence of each training sample on the whole validation set.
 
     Implements :eq:`gradient2`, summed over validation samples, without the printed minus.
-
-    Assume: each layer has one activation vector per sample.
 
     Parameters
     ----------

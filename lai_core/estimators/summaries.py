@@ -31,8 +31,6 @@ class ValidationSummary(Pytree):
     g_j^\top G_V c_j`. Made by `summarize`; `+` joins the summaries of parts of a validation set
     exactly, in any order, and `sum` a list of them.
 
-    Assume: one activation vector and one output gradient per layer and sample.
-
     Parameters
     ----------
     estimator
@@ -139,8 +137,6 @@ def summarize(
 
     Implements :eq:`aggregation`. Per-sample products are summed, means are never multiplied, so the
     scores from a summary are those from the whole set.
-
-    Assume: one activation vector and one output gradient per layer and sample.
 
     Parameters
     ----------

@@ -24,9 +24,6 @@ def removal_influence(
     Implements :eq:`removal-influence`: :math:`+\sum_z g_z^\top (H + \delta I)^{-1} g_j`. Removing the sample
     moves the minimiser by :math:`+H^{-1} g_j`, to first order.
 
-    Assume: :math:`\hat\theta` is stationary; :math:`H` is invertible; losses are twice differentiable; to
-    first order.
-
     Parameters
     ----------
     validation_gradients
@@ -71,10 +68,7 @@ def printed_influence(
 ) -> Float[Array, " n_train"]:
     r"""Return Eq. 1 as printed, whose sign is that of a sample's presence, not of its removal.
 
-    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
-
-    The text assumes: :math:`\hat\theta` is stationary; :math:`H` is invertible; :math:`z_j` is down-weighted.
-    Arguments: :mod:`lai_core.influence`.
+    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -93,8 +87,8 @@ def inner_product_scores(
 
     Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
 
-    No assumption. In place of the influence it keeps the ranking of arbitrary samples only where
-    :math:`g_V` is an eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
+    In place of the influence it keeps the ranking of arbitrary samples only where :math:`g_V` is an
+    eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -128,8 +122,6 @@ def directional_scores(
     :math:`v_j = \frac{d}{d\epsilon} l_j(\theta + \epsilon\, \nabla L_V)|_{\epsilon = 0}`, by central
     differences, which are exact for quadratics. It holds for every parameter of every architecture:
     biases, shared matrices, embeddings and normalisation gains included.
-
-    Assume: losses are differentiable at :math:`\theta`.
 
     Parameters
     ----------
@@ -169,8 +161,7 @@ def descent_remainder(
     :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`, the remainder
     of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
 
-    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
-    :math:`j`. Arguments: :mod:`lai_core.influence`.
+    Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -193,8 +184,7 @@ def certified_learning_rate(
     Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`, where the first-order
     decrease :math:`\eta |v_j|` exceeds its remainder.
 
-    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
-    :math:`j`. Arguments: :mod:`lai_core.influence`.
+    Arguments: :mod:`lai_core.influence`.
 
     Parameters
     ----------

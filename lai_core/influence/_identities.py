@@ -15,8 +15,6 @@ def pre_activation_gradients(
     Implements :eq:`ghost-pre-activation`: :math:`g = \phi'(s) \odot \partial \ell / \partial \phi(s)`, the
     gradients for which Eq. 3 is an identity; without the factor :math:`\phi'` it is not.
 
-    Assume: :math:`s = Wa` is the only use of :math:`W` on a sample; samples are not coupled.
-
     Parameters
     ----------
     activation_gradients
@@ -46,8 +44,6 @@ def self_votes(kernel: Float[Array, "n n"], /) -> tuple[Float[Array, " n"], Floa
     Implements :eq:`self-exclusion`: the score is their sum, and a sample's own vote :math:`|g_j|^2` is
     never negative, so that a sample is dropped exactly if :math:`\sum_{z \ne j} \langle g_z, g_j \rangle <
     -|g_j|^2`.
-
-    Assume: the batch is its own validation set.
 
     Parameters
     ----------
@@ -83,8 +79,6 @@ def ownership_residuals(
     :math:`r^w` of :math:`\sum_k w_k \ell_k` at a tensor of one row a sample, :math:`r^w_i - w_i r_i =
     \sum_{k \ne i} (w_k - w_i)\, \partial \ell_k / \partial x_i`. It is 0 where no other sample's loss
     depends on row i, and for almost all weights nowhere else.
-
-    Assume: losses are differentiable in the tensor's entries.
 
     Parameters
     ----------

@@ -27,9 +27,6 @@ def group_scores(
     Implements :eq:`share-derivative`: where the groups are the sources of a mixture, minus the mean score of
     source k is the derivative of the next validation loss in the source's share, per unit learning rate.
 
-    :eq:`share-derivative`. Assume: the step is :math:`\theta^+ = \theta - \eta D \sum_k w_k g_k`;
-    :math:`g_k` is the mean gradient of source :math:`k`; :math:`D` is symmetric and fixed.
-
     Parameters
     ----------
     scores
@@ -126,9 +123,6 @@ def cochran_q(
     :math:`\bar m` the mean weighted by :math:`p_k`. If all sources have one true mean, Q is K - 1 on average,
     and has the chi-squared law with K - 1 degrees of freedom where the means are normal.
 
-    :eq:`cochran-q`. Assume: the means are independent with standard deviations :math:`e_k > 0`; their
-    expectations are equal.
-
     Parameters
     ----------
     means, standard_errors
@@ -196,8 +190,6 @@ def contrast_variances(variances: Float[Array, "... K"], /) -> Float[Array, "...
 
     Implements :eq:`contrast-variance`: :math:`(1 - 2/K)\, v_k + \frac{1}{K^2} \sum_i v_i`.
 
-    :eq:`contrast-variance`. Assume: the means are independent with variances :math:`v_k`.
-
     Parameters
     ----------
     variances
@@ -223,9 +215,6 @@ def shrink_contrasts(
     mean squared error, where :math:`t` is the variance of the true contrasts; it is estimated by
     :math:`\max(0, \frac1K \sum_k (c_k^2 - v_k))` (empirical Bayes; Morris 1983).
 
-    :eq:`contrast-shrinkage`. Assume: the true contrast has mean 0 and variance :math:`t`; the error has mean
-    0 and variance :math:`v_k > 0` and is uncorrelated with it.
-
     Parameters
     ----------
     contrasts
@@ -249,8 +238,6 @@ def hedge_step_size(count: int, horizon: float, /) -> float:
 
     Implements :eq:`hedge-step`: :math:`\eta = \sqrt{\ln K / H}` minimises :math:`\ln K / \eta + \eta H`,
     which is :math:`2 \sqrt{H \ln K}` there.
-
-    :eq:`hedge-step`. Assume: :math:`K \ge 2`; :math:`H > 0`.
 
     Parameters
     ----------
@@ -285,8 +272,8 @@ def hedge_regret_bound(
     + x^2` for :math:`x \le 1`, :math:`\ln Z_t \le \eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k w_{tk}
     g_{tk}^2`. The floor f then leaves a share at least 1 - f of what it was, and at least :math:`f \pi_k`.
 
-    :eq:`hedge-regret`. Assume: :math:`\eta > 0`; :math:`\eta g_{tk} \le 1`. Gains less the update's largest
-    have the second always: neither the weights nor the regret change.
+    Gains less the update's largest are at most 0, so that :math:`\eta g_{tk} \le 1`: neither the weights nor
+    the regret change.
 
     Parameters
     ----------

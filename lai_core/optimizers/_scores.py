@@ -56,8 +56,7 @@ def adam_derivative_scores(
     set to 0 where :math:`\hat v = 0`. This is the derivative, not the difference between weight 1 and
     weight 0.
 
-    Assume: :math:`\hat v > 0` entrywise; :math:`0 < \beta_1, \beta_2 < 1`; the moments before the step do not
-    depend on :math:`w`. Arguments: :mod:`lai_core.optimizers`.
+    Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------
@@ -102,8 +101,7 @@ def adam_direction_scores(
     \varepsilon)`. Scaling both sides by :math:`v^{-1/2}`, as printed, gives :math:`P^2` instead;
     scaling both by :math:`v^{-1/4}` gives this.
 
-    Assume: :math:`D > 0` entrywise; :math:`D` is fixed while the step is taken; :math:`D` has an entry per
-    parameter. Arguments: :mod:`lai_core.optimizers`.
+    Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------

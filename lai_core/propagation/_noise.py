@@ -22,8 +22,7 @@ def propagated_moments(
     Implements :eq:`jacobian-noise-variance`, the moments it needs, layer by layer from above:
     :math:`E[h'] = E[J]\,E[h]` and :math:`E[h'h'^\top] = E[J\,E[hh^\top]\,J^\top]`.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     outcomes = [matrices for matrices, _ in laws]
@@ -57,9 +56,6 @@ def jacobian_noise_variance(
     covariances of :math:`A_z g_z` and :math:`A_j g_j`, the noise of z independent of that of j. No
     other assumption: any number of layers, any dependence between them.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`.
-
     Parameters
     ----------
     validation_mean, validation_covariance
@@ -81,8 +77,7 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
     Implements :eq:`jacobian-noise-bound`, its constants: :math:`\rho_t = \|\bar J^{(t)}\|_2` and
     :math:`\sigma_t = \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2^{1/2}`.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(laws[0][0])
     check_chain("laws", [matrices for matrices, _ in laws])
@@ -106,8 +101,7 @@ def jacobian_noise_bound(
     of one unit. Exponential in depth where :math:`\rho = 1`; decaying where
     :math:`\rho^2 + \sigma^2 < 1`.
 
-    Assume: :math:`g_z` and :math:`g_j` are fixed; the :math:`\Delta J` are independent over layers and over
-    the two samples; :math:`\E \Delta J = 0`; :math:`z \ne j`. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
@@ -144,7 +138,7 @@ def similarity_variance_as_printed(
     :math:`\kappa = 2\prod_t \rho_t^2` it has the terms of the exact variance that are of first order
     in the noise energies; `jacobian_noise_bound` holds.
 
-    The text assumes: schematic by the paper's own word. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------

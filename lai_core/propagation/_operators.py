@@ -22,8 +22,6 @@ def layer_jacobian(
 
     Implements :eq:`vjp-recursion`, for a layer :math:`s^{(l)} = W^{(l)}\phi(s^{(l-1)}) + b`.
 
-    Assume: a chain of layers; :math:`l = 2, \dots, L`.
-
     Parameters
     ----------
     weight
@@ -43,7 +41,7 @@ def vjp_recursion(
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
 
-    Assume: a chain of layers; :math:`l = 2, \dots, L`. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     check_chain("jacobians", jacobians)
@@ -61,7 +59,7 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
     Implements :eq:`app-A-prod`, for a chain of layers; with a skip around a layer it is
     `separating_operator` that holds.
 
-    Assume: a chain of layers. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     return chain_product("jacobians", jacobians)
 
@@ -82,8 +80,6 @@ def separating_operator(
     which needs only that every path from :math:`s^{(l)}` to the loss passes through :math:`s^{(L)}`.
     It is the sum over paths of the products of their edges,
     :math:`A^{(l)} = \sum_t E^{(l,t)} A^{(t)}` with :math:`A^{(L)} = I`.
-
-    Assume: every path from layer :math:`l` to the loss passes through :math:`s^{(L)}`.
 
     Parameters
     ----------
@@ -139,7 +135,6 @@ def jacobian_split(
     Implements :eq:`jacobian-split`, with :math:`\bar J := E[J]`: of all systematic parts it is the
     only one for which :math:`E[\Delta J] = 0`, which the variances below need.
 
-    The text assumes: the mean is left open in the text; here :math:`\bar J = \E J`.
     Arguments: :mod:`lai_core.propagation`.
 
     Parameters
@@ -159,7 +154,6 @@ def first_order_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
     \bar J^{(t+1)} \cdots \bar J^{(L)}`. With n layers it leaves out the :math:`2^n - 1 - n` terms with
     two rests and more; `telescoping_perturbation` has them all.
 
-    The text assumes: terms of higher order in :math:`\Delta J` are left to the residual.
     Arguments: :mod:`lai_core.propagation`.
     """
     _check_pairs(means, deviations, "deviations")
@@ -173,7 +167,7 @@ def telescoping_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
     Implements :eq:`telescoping`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
     J^{(t+1)} \cdots J^{(L)}`, without remainder: one factor after the other is replaced.
 
-    No assumption. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     return product_change(means, deviations)
 
@@ -192,7 +186,6 @@ def gain_product(gains: Gains, /, *, first: int, last: int) -> Numbers:
     Implements :eq:`gain-products`. The paper leaves :math:`\rho_t` undefined; here it is an upper
     bound on :math:`\|\bar J^{(t)}\|_2` (unrelated to the decay rate of assumption A1).
 
-    The text assumes: :math:`\rho_t` is not defined in the text; here :math:`\norm{\bar J^{(t)}}_2`.
     Arguments: :mod:`lai_core.propagation`.
 
     Parameters
@@ -219,8 +212,7 @@ def first_order_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
     It bounds the norm of `first_order_perturbation`. It does not bound :math:`\|\Delta A^{(l)}\|`, not
     up to any constant: `perturbation_norm_bound` does.
 
-    The text assumes: higher-order products of :math:`\Delta J` are ignored; :math:`\rho_t` is not
-    defined. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     xp, count = xp_of(gains), gains.shape[-1]
     total = perturbations[..., 0] * xp.prod(gains[..., 1:], axis=-1)
@@ -237,7 +229,7 @@ def perturbation_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
     Implements :eq:`perturbation-norm`: :math:`\prod_t (\rho_t + \delta_t) - \prod_t \rho_t`, attained by
     non-negative scalars.
 
-    No assumption. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     # With P = prod rho and D = prod (rho + delta) - P so far, one layer more gives
     # D' = (D + P) (rho + delta) - P rho = D (rho + delta) + P delta: no difference, hence no cancellation.

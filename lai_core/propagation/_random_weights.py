@@ -66,8 +66,7 @@ def random_weights_moments(
     :math:`Q' = v^2 (E[n_{zj}] P + (E[n_{zj}] + E[n_{zj}^2]) Q)`, exact for normal weights that are
     independent of the gates and of what comes from above.
 
-    Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
@@ -91,8 +90,7 @@ def random_weights_variance(layers: Sequence[RandomLayer], norms: Numbers, simil
     one layer with fixed gates, the variance relative to the squared mean is
     :math:`(1 + 1/\cos^2) / n_{zj}`.
 
-    Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     _, squares = random_weights_moments(layers, norms, similarity * similarity)
     mean: Any = similarity
@@ -111,8 +109,7 @@ def linear_random_weights_variance(
     (1 + \frac2n)^k - \frac{P_0 - Q_0}{3} (1 - \frac1n)^k - Q_0 \approx \frac kn (P_0 + Q_0)`, with n
     the width, k the depth, :math:`P_0 = \|g_z\|^2\|g_j\|^2` and :math:`Q_0 = \beta^{(L)2}`.
 
-    Assume: weights are independent Gaussians of mean zero and variance :math:`v`; both samples share them;
-    they are independent of :math:`h_z`, :math:`h_j` and of the gates. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------

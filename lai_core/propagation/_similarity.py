@@ -19,8 +19,6 @@ def layer_similarities(
     Implements :eq:`layer-gradients`: :math:`\beta^{(l)}_{zj} = g^{(l)\top}_z g^{(l)}_j`, with
     :math:`g^{(l)}` the gradient of the one loss in the pre-activations :math:`s^{(l)}`.
 
-    Assume: one loss per sample.
-
     Parameters
     ----------
     validation, training
@@ -44,7 +42,7 @@ def shared_signal(validation: Vector, training: Vector, /) -> Numbers:
     noisy :math:`g^{(L)} = g^\star + \xi` it contains the noise of the output layer:
     :math:`E\beta^\star = g^\star_z \cdot g^\star_j + E[\xi_z \cdot \xi_j]`.
 
-    No assumption. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     return dot(xp_of(validation), validation, training)
 
@@ -58,7 +56,6 @@ def output_fluctuation(
     Implements :eq:`output-fluctuation`; :math:`E\xi = 0` leaves no choice but
     :math:`g^\star = E[g^{(L)}]`.
 
-    The text assumes: what is random is left open; :math:`\E g^{(L)}` exists.
     Arguments: :mod:`lai_core.propagation`.
     """
     mean = xp_of(output_gradients).sum(output_gradients * probabilities[:, None], axis=0)
@@ -75,7 +72,7 @@ def gradient_decomposition(
     with the exact :math:`\Delta A` of `telescoping_perturbation`; they add up to
     :math:`A^{(l)} g^{(L)}`, which the printed first-order :math:`\Delta A` misses.
 
-    Assume: :math:`\Delta A` is the exact difference. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     mean, rest = chain_product("means", means), product_change(means, deviations)
     check_width("clean", clean, mean, "the last Jacobian")
@@ -91,8 +88,6 @@ def similarity_operator(
 
     Implements :eq:`app-M-def`: :math:`M^{(l)}_{zj} = A^{(l)\top}_z A^{(l)}_j`, so that
     :math:`\beta^{(l)}_{zj} = g^{(L)\top}_z M^{(l)}_{zj} g^{(L)}_j`.
-
-    Assume: every path from layer :math:`l` to the loss passes through :math:`s^{(L)}`.
 
     Parameters
     ----------
@@ -114,7 +109,7 @@ def isotropic_gain(means: Sequence[Jacobian], /) -> Numbers:
     Implements :eq:`isotropic-gain`. :math:`\bar M^{(l)}` is :math:`d_L \times d_L`, so that this is
     :math:`d_L / d_l` times `trace_gain`, the multiple of the identity nearest to it.
 
-    Assume: :math:`d_l = d_L`. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     operator = chain_product("means", means)
     return _trace(operator) / operator.shape[-2]
@@ -127,7 +122,7 @@ def trace_gain(means: Sequence[Jacobian], /) -> Numbers:
     Implements :eq:`trace-gain`: of all c it minimises :math:`\|\bar M^{(l)} - cI\|_F`, leaves a
     traceless rest, and is 1 where :math:`\bar A^{(l)}` keeps lengths.
 
-    No assumption. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     operator = chain_product("means", means)
     return _trace(operator) / operator.shape[-1]
@@ -148,7 +143,7 @@ def similarity_decomposition(
     :math:`\varepsilon^{(l)} = g^{(L)\top}_z (M^{(l)} - cI) g^{(L)}_j` is whatever remains: it says
     something only once c is fixed (`trace_gain`, or :func:`lai_core.variance.regression_gain`).
 
-    No assumption. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(operator)
     signal = gain * dot(xp, validation, training)
@@ -172,7 +167,7 @@ def remainder_terms(
     :math:`\bar E = \bar M - c I` and g the last layer's gradients, noise included. They add up to
     :math:`\varepsilon^{(l)}`; nothing in :math:`\xi` is left to add.
 
-    No assumption. Arguments: :mod:`lai_core.propagation`.
+    Arguments: :mod:`lai_core.propagation`.
     """
     operators = _operators(means, validation_deviations, training_deviations)
     return _four_terms(*operators, gain, validation, training)
@@ -194,7 +189,6 @@ def printed_remainder(
     written with the noisy :math:`g^{(L)}`; the terms "involving :math:`\xi`" of the product of the two
     decompositions, :math:`g_z^\top M g_j - g^{\star\top}_z M g^\star_j`, are counted twice.
 
-    The text assumes: the terms that involve :math:`\xi` are not written.
     Arguments: :mod:`lai_core.propagation`.
 
     Parameters

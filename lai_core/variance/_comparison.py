@@ -15,8 +15,6 @@ def minkowski_lower_bound(first: Float[Array, "..."], second: Float[Array, "..."
     Implements :eq:`minkowski-lower-bound`: :math:`\mathrm{Var}[X+Y] \ge
     (\sqrt{\mathrm{Var}\,X} - \sqrt{\mathrm{Var}\,Y})^2`, attained by perfectly opposed terms.
 
-    Assume: finite variances.
-
     Parameters
     ----------
     first, second
@@ -36,7 +34,6 @@ def ghost_variance_lower_bound(
     \sqrt{\mathrm{Var}\,Y})^2`, for numbers :math:`\alpha^{(l)}` and one validation sample. It may be 0
     with noise of any size: it is no floor in terms of the noise.
 
-    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
     Arguments: :mod:`lai_core.variance`.
     """
     return minkowski_lower_bound(dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance, noise)
@@ -58,7 +55,6 @@ def signed_covariance_bound(
     least :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y + s`, and at
     least :math:`\mathrm{Var}\,Y + s`. The printed bounds are these where s = 0, and only there.
 
-    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
     Arguments: :mod:`lai_core.variance`.
 
     Returns
@@ -81,8 +77,7 @@ def variance_order(alpha: Layers, deviations: Layers, /) -> tuple[Scalar, Scalar
     non-negative :math:`\alpha^{(l)}` and no layer's spread above the last one's, LAI's variance
     :math:`(\sum_l \alpha^{(l)}\, \mathrm{sd}\,\beta^{(L)})^2` is at least Ghost's.
 
-    Assume: fixed :math:`\alpha \ge 0`; one validation sample; :math:`\sd \beta^{(l)} \le \sd \beta^{(L)}` for
-    every layer. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
 
     Parameters
     ----------
@@ -108,7 +103,7 @@ def regression_gain(
     \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
     printed variance of Ghost holds. Where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, it is this c.
 
-    Assume: fixed :math:`\alpha`; :math:`\Var \beta^\star > 0`. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -129,7 +124,6 @@ def variance_criterion(alpha: Layers, gains: Layers, signal_variance: Scalar, no
     :math:`\mathrm{Cov}(\beta^\star, Y) = 0`: with the gains of `regression_gain` always, and wherever
     :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
-    Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y) = 0`.
     Arguments: :mod:`lai_core.variance`.
 
     Returns
@@ -149,8 +143,6 @@ def unit_gain_difference(alpha: Layers, noise: Scalar, covariance: Scalar, /) ->
     \mathrm{Cov}(\beta^\star, Y)`, since Ghost is then LAI plus the noise Y, and LAI is
     :math:`\sum_l \alpha^{(l)} \beta^\star`.
 
-    Assume: fixed :math:`\alpha`; one validation sample; :math:`c_l = 1` for every layer; finite variances;
-    for the sign also :math:`(\sum_l \alpha^{(l)}) \Cov(\beta^\star, Y) \ge 0`.
     Arguments: :mod:`lai_core.variance`.
 
     Returns
@@ -172,8 +164,7 @@ def scale_free_variance(
     is LAI's plus :math:`\mathrm{Var}\,Y / ((\sum_l \alpha^{(l)} c_l)\,E\beta^\star)^2`, hence never the
     smaller one, for any gains and any :math:`\alpha^{(l)}`.
 
-    Assume: fixed :math:`\alpha`; one validation sample; :math:`\E[\beta^{(l)} \mid g^{(L)}] = c_l
-    \beta^\star`; both means are not zero. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
     """
     lai = signal_variance / signal_mean**2
     return lai + noise / (dot(xp_of(alpha), alpha, gains) * signal_mean) ** 2, lai

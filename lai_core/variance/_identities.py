@@ -48,7 +48,7 @@ def signal_and_noise(
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
     :math:`Y = \sum_l \alpha^{(l)} (\beta^{(l)} - c_l \beta^\star)`.
 
-    No assumption. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
     """
     xp, shared = xp_of(alpha), similarities[-1, ...]
     remainders = similarities - gains[:, None] * shared
@@ -65,7 +65,7 @@ def ghost_signal_noise(
     \sum_l \alpha^{(l)} \varepsilon^{(l)}`, for one validation sample; printed with a minus and without
     the sum over validation samples.
 
-    Assume: one validation sample. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
     """
     xp = xp_of(alpha)
     return dot(xp, alpha, gains) * shared + xp.sum(alpha[:, None] * remainders, axis=0)
@@ -77,7 +77,7 @@ def lai_signal(alpha: Layers, shared: Outcomes, /) -> Outcomes:
 
     Implements :eq:`lai-signal`: :math:`(\sum_l \alpha^{(l)})\beta^\star`, for one validation sample.
 
-    Assume: one validation sample. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
     """
     return xp_of(alpha).sum(alpha) * shared
 
@@ -90,7 +90,6 @@ def noise_variance(alpha: Layers, noise_covariance: Float[Array, "L L"], /) -> S
     \mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`, for numbers :math:`\alpha^{(l)}` and one
     validation sample; `random_weight_sum` does without either.
 
-    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
     Arguments: :mod:`lai_core.variance`.
     """
     xp = xp_of(alpha)
@@ -112,8 +111,7 @@ def ghost_variance(
     \mathrm{Var}\,Y + 2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`. It needs numbers
     :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
 
-    Assume: fixed :math:`\alpha`; one validation sample; finite variances; over the law of :math:`g^{(L)}` and
-    :math:`\varepsilon`. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
     """
     signal, noise, cross = ghost_parts(alpha, gains, signal_variance, signal_covariance, noise_covariance)
     return signal + noise + cross
@@ -132,11 +130,7 @@ def printed_ghost_variance(
     what it needs is :math:`(\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y) \ge 0`, and the signs
     of the remainders' covariances play no part. `signed_covariance_bound` holds always.
 
-    :eq:`app-ghost-var`. The text assumes: fixed :math:`\alpha`; one validation sample; :math:`\bar J = \E J`;
-    :math:`\E \xi = 0`.
-
-    :eq:`app-var-corr-lb`. Assume: fixed :math:`\alpha`; one validation sample; :math:`\Cov(\beta^\star, Y)
-    \ge 0`; :math:`\sum_l \alpha^{(l)} c_l \ge 0`. Arguments: :mod:`lai_core.variance`.
+    Arguments: :mod:`lai_core.variance`.
     """
     signal = dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance
     return signal + noise_variance(alpha, noise_covariance)
@@ -149,7 +143,6 @@ def lai_variance(alpha: Layers, signal_variance: Scalar, /) -> Scalar:
     Implements :eq:`app-var-lai`: :math:`(\sum_l \alpha^{(l)})^2\, \mathrm{Var}\,\beta^\star`. It needs
     numbers :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
 
-    Assume: fixed :math:`\alpha`; one validation sample; finite variances.
     Arguments: :mod:`lai_core.variance`.
     """
     return xp_of(alpha).sum(alpha) ** 2 * signal_variance
@@ -168,9 +161,6 @@ def random_weight_sum(
     Implements :eq:`random-weight-sum`: :math:`\sum_{i,k} E[\alpha_i \alpha_k] E[\beta_i \beta_k] -
     (\sum_i E\alpha_i\, E\beta_i)^2`. The index i runs over layers, or over layers and validation
     samples; for LAI every layer's :math:`\beta_i` is :math:`\beta^\star`.
-
-    Assume: finite second moments; from the moments of each alone: :math:`\alpha` is independent of
-    :math:`\beta`.
 
     Parameters
     ----------

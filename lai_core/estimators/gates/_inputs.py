@@ -176,9 +176,6 @@ def gate_factors(
     \|W^{(t+1)}_{:,i}\|^2 \phi'(s^{(t)}_{z,i}) \phi'(s^{(t)}_{j,i})`, the normalised trace of
     :math:`J_z^\top J_j`.
 
-    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
-    directions of the columns are uniform and independent over layers.
-
     Parameters
     ----------
     validation, training

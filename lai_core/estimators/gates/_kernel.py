@@ -26,9 +26,6 @@ def gate_lai_kernel(
     that are uniform on the sphere and independent from layer to layer. It needs each pair of samples:
     no summary of the validation side replaces them.
 
-    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
-    directions of the columns are uniform and independent over layers.
-
     Parameters
     ----------
     validation, training
@@ -69,9 +66,6 @@ def gate_lai_scores(
     r"""Gate-corrected influence of each training sample on the whole validation set.
 
     Implements :eq:`gate-corrected`, summed over validation samples.
-
-    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
-    directions of the columns are uniform and independent over layers.
 
     Parameters
     ----------

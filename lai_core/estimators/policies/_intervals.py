@@ -41,12 +41,6 @@ def score_intervals(
     number of parts that have samples: right if the parts' scores are normal, as sums of many samples nearly
     are. With `bound` it is the empirical Bernstein one, right whatever their law, and wider.
 
-    :eq:`part-variance`. Assume: the parts are independent; part :math:`i` has a score of mean :math:`n_i
-    \mu` and variance :math:`n_i \sigma^2`.
-
-    :eq:`empirical-bernstein`. Assume: the :math:`m` parts are independent and of one law; the parts lie in
-    :math:`[-b, b]`; :math:`b` is known before the draw.
-
     Parameters
     ----------
     parts
@@ -91,9 +85,6 @@ def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_trai
 
     Implements :eq:`part-variance`; its square is unbiased.
 
-    Assume: the parts are independent; part :math:`i` has a score of mean :math:`n_i \mu` and variance
-    :math:`n_i \sigma^2`.
-
     Parameters
     ----------
     parts, sizes
@@ -129,9 +120,6 @@ def drop_harmful(
     Implements :eq:`false-discovery-rate`. To hurt is to have a negative mean score. Every training sample is
     tested against one validation set, so that the tests depend on one another, and samples with opposite
     gradients negatively: hence Benjamini and Yekutieli's thresholds, which hold whatever the dependence.
-
-    Assume: the probability that :math:`p_j \le x` is at most :math:`x` for each of the :math:`n_0`
-    samples that do no harm.
 
     Parameters
     ----------

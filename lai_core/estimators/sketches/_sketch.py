@@ -29,9 +29,6 @@ def sketch_outputs(
     S h \rangle = \langle g, h \rangle`, and so every score that is linear in these products, such as
     LAI's at any `positions`, is unbiased; `sketch_variance` is its variance.
 
-    Assume: signs are independent and fair; signs are drawn without looking at :math:`g` and :math:`h`; the
-    expectation is over the signs.
-
     Parameters
     ----------
     trace
@@ -101,13 +98,6 @@ def sketch_variance(
     M_{ik} M_{ki})` over pairs of outputs that share a group; over random permutations each pair counts
     with its chance to do so, and the variance is at most :math:`(\|M_j\|_F^2 + \mathrm{tr} M_j^2) /
     width`.
-
-    :eq:`sketch-variance`. Assume: signs are independent and fair; signs are drawn without looking at
-    :math:`g` and :math:`h`; groups are fixed; the variance is over the signs.
-
-    :eq:`sketch-permutation`. Assume: signs are independent and fair; outputs are permuted uniformly; both are
-    drawn without looking at :math:`g` and :math:`h`; the variance is over signs and permutations; :math:`d >
-    1`.
 
     Parameters
     ----------
