@@ -12,7 +12,6 @@ from lai_core.mixtures._evidence import (
     contrast_variances,
     group_scores,
     group_sizes,
-    hedge_regret_bound,
     hedge_step_size,
     shrink_contrasts,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "contrast_variances",
     "group_scores",
     "group_sizes",
-    "hedge_regret_bound",
     "hedge_step_size",
     "initial_mixture",
     "shrink_contrasts",

@@ -54,18 +54,9 @@ def group_scores(
     >>> errors
     array([ 1.,  0., inf])
     """
-    check_array("scores", scores, "n")
-    xp = namespace_of({"scores": scores, "groups": groups})
-    check_array("groups", groups, str(scores.shape[0]), kind="integral")
-    check_count("count", count)
-    values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
-    finite = xp.isfinite(values)
-    values = xp.where(finite, values, xp.zeros_like(values))
+    xp, values, members = _find_members(scores, groups, count)
     scale = scale_of_squares(xp, values)
     values = values / scale
-    numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
-    # (count, n): which samples make up each group; a group's sums are products with it
-    members = xp.astype((groups[None, :] == numbers[:, None]) & finite[None, :], values.dtype)
     sizes = xp.sum(members, axis=1)
     means = quotient(xp, dot(xp, members, values[None, :]), sizes, 0.0)
     deviations = (values[None, :] - means[:, None]) * members
@@ -96,14 +87,21 @@ def group_sizes(scores: Array, groups: Array, count: int, /) -> Float[Array, " c
     >>> group_sizes(np.array([1.0, 3.0, np.inf, -2.0]), np.array([0, 0, 0, 1]), 3)
     array([2., 1., 0.])
     """
+    xp, _, members = _find_members(scores, groups, count)
+    return xp.sum(members, axis=1)
+
+
+def _find_members(scores: Array, groups: Array, count: int) -> tuple[Namespace, Array, Array]:
+    """Return the namespace, the finite scores, 0 elsewhere, and `(count, n)`: 1 where a group has one."""
     check_array("scores", scores, "n")
     xp = namespace_of({"scores": scores, "groups": groups})
     check_array("groups", groups, str(scores.shape[0]), kind="integral")
     check_count("count", count)
     values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
+    finite = xp.isfinite(values)
     numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
-    members = (groups[None, :] == numbers[:, None]) & xp.isfinite(values)[None, :]
-    return xp.sum(xp.astype(members, values.dtype), axis=1)
+    members = xp.astype((groups[None, :] == numbers[:, None]) & finite[None, :], values.dtype)
+    return xp, xp.where(finite, values, xp.zeros_like(values)), members
 
 
 def scale_of_squares(xp: Namespace, values: Array) -> Array:
@@ -133,18 +131,12 @@ def cochran_q(
     array
         Q; 0 where no source counts.
     """
-    xp = xp_of(means)
-    # a source that was not observed has precision 0
-    precisions = quotient(xp, xp.ones_like(means), standard_errors * standard_errors, 0.0)
-    values = xp.where(precisions > 0, means, xp.zeros_like(means))
-    total = xp.sum(precisions, axis=-1, keepdims=True)
-    centre = quotient(xp, xp.sum(precisions * values, axis=-1, keepdims=True), total, 0.0)
-    return xp.sum(precisions * (values - centre) ** 2, axis=-1)
+    return q_of_estimates(xp_of(means), means, standard_errors, xp_of(means).zeros_like(means))
 
 
 def q_of_estimates(
     xp: Namespace, means: Array, standard_errors: Array, inverse_freedom: Array
-) -> Float[Array, ""]:
+) -> Float[Array, " ..."]:
     r"""Compute Cochran's Q with standard errors that were estimated, on the scale of a chi-squared variable.
 
     With errors of :math:`\nu_k` degrees of freedom, :math:`T_k = (m_k - \mu) / e_k` has Student's law, and
@@ -157,31 +149,34 @@ def q_of_estimates(
     xp
         The namespace.
     means, standard_errors
-        `(K,)`, as for `cochran_q`.
+        `(..., K)`, as for `cochran_q`.
     inverse_freedom
-        `(K,)`, :math:`1 / \nu_k`; 0 where the standard error is known.
+        `(..., K)`, :math:`1 / \nu_k`; 0 where the standard error is known.
 
     Returns
     -------
     array
         The statistic, to be compared with a chi-squared quantile of K - 1 degrees of freedom.
     """
-    precisions = quotient(xp, xp.ones_like(means), standard_errors * standard_errors, 0.0)
+    # a source that was not observed has precision 0
+    precisions = quotient(xp, xp.ones_like(means), standard_errors * standard_errors, 0.0)[..., None, :]
+    means = xp.where(precisions > 0, means[..., None, :], xp.zeros_like(means[..., None, :]))
+    inverse_freedom = inverse_freedom[..., None, :]
     known = inverse_freedom > 0
     inverse = xp.where(known, inverse_freedom, xp.ones_like(means))
 
     # The sum may have several minima, each near one of the means: one row for a search from each of them.
     def squares(centres: Array) -> Array:
-        return precisions * (means - centres[:, None]) ** 2
+        return precisions * (means - centres[..., :, None]) ** 2
 
-    centres = means
+    centres = means[..., 0, :]
     for _ in range(3):
         weights = precisions * (1 + inverse_freedom) / (1 + squares(centres) * inverse_freedom)
-        centres = quotient(xp, xp.sum(weights * means, axis=1), xp.sum(weights, axis=1), 0.0)
+        centres = quotient(xp, xp.sum(weights * means, axis=-1), xp.sum(weights, axis=-1), 0.0)
     found = squares(centres)
     wallace = ((8 + inverse) / (8 + 3 * inverse)) ** 2
     terms = xp.where(known, wallace * xp.log1p(found * inverse) / inverse, found)
-    return xp.min(xp.sum(terms, axis=1))
+    return xp.min(xp.sum(terms, axis=-1), axis=-1)
 
 
 @checked
@@ -253,58 +248,3 @@ def hedge_step_size(count: int, horizon: float, /) -> float:
     """
     check_number("horizon", horizon, above=0.0)
     return sqrt(log(check_count("count", count)) / horizon)
-
-
-@checked
-def hedge_regret_bound(
-    gains: Float[Array, "T K"],
-    weights: Float[Array, "T K"],
-    /,
-    *,
-    step_size: float,
-    floor: float = 0.0,
-    switches: int = 0,
-) -> Float[Array, ""]:
-    r"""Bound what the best sequence of sources gains more than multiplicative weights with a floor do.
-
-    Implements :eq:`hedge-regret`, for the source of the smallest share of the prior :math:`\pi = w_1`. A
-    share is multiplied by :math:`e^{\eta g_{tk}}` and divided by the sum :math:`Z_t`. As :math:`e^x \le 1 + x
-    + x^2` for :math:`x \le 1`, :math:`\ln Z_t \le \eta \sum_k w_{tk} g_{tk} + \eta^2 \sum_k w_{tk}
-    g_{tk}^2`. The floor f then leaves a share at least 1 - f of what it was, and at least :math:`f \pi_k`.
-
-    Gains less the update's largest are at most 0, so that :math:`\eta g_{tk} \le 1`: neither the weights nor
-    the regret change.
-
-    Parameters
-    ----------
-    gains
-        What each source gained at each update.
-    weights
-        The weights that were used at each update; the first are the prior.
-    step_size
-        :math:`\eta`.
-    floor
-        f, the share that follows the prior after each update.
-    switches
-        S, how often the sequence changes its source; 0 for one source. Above 0 it takes a floor above 0.
-
-    Returns
-    -------
-    array
-        The bound, in the gains' units.
-    """
-    check_number("step_size", step_size, above=0.0)
-    rounds = int(gains.shape[0])
-    check_count("switches", switches, 0)
-    if switches:
-        check_number("floor", floor, above=0.0, below=1.0)
-    check_number("floor", floor, at_least=0.0, below=1.0)
-    if switches >= rounds:
-        msg = f"switches: expected fewer than the {rounds} updates, got {switches}"
-        raise ValueError(msg)
-    xp = xp_of(gains)
-    start = -xp.log(xp.min(weights[0, :])) * (1 + switches)
-    kept = -log(1.0 - floor) * (rounds - 1 - switches)
-    if switches:
-        kept = kept - log(floor) * switches
-    return (start + kept) / step_size + step_size * xp.sum(weights * gains * gains)

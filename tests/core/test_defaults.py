@@ -48,7 +48,6 @@ OWN = {
     ("top_samples", "progress"): False,
     ("write_mixture", "title"): "Shares of the sources",
     **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
-    ("hedge_regret_bound", "floor"): 0.0,
     **{
         (name, "positions"): "tokens"
         for name in (
