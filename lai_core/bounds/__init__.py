@@ -5,8 +5,7 @@ r"""Appendix B, "LAI is an approximation of Ghost": the printed gap and bounds, 
   place: `lli_gap_bound`, `sharp_conservative_bound`, the bounds `..._without_alignment`.
 * How far LAI and LLI are from Ghost in terms of how similarities decay through the layers, sharply:
   `lai_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
-* What an approximate score guarantees about selection: `selection_regret_bound`, `certified_regret_bound`.
-* Ghost from its top layers alone: `top_layers_bound`.
+* What an approximate score guarantees about selection: `selection_regret_bound`.
 
 There are L layers. :math:`\alpha^{(l)}_{zj}` and :math:`\beta^{(l)}_{zj}` are the similarities of layer
 inputs and of output gradients, and rho, C_a and alpha_bar the constants of the assumptions
@@ -18,8 +17,7 @@ Arrays over layers have the bottom layer first. A `TypeError` names an argument 
 `ValueError` one whose shape or range does not fit.
 
 A bound on a gap or on similarities is at least their absolute value, one from both sides is the smallest and
-the largest value; what bounds factors and missing layers is rounded up. Arguments are the same everywhere,
-where a function says nothing else:
+the largest value. Arguments are the same everywhere, where a function says nothing else:
 
 Parameters
 ----------
@@ -43,10 +41,6 @@ scores, approximation
     Exact and approximate scores; positive helps.
 """
 
-from lai_core.bounds._certificates import (
-    layer_factors,
-    top_layers_bound,
-)
 from lai_core.bounds._corrected import (
     aligned_similarity_bound,
     lai_gap_bound_without_alignment,
@@ -69,7 +63,6 @@ from lai_core.bounds._printed import (
     relative_conservative_bound,
 )
 from lai_core.bounds._ranking import (
-    certified_regret_bound,
     selection_regret,
     selection_regret_bound,
 )
@@ -83,7 +76,6 @@ from lai_core.bounds._ratios import (
 
 __all__ = [
     "aligned_similarity_bound",
-    "certified_regret_bound",
     "conservative_bound",
     "decay_powers",
     "gap",
@@ -93,7 +85,6 @@ __all__ = [
     "lai_gap_bound_without_alignment",
     "lai_gap_range",
     "lai_lower_bound",
-    "layer_factors",
     "lli_gap_bound",
     "lli_gap_bound_without_alignment",
     "lli_relative_bound",
@@ -108,5 +99,4 @@ __all__ = [
     "selection_regret",
     "selection_regret_bound",
     "sharp_conservative_bound",
-    "top_layers_bound",
 ]

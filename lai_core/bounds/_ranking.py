@@ -42,23 +42,3 @@ def selection_regret_bound(scores: Scores, approximation: Scores, /) -> Scalar:
     median = xp.max(xp.where(weights > 0, candidates, nowhere))
     scale = xp.where(median > 0, median, xp.zeros_like(median))
     return xp.sum(xp.abs(scores - scale * approximation))
-
-
-@checked
-def certified_regret_bound(approximation: Scores, errors: Scores, /) -> Scalar:
-    r"""Bound the regret by how far each approximate score can be off: the least such bound.
-
-    Implements :eq:`certified-regret`: :math:`\sum_j \max(\epsilon_j - |\hat v_j|, 0)` where
-    :math:`|v_j - \hat v_j| \le \epsilon_j`. Only a sample whose error can exceed its score is misjudged, and
-    then its exact score is at most the excess; the scores at that excess attain the bound.
-
-    Arguments: :mod:`lai_core.bounds`.
-
-    Parameters
-    ----------
-    errors
-        Their bounds, not negative, such as `top_layers_bound`'s.
-    """
-    xp = xp_of(approximation)
-    excess = errors - xp.abs(approximation)
-    return xp.sum(xp.where(excess > 0, excess, xp.zeros_like(excess)))
