@@ -26,7 +26,7 @@ def one_step(entries: np.ndarray, middle: bool) -> tuple[float, float]:
     before = [theta[0] - gradients[list(order[: order.index(0)])].sum() for order in orders]
     exact = np.mean([np.sin(at) - np.sin(at - gradients[0, 0]) for at in before])
     if middle:
-        score = shapley.midpoint_scores(np.cos, theta, gradients, learning_rate=1.0)
+        score = shapley.step_midpoint_scores(lambda g: -np.cos(theta - g), gradients)
         limit = shapley.midpoint_error_bound(gradients, learning_rate=1.0, hessian_lipschitz=1.0)
     else:
         score = gradients @ np.cos(theta)
