@@ -26,7 +26,7 @@ from lai_core._engine.rounding import rounding_bound as rounding_bound
 from lai_core._engine.rounding import sums_agree as sums_agree
 from lai_core._engine.rounding import tolerance as tolerance
 from lai_core.calibration import block_weights
-from lai_core.estimators._parameters import ghost_gradients, totals
+from lai_core.estimators._parameters import ghost_gradients, sum_uses
 from lai_core.estimators.by_position import check_segment_numbers as check_segment_numbers
 from lai_core.estimators.by_position import segment_sums
 from lai_core.estimators.catalogue import PAIRWISE, find_estimator
@@ -209,10 +209,8 @@ def sum_gradients(trace: Trace, memory_budget: int) -> Mapping[tuple[Hashable, s
     A part is `weight` or `bias`; a matrix comes as `(d_out, d_in)`, a kernel as one such block an offset.
     """
     work = check_trace("trace", trace, "all", memory_budget)
-    found = ghost_gradients(trace, work)
-    blocks: list[Any] = list(found)
-    keys = [(matrix[1], part) for matrix, part in blocks]
-    return dict(zip(keys, totals(found, work), strict=True))
+    found: Any = sum_uses(ghost_gradients(trace, work), work)
+    return {(matrix[1], part): total for (matrix, part), total in found.items()}
 
 
 def default_positions(trace: Trace) -> str:

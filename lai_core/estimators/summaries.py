@@ -216,11 +216,11 @@ def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget
     needed = held * itemsize(work.xp, work.dtype)
     if needed > work.memory_budget:
         raise _make_size_error(needed, work.memory_budget, estimator.name)
-    summed = estimators.totals(rest, work)
+    summed = estimators.sum_uses(rest, work).values()
     return ValidationSummary(
         estimator.name,
         positions if estimator.positions else None,
-        summed if factors is None else (factors, *summed),
+        tuple(summed) if factors is None else (factors, *summed),
         trace.layers[0].samples(),
         layouts(trace, estimator.gradients),
         factored=factors is not None,
