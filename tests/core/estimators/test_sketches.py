@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core.estimators.sketches import sketch_outputs, sketch_variance
-from lai_core.estimators.sketches._variance import chance_of_a_shared_group
+from lai_core.estimators.sketches import _chance_of_a_shared_group, sketch_outputs, sketch_variance
 from tests.support import explicit
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
@@ -133,7 +132,7 @@ def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_countere
     assert outputs % run
     groups = np.arange(outputs) // run
     shared = np.mean([groups[i] == groups[k] for i, k in itertools.permutations(range(outputs), 2)])
-    assert shared == pytest.approx(chance_of_a_shared_group(outputs, width))
+    assert shared == pytest.approx(_chance_of_a_shared_group(outputs, width))
     assert shared < 1 / width
 
 
