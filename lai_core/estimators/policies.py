@@ -400,8 +400,8 @@ def drop_harmful(
 
 def _step_up(xp: Namespace, p_values: Array, rate: float, dependence: str) -> Bool[Array, " n"]:
     """Return which tests reject."""
-    # The k smallest, for the largest k of which the largest is at most its limit. The k-th limit is k rate / n,
-    # under arbitrary dependence divided by 1 + 1/2 + ... + 1/n.
+    # The k smallest, for the largest k of which the largest is at most its limit. The k-th limit is
+    # k rate / n, under arbitrary dependence divided by 1 + 1/2 + ... + 1/n.
     tests = int(p_values.shape[0])
     harmonic = sum(1.0 / k for k in range(1, tests + 1)) if dependence == "arbitrary" else 1.0
     limits = [rate * k / (tests * harmonic) for k in range(1, tests + 1)]

@@ -14,8 +14,7 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count, check_no
 from lai_core._engine.factors import lay_by_group
 from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, matmul, namespace_of
-from lai_core._engine.outer import OuterGradient
-from lai_core._engine.pairs import products_of
+from lai_core._engine.outer import OuterGradient, products_of
 from lai_core.estimators._sides import lai_sides
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records.base import Trace

@@ -12,7 +12,6 @@ from lai_core._engine.gradients import ParameterGradient, Workspace, spans
 from lai_core._engine.namespace import Array, DType, Namespace, cast, device_of, matmul
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.own import Convolutions, convolutions
-from lai_core._engine.pairs import Factors
 
 
 def lay_by_position(xp: Namespace, array: Array) -> Array:
@@ -176,7 +175,7 @@ class KernelGradient(OuterGradient):
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
     def _build(
-        self, chunk: slice, training: Factors, training_chunk: slice, work: Workspace
+        self, chunk: slice, training: OuterGradient, training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         pairs = ((self, chunk), (training, training_chunk))
         own = self._find(work)
