@@ -7,6 +7,11 @@ from typing import Any, Literal
 
 from jaxtyping import Bool, Float
 
+from lai_core._draws import Draws as Draws
+from lai_core._draws import ShuffledDraws as ShuffledDraws
+from lai_core._draws import Weighted as Weighted
+from lai_core._draws import number_groups as number_groups
+from lai_core._draws import source_names as source_names
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET as DEFAULT_MEMORY_BUDGET
 from lai_core._engine.checks import check_choice as check_choice
 from lai_core._engine.checks import check_count as check_count
@@ -33,11 +38,6 @@ from lai_core.estimators.catalogue import PAIRWISE, find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.summaries import join_summaries as join_summaries
-from lai_core.mixtures._draws import Draws as Draws
-from lai_core.mixtures._draws import ShuffledDraws as ShuffledDraws
-from lai_core.mixtures._draws import Weighted as Weighted
-from lai_core.mixtures._draws import number_groups as number_groups
-from lai_core.mixtures._draws import source_names as source_names
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 
