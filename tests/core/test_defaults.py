@@ -21,7 +21,7 @@ from lai_core import (
     shapley,
     variance,
 )
-from lai_core._draws import AHEAD
+from lai_core._adapters import AHEAD
 from lai_core._engine import factored
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
