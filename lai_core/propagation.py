@@ -600,8 +600,7 @@ def trace_gain(means: Sequence[Jacobian], /) -> Numbers:
 
 
 def _trace(operator: Array) -> Array:
-    """Return the trace of A'A, the sum of the squares of A."""
-    return xp_of(operator).sum(operator * operator, axis=(-2, -1))
+    return xp_of(operator).sum(operator * operator, axis=(-2, -1))  # tr(A'A)
 
 
 @checked

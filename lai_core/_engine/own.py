@@ -99,7 +99,6 @@ def convolutions(
 
 
 def _flat(xp: Namespace, *sides: Array) -> Iterator[Array]:
-    """Return each sample's numbers in a row, `(n, entries)`."""
     return (xp.reshape(side, (side.shape[0], -1)) for side in sides)
 
 

@@ -232,7 +232,6 @@ def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> lis
 
 
 def _add_over(parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> Sums | None:
-    """Return the sum over rows of several parts."""
     own = [[row for number, row in places if number == one] for one in range(len(parts))]
     return _join([part.add(rows) for part, rows in zip(parts, own, strict=True)])
 

@@ -58,7 +58,6 @@ def draw(diagnosis: Any) -> str:
 
 
 def _name(row: dict[str, Any]) -> str:
-    """Return a row's place and id, as short as they are."""
     return f"row {row['row']}" if row["id"] is None else f"{row['row']}: {row['id']}"
 
 

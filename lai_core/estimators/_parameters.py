@@ -128,7 +128,6 @@ def _find_counted(last: Record) -> Array | None:
 
 
 def _scale_axis(work: Workspace, values: Array, scale: Array) -> Array:
-    """Multiply the last axis by a scale."""
     return cast(work.xp, values, work.dtype) * cast(work.xp, scale, work.dtype)
 
 

@@ -66,11 +66,7 @@ def lli_scores(
 ) -> Float[Array, " n_train"]:
     r"""Inner product of each sample's last-layer gradient with the summed validation gradient.
 
-    The gradient is that of the last layer's own use of the weight and bias that the samples meet there:
-    of a matrix that is an embedding too, of this use alone; of a weight that is computed from parameters
-    (a weight norm, a mask), of the weight itself.
-
-    Implements :eq:`lli`, summed over validation samples.
+    Implements :eq:`lli`, summed over validation samples; of which use of a weight, `lli_kernel` says.
 
     Parameters
     ----------
