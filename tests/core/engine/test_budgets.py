@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lai_core as lai
+from lai_core._engine import outer as engine
 from lai_core._engine.gradients import (
     ParameterGradient,
     VectorGradient,
@@ -235,6 +236,9 @@ STAIRS = {
     "a convolution: diagonal": "26:54 40:12 80:8 120:4",
     "a convolution: total and along": "28:21 30:18 56:12 84:9 140:6",
     "a convolution: scores": "24:63 36:54 40:39 48:30 56:21 60:18 112:12 168:9 280:6",
+    "a table: kernel": "268:60 440:36 612:24 956:12 1432:8 1908:4",
+    "a table: total and along": "157:19 158:17 198:15 212:13 225:12 267:10",
+    "a table: scores": "314:19 316:17 396:15 424:13 450:12 534:10",
     "few wide samples: kernel": "39:24 61:12 105:6 142:4 179:2",
     "few wide samples: diagonal": "39:6 78:4 117:2",
     "few wide samples: total and along": "41:6 51:5 82:3 164:2",
@@ -298,3 +302,69 @@ def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():
     trace = lai.Trace(uses)
     (found,) = ghost_gradients(trace, check_trace("trace", trace, "all", 2**20)).values()
     assert [gradient.positions for gradient in found] == [2]
+
+
+@pytest.fixture
+def begins(monkeypatch):
+    """Return the fewest numbers of room from which on a call takes the way of a function, or leaves it."""
+
+    def found(owner: Any, name: str, call: Callable[[Workspace], Any], *, leaves: bool = False) -> int:
+        called: list[int] = []
+        own = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: called.append(1) or own(*given))
+        low, high = 0, 2**20
+        while high - low > 1:
+            called.clear()
+            try:
+                call(work(middle := (low + high) // 2))
+            except ValueError as error:
+                assert str(error).startswith("memory_budget: ")  # noqa: PT017
+            low, high = (low, middle) if bool(called) != leaves else (middle, high)
+        monkeypatch.setattr(owner, name, own)
+        return high
+
+    return found
+
+
+@pytest.mark.parametrize("uses", [(2, 4), (6,)])
+@pytest.mark.parametrize("rows", [7, 36, 2000])
+@pytest.mark.parametrize("width", [1, 9])
+def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
+    """Over the rows that validation reads, or at once; for few columns and many, rows too."""
+    (validation, built), (training, other) = (table(n, uses, (), rows, width) for n in (3, 5))
+    entries = (3 + 5) * (2 + 4)
+
+    def scores(room: Workspace) -> None:
+        np.testing.assert_allclose(training.scores(validation, room), (built @ other.T).sum(0), atol=1e-12)
+
+    column = 13 * 3 * uses[-1] + 8 * rows
+    read = validation.reads[-1]
+    assert begins(_reads, "add_rows", read.total) == max((4 * 3 * uses[-1] + rows) * width, column)
+    monkeypatch.setattr(_reads, "add_rows", lambda *_: None)
+    few = rows >= 2 * 3 * (2 + 4)
+    assert begins(ReadGradient, "renumber", scores) == (16 * entries * (width + 8) if few else 2**20)
+
+
+def test_gradients_are_built_where_that_takes_fewer_products(begins):
+    """The diagonal of 3 by 3 positions: 7 w h against 9 (w + h) multiply-adds; all pairs as in `blocks`."""
+    for height, width, fewer in ((2, 3, True), (3, 3, False)):
+        one, two = outer(3, 3, height, (width,)), outer(3, 3, height, (width,))
+        least = begins(
+            OuterGradient, "_sum_built", lambda room, one=one, two=two: one[0].dot_rowwise(two[0], room)
+        )
+        assert (least <= 2**10) == fewer
+    one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))
+    needed = 1 + 2 * 23 + 2 * 3 * (23 + 4)
+    assert begins(OuterGradient, "_build", lambda room: inner_products(one[0], two[0], room)) == needed
+
+
+def test_rows_that_are_built_are_cut_for_the_caches_unless_few_fit(monkeypatch):
+    one, two = (outer(1, 1, 40, (3,)) for _ in range(2))
+    calls, own = [], engine.matmul
+    monkeypatch.setattr(engine, "matmul", lambda *given: calls.append(1) or own(*given))
+    for held, products in ((None, 1), (16 * 2 * 3 - 1, 1), (16 * 2 * 3, 3), (20 * 2 * 3, 2)):
+        calls.clear()
+        monkeypatch.setattr(engine, "count_cacheable", lambda _, held=held: held)
+        found = one[0]._build(slice(0, 1), two[0], slice(0, 1), work())
+        np.testing.assert_allclose(found, one[1] @ two[1].T, rtol=1e-12)
+        assert len(calls) == products
