@@ -9,16 +9,18 @@ difference of large numbers where it nearly vanishes: the gradient of some sampl
 """
 
 import math
+import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import ParameterGradient, Workspace
-from lai_core._engine.namespace import Array, cast, namespace_of
-from lai_core.estimators._parameters import ghost_gradients
+from lai_core._engine.namespace import Array, cast, device_of, namespace_of
+from lai_core.estimators._parameters import ghost_gradients, sum_uses
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 from lai_core.records.embedding import EmbeddingTrace, GainTrace
@@ -181,11 +183,10 @@ def measure_trace(
         some = (
             select(record(), [kept[row] for row in rows], work) if held is None else select(held, rows, work)
         )
-        return _total(ghost_gradients(some, work), work)
+        return sum_uses(ghost_gradients(some, work), work)
 
-    return Part(
-        kept, squares, _total(ghost_gradients(own, work), work), dot_total, add, measure_positions(own, work)
-    )
+    total = sum_uses(ghost_gradients(own, work), work)
+    return Part(kept, squares, total, dot_total, add, measure_positions(own, work))
 
 
 def measure_by_rows(start: Callable[[Sequence[int]], Gradients], rows: Sequence[int]) -> Part:
@@ -231,7 +232,6 @@ def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> lis
 
 
 def _add_over(parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> Sums | None:
-    """Return the sum over rows of several parts."""
     own = [[row for number, row in places if number == one] for one in range(len(parts))]
     return _join([part.add(rows) for part, rows in zip(parts, own, strict=True)])
 
@@ -275,20 +275,11 @@ def _square(trace: Trace, work: Workspace) -> dict[Hashable, list[float]]:
     """Return the squared norm of each sample's gradient of each parameter."""
     found = {}
     for key, uses in ghost_gradients(trace, work).items():
-        squares = to_list(_sum([use.dot_rowwise(other, work) for use in uses for other in uses]))
+        squares = to_list(
+            reduce(operator.add, (use.dot_rowwise(other, work) for use in uses for other in uses))
+        )
         # a square of a sum of uses may round below zero; what is not a number stays so
         found[key] = [0.0 if one < 0 else one for one in squares]
-    return found
-
-
-def _total(gradients: Mapping[Hashable, Sequence[ParameterGradient]], work: Workspace) -> Sums:
-    """Return the gradients summed over samples and uses."""
-    found = {}
-    for key, uses in gradients.items():
-        first, *rest = (use.total(work) for use in uses)
-        for other in rest:
-            first = tuple(part + more for part, more in zip(first, other, strict=True))
-        found[key] = first
     return found
 
 
@@ -314,17 +305,19 @@ def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None
         if _count_positions(layer) == length:
             parts = _flatten(layer, work).parameter_gradients(work).values()
             squares += [part.dot_rowwise(part, work) for part in parts]
-    flat = [0.0 if one < 0 else one**0.5 for one in to_list(_sum(squares))]
+    flat = [0.0 if one < 0 else one**0.5 for one in to_list(reduce(operator.add, squares))]
     return [flat[start : start + length] for start in range(0, len(flat), length)]
 
 
 def select(trace: Trace, rows: Sequence[int], work: Workspace) -> Trace:
     """Return the trace of some of the samples."""
-    index = list(rows)
+    first = next(iter(trace.layers[0].arrays().values()))
+    index = work.xp.asarray(list(rows), device=device_of(first))
 
     def cut(record: Any) -> Record:
-        arrays = {name: _take(array, index, work) for name, array in record.arrays().items()}
-        return replace(record, **arrays)
+        return replace(
+            record, **{name: work.xp.take(one, index, axis=0) for name, one in record.arrays().items()}
+        )
 
     return Trace([cut(layer) for layer in trace.layers])
 
@@ -336,31 +329,10 @@ def to_list(values: Array) -> list[float]:
     return list(map(float, read() if read is not None else (values[i] for i in range(values.shape[0]))))
 
 
-def _take(array: Array, rows: list[int], work: Workspace) -> Array:
-    parts = [array[row : row + 1, ...] for row in rows]
-    return work.xp.concat(parts, axis=0)
-
-
-def _sum(parts: list[Array]) -> Array:
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first
-
-
 def _count_positions(layer: Record) -> int:
     """Return the number of a record's positions if they are the sample's, 0 otherwise."""
-    counts = {0 if (shape := _positional(layer, name)) is None else shape[1] for name in layer.arrays()}
-    return counts.pop() if len(counts) == 1 and layer.has_token_positions else 0
-
-
-def _positional(layer: Record, name: str) -> tuple[int, ...] | None:
-    """Return the shape of a record's array if its axes are samples and positions first."""
-    array = layer.arrays()[name]
-    words = [shape.split() for shape in layer.array_fields[name].shapes]
-    return (
-        tuple(array.shape) if any(one[:2] == ["n", "t"] and len(one) == array.ndim for one in words) else None
-    )
+    counts = {array.shape[1] if layer.has_rows(name) else 0 for name, array in layer.arrays().items()}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _flatten(layer: Any, work: Workspace) -> Record:
