@@ -8,13 +8,10 @@ right, and a mutant changes the gradient of one sample.
 import copy
 import functools
 import itertools
-from dataclasses import replace
-from unittest import mock
 
 import lai_torch
 import pytest
 import torch
-from lai_torch._graph import prove, record
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -136,20 +133,6 @@ def test_two_hundred_trained_models_are_not_refused():
         judge(*case)
 
 
-def scaled(gradients, sample, other):
-    """Return the gradients with an error of 1% in one sample."""
-    found = gradients.clone()
-    found[sample] *= 1.01
-    return found
-
-
-def swapped(gradients, sample, other):
-    """Return the gradients with one sample's in the place of another's."""
-    found = gradients.clone()
-    found[sample], found[other] = gradients[other], gradients[sample]
-    return found
-
-
 def typical(model, loss, side):
     """Return two samples whose gradients have the average size, each sample's by itself."""
 
@@ -165,26 +148,6 @@ def typical(model, loss, side):
 
 
 SEEN = [("mlp", 100, True), ("batch norm", 100, False), ("residual", 300, True), ("transformer", 100, True)]
-
-
-@pytest.mark.parametrize("change", [scaled, swapped])
-@pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
-@pytest.mark.parametrize("side", ["training", "validation"])
-def test_an_error_in_one_samples_recorded_gradient_is_seen(kind, steps, learnable, change, side):
-    model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
-    given = training if side == "training" else validation
-    pair, found = typical(model, LOSS, given), []
-
-    def watched(graph, kept, records, *others):
-        if graph.samples == len(given[1]):  # and not the small batch of the proof
-            changed = [replace(one, output_gradients=change(one.output_gradients, *pair)) for one in records]
-            found.extend(prove.find_wrong(graph, kept, each, *others) for each in (records, changed))
-        return []
-
-    with mock.patch.object(record, "find_wrong", watched):
-        lai_torch.trace(model, LOSS, *given, gradients="all")
-    assert not found[0]
-    assert found[1]
 
 
 def more_of_the_first(ctx, gradients):
@@ -206,9 +169,7 @@ def make_met(own, inputs):
 
 @pytest.mark.parametrize("estimator", ["lai", "exact"])
 @pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
-def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen(
-    kind, steps, learnable, estimator
-):
+def test_one_percent_from_another_is_seen(kind, steps, learnable, estimator):
     model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
     first = typical(model, LOSS, training)[0]
     order = torch.tensor([first, *(j for j in range(SAMPLES) if j != first)])
