@@ -159,11 +159,11 @@ def test_numbers_are_those_of_a_loop(name):
 
 
 @pytest.mark.parametrize("name", [name for name, case in MODELS.items() if case[3]])
-def test_a_planted_row_is_named(name, row=5):
+def test_a_planted_row_is_named(name):
     model, loss, inputs, targets, plant = built(name)
-    plant((inputs, targets), row)
+    plant((inputs, targets), 5)
     found = lai_torch.diagnose(model, loss, inputs, targets)
-    assert (found.named, found.verdict) == ((row,), "rows"), found
+    assert (found.named, found.verdict) == ((5,), "rows"), found
     check(found, by_loop(model, loss, inputs, targets))
     if found.position_norms is not None:
         assert found.rows()[0]["positions"] == (4, 4) or name == "tied", found

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.lai_torch.messages import curators, datasets, exact, options, selective, traces, trainers
+from tests.lai_torch.messages import curators, datasets, exact, selective, traces, trainers
 from tests.support.refusals import check_refusal
 
-TABLES = curators, datasets, exact, options, selective, traces, trainers
+TABLES = curators, datasets, exact, selective, traces, trainers
 ROWS = [row for table in TABLES for row in table.MESSAGES.items()]
 
 
