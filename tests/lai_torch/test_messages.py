@@ -10,6 +10,7 @@ ROWS = [row for table in TABLES for row in table.MESSAGES.items()]
 
 
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")  # the trainers' own
+@pytest.mark.filterwarnings("ignore:.*fork", "ignore::pytest.PytestUnraisableExceptionWarning")  # of jax
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler's
 @pytest.mark.parametrize(("said", "calls"), ROWS, ids=[said for said, _ in ROWS])
 def test_a_mistake_is_named(said, calls, tmp_path, monkeypatch):

@@ -28,14 +28,6 @@ def test_a_policy_sees_what_its_signature_names():
     assert asked["groups"] is None
 
 
-def test_what_a_partial_has_given_is_not_given_again():
-    def policy(scores, step):
-        assert step == "chosen"
-        return lai.keep_positive(scores)
-
-    curated(network(), data(9), policy=functools.partial(policy, step="chosen")).step(*data(6))
-
-
 def clamped(scores):
     return scores.clamp_(min=0)
 
@@ -89,7 +81,7 @@ def test_a_policy_may_write_to_the_scores_of_parts(policy):
     assert bool((report.parts < 0).any())
 
 
-def test_validation_losses_are_those_of_the_set_at_each_refresh():
+def test_validation_losses_follow_refreshes():
     model, known = network(), data(9)
     seen = []
 
@@ -111,7 +103,7 @@ def test_validation_losses_are_those_of_the_set_at_each_refresh():
     assert torch.equal(seen[-1], seen[-2])
 
 
-def test_keep_below_loss_keeps_what_helps_and_is_no_harder_than_the_validation_set():
+def test_keep_below_loss():
     model, known, given = network(), data(9), data(12)
     plain = curated(model, known).score(*given)[1]
     with torch.no_grad():
@@ -133,7 +125,7 @@ def test_rho_keeps_what_a_reference_finds_easier():
     assert reference.training
 
 
-def test_policies_around_others_see_what_those_see():
+def test_policies_around_others():
     steps = []
 
     def policy(scores, step):
@@ -151,7 +143,7 @@ def test_policies_around_others_see_what_those_see():
     assert reports[1].kept == 6
 
 
-def test_a_schedule_scores_and_refreshes_at_its_steps_alone():
+def test_a_schedules_steps_alone_score():
     policy = lai_torch.Scheduled(functools.partial(lai.keep_top, fraction=0.5), lambda step: step % 3 == 0)
     curator = curated(network(), data(9), policy=policy, refresh=2, warmup=1)
     reports = [curator.step(*data(6)) for _ in range(10)]
@@ -186,7 +178,7 @@ def test_an_update_is_clipped_to_its_norm(backward):
 
 
 @pytest.mark.parametrize("per_sample", [True, False])
-def test_an_auxiliary_loss_trains_and_does_not_score(per_sample):
+def test_auxiliary_losses_do_not_score(per_sample):
     def penalty(outputs, targets):
         each = (outputs**2).sum(1)
         return each if per_sample else each.mean()

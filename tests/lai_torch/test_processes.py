@@ -12,7 +12,6 @@ from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
     PROCESSES,
     a_block_raises_when_scored,
-    an_interruption_comes_in_a_round,
     curated,
 )
 from tests.support.workloads.launches import launch
@@ -81,7 +80,6 @@ FOUND = (
     a_loader_runs_dry,
     groups_are_counted_together,
     a_block_raises_when_scored,
-    an_interruption_comes_in_a_round,
 )
 
 
@@ -136,7 +134,7 @@ def test_processes_find_what_one_finds(found, case, engine):
 
 
 @pytest.mark.slow
-def test_two_and_four_processes_find_what_one_finds_in_every_case():
+def test_every_case_on_more_processes():
     copies = [(case, "hsdp") for case in ("keep_positive", "sketch", "ghost", "clipped")]
     uneven = [("uneven batches", each) for each in ENGINES]
     for processes, cases in ((PROCESSES, REST), (4, QUICK + uneven + copies)):
@@ -147,7 +145,7 @@ def test_two_and_four_processes_find_what_one_finds_in_every_case():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized")
-def test_a_run_kept_by_many_processes_goes_on_with_any_number_of_them(tmp_path):
+def test_runs_resume_on_any_number(tmp_path):
     expected = resumed(0, 1, None, range(8), str(tmp_path / "whole"))
     spread = [(2, "fsdp2", range(2)), (4, "group", range(2, 4)), (2, "ddp", range(4, 6))]
     for processes, engine, steps in spread:
@@ -173,7 +171,7 @@ def test_a_batch_without_a_finite_row_is_skipped_by_all(found):
 
 
 @pytest.mark.filterwarnings("ignore:validation. the iterator has ended")
-def test_a_loader_that_runs_dry_on_one_process_leaves_the_others_batches(found):
+def test_a_loader_dry_on_one(found):
     inputs, targets = batch(12, 3)
     first, second = torch.tensor([0, 1, 2, 3, 7, 8, 9, 10, 11]), torch.tensor([4, 5, 6])
     loader = iter([(inputs[first], targets[first]), (inputs[second], targets[second])])
@@ -193,7 +191,7 @@ def test_groups_are_those_of_the_whole_batch(found):
     assert all(part["groups_are_counted_together"] == expected for part in found)
 
 
-def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(found):
+def test_a_block_that_raises_on_one(found):
     curator, _ = curated(0, group=None, refresh=2)
     inputs, targets = batch(8, 2)
     rows = torch.tensor([0, 2, 4, 6, 1, 3, 5])
@@ -207,16 +205,6 @@ def test_a_block_that_raises_on_one_process_raises_on_all_and_training_goes_on(f
             assert message == f"{where}this block cannot be computed"
             assert any("This happened on process 1 of 2" in note for note in notes)
         assert largest(parameters, expected) <= BOUND
-
-
-def test_an_interruption_in_a_round_is_raised_on_all_processes_and_training_goes_on(found):
-    names = ("RuntimeError", "KeyboardInterrupt")
-    for name, part in zip(names, found, strict=True):
-        (kind, note), updated, steps = part["an_interruption_comes_in_a_round"]
-        assert kind == name
-        assert "This happened on process 1 of 2" in note
-        assert updated
-        assert steps == 2
 
 
 def test_a_model_spread_over_devices_is_refused():

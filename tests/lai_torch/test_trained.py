@@ -5,7 +5,6 @@ but for roundings. The oracle is the construction: samples of these models are a
 right, and a mutant changes the gradient of one sample.
 """
 
-import copy
 import functools
 import itertools
 
@@ -77,12 +76,10 @@ MODELS = {
     "residual": lambda: make_residual(nn.LayerNorm),
     "transformer": make_transformer,
 }
-STEPS = (0, 12, 100, 300)
-GRID = list(itertools.product(MODELS, STEPS, (False, True), (False, True), (LOSS, squares)))
+GRID = list(itertools.product(MODELS, (0, 12, 100, 300), (False, True), (False, True), (LOSS, squares)))
 FEW = [("residual", 300, False, False, LOSS), ("batch norm", 100, True, True, squares)]
 LONG = [("mlp", 2000, False, False, LOSS), ("residual", 2000, True, False, LOSS)]
-BETWEEN = [("mlp", steps, True, True, squares) for steps in range(50, 350, 50)]
-STATES = {case[1] for case in (*GRID, *LONG, *BETWEEN)}
+LONG += [("mlp", steps, True, True, squares) for steps in range(50, 350, 50)]
 
 
 def batch(samples, *, learnable, seed):
@@ -93,24 +90,17 @@ def batch(samples, *, learnable, seed):
 
 
 @functools.cache
-def snapshots(kind, learnable, half, loss):
-    """Return one model's states by the steps of training behind them, and what trains it further."""
-    torch.manual_seed(0)
-    model = make_autocast(MODELS[kind]()) if half else MODELS[kind]()
-    return {0: copy.deepcopy(model)}, model, torch.optim.Adam(model.parameters(), lr=3e-3)
-
-
 def trained(kind, steps, learnable, half, loss):
     """Train on one batch for so many steps of Adam, and return the model, the batch and a validation set."""
+    torch.manual_seed(0)
+    model = make_autocast(MODELS[kind]()) if half else MODELS[kind]()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     inputs, targets = training = batch(SAMPLES, learnable=learnable, seed=1)
-    states, model, optimizer = snapshots(kind, learnable, half, loss)
-    for step in range(max(states) + 1, steps + 1):
+    for _ in range(steps):
         optimizer.zero_grad()
         loss(model(inputs), targets).mean().backward()
         optimizer.step()
-        if step in STATES:
-            states[step] = copy.deepcopy(model)
-    return states[steps].eval(), training, batch(VALIDATION, learnable=learnable, seed=2)
+    return model.eval(), training, batch(VALIDATION, learnable=learnable, seed=2)
 
 
 def judge(kind, steps, learnable, half, loss):
@@ -123,13 +113,13 @@ def judge(kind, steps, learnable, half, loss):
 
 
 @pytest.mark.parametrize(("kind", "steps", "learnable", "half", "loss"), FEW)
-def test_a_trained_model_is_not_refused(kind, steps, learnable, half, loss):
+def test_trained_models_are_taken(kind, steps, learnable, half, loss):
     judge(kind, steps, learnable, half, loss)
 
 
 @pytest.mark.weekly
-def test_two_hundred_trained_models_are_not_refused():
-    for case in (*GRID, *LONG, *BETWEEN):
+def test_no_trained_model_is_refused():
+    for case in (*GRID, *LONG):
         judge(*case)
 
 

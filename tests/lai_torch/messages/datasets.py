@@ -8,7 +8,7 @@ import lai_torch
 import torch
 from lai_storage.tables import read_scores
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import lai_core as lai
 from tests.lai_torch.support import data, labels, sgd
@@ -21,6 +21,17 @@ COLUMNS = {"uid": NAMES, "x": DATA[0].tolist(), "y": DATA[1].tolist(), "kind": [
 STREAM = Stream(zip(*DATA, strict=True))
 
 
+class Broken(TensorDataset):
+    def __getitem__(self, index):
+        if index == 3:
+            raise KeyError("the fourth")
+        return super().__getitem__(index)
+
+
+def collate_first(items):
+    return default_collate(items[:1])
+
+
 def table(data=DATA, validation=VALIDATION, **options):
     """Return a call that scores a data set, and writes nothing where it is refused."""
 
@@ -30,6 +41,19 @@ def table(data=DATA, validation=VALIDATION, **options):
             lai_torch.score_dataset(network(), LOSS, data, validation, "scores", **options)
         finally:
             assert not Path("scores").exists()
+
+    return call
+
+
+def unread(data):
+    """Return a call that begins to score a data set, and finds samples that make no batches."""
+
+    def call():
+        try:
+            options = {"batch_size": 2, "progress": False}
+            lai_torch.score_dataset(network(), LOSS, data, VALIDATION, "scores", **options)
+        finally:
+            assert not list(Path("scores").glob("*.parquet"))
 
     return call
 
@@ -69,6 +93,15 @@ SETS = {
         lambda: lai_torch.score_dataset(network(), LOSS, iter(()), VALIDATION, "empty", progress=False)
     ),
     "ValueError: …got num_workers=1; pass the stream itself": (table(DataLoader(STREAM, num_workers=1))),
+    "ValueError: dataset: expected samples that its workers load": unread(
+        DataLoader(Broken(*DATA), num_workers=1)
+    ),
+    "ValueError: dataset: expected samples of one shape": unread([(torch.ones(2), 1), (torch.ones(3), 1)]),
+    "TypeError: dataset: expected samples that are all pairs": unread([{"x": 1, "y": 2}, {"x": 1}]),
+    "ValueError: dataset: expected a collation that keeps …, got …from it": [
+        unread(DataLoader(data, collate_fn=collate_first)) for data in (TensorDataset(*DATA), STREAM)
+    ],
+    "ValueError: dataset: expected a DataLoader": unread(DataLoader(TensorDataset(*DATA), batch_size=None)),
     "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
     "ValueError: ids: expected one per sample, 10, got 2": table(ids=[1, 2]),
     "TypeError: checkpoints: expected a mapping of names to parameters, got list": table(checkpoints=[1]),

@@ -113,6 +113,9 @@ MESSAGES = {
     "ValueError: …pass use_reentrant=False": (
         lambda: exact(Part(reentrant, first=linear(4), body=linear(4), head=linear(4, 3)))
     ),
+    "ValueError: inputs: expected three samples or more, whose scores correlate, got 2": (
+        lambda: lai_torch.selfcheck(network(), LOSS, X[:2], Y[:2], float32="lai")
+    ),
     "ValueError: …draws random numbers…model.eval()": (
         lambda: lai_torch.check_per_sample_gradients(drawing(), LOSS, (X, Y))
     ),
