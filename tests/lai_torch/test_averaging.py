@@ -73,31 +73,20 @@ def _of_any_size(monkeypatch):
     monkeypatch.setattr(averaging, "FEWEST", 0)
 
 
-def scores_of(model, loss, validation, training):
-    """Score by traces of all positions."""
-    sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]
-    return lai_core.lai_scores(*sides, positions="mean")
-
-
 def mean_of(form):
     return lambda outputs, targets: per_sample(FORMS[form](outputs, targets), targets)
-
-
-def check_scores(loss, validation, batches, *, model=None, close=torch.testing.assert_close, **options):
-    """Compare the scores of a curator's steps with those of traces of all positions."""
-    model = make_model().double() if model is None else model
-    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1} | options
-    curator = curated(model, validation, loss, **options)
-    for training in batches:  # proved, planned, by the plan
-        expected = scores_of(model, loss, validation, training)
-        close(curator.step(*training).scores, expected)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_scores_by_means(form, padded):
+    model, loss = make_model().double(), mean_of(form)
     validation, *batches = (batch(n, padded=padded) for n in (4, 6, 6, 6))
-    check_scores(mean_of(form), validation, batches)
+    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), policy=HALF)
+    for training in batches:  # proved, planned, by the plan
+        sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]  # of all positions
+        expected = lai_core.lai_scores(*sides, positions="mean")
+        torch.testing.assert_close(curator.step(*training).scores, expected)
 
 
 SELECTIVE = ("flat", "transposed", "sliced", "positions before samples", "twice", "hooked")

@@ -73,14 +73,6 @@ def test_a_policy_may_write_to_its_arguments(name, backward):
     assert all(map(torch.equal, seen["writes"], seen["plain"]))
 
 
-@pytest.mark.parametrize("policy", [lambda parts, sizes: parts.clamp_(min=0).sum(0), lai.drop_harmful])
-def test_a_policy_may_write_to_the_scores_of_parts(policy):
-    curator = curated(network(), data(9), estimator=lai_torch.LAI(parts=3), policy=policy)
-    report = curator.score(*data(6))[1]
-    torch.testing.assert_close(report.parts.sum(0), report.scores)
-    assert bool((report.parts < 0).any())
-
-
 def test_validation_losses_follow_refreshes():
     model, known = network(), data(9)
     seen = []
@@ -202,14 +194,3 @@ def test_auxiliary_losses_do_not_score(per_sample):
     objective.backward()
     for old, new in zip(model.parameters(), ended, strict=True):
         torch.testing.assert_close(old.detach() - old.grad, new, rtol=1e-12, atol=1e-14)
-
-
-def test_a_group_floor_with_parts_ranks_by_the_score():
-    estimator = lai_torch.LAI(parts=3)
-    policy = lai_torch.GroupFloor(0.5, lambda parts, sizes: torch.zeros_like(parts[0]))
-    weights, report = curated(network(), data(9), estimator=estimator, policy=policy).score(
-        *data(8), groups=torch.arange(8) % 2
-    )
-    for group in (0, 1):
-        own = report.scores[group::2]
-        assert torch.equal(weights[group::2] > 0, own >= own.sort(descending=True).values[1])

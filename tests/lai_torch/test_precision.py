@@ -12,7 +12,6 @@ from lai_torch import LAI, LLI, CalibratedLAI, Ghost, PreconditionedLAI
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, by_autograd
 from tests.support.torch_modules import held, holding
 
@@ -80,37 +79,6 @@ def test_selective_passes_under_autocast(kind):
         for found, expected in zip(models[0].parameters(), models[2].parameters(), strict=True):
             torch.testing.assert_close(found, expected, rtol=0, atol=2e-3)
             assert found.dtype is torch.float32
-
-
-EVERY = (
-    "ghost",
-    "lai",
-    "lli",
-    "preconditioned_lai",
-    "calibrated_lai",
-    "exact",
-    "midpoint",
-    lai_torch.LAI(sketch=4),
-)
-
-
-@pytest.mark.parametrize("source", ["set", "batch+self"])
-@pytest.mark.parametrize("estimator", EVERY, ids=str)
-def test_surrounding_autocast_changes_no_score(estimator, source):
-    if source != "set" and estimator == "calibrated_lai":
-        source = "set"  # it is fitted on one
-    model, validation, training = network(), batch(20, 1), batch(16, 2)
-
-    def scores():
-        known, draws = validation if source == "set" else source, torch.Generator().manual_seed(0)
-        own = support.curated(model, known, estimator=estimator, generator=draws)
-        return own.score(*training)[1].scores
-
-    expected = scores()
-    with torch.autocast("cpu", LOW):
-        got = scores()
-    assert got.dtype == expected.dtype
-    assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("estimator", ["ghost", "exact"])

@@ -7,14 +7,12 @@ import warnings
 import lai_torch
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
 from tests.lai_torch import support
 from tests.lai_torch.support import HALF, LOSS, curated, data
-from tests.support.workloads.launches import launch
 
 network = functools.partial(support.network, outputs=6)
 
@@ -177,34 +175,3 @@ def test_factors_score_as_all_pairs(estimator):
     other = scoring(rows(6, 3), estimator=estimator, refresh=10**9)
     other.load_state_dict(curator.state_dict())
     torch.testing.assert_close(other.score(*batch)[1].scores, report.scores, rtol=0, atol=0)
-
-
-SOURCES = {
-    "a set": lambda: rows(6, 1),
-    "one sample": lambda: rows(1, 1),
-    "a large set": lambda: rows(120, 1),
-}
-
-
-def scored(rank, processes):
-    """Return this process's scores, against each source."""
-    inputs, targets = rows(8, 2)
-    part = inputs[rank::processes], targets[rank::processes]
-    group = dist.group.WORLD if processes > 1 else False
-    found = {}
-    for name, source in SOURCES.items():
-        curator = scoring(source(), group)
-        scores = curator.score(*part)[1].scores
-        found[name] = scores, held(curator).factored
-    return found | {"batch": (scoring("batch", group).score(*part)[1].scores, True)}
-
-
-@pytest.mark.slow
-def test_processes_join_factors():
-    whole, parts = scored(0, 1), launch(scored, 2, 2)
-    for name, (expected, factored) in whole.items():
-        assert factored == (name != "a large set")
-        for rank, part in enumerate(parts):
-            found, kept = part[name]
-            assert kept == factored
-            torch.testing.assert_close(found, expected[rank::2], rtol=1e-9, atol=1e-12)

@@ -1,49 +1,13 @@
-"""Sharded parameters are gathered block by block while a batch is scored."""
+"""Sharded parameters: sketches of their gradients, and what a scored step takes of memory."""
 
 import pytest
 import torch
-from lai_torch._curation.processes.blocks import Gathered, gathered
-from lai_torch._curation.processes.group import Group
 from lai_torch._graph.prove import SMALL, Sketch
-from torch import nn
 
 from tests.lai_torch.process_support import PROCESSES
 from tests.support.workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
-
-
-def in_parts(values):
-    """Return a parameter that looks as if it lay in parts on several processes."""
-    made = nn.Parameter(values)
-    made.full_tensor, made.to_local, made.detach = values.clone, lambda: values, lambda: made
-    return made
-
-
-@pytest.fixture
-def model():
-    torch.manual_seed(0)
-    made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
-    for module in made:
-        for name, parameter in module.named_parameters():
-            module._parameters[name] = in_parts(parameter.detach())
-    return made
-
-
-def whole(model, **options):
-    return gathered(list(model.modules()), lambda module: isinstance(module, nn.Linear), Group(), **options)
-
-
-def test_gathered_blocks_compute_alike(model):
-    inputs, found = torch.randn(5, 3, dtype=torch.float64), []
-    for by_block in (False, True):
-        with whole(model, by_block=by_block):
-            outputs = model(inputs)
-            gradients = torch.autograd.grad(outputs.square().sum(), list(model.parameters()))
-            assert all(isinstance(each, Gathered) is by_block for each in model.parameters())
-        found.append([outputs.detach(), *gradients])
-    assert all(map(torch.equal, *found))
-    assert not any(isinstance(each, Gathered) for each in model.parameters())
 
 
 @pytest.mark.parametrize("shape", [(200, 300), (20, 40, 30), (3, 5)])
@@ -67,15 +31,6 @@ def test_sketches_keep_distances(shape):
         assert own.compare(gradient[2].mT, "weight[2]") < 1e-10
         assert own.compare(gradient[2], "weight[1]") > 1.0
     assert own.distance(Sketch()) == own.size()  # nothing arrives at the parameter
-
-
-def test_written_shards_are_refused(model):
-    with (
-        pytest.raises(ValueError, match="wrote the sharded parameter 'weight' of a Linear"),
-        torch.no_grad(),
-        whole(model, by_block=True),
-    ):
-        model[2].weight.data.mul_(0.5)
 
 
 @pytest.mark.weekly

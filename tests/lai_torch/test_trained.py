@@ -7,14 +7,17 @@ right, and a mutant changes the gradient of one sample.
 
 import functools
 import itertools
+from unittest import mock
 
 import lai_torch
 import pytest
 import torch
+from lai_torch._captured import run
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tests.lai_torch.support import curated
 from tests.support.torch_functions import ruled
 from tests.support.torch_modules import held, holding
 
@@ -171,3 +174,50 @@ def test_one_percent_from_another_is_seen(kind, steps, learnable, estimator):
     }[estimator]
     with pytest.raises(ValueError, match=r"coupled|other samples"):
         score()
+
+
+WIDTH = 24
+
+
+def distances(outputs, targets):
+    return (outputs - targets).square().sum(1)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(WIDTH, 33), nn.LayerNorm(33), nn.GELU(), nn.Linear(33, 5)).float()
+
+
+def paired(model, samples):
+    """Return a batch in which every two samples have gradients that add up to zero, but for roundings."""
+    inputs = torch.randn(samples // 2, WIDTH).repeat(2, 1)
+    away = torch.randn(samples // 2, 5)
+    with torch.no_grad():
+        return inputs, model(inputs) + torch.cat([away, -away])
+
+
+def stepped(model, inputs, targets, kept):
+    """Take a step of the selective pass on chosen rows."""
+    options = {"backward": "selective", "estimator": "lli", "policy": lambda scores: kept / kept.sum()}
+    return curated(model, (inputs[:9], targets[:9]), distances, **options).step(inputs, targets)
+
+
+def test_cancelling_selective_gradients_are_taken():
+    model = network()
+    assert stepped(model, *paired(model, 512), (torch.rand(256).repeat(2) < 0.5).float()).updated
+
+
+def test_one_percent_of_a_selective_gradient():
+    inputs, own = torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH), run.weigh_rows
+    targets = torch.full((512, 5), 3.0)  # all push one way
+
+    def wrong(place, value, weights):
+        changed = weights.clone()
+        changed[3] *= 1.01 if len(weights) < 512 else 1.0
+        return own(place, value, changed)
+
+    with (
+        mock.patch.object(run, "weigh_rows", wrong),
+        pytest.raises(ValueError, match="differs from the"),
+    ):
+        stepped(network(), inputs, targets, (torch.arange(512) % 2 == 0).float())

@@ -4,12 +4,12 @@ import copy
 import functools
 import gc
 import itertools
+import time
 import weakref
 
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation import scoring
 from torch import nn
 from torch.utils._pytree import tree_map
 
@@ -218,7 +218,7 @@ def timed(monkeypatch, kept, whole):
     """Let the clock say that a step of each pass takes so long."""
     lengths = itertools.cycle([0.0, kept, 0.0, whole])
     times = itertools.accumulate(lengths)
-    monkeypatch.setattr(scoring.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
 
 
 @pytest.mark.parametrize(("kept", "whole", "chosen"), [(1.0, 2.0, "kept"), (2.0, 1.0, "whole")])

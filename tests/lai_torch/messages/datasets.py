@@ -49,11 +49,11 @@ def unread(data):
     """Return a call that begins to score a data set, and finds samples that make no batches."""
 
     def call():
+        folder, options = Path(f"{id(data)}"), {"batch_size": 2, "progress": False}
         try:
-            options = {"batch_size": 2, "progress": False}
-            lai_torch.score_dataset(network(), LOSS, data, VALIDATION, "scores", **options)
+            lai_torch.score_dataset(network(), LOSS, data, VALIDATION, folder, **options)
         finally:
-            assert not list(Path("scores").glob("*.parquet"))
+            assert not list(folder.glob("*.parquet"))
 
     return call
 
