@@ -153,13 +153,6 @@ def shards_that_are_summed(rank):
     return stepped(rank, model=model, group=None)
 
 
-def shards_are_written(rank):
-    """Write a parameter in the forward pass, where a block is put together for it."""
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    model[2].register_forward_pre_hook(lambda module, _: (module.weight.data.mul_(1.0), None)[1])
-    return stepped(rank, model=model, group=None)
-
-
 def summary_of(rank):
     return lai.summarize(lai_torch.trace(network(), LOSS, *batch(6, rank)), "lai")
 
@@ -218,7 +211,6 @@ ERRORS = {
         not_synchronised,
         shards_that_are_summed,
     ],
-    "wrote the sharded parameter 'weight' of a": shards_are_written,
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     f"refresh: {SAME} 1 on process 0 and 2 on process 1": (lambda rank: stepped(rank, refresh=1 + rank)),
     f"optimizer.param_groups[0]['lr']: {SAME} 0.1 on": (lambda rank: with_rate(0.1 * (1 + rank))),
