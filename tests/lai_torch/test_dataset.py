@@ -126,7 +126,7 @@ def test_saved_validation_sets_serve_tables(tmp_path):
 
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("estimator", ["ghost", "lai", "lli"])
-def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
+def test_top_samples_are_extremes(estimator, relative):
     data, validation, model = drawn(23), drawn(3, 2), network()
     model.append(torch.nn.Dropout(0.5))  # silent: scores are of the model in eval mode
     options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 5, "progress": False}

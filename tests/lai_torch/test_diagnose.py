@@ -175,7 +175,7 @@ def test_numbers_are_those_of_a_loop(name):
         (lambda inputs, targets: inputs[4].fill_(1e308), "0"),
     ],
 )
-def test_a_row_that_is_not_finite_is_named(change, where):
+def test_infinite_rows_are_named(change, where):
     model, loss, inputs, targets, _ = built("mlp")
     model[1] = nn.Identity()
     model[0].weight.data.abs_().add_(2)
@@ -236,7 +236,7 @@ def test_parts_that_batch_norm_couples():
     assert "parts of the batch's gradient, which 1 couples" in str(found)
 
 
-def test_a_parameter_that_is_not_finite_is_named():
+def test_infinite_parameters_are_named():
     model, loss, inputs, targets, _ = built("mlp")
     model[2].weight.data[0, 0] = math.nan
     found = lai_torch.diagnose(model, loss, inputs, targets)
@@ -456,7 +456,7 @@ test_bad_arguments_are_named = refusals(
 )
 
 
-def test_a_document_that_is_not_finite_is_named():
+def test_infinite_documents_are_named():
     model, loss, words, targets, segments = packed()
     targets[1][2, 2] = math.nan
     found = lai_torch.diagnose(model, loss, words, targets, segments=segments)

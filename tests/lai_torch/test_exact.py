@@ -193,7 +193,7 @@ def test_infinite_samples_spoil_no_other():
 
 
 @pytest.mark.parametrize("wrong", ["scale", "one sample", "order", "nothing"])
-def test_a_way_that_is_wrong_is_not_taken(wrong, monkeypatch):
+def test_wrong_ways_are_not_taken(wrong, monkeypatch):
     def broken(function, direction, batch):
         scores, losses = directional.forward(function, direction, batch)
         if wrong == "one sample":

@@ -63,7 +63,7 @@ def test_mixtures_follow_scores_and_resume(tmp_path, stream):
     assert later == logged
 
 
-def test_a_mixture_is_that_of_a_loop_by_hand(tmp_path):
+def test_a_mixtures_loop_by_hand(tmp_path):
     mixture, (inputs, targets) = Mixture(3, confidence=0.0), batch(60, 3)
     sampler = lai_torch.MixtureSampler(torch.arange(60) % 3, mixture, 32, batches=7)
     model, indices, seen = network(), iter(sampler), []

@@ -17,7 +17,7 @@ from tests.support.torch_functions import Custom
 from tests.support.torch_modules import Part
 
 
-def test_exact_estimators_report_their_method_and_why():
+def test_exact_estimators_report_their_method():
     report = curated(network(), data(6), estimator="exact").step(*data(5))
     assert (report.method, report.reason) == ("forward", None)
     doubled = network(Part(lambda _, hidden: Custom.apply(hidden, 2.0)))
@@ -62,7 +62,7 @@ def test_grad_scalers_change_nothing():
         {"estimator": lai_torch.LAI(positions="mean"), "share": 0.5},
     ],
 )
-def test_scoring_is_as_if_it_had_not_happened(options):
+def test_scoring_leaves_training_alone(options):
     def trained(curate):
         torch.manual_seed(5)
         model = network(nn.BatchNorm1d(8), nn.Dropout(0.5))
@@ -78,7 +78,7 @@ def test_scoring_is_as_if_it_had_not_happened(options):
         torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-12, atol=1e-12)
 
 
-def test_groups_are_reported_and_have_a_floor():
+def test_groups_have_a_floor():
     model, batch = network(), data(12)
     groups = torch.arange(12) % 3
     scores = torch.linspace(-3, -1, 12, dtype=torch.float64)
@@ -137,7 +137,7 @@ def test_the_audits_lines(tmp_path):
         assert math.isnan(score) or line["score"] == score
 
 
-def test_a_threshold_keeps_what_is_above_it():
+def test_thresholds_keep_what_is_above():
     scores = torch.tensor([0.5, 1.5, math.nan, 2.0])
     assert lai_torch.KeepAbove(1.0)(scores).tolist() == [0.0, 0.5, 0.0, 0.5]
     assert lai_torch.KeepAbove(1.0, normalize="batch")(scores).tolist() == [0.0, 0.25, 0.0, 0.25]

@@ -109,7 +109,7 @@ class Prompted(nn.Module):
         return self.pooled.head((self.pooled.inner(words).relu() * kept.unsqueeze(-1)).sum(1))
 
 
-def test_a_mask_may_be_passed_and_must_fit():
+def test_masks_passed_must_fit():
     model = pooled().double()
 
     def batch(n, seed, length):
@@ -132,7 +132,7 @@ def test_a_mask_may_be_passed_and_must_fit():
         lai_torch.trace(model, LOSS, inputs, targets, valid=inputs[1][:, :5])
 
 
-def test_masks_that_fit_no_layer_are_said():
+def test_unfit_masks_are_said():
     inputs, targets = padded(4, 1, LENGTH)
     with pytest.warns(
         UserWarning, match=re.escape("attention_mask: expected the positions of a layer, 15, got")

@@ -11,7 +11,7 @@ import lai_core as lai
 from tests.lai_torch.support import LOSS, curated, data, network
 
 
-def test_a_policy_sees_what_its_signature_names():
+def test_policies_see_what_they_name():
     asked = {}
 
     def policy(scores, losses, groups, *, step=7):
@@ -54,7 +54,7 @@ WRITING = {
 @pytest.mark.parametrize(
     ("name", "backward"), [*((name, "kept") for name in WRITING), ("unseen", "whole"), ("unseen", "auto")]
 )
-def test_a_policy_may_write_to_its_arguments(name, backward):
+def test_policies_may_write_arguments(name, backward):
     seen = {}
     for side in ("writes", "plain"):
         torch.manual_seed(5)
@@ -104,7 +104,7 @@ def test_keep_below_loss():
     assert torch.equal(weights > 0, (plain.scores > 0) & (plain.losses <= highest))
 
 
-def test_rho_keeps_what_a_reference_finds_easier():
+def test_rho_keeps_the_reducible():
     reference, given = network(), data(12)
     reference.train()
     model = network()
@@ -145,7 +145,7 @@ def test_a_schedules_steps_alone_score():
 
 
 @pytest.mark.parametrize("backward", ["kept", "whole", "selective"])
-def test_an_update_is_clipped_to_its_norm(backward):
+def test_updates_are_clipped(backward):
     def moved(given, **options):
         torch.manual_seed(3)
         model = network()

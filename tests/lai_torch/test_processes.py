@@ -175,7 +175,7 @@ def test_what_one_process_raises_all_raise(found, words):
                 assert "This happened on process 1 of 2" in part[words, at]
 
 
-def test_a_batch_without_a_finite_row_is_skipped_by_all(found):
+def test_all_skip_infinite_batches(found):
     for part in found:
         assert part["nothing_is_finite"][0] == (True, 8, False, 0.0)
         skipped, dropped, kept, _ = part["nothing_is_finite"][1]
@@ -193,7 +193,7 @@ def test_a_loader_dry_on_one(found):
         assert largest(scores, curator.step(*rows_by_process()).scores) <= BOUND
 
 
-def test_groups_are_those_of_the_whole_batch(found):
+def test_groups_of_the_whole_batch(found):
     groups = torch.cat([torch.arange(4) % 2] * PROCESSES)
     curator = one_process(policy=lai_torch.GroupFloor(0.5))
     numbers = curator.step(*rows_by_process(), groups=groups).group_drops
@@ -226,7 +226,7 @@ def test_a_block_that_raises_on_one(found):
         assert largest(parameters, expected) <= BOUND
 
 
-def test_a_model_spread_over_devices_is_refused():
+def test_data_parallel_is_refused():
     with pytest.raises(ValueError, match=re.escape("got DataParallel; use one of those")):
         one_process(model=nn.DataParallel(network()))
 

@@ -35,7 +35,7 @@ def test_random_programs_are_exact_or_refused(method, seed):
         assert outcome not in FAULTS, (one, outcome, word, program(one).made_of)
 
 
-def test_the_programs_are_made_of_every_part():
+def test_programs_hold_every_part():
     names = {name for seed in range(2000) for name in drawn(random.Random(seed))}
     every = SOUND.keys() | UNSOUND.keys() | LOSSES.keys() | UNSOUND_LOSSES.keys() | HEADS.keys()
     assert names >= every - ALONE

@@ -179,6 +179,6 @@ def test_killed_trainers_go_on(pytestconfig):
 
 
 @pytest.mark.weekly
-def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):
+def test_long_runs_hold_nothing(pytestconfig):
     before, after = map(int, run(pytestconfig, "tests.support.workloads.steady", "1000").split())
     assert after < 1.01 * before

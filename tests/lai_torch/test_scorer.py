@@ -72,7 +72,7 @@ def quiet():
 
 
 @pytest.mark.parametrize("estimator", KINDS, ids=str)
-def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
+def test_saved_or_pickled_scorers(estimator, tmp_path):
     torch.manual_seed(3)
     here = scorer(quiet, estimator=estimator, parts=3)
     expected = here(COLUMNS)

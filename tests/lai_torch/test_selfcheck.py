@@ -144,7 +144,7 @@ def test_products_and_norms():
     assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
 
 
-def test_norms_are_of_the_pass_that_trains():
+def test_norms_of_the_training_pass():
     """Dropout's masks are those of the step; the gradient is what the step without norms has, to the bit."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 3)).double()

@@ -161,7 +161,7 @@ def test_strict_models_train_on_finite_rows():
         assert (report.kept, report.dropped, report.updated) == (5, 1, True)
 
 
-def test_gradients_whose_squares_overflow_are_stepped_on():
+def test_gradients_whose_squares_overflow():
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-30)
     validation = torch.randn(9, 4), torch.arange(9) % 3

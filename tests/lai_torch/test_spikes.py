@@ -122,7 +122,7 @@ def test_other_losses_gradients_are_left(tmp_path):
         torch.testing.assert_close(one.grad, other, rtol=0.0, atol=0.0)
 
 
-def test_a_monitor_goes_on_from_its_state():
+def test_monitors_resume():
     rule = partial(lai_torch.SpikeRule, warmup=40)
     first, second = (lai_torch.SpikeMonitor(network(), squared, rule=rule()) for _ in range(2))
     for step in range(30):
@@ -149,7 +149,7 @@ def drawn(batches):
 
 @pytest.mark.filterwarnings("default")  # the trainer's own
 @pytest.mark.parametrize(("parts", "leave_out"), [(1, False), (4, True)])
-def test_a_trainer_writes_the_record_and_trains_on(tmp_path, parts, leave_out):
+def test_trainers_write_and_train_on(tmp_path, parts, leave_out):
     inputs, targets = drawn(STEPS)
     data = [{"inputs": one, "labels": target} for one, target in zip(inputs, targets, strict=True)]
     model, path = returning(), tmp_path / "spikes.jsonl"
@@ -179,7 +179,7 @@ def test_a_trainer_writes_the_record_and_trains_on(tmp_path, parts, leave_out):
     assert (steepest < line["norm"] / 2) == leave_out
 
 
-def test_a_trainer_that_does_not_clip_is_refused(tmp_path):
+def test_trainers_must_clip(tmp_path):
     trainer = transformers.Trainer(returning(), arguments(str(tmp_path), max_grad_norm=0.0), train_dataset=[])
     with pytest.raises(
         ValueError, match=r"^trainer: expected max_grad_norm above 0, by which the norm is comp"
@@ -203,7 +203,7 @@ class Module(pl.LightningModule):
 
 @pytest.mark.filterwarnings("default")  # Lightning's own
 @pytest.mark.parametrize("parts", [1, 2])
-def test_lightning_writes_the_record_and_trains_on(tmp_path, parts):
+def test_lightning_writes_and_trains_on(tmp_path, parts):
     inputs, targets = drawn(STEPS)
     pairs = list(zip(inputs.split(N // parts), targets.split(N // parts), strict=True))
     module, path = Module(), tmp_path / "spikes.jsonl"
@@ -226,7 +226,7 @@ def test_lightning_writes_the_record_and_trains_on(tmp_path, parts):
     assert line["total_norm"] / N == pytest.approx(line["norm"], rel=1e-4)
 
 
-def test_a_diagnosis_that_fails_does_not_stop_the_run():
+def test_failed_diagnoses_stop_no_run():
     model = network()
 
     def failing(outputs, targets):

@@ -46,7 +46,7 @@ def whole(tmp_path_factory):
     return train(0, str(tmp_path_factory.mktemp("whole")))
 
 
-def test_micro_batches_of_a_step_are_weighed_together(whole, tmp_path):
+def test_micro_batches_are_weighed_together(whole, tmp_path):
     parameters, logs, _ = train(0, str(tmp_path), parts=2)
     assert largest(parameters, whole[0]) <= BOUND
     assert [line.get("curation/kept") for line in logs] == [line.get("curation/kept") for line in whole[1]]
@@ -71,7 +71,7 @@ def test_resumed_runs_are_the_same(tmp_path):
     assert torch.equal(resumed, through)
 
 
-def test_a_checkpoint_without_a_curator_is_refused(tmp_path, whole):
+def test_bare_checkpoints_are_refused(tmp_path, whole):
     (tmp_path / "checkpoint-1").mkdir()
     with pytest.raises(ValueError, match=r"expected one that a curated run saved, with curation\.pt"):
         whole[2].train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
@@ -130,7 +130,7 @@ def test_half_precision_scores_in_full(tmp_path):
     assert "_original_forward" in vars(trainer.model)  # training computes under autocast still
 
 
-def test_a_classifier_has_a_loss_of_its_own(tmp_path):
+def test_classifiers_have_own_losses(tmp_path):
     torch.manual_seed(0)
     size = {"vocab_size": 64, "n_positions": 12, "n_embd": 16, "n_layer": 1, "n_head": 2, "num_labels": 3}
     model = GPT2ForSequenceClassification(GPT2Config(**size, pad_token_id=0)).double()
@@ -146,7 +146,7 @@ def test_a_classifier_has_a_loss_of_its_own(tmp_path):
         CuratedTrainer(model, arguments(str(tmp_path)), validation=sequences(3, 2))
 
 
-def test_groups_that_no_batch_has_are_named(tmp_path):
+def test_missing_groups_are_named(tmp_path):
     bare = [{"input_ids": row["input_ids"]} for row in sequences(24, 1)]
     trainer = made(tmp_path, train_dataset=bare)
     with pytest.raises(ValueError, match="groups: expected every batch to have an entry 'source', got"):

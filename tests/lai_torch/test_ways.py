@@ -80,14 +80,14 @@ def test_every_way_takes_the_masked_step(name, source):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "lora"])  # its head is frozen: no LLI
 def test_selective_steps_cost_two_thirds(name):
-    found = torch_masked.measure(MODELS[name], steps=3)
+    found = torch_masked.measure(MODELS[name], steps=5)
     assert found["relative_error"] < torch_masked.bound(name)
     assert found["captures"] == 1
     assert found["flops_ratio"] < 0.74
 
 
 @pytest.mark.parametrize("name", [name for name in FOLLOWED if name.startswith("last: ")])
-def test_a_last_convolution_is_a_matrix_on_every_patch(name):
+def test_last_convolutions_are_exact(name):
     case = doubled(FOLLOWED[name]())
     model, *batch = case.model, case.loss, case.inputs, case.targets
     trace = lai_torch.trace(model, *batch, gradients="all")
@@ -102,7 +102,7 @@ def test_a_last_convolution_is_a_matrix_on_every_patch(name):
         close(kernel(last, last), gradients @ gradients.T)
 
 
-def test_a_curator_that_is_gone_keeps_no_model():
+def test_curators_keep_no_model():
     model, given = nn.Linear(4, 3), (torch.randn(8, 4), torch.arange(8) % 3)
     curated(model, given, backward="selective").step(*given)
     kept = weakref.ref(model)
@@ -201,7 +201,7 @@ TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_l
 
 @pytest.mark.parametrize("estimator", TRACED)
 @pytest.mark.parametrize("backward", ["whole", "auto"])
-def test_one_pass_scores_and_trains_as_two_do(estimator, backward):
+def test_one_pass_is_two(estimator, backward):
     """The batches are drawn between the steps, so that these may draw nothing themselves."""
     found, half = {}, functools.partial(lai.keep_top, fraction=0.5)
     for way in ("kept", backward):
