@@ -80,20 +80,6 @@ def test_adapters_name_their_extra(name, extra):
     assert f"which is not installed; pip install 'lai-core[{extra}]' adds it" in found.stderr
 
 
-def test_frozen_layers_do_not_score():
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
-    model[:4].requires_grad_(False)
-    validation, training = data(5), data(4)
-    scores = [
-        curated(model, validation, estimator=one).score(*training)[1].scores
-        for one in ("lai", "lli", "ghost")
-    ]
-    torch.testing.assert_close(scores[:1] * 2, scores[1:])  # of one layer that trains all three are one
-    model.requires_grad_(True)[4].requires_grad_(False)
-    with pytest.raises(ValueError, match="LLI scores the last layer alone, '4', so that every score"):
-        curated(model, data(5), estimator="lli").step(*data(4))
-
-
 CALLS = {
     "Curator": lambda model: lai_torch.Curator(model, LOSS, None, data(5), group=False).score(*data(4)),
     "trace": lambda model: lai_torch.trace(model, LOSS, *data(4)),

@@ -51,6 +51,12 @@ def frozen(estimator):
     return curator
 
 
+def frozen_head():
+    model = network()
+    model[2].requires_grad_(False)
+    stepped(model=model, estimator="lli")
+
+
 def normed():
     model = network()
     nn.utils.parametrizations.weight_norm(model[2])
@@ -215,6 +221,7 @@ GIVEN = {
     "ValueError: while tracing the validation set: model: expected the loss to depend on a trainable": (
         lambda: frozen("ghost").score(*data(4))
     ),
+    "ValueError: …LLI scores the last layer alone, '2', so that every score": frozen_head,
     "ValueError: state: expected a whole number of 'steps', 0 or more, got -1": (
         lambda: resumed(lambda state: state | {"steps": -1})
     ),

@@ -72,10 +72,6 @@ MESSAGES = {
     "ValueError: loss: expected one number a position, shape (n, t), where per_position=True, got (9,)": (
         lambda: exact(per_position=True)
     ),
-    "ValueError: learning_rate: at='midpoint' needs an optimizer, or": lambda: exact(at="midpoint"),
-    "ValueError: learning_rate: scores at the start are per unit learning rate": (
-        lambda: exact(learning_rate=0.1)
-    ),
     "ValueError: learning_rate: an optimizer has its own; leave it out": (
         lambda: stepping(torch.optim.SGD, at="midpoint", learning_rate=0.1)
     ),

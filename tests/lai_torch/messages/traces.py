@@ -39,11 +39,6 @@ def two_heads():
     return Part(lambda p, x: p.left(x) + p.right(x), left=linear(4, 3), right=linear(4, 3))
 
 
-def shared():
-    layer = nn.Linear(4, 4)
-    return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(4, 3)).double()
-
-
 def listed(change):
     """Call with a batch that is held in another way than by tensors."""
     batch = change(*data(6))
@@ -152,12 +147,6 @@ MESSAGES = {
     "ValueError: valid: expected shape (6, t), one row a sample, got (2, 4)": lambda: traced(valid=X[:2]),
     "TypeError: valid: expected a tensor (n, t), not zero where a position counts, or a function": (
         lambda: traced(valid=[1, 2])
-    ),
-    "ValueError: sketches: expected positive whole numbers, got 0": (
-        lambda: lai_torch.routes(network(), LOSS, X, Y, sketches=[0])
-    ),
-    "ValueError: …('0'): expected a matrix of its own": (
-        lambda: lai_torch.Curator(shared(), LOSS, None, data(4), estimator="gate_lai").score(*data(3))
     ),
     "ValueError: model: expected at least one trainable parameter, got none": [
         lambda: lai_torch.exact_scores(network().requires_grad_(False), LOSS, data(3), (X, Y)),
