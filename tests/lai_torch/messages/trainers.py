@@ -94,6 +94,9 @@ SOURCES = {
     ),
     f"TypeError: sources[1]: {ITERABLE} generator": stream([1], (k for k in range(3))),
     "ValueError: sources[0]: expected an item at least, each time it is iterated, got none": stream([]),
+    "TypeError: source: expected items that are mappings, which take a key, got int": stream(
+        [1], source="source"
+    ),
     "ValueError: source: expected a key that items do not have, got 'x'": stream([{"x": 1}], source="x"),
     f"ValueError: state: {KEYS}, got []": (
         lambda: lai_torch.MixtureStream([[1]], [1], 4).load_state_dict({})
