@@ -30,7 +30,7 @@ def decoupled_weights(alpha: Kernels, beta: Kernels, /) -> Layers:
     \sum (\alpha^{(l)} \beta^{(L)})^2` over all pairs, the minimum of
     :math:`\sum (\alpha^{(l)} \beta^{(l)} - w \alpha^{(l)} \beta^{(L)})^2`.
 
-    Assume: the denominator is not zero. Arguments: :mod:`lai_core.calibration`.
+    Arguments: :mod:`lai_core.calibration`.
 
     Returns
     -------
@@ -49,8 +49,6 @@ def block_weights(approximate: Kernels, exact: Kernels, /) -> Layers:
     convolutions, where no single pair of similarities makes a layer's part; with
     :math:`X^{(l)} = \alpha^{(l)} \beta^{(L)}` and :math:`Y^{(l)} = \alpha^{(l)} \beta^{(l)}` it is
     `decoupled_weights`.
-
-    Assume: the denominator is not zero.
 
     Parameters
     ----------

@@ -119,9 +119,6 @@ def rounding_bound(
     values with absolute layer weights. With `exclude_self` the sample's own term is computed twice, in the
     sum and to be subtracted from it: the sum counts twice, as no term exceeds it.
 
-    Assume: every operation is rounded to nearest, with unit roundoff :math:`u`; :math:`n u < 1`; nothing
-    overflows or underflows.
-
     Parameters
     ----------
     scores

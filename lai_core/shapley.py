@@ -32,7 +32,6 @@ from lai_core._theory.arrays import Flat, PerSample, SampleGradients, checked
 
 __all__ = [
     "midpoint_error_bound",
-    "midpoint_scores",
     "monte_carlo_shapley",
     "one_step_shapley",
     "shapley_first_order_bound",
@@ -146,50 +145,14 @@ def monte_carlo_shapley(
 
 
 @checked
-def midpoint_scores(
-    gradient: Callable[[Array], Array],
-    parameters: Flat,
-    gradients: SampleGradients,
-    /,
-    *,
-    learning_rate: float,
-) -> PerSample:
-    r"""Compute inner products with the validation gradient half a step ahead.
-
-    Implements :eq:`midpoint`: :math:`\phi_j = \eta\, g_j^\top \nabla L_V(\theta - \tfrac{\eta}{2} \sum_i
-    g_i)`, exact where the validation loss is quadratic: its gradient is then linear, and the sets before
-    and after j average to the middle of the step.
-
-    Assume: one SGD step with a fixed normalisation; :math:`L_V` is quadratic.
-    Arguments: :mod:`lai_core.shapley`.
-
-    Parameters
-    ----------
-    gradient
-        Gradient of the summed validation loss, as a function of the parameters.
-
-    Returns
-    -------
-    array
-        :math:`\phi_j / \eta` up to `midpoint_error_bound`. Positive helps, per unit learning rate.
-    """
-    check_number("learning_rate", learning_rate, above=0.0)
-    xp, eta = xp_of(gradients), float(learning_rate)
-    moves = gradients * eta
-    return matmul(xp, moves, gradient(parameters - xp.sum(moves, axis=0) / 2.0)) / eta
-
-
-@checked
 def step_midpoint_scores(slope: Callable[[Array], Array], gradients: SampleGradients, /) -> PerSample:
     r"""Compute inner products with the derivative of any step at half of the batch's gradient.
 
-    Implements :eq:`step-midpoint`: :math:`\phi_j = -g_j^\top \nabla F(\tfrac12 \sum_i g_i)` with
-    :math:`F(G)` the validation loss after the optimizer's step on the gradient G, exact where F is quadratic:
-    what comes before j is on average half of the rest, and j's own part is averaged over its length. With
-    :math:`F(G) = L_V(\theta - \eta G)` it is :math:`\eta` times `midpoint_scores`.
-
-    Assume: one step with a fixed normalisation; the loss after the step is quadratic in the gradient it
-    is given.
+    Implements :eq:`step-midpoint` and :eq:`midpoint`: :math:`\phi_j = -g_j^\top \nabla F(\tfrac12 \sum_i
+    g_i)` with :math:`F(G)` the validation loss after the optimizer's step on the gradient G, exact where F is
+    quadratic: what comes before j is on average half of the rest, and j's own part is averaged over its
+    length. Of an SGD step, :math:`F(G) = L_V(\theta - \eta G)`, it is :math:`\eta\, g_j^\top \nabla
+    L_V(\theta - \tfrac{\eta}{2} \sum_i g_i)`.
 
     Parameters
     ----------
@@ -202,8 +165,8 @@ def step_midpoint_scores(slope: Callable[[Array], Array], gradients: SampleGradi
     Returns
     -------
     array
-        :math:`\phi_j`, in units of the loss, up to `midpoint_error_bound` at learning rate 1 for a Hessian
-        of F with that Lipschitz constant. Positive helps.
+        :math:`\phi_j`, in units of the loss, up to `midpoint_error_bound`: of an SGD step per unit learning
+        rate, else at learning rate 1 for a Hessian of F with that Lipschitz constant. Positive helps.
     """
     xp = xp_of(gradients)
     return -matmul(xp, gradients, slope(xp.sum(gradients, axis=0) / 2.0))
@@ -219,8 +182,7 @@ def shapley_first_order_bound(
     :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`: the gradient turns by at
     most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
 
-    Assume: one SGD step with a fixed normalisation; :math:`\nabla L_V` is :math:`\lambda`-Lipschitz;
-    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
+    Arguments: :mod:`lai_core.shapley`.
 
     Returns
     -------
@@ -246,8 +208,7 @@ def midpoint_error_bound(
         \tfrac1{12} |G - g_j|^2 + \tfrac1{12} |g_j|^2 \Big) \le \tfrac{\mu \eta^2}{8} |g_j| \Big( \sum_i
         |g_i| \Big)^2.
 
-    Assume: one SGD step with a fixed normalisation; the Hessian of :math:`L_V` is :math:`\mu`-Lipschitz;
-    :math:`\eta > 0`. Arguments: :mod:`lai_core.shapley`.
+    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------

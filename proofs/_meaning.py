@@ -52,7 +52,6 @@ SIGNS: dict[str, dict[str, str]] = {
     "non-expansive": {"for the decay also A1": "rho >= 0", NORM: _CHAIN[NORM]},
     "alignment-decay": _CHAIN,
     "norm-product-bound": _CHAIN,
-    "certified-regret": {r"$|v_j - \hat v_j| \le \epsilon_j$ for every $j$": "e >= 0"},
     "app-conservative": _CONSERVATIVE,
     "conservative-sharp": _CONSERVATIVE,
     "lai-lower-bound": {_FLOOR: "abar >= 0", _LAST: "beta >= 0"},
@@ -78,7 +77,6 @@ SIGNS: dict[str, dict[str, str]] = {
     },
     "cochran-q": {r"the means are independent with standard deviations $e_k > 0$": "p > 0"},
     "hedge-step": {r"$K \ge 2$": "a > 0", r"$H > 0$": "h > 0", STEP: "e > 0"},
-    "hedge-regret": {r"$\eta > 0$": "eta > 0", SQUARE: "q >= 0"},
     "part-variance": {COUNT: "n > 0", SQUARE: "s > 0"},
     "empirical-bernstein": {SQUARE: "sigma >= 0, sd >= 0", DISTANCE: "D >= 0, R >= 0, u >= 0, v >= 0"},
     "false-discovery-rate": {CHANCE: "p >= 0, q > 0"},
@@ -108,7 +106,6 @@ SIGNS: dict[str, dict[str, str]] = {
         r"the Hessian of $L_V$ is $\mu$-Lipschitz": "mu > 0",
         NORM: "a >= 0",
     },
-    "top-layer-certificate": {NORM: "fj >= 0, fz >= 0, m >= 0, n >= 0, nj >= 0, nz >= 0"},
     "unit-gain-variance": {CHANCE: "p > 0"},
     "minkowski-lower-bound": {SQUARE: "s >= 0, t >= 0"},
     "app-var-CS-lb": {SQUARE: "s >= 0, t >= 0"},
@@ -124,14 +121,7 @@ SIGNS: dict[str, dict[str, str]] = {
 }
 RELATIONS: dict[str, tuple[str, ...]] = {  # what a cosine, a maximum, a share or a fit is
     "norm-product-bound": ("c_l <= 1", "-c_l <= 1"),
-    "top-layer-certificate": ("c <= 1", "-c <= 1"),
     "app-abs-gap": ("r**2 + rho**2 < 1",),
-    "hedge-regret": (
-        "eta*g - l - z <= 0",
-        "eta*g + x - z <= 0",
-        "-c + eta*g - l - z <= x",
-        "-d - l <= x",
-    ),
     "app-rel-gap": ("r**2 + k*rho**2 < 1",),
     "admissible-weights": ("s <= 1", "r <= 1"),
     "unit-gain-variance": ("0 < 1 - k*p",),

@@ -1,18 +1,11 @@
-r"""Mixture weights of sources: the derivative in a share, what errors do to contrasts, and Hedge's step.
-
-Of Hedge's bound two inequalities are cited, ``exp(x) <= 1 + x + x^2`` for x at most 1 and
-``log(1 + y) <= y``: together they say that the logarithm of the sum by which an update divides the weights
-is at most ``eta m + eta^2 q``, with m and q the weighted means of gains and squared gains. That the bound
-with a floor follows is proved, for every sequence of sources.
-"""
+"""Mixture weights of sources: the derivative in a share, what errors do to contrasts, and Hedge's step."""
 
 from collections.abc import Sequence
-from itertools import pairwise, product
 
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under, width
-from proofs._rewrites import becomes, each, plus, put, times, without
+from proofs._harness import AtMost, Equal, Statement, Steps, settled, width
+from proofs._rewrites import becomes, plus, put, times
 from proofs._symbols import dot, matrix, numbers, total, vector
 
 rate, w, other = sp.symbols("eta w v", positive=True)
@@ -87,60 +80,6 @@ def bound(root: sp.Expr) -> sp.Expr:
     return a**2 / root**2 + root**2 * h**2
 
 
-GROWTH = r"$\eta g_{tk} \le 1$"
-kept, entered = sp.symbols("c d", real=True)
-"""Minus the logarithms of 1 - f and of f, where f is the floor."""
-
-
-def updates(rounds: int) -> tuple:
-    """Name what the statement is about, update by update, for two sources.
-
-    The weighted mean gains m and squared gains q, the logarithms z of the sums that divide the weights, minus
-    the logarithm l of each source's share of the prior, its gains g, and the logarithm x of its share.
-    """
-    means, sums = numbers("m z", rounds)
-    squares, priors = numbers("q", rounds, nonnegative=True)[0], numbers("l", 2)[0]
-    gains = [numbers(f"g{k}_", rounds)[0] for k in range(2)]
-    later = [numbers(f"x{k}_", rounds - 1)[0] if rounds > 1 else [] for k in range(2)]
-    shares = [[-prior, *rest] for prior, rest in zip(priors, later, strict=True)]
-    return means, squares, sums, priors, gains, shares
-
-
-def sequences(rounds: int) -> list:
-    """List the sequences of two sources."""
-    return list(product(range(2), repeat=rounds))
-
-
-def raised(rounds: int, t: int, k: int) -> sp.Expr:
-    """Give the logarithm of a source's share after its gain, before the floor."""
-    _, _, sums, _, gains, shares = updates(rounds)
-    return shares[k][t] + rate * gains[k][t] - sums[t]
-
-
-def regret(rounds: int) -> tuple:
-    """State the bound times eta, for each sequence of sources."""
-    means, squares, _, priors, gains, _ = updates(rounds)
-    claims = []
-    for chosen in sequences(rounds):
-        gained = total(gains[k][t] for t, k in enumerate(chosen))
-        steps = [kept if k == old else priors[k] + entered for old, k in pairwise(chosen)]
-        price = priors[chosen[0]] + total(steps)
-        claims.append(AtMost(rate * (gained - total(means)), price + rate**2 * total(squares)))
-    return tuple(claims)
-
-
-def growth(rounds: int) -> tuple:
-    """State how much the sums grow, what the floor leaves of a share, and that a share is at most 1."""
-    means, squares, sums, priors, _, shares = updates(rounds)
-    grown = (AtMost(z, rate * m + rate**2 * q) for m, q, z in zip(means, squares, sums, strict=True))
-    floor = []
-    for k in range(2):
-        floor += [AtMost(raised(rounds, t, k), 0) for t in range(rounds)]
-        floor += [AtMost(raised(rounds, t, k) - kept, shares[k][t + 1]) for t in range(rounds - 1)]
-        floor += [AtMost(-priors[k] - entered, shares[k][t + 1]) for t in range(rounds - 1)]
-    return under(GROWTH, grown) + under(MEANING, floor)
-
-
 SHARE = Statement(
     "share-derivative",
     "any number of samples, any number of parameters; the chain rule is cited",
@@ -192,20 +131,6 @@ STEP_MUTANTS = {
     "factor": times(sp.Rational(3, 2), only=0, of="lhs"),
     "smaller": times(sp.Rational(1, 2), only=1),
     "inverse": becomes(bound(sp.sqrt(h / a)), only=1, of="lhs"),
-}
-REGRET = Statement(
-    "hedge-regret",
-    "any sequence of sources, any prior and floor; two elementary inequalities are cited",
-    regret,
-    given=growth,
-    depths=(1, 2),
-)
-REGRET_MUTANTS = {
-    "no growth": without(GROWTH),
-    "no second order": each("q", 0),
-    "no start": each("l", 0),
-    "a floor for nothing": each("c", 0),
-    "a switch for nothing": each("d", 0),
 }
 
 
@@ -262,32 +187,3 @@ def prove_hedge_step(statement: Statement, steps: Steps) -> None:
     square = steps.nonnegative("a square", bound(e) - 2 * a * h, [(a / e - e * h) ** 2])
     least = steps.identity("its least value", bound(sp.sqrt(a / h)), 2 * a * h)
     steps.conclude(statement, lambda depth: [square, least], depths=(1,))
-
-
-@settled("hedge-regret", REGRET, REGRET_MUTANTS)
-def prove_hedge_regret(statement: Statement, steps: Steps) -> None:
-    """Add up what the sums fall short of, and what each share of the sequence has too much."""
-    share, prior, f = sp.symbols("w p f", nonnegative=True)
-    floored = (1 - f) * share + f * prior
-    steps.nonnegative("the floor leaves 1 - f of a share", floored - (1 - f) * share, [f * prior])
-    first, last = sp.symbols("r s", nonnegative=True)
-    one = steps.nonnegative("one slack more", first, [first])
-    end = steps.nonnegative("the last share", first + last, [first, last])
-
-    @steps.conclude(statement)
-    def added_up(rounds: int) -> list:
-        means, squares, sums, priors, _, shares = updates(rounds)
-        *slacks, newest = [rate * m + rate**2 * q - z for m, q, z in zip(means, squares, sums, strict=True)]
-        found = []
-        for chosen in sequences(rounds):
-            moves = []
-            for t, (old, k) in enumerate(pairwise(chosen)):
-                before = raised(rounds, t, old)
-                if k == old:
-                    moves.append(shares[k][t + 1] - before + kept)
-                else:
-                    moves += [shares[k][t + 1] + priors[k] + entered, -before]
-            rest = -raised(rounds, rounds - 1, chosen[-1])
-            added = total(one.at({first: slack}) for slack in (*slacks, *moves))
-            found.append(added + end.at({first: newest, last: rest}))
-        return found

@@ -6,6 +6,7 @@ Everything shown is computed: links from the sources (`tests.support.ledger`), o
 * ``{verdict} slug``, a directive: the box below a formula; its content says why.
 * ``{statement}`slug` ``, a role: a link with the statement's title.
 * ``{evidence}`slug` ``, a role: links to the tests and proofs of a statement.
+* Below ``Implements :eq:`slug`.`` in a function's docstring: what the statement assumes.
 """
 
 from __future__ import annotations
@@ -198,6 +199,15 @@ def resolve(app, doctree, docname):
             link.children = [nodes.inline("", entries[slug].title)]
 
 
+def show_assumptions(app, what, name, obj, options, lines):
+    """Say below the line that names a docstring's statements what these assume."""
+    said = ledger.assumptions(ledger.implemented("\n".join(lines)), known_of(app.env).entries)
+    if said:
+        first = next(at for at, line in enumerate(lines) if line.startswith("Implements"))
+        end = lines.index("", first) if "" in lines[first:] else len(lines)
+        lines[end:end] = [text for line in said for text in ("", line)]
+
+
 def outdated(app, env, added, changed, removed):
     """Read every page again: what the ledger knows may have changed where the page did not."""
     return [name for name in env.found_docs if name.startswith(("theory/", "reference/"))]
@@ -210,5 +220,6 @@ def setup(app):
     app.add_role("statement", StatementRole())
     app.add_role("evidence", EvidenceRole())
     app.connect("env-get-outdated", outdated)
+    app.connect("autodoc-process-docstring", show_assumptions, priority=400)  # before napoleon
     app.connect("doctree-resolved", resolve)
     return {"parallel_read_safe": False, "parallel_write_safe": False}

@@ -4,20 +4,259 @@ With rows `g` and columns `a` this is the gradient of the weight of a layer `s =
 product of two of them is :math:`\sum_{t,t'} \langle a_{zt}, a_{jt'}\rangle \langle g_{zt}, g_{jt'}\rangle`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.factors import lay_by_group, select_groups
+from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample, select_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, dots, matmul
-from lai_core._engine.pairs import Factors, apply_scale
+from lai_core._engine.namespace import Array, Namespace, cast, count_cacheable, dots, is_array, matmul
+
+FEW = 2**18
+"""Multiply-adds of a product that takes no longer than to call it."""
+
+FEWEST = 16
+"""Rows of a product that is about as fast as one of many."""
+
+
+Products = Callable[[Array, Array], Array]
+"""Inner products of two sides' factors, or of the gradients that were built of them."""
 
 
 @dataclass(frozen=True)
-class OuterGradient(Factors):
+class OuterGradient(ParameterGradient):
     """The factors of a matrix's per-sample gradients, with their sum over samples and what it is for."""
+
+    rows: Array  # `(n, t, d_out)`
+    # blocks `(n, t, d_in_b)` of columns side by side; `d_in` is the sum of their widths
+    columns: tuple[Array, ...]
+    # value of one more column, the same at every position: 1 for a bias. None: no such column.
+    constant: Array | float | None = None
+    # factors of each block in an inner product; read on the training side. None: all 1.
+    scales: Sequence[Array | float] | None = None
+    # rows and columns fall into this many contiguous groups, and only entries within a group are
+    # parameters (a grouped convolution, a block-diagonal matrix)
+    groups: int = 1
+
+    @property
+    def samples(self) -> int:
+        return int(self.rows.shape[0])
+
+    @property
+    def positions(self) -> int:
+        """How many positions each sample has."""
+        return int(self.rows.shape[1])
+
+    @property
+    def height(self) -> int:
+        """How many rows the matrix has."""
+        return int(self.rows.shape[2])
+
+    @property
+    def widest(self) -> int:
+        """How many columns the widest block has."""
+        return max(self._widths)
+
+    @property
+    def width(self) -> int:
+        """How many columns the matrix has, the constant one included."""
+        return sum(self._widths) + (self.constant is not None)
+
+    @property
+    def _widths(self) -> list[int]:
+        return [int(block.shape[2]) for block in self.columns]
+
+    def total_entries(self) -> int:
+        """How many numbers `total` holds: `d_out d_in / groups`."""
+        offset = self.height if self.constant is not None else 0
+        return self.height * sum(self._widths) // self.groups + offset
+
+    def total_cost(self) -> int:
+        """Multiply-adds of `total`: `n t d_out d_in / groups`."""
+        return self.samples * self.positions * self.total_entries()
+
+    def pairwise_cost(self, training: "OuterGradient") -> int:
+        """Multiply-adds by pairs of positions. Building gradients costs more than `total` and `dot_total`."""
+        pairs = self.samples * self.positions * training.samples * training.positions
+        return pairs * (self.width + self.height)
+
+    def _pair_entries(self, training: "OuterGradient") -> int:
+        """Numbers alive at once for a pair: alpha, a block's share, beta, their product and its sum."""
+        return 5 * self.groups * self.positions * training.positions
+
+    def factor_entries(self) -> int:
+        """Numbers that one sample's factors take when they are cast or cut out: rows, one block."""
+        return self.positions * (self.height + self.widest)
+
+    def blocks(self, training: "OuterGradient", work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
+        """Yield the inner products, built or by pairs of positions, whichever the shapes make cheaper.
+
+        Pairs of positions cost `n_val n t t' (d_in + d_out)` multiply-adds. Building the gradients
+        costs `(n_val t + n t' + n_val n) d_out d_in / groups`; they are built a few rows at a time. Where
+        the budget does not hold both, the one that needs less is taken.
+        """
+        pair, own, other = self._pair_entries(training), self.factor_entries(), training.factor_entries()
+        # A pair by positions: sum_tt' <a_zt, a_jt'> <g_zt, g_jt'>, d_in + d_out multiply-adds a term.
+        # Built: each side's gradient once, t d_out d_in and t' d_out d_in, and their product, d_out d_in.
+        # Alive are `pair` numbers a pair of samples, or the one product of the built ones.
+        products, rows = pair + own + other, 1 + 2 * self.widest + own + other
+        kernel_cost = self.samples * training.samples * self.total_entries()
+        built_cost = self.total_cost() + training.total_cost() + kernel_cost
+        cheaper = built_cost < self.pairwise_cost(training)
+        building = cheaper if work.holds(max(products, rows)) else rows < products
+        if not building:
+            counts = training.samples * training.positions, self.samples * self.positions
+            one, two = (
+                side.side_by_side(count, work) for side, count in zip((self, training), counts, strict=True)
+            )
+            if len(one.columns) == len(two.columns) == 1 < len(self.columns):
+                yield from one.blocks(two, work)
+                return
+        each = 1 if building else pair  # numbers alive for a pair of samples, beside the sides' own
+        row = self.widest if building else 0
+        n, m = work.fit_both(
+            lambda n, m: n * m * each + n * (own + row) + m * (other + row),
+            self.samples,
+            training.samples,
+            "one pair of samples",
+        )
+        way = self._build if building else self._pairs
+        for columns in spans(training.samples, m):
+            for chunk in spans(self.samples, n):
+                yield chunk, columns, way(chunk, training, columns, work)
+
+    def _pairs(
+        self, chunk: slice, training: "OuterGradient", training_chunk: slice, work: Workspace
+    ) -> Float[Array, "chunk_val chunk_train"]:
+        xp = work.xp
+        products = partial(products_of, lay_by_group, (chunk, training_chunk), self.groups, work)
+        alpha = self.alpha(products, training)
+        beta = products(self.rows, training.rows)
+        if self.groups == self.positions == training.positions == 1:
+            return alpha[0, ...] * beta[0, ...]
+        return sum_pairs(xp, alpha, beta, self.positions, training.positions)
+
+    def _build(
+        self, chunk: slice, training: "OuterGradient", training_chunk: slice, work: Workspace
+    ) -> Float[Array, "chunk_val chunk_train"]:
+        xp = work.xp
+        n, m = chunk.stop - chunk.start, training_chunk.stop - training_chunk.start
+        fixed = n * m + n * self.factor_entries() + m * training.factor_entries()
+        slab, _ = work.fit_both(
+            lambda rows, _: fixed + rows * (n + m) * self.widest,
+            self.height // self.groups,
+            1,
+            "one row of the gradients",
+        )
+        # Rows that a processor's caches hold are multiplied before they are written to memory.
+        cached = (count_cacheable(self.rows) or 0) // ((n + m) * self.widest)
+        if cached >= FEWEST:
+            slab = min(slab, cached)
+
+        def products(own: Array, other: Array) -> Array:
+            return matmul(xp, own, xp.matrix_transpose(other))
+
+        return self._sum_built(products, training, (chunk, training_chunk), slab, work)
+
+    def _sum_built(
+        self,
+        products: Products,
+        training: "OuterGradient",
+        chunks: tuple[slice, slice],
+        slab: int,
+        work: Workspace,
+    ) -> Array:
+        """Sum the products of both sides' gradients, built `slab` rows at a time."""
+        found: Array = None
+        both = list(zip((self.rows, training.rows), chunks, strict=True))
+        rows = [lay_by_sample(factor, chunk, self.groups, work) for factor, chunk in both]
+        for *blocks, scale in self._yield_columns(training):
+            pair = zip(blocks, chunks, strict=True)
+            columns = [lay_by_sample(block, chunk, self.groups, work) for block, chunk in pair]
+            same = training is self and blocks[0] is blocks[1] and chunks[0] == chunks[1]
+            for part in spans(self.height // self.groups, slab):
+                own = build_rows(rows[0], columns[0], part, work)
+                other = own if same else build_rows(rows[1], columns[1], part, work)
+                product = apply_scale(products(own, other), scale)
+                found = product if found is None else found + product
+        if (constant := self._constant_product(training)) is not None:
+            sums = (work.xp.sum(factor[chunk, ...], axis=1, dtype=work.dtype) for factor, chunk in both)
+            found = found + constant * products(*sums)
+        return found
+
+    def dot_rowwise(self, training: "OuterGradient", work: Workspace) -> Float[Array, " n"]:
+        """Return the inner product of sample j's gradient with sample j's of `training`.
+
+        By pairs of positions, `n t t' (d_in + d_out)` multiply-adds, or built a few rows at a time,
+        `n (t + t') d_out d_in / groups`, whichever is cheaper; where the budget does not hold both, the
+        one that needs less.
+        """
+        t, u = self.positions, training.positions
+        factors, pair = self.factor_entries() + training.factor_entries(), self._pair_entries(training)
+        cheaper = (t + u + 1) * self.total_entries() < t * u * (self.width + self.height)
+        row = 3 * self.widest
+        building = cheaper if work.holds(factors + max(pair, row)) else row < pair
+        if not building:
+            n, _ = work.fit_both(lambda n, _: n * (factors + pair), self.samples, 1, "one pair of samples")
+            parts = [self._dot_positions(training, chunk, work) for chunk in spans(self.samples, n)]
+        else:
+            rows, n = work.fit_both(
+                lambda rows, n: n * (factors + rows * row),
+                self.height // self.groups,
+                self.samples,
+                "one pair of samples",
+            )
+            products = partial(dots, work.xp)
+            chunks = ((chunk, chunk) for chunk in spans(self.samples, n))
+            parts = [self._sum_built(products, training, both, rows, work) for both in chunks]
+        return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
+
+    def _dot_positions(self, training: "OuterGradient", chunk: slice, work: Workspace) -> Float[Array, " n"]:
+        products = partial(products_of, lay_by_sample, (chunk, chunk), self.groups, work)
+        pairs = self.alpha(products, training), products(self.rows, training.rows)
+        left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
+        return dots(work.xp, left, right)
+
+    def side_by_side(self, rows: int, work: Workspace) -> Any:
+        """Return the same gradients with one block of columns, scaled, where their products are small.
+
+        Each block is multiplied with `rows` rows at every position. Many small products take as long as they
+        are many; one of all blocks is the same sum.
+        """
+        number = len(self.columns)
+        if self.groups > 1 or number == 1 or not all(map(is_array, self.columns)):  # patches are not
+            return self
+        entries = self.samples * self.positions * sum(self._widths)
+        if entries * rows > FEW * number or not work.holds(4 * entries):
+            return self
+        scales = self.scales or (None,) * len(self.columns)
+        # cast before they are scaled: in half precision the product would be rounded to half precision
+        blocks = [cast(work.xp, block, work.dtype) for block in self.columns]
+        columns = [apply_scale(block, scale) for block, scale in zip(blocks, scales, strict=True)]
+        return replace(self, columns=(work.xp.concat(columns, axis=2),), scales=None)
+
+    def alpha(self, products: "Products", training: "OuterGradient") -> Array:
+        """Return the scaled products of all blocks of columns, the constant one included."""
+        alpha: Array = None
+        for left, right, scale in self._yield_columns(training):
+            product = apply_scale(products(left, right), scale)
+            alpha = product if alpha is None else alpha + product
+        constant = self._constant_product(training)
+        return alpha if constant is None else alpha + constant
+
+    def _yield_columns(
+        self, training: "OuterGradient"
+    ) -> Iterator[tuple[Array, Array, Array | float | None]]:
+        scales = training.scales or [None] * len(training.columns)
+        return zip(self.columns, training.columns, scales, strict=True)
+
+    def _constant_product(self, training: "OuterGradient") -> Array | float | None:
+        if self.constant is None or training.constant is None:
+            return None
+        return self.constant * training.constant
 
     def total(self, work: Workspace) -> tuple[Array, ...]:
         """Return the summed gradient: `(d_out, d_in_b / groups)` a block, `(d_out,)` for a constant."""
@@ -123,3 +362,29 @@ class OuterGradient(Factors):
     def _group_range(self, part: slice) -> "OuterGradient":
         rows, columns = (select_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
         return replace(self, rows=rows, columns=(columns,), groups=part.stop - part.start)
+
+
+def products_of(
+    laid_out: Callable[..., Array],
+    chunks: tuple[slice, slice],
+    groups: int,
+    work: Workspace,
+    left: Array,
+    right: Array,
+) -> Array:
+    """Return the inner products of two factors' positions, each factor's chunk of samples laid out alike."""
+    left, right = (
+        laid_out(factor, chunk, groups, work) for factor, chunk in zip((left, right), chunks, strict=True)
+    )
+    return matmul(work.xp, left, work.xp.matrix_transpose(right))
+
+
+def sum_pairs(xp: Namespace, left: Array, right: Array, t: int, u: int) -> Array:
+    """Multiply two `(groups, n t, m u)` entry by entry, and sum over groups and both sides' positions."""
+    groups, nt, mu = left.shape
+    pairs = dots(xp, *(xp.reshape(side, (groups, nt, mu // u, u)) for side in (left, right)))
+    return xp.sum(xp.reshape(pairs, (groups, nt // t, t, mu // u)), axis=(0, 2))
+
+
+def apply_scale(product: Array, scale: Array | float | None) -> Array:
+    return product if scale is None else product * scale

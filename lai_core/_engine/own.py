@@ -32,7 +32,7 @@ def add_rows(xp: Namespace, rows: int, ids: Array, values: Array) -> Array | Non
         return None
     order, known, lengths = _runs(xp, ids)
     found = xp.zeros((rows, values.shape[1]), dtype=values.dtype)
-    found[known] = _sum_runs(xp, values[order], lengths)
+    found[known] = xp.add.reduceat(values[order], xp.cumulative_sum(lengths) - lengths, axis=0)
     return found
 
 
@@ -67,20 +67,6 @@ def _runs(xp: Namespace, ids: Array) -> tuple[Array, Array, Array]:
     return order, ids[ends], xp.diff(ends, prepend=-1)
 
 
-def _sum_runs(xp: Namespace, rows: Array, lengths: Array) -> Array:
-    """Return the sums of runs of numpy's rows, of these lengths; what is in `rows` is lost."""
-    # Row i of a run of m takes in row i + k where 2k divides i and i + k < m, for k = 1, 2, 4, ...: log2(m)
-    # passes, in which each row is taken in once.
-    starts = xp.cumulative_sum(lengths) - lengths
-    place = xp.arange(len(rows)) - xp.repeat(starts, lengths)
-    left = xp.repeat(lengths, lengths) - place
-    k = 1
-    while len(taking := xp.flatnonzero((place % (2 * k) == 0) & (left > k))):
-        rows[taking] += rows[taking + k]
-        k *= 2
-    return rows[starts]
-
-
 class Convolutions(NamedTuple):
     """A namespace's own convolutions of one geometry."""
 
@@ -113,7 +99,6 @@ def convolutions(
 
 
 def _flat(xp: Namespace, *sides: Array) -> Iterator[Array]:
-    """Return each sample's numbers in a row, `(n, entries)`."""
     return (xp.reshape(side, (side.shape[0], -1)) for side in sides)
 
 

@@ -24,9 +24,6 @@ def gradient_noise(norms: PerSample, mean_norm: Constant, /) -> tuple[Scalar, Sc
 
     have the expectations :math:`\operatorname{tr} \Sigma` and :math:`\lVert G \rVert^2`.
 
-    :eq:`gradient-noise`. Assume: the :math:`g_j` are uncorrelated, with one expectation :math:`G` and one
-    covariance :math:`\Sigma`; :math:`n > 1`.
-
     Parameters
     ----------
     norms
@@ -71,8 +68,6 @@ def fieller_interval(
     within :math:`t` of its standard errors from 0. Of independent normal pairs with one law it holds the
     ratio with the probability `confidence`, however noisy the denominators are; then it has no upper end, for
     a ratio to what is not told from 0 may be anything large.
-
-    :eq:`fieller-interval`. No assumption.
 
     Parameters
     ----------

@@ -9,18 +9,20 @@ difference of large numbers where it nearly vanishes: the gradient of some sampl
 """
 
 import math
+import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate, combinations
 from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, count_cacheable, dots, matmul, namespace_of
+from lai_core._engine.namespace import Array, cast, count_cacheable, device_of, dots, matmul, namespace_of
 from lai_core._engine.outer import OuterGradient
-from lai_core.estimators._parameters import ghost_gradients
+from lai_core.estimators._parameters import ghost_gradients, sum_uses
 from lai_core.records._table import TableGradient
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
@@ -192,7 +194,7 @@ def measure_trace(
         some = (
             select(record(), [kept[row] for row in rows], work) if held is None else select(held, rows, work)
         )
-        return {key: _total(uses, work) for key, uses in ghost_gradients(some, work).items()}
+        return sum_uses(ghost_gradients(some, work), work)
 
     sums = {key: one.total for key, one in found.items()}
     return Part(kept, squares, sums, dot_total, add, measure_positions(own, work))
@@ -241,7 +243,6 @@ def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> lis
 
 
 def _add_over(parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> Sums | None:
-    """Return the sum over rows of several parts."""
     own = [[row for number, row in places if number == one] for one in range(len(parts))]
     return _join([part.add(rows) for part, rows in zip(parts, own, strict=True)])
 
@@ -305,14 +306,16 @@ def _measure_uses(uses: Sequence[ParameterGradient], work: Workspace) -> _Measur
     if len(built) == 1:
         (own,) = built
         rest = [use for use in uses if use is not own]
-        square, sums, along = _build(own, _total(rest, work) if rest else None, work)
-        squares, products = [square], to_list(_sum([along, *(use.dot_total(sums, work) for use in rest)]))
+        square, sums, product = _build(own, sum_uses({0: rest}, work)[0] if rest else None, work)
+        squares, along = [square], [product, *(use.dot_total(sums, work) for use in rest)]
+        products = to_list(reduce(operator.add, along))
     else:
-        squares, sums, products = [], _total(uses, work), None
+        squares, sums, products = [], sum_uses({0: uses}, work)[0], None
     squares += [use.dot_rowwise(use, work) for use in uses if use is not own]
     squares += [2.0 * one.dot_rowwise(other, work) for one, other in combinations(uses, 2)]
     # a square of a sum of uses may round below zero; what is not a number stays so
-    return _Measured([0.0 if one < 0 else one for one in to_list(_sum(squares))], sums, products)
+    listed = to_list(reduce(operator.add, squares))
+    return _Measured([0.0 if one < 0 else one for one in listed], sums, products)
 
 
 def _is_built(use: OuterGradient, work: Workspace) -> bool:
@@ -356,18 +359,10 @@ def _build(
     whole = xp.matrix_transpose(whole) if turned else whole
     starts = accumulate(widths, initial=0)
     return (
-        _sum(squares),
+        reduce(operator.add, squares),
         tuple(whole[:, a : a + b] for a, b in zip(starts, widths, strict=False)),
-        _sum(products),
+        reduce(operator.add, products),
     )
-
-
-def _total(uses: Sequence[ParameterGradient], work: Workspace) -> tuple[Array, ...]:
-    """Return the gradients summed over samples and uses."""
-    first, *rest = (use.total(work) for use in uses)
-    for other in rest:
-        first = tuple(part + more for part, more in zip(first, other, strict=True))
-    return first
 
 
 def _may_vanish(found: Mapping[Hashable, _Measured]) -> bool:
@@ -392,17 +387,19 @@ def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None
         if _count_positions(layer) == length:
             parts = _flatten(layer, work).parameter_gradients(work).values()
             squares += [part.dot_rowwise(part, work) for part in parts]
-    flat = [0.0 if one < 0 else one**0.5 for one in to_list(_sum(squares))]
+    flat = [0.0 if one < 0 else one**0.5 for one in to_list(reduce(operator.add, squares))]
     return [flat[start : start + length] for start in range(0, len(flat), length)]
 
 
 def select(trace: Trace, rows: Sequence[int], work: Workspace) -> Trace:
     """Return the trace of some of the samples."""
-    index = list(rows)
+    first = next(iter(trace.layers[0].arrays().values()))
+    index = work.xp.asarray(list(rows), device=device_of(first))
 
     def cut(record: Any) -> Record:
-        arrays = {name: _take(array, index, work) for name, array in record.arrays().items()}
-        return replace(record, **arrays)
+        return replace(
+            record, **{name: work.xp.take(one, index, axis=0) for name, one in record.arrays().items()}
+        )
 
     return Trace([cut(layer) for layer in trace.layers])
 
@@ -414,31 +411,10 @@ def to_list(values: Array) -> list[float]:
     return list(map(float, read() if read is not None else (values[i] for i in range(values.shape[0]))))
 
 
-def _take(array: Array, rows: list[int], work: Workspace) -> Array:
-    parts = [array[row : row + 1, ...] for row in rows]
-    return work.xp.concat(parts, axis=0)
-
-
-def _sum(parts: list[Array]) -> Array:
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first
-
-
 def _count_positions(layer: Record) -> int:
     """Return the number of a record's positions if they are the sample's, 0 otherwise."""
-    counts = {0 if (shape := _positional(layer, name)) is None else shape[1] for name in layer.arrays()}
-    return counts.pop() if len(counts) == 1 and layer.has_token_positions else 0
-
-
-def _positional(layer: Record, name: str) -> tuple[int, ...] | None:
-    """Return the shape of a record's array if its axes are samples and positions first."""
-    array = layer.arrays()[name]
-    words = [shape.split() for shape in layer.array_fields[name].shapes]
-    return (
-        tuple(array.shape) if any(one[:2] == ["n", "t"] and len(one) == array.ndim for one in words) else None
-    )
+    counts = {array.shape[1] if layer.has_rows(name) else 0 for name, array in layer.arrays().items()}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _flatten(layer: Any, work: Workspace) -> Record:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from textwrap import TextWrapper
 from typing import Any
 
 WIDTH, LINE, GAP, MARGIN = 360, 18, 4, 12
@@ -19,7 +20,8 @@ def draw(diagnosis: Any) -> str:
         ((name, float(norms[first])) for name, norms in diagnosis.layer_norms.items()),
         key=lambda pair: -pair[1] if math.isfinite(pair[1]) else 0.0,
     )
-    lines = list(_wrap(str(diagnosis).splitlines()))
+    broken = TextWrapper(54, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines = [part for line in str(diagnosis).splitlines() for part in broken.wrap(line)]
     bars = [
         (
             _name(one),
@@ -56,21 +58,7 @@ def draw(diagnosis: Any) -> str:
 
 
 def _name(row: dict[str, Any]) -> str:
-    """Return a row's place and id, as short as they are."""
     return f"row {row['row']}" if row["id"] is None else f"{row['row']}: {row['id']}"
-
-
-def _wrap(lines: Sequence[str], width: int = 54) -> Iterator[str]:
-    """Break lines at spaces."""
-    for line in lines:
-        current = ""
-        for word in line.split(" "):
-            if current and len(current) + len(word) >= width:
-                yield current
-                current = "  " + word
-            else:
-                current = f"{current} {word}" if current else word
-        yield current
 
 
 def _text(lines: Sequence[str], top: int, weight: str = "normal") -> Iterator[str]:

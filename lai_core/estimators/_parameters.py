@@ -7,7 +7,9 @@ the training side's output gradients rescaled.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import add
 from typing import Any
 
 from jaxtyping import Float
@@ -126,7 +128,6 @@ def _find_counted(last: Record) -> Array | None:
 
 
 def _scale_axis(work: Workspace, values: Array, scale: Array) -> Array:
-    """Multiply the last axis by a scale."""
     return cast(work.xp, values, work.dtype) * cast(work.xp, scale, work.dtype)
 
 
@@ -153,19 +154,17 @@ def pairs(
         yield from product(validation[parameter], uses)
 
 
-def totals(validation: Gradients, work: Workspace) -> tuple[tuple[Array, ...], ...]:
-    """Return the summed validation gradient of each parameter, in order."""
-    found = []
-    for uses in validation.values():
-        first, *rest = (use.total(work) for use in uses)
-        for other in rest:
-            first = tuple(part + more for part, more in zip(first, other, strict=True))
-        found.append(first)
-    return tuple(found)
+def sum_uses(gradients: Gradients, work: Workspace) -> dict[Hashable, tuple[Array, ...]]:
+    """Return the gradient of each parameter, summed over samples and uses."""
+    found = {}
+    for key, uses in gradients.items():
+        parts = zip(*(use.total(work) for use in uses), strict=True)
+        found[key] = tuple(reduce(add, part) for part in parts)
+    return found
 
 
 def dot_totals(summed: tuple[Any, ...], training: Gradients, work: Workspace) -> Float[Array, " n_train"]:
-    """Return the inner products of every training sample's gradient with the `totals`.
+    """Return the inner products of every training sample's gradient with what `sum_uses` returned.
 
     One that is a gradient still is summed, or multiplied sample by sample, whichever is cheaper.
     """
@@ -181,10 +180,7 @@ def dot_totals(summed: tuple[Any, ...], training: Gradients, work: Workspace) ->
 def _sum_parts(parts: Sequence[Array]) -> Array:
     if not parts:
         raise make_unseen_error("training")
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first
+    return reduce(add, parts)
 
 
 def make_unseen_error(role: str) -> ValueError:

@@ -46,8 +46,6 @@ def position_scores(
     Implements :eq:`position-score`: the scores of a sample's positions add up to the sample's own, of LAI to
     that with `positions="tokens"`.
 
-    :eq:`position-score`. Assume: samples are not coupled; losses are unnormalised.
-
     Parameters
     ----------
     validation
@@ -243,11 +241,7 @@ def _check_positions(training: Trace, index: int, name: str) -> None:
     """Raise unless an array of a record has one row for each position of the last layer."""
     layer, (samples, length) = training.layers[index], _extent(training)
     array = layer.arrays()[name]
-    words = [shape.split() for shape in layer.array_fields[name].shapes]
-    rows = layer.has_token_positions and any(
-        one[:2] == ["n", "t"] and len(one) == array.ndim for one in words
-    )
-    if not rows or tuple(array.shape[:2]) != (samples, length):
+    if not layer.has_rows(name) or tuple(array.shape[:2]) != (samples, length):
         msg = (
             f"{locate('training', index, layer)}.{name}: expected the last layer's {length} positions, a row "
             f"for each, got shape {tuple(array.shape)}; 'lli' needs them of the last layer alone, and "

@@ -61,8 +61,6 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
     widths; with equal widths they are :math:`(2L - 1)/L` and :math:`2L/(L + 1)`. This is Ghost as a sum
     of products: building per-sample gradients instead can cost more.
 
-    Assume: a chain of :math:`L` dense layers with one vector per layer and sample.
-
     Parameters
     ----------
     widths

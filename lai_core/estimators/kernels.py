@@ -19,18 +19,6 @@ def ghost_kernel(
     the printed minus and with the terms that biases, positions and shared matrices need,
     :math:`\sum_l \sum_{t,t'} \alpha^{(l)}_{tt'} \beta^{(l)}_{tt'}`.
 
-    :eq:`gradient1`. Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used once
-    per sample; samples are not coupled; losses are unnormalised.
-
-    :eq:`ghost-bias`. Assume: :math:`s = Wa + b` is the only use of :math:`W` and of :math:`b` on a
-    sample; one position; samples are not coupled.
-
-    :eq:`ghost-positions`. Assume: :math:`s_t = W a_t` are all uses of :math:`W` on a sample; samples are
-    not coupled.
-
-    :eq:`ghost-sharing`. Assume: the listed uses are all uses of :math:`W` on a sample; samples are not
-    coupled.
-
     Parameters
     ----------
     validation, training
@@ -69,8 +57,6 @@ def lli_kernel(
     samples meet there: of a matrix that is an embedding too, of this use alone; of a weight that is
     computed from parameters (a weight norm, a mask), of the weight itself.
 
-    No assumption.
-
     Parameters
     ----------
     validation, training
@@ -100,11 +86,6 @@ def lai_kernel(
     Implements :eq:`gradient2` and :eq:`virtual-readout`: without the printed minus
     :math:`(\sum_l w_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`. It is the exact inner product of the
     gradients of virtual linear readouts from every layer's input.
-
-    :eq:`gradient2`. Assume: each layer has one activation vector per sample.
-
-    :eq:`virtual-readout`. Assume: the readouts are added where the last layer's output is, at :math:`U =
-    0`; samples are not coupled.
 
     Parameters
     ----------

@@ -24,8 +24,6 @@ def update_second_moment(
 
     The mean is over samples and positions; gradients are those of each sample's own loss.
 
-    The text states no assumption.
-
     Parameters
     ----------
     previous
@@ -85,9 +83,6 @@ def update_input_second_moments(
 
     Implements :eq:`adam-readouts`.
 
-    Assume: the second moment of readout :math:`l` is :math:`d\, c_l^\top`, as it is where squared inputs
-    and squared output gradients are uncorrelated; no momentum; :math:`\epsilon = 0`.
-
     Parameters
     ----------
     previous
@@ -131,12 +126,6 @@ def preconditioned_lai_kernel(
     Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`; D and the arguments are those of
     `preconditioned_lai_scores`.
 
-    :eq:`optimizer-preconditioning`. The text assumes: :math:`D` is a running mean of squared gradients of
-    the last layer.
-
-    :eq:`adam-readouts`. Assume: the second moment of readout :math:`l` is :math:`d\, c_l^\top`, as it is
-    where squared inputs and squared output gradients are uncorrelated; no momentum; :math:`\epsilon = 0`.
-
     Returns
     -------
     array
@@ -167,12 +156,6 @@ def preconditioned_lai_scores(
     sides are multiplied by :math:`D^{-1/2}`, which is `exponent=1.0`. Adam has a scale for each weight: with
     `input_second_moments` alpha is divided too, and the score is that of Adam's direction on the virtual
     readouts.
-
-    :eq:`optimizer-preconditioning`. The text assumes: :math:`D` is a running mean of squared gradients of
-    the last layer.
-
-    :eq:`adam-readouts`. Assume: the second moment of readout :math:`l` is :math:`d\, c_l^\top`, as it is
-    where squared inputs and squared output gradients are uncorrelated; no momentum; :math:`\epsilon = 0`.
 
     Parameters
     ----------

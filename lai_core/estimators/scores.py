@@ -27,9 +27,6 @@ def ghost_scores(
 
     Implements :eq:`gradient1`, summed over validation samples, without the printed minus.
 
-    Assume: :math:`s` is the pre-activation; only weight matrices are scored, each used once per sample;
-    samples are not coupled; losses are unnormalised.
-
     Parameters
     ----------
     validation
@@ -69,13 +66,7 @@ def lli_scores(
 ) -> Float[Array, " n_train"]:
     r"""Inner product of each sample's last-layer gradient with the summed validation gradient.
 
-    The gradient is that of the last layer's own use of the weight and bias that the samples meet there:
-    of a matrix that is an embedding too, of this use alone; of a weight that is computed from parameters
-    (a weight norm, a mask), of the weight itself.
-
-    Implements :eq:`lli`, summed over validation samples.
-
-    No assumption.
+    Implements :eq:`lli`, summed over validation samples; of which use of a weight, `lli_kernel` says.
 
     Parameters
     ----------
@@ -106,8 +97,6 @@ def lai_scores(
     r"""Layer-aware influence of each training sample on the whole validation set.
 
     Implements :eq:`gradient2`, summed over validation samples, without the printed minus.
-
-    Assume: each layer has one activation vector per sample.
 
     Parameters
     ----------

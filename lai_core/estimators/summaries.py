@@ -31,8 +31,6 @@ class ValidationSummary(Pytree):
     g_j^\top G_V c_j`. Made by `summarize`; `+` joins the summaries of parts of a validation set
     exactly, in any order, and `sum` a list of them.
 
-    Assume: one activation vector and one output gradient per layer and sample.
-
     Parameters
     ----------
     estimator
@@ -140,8 +138,6 @@ def summarize(
     Implements :eq:`aggregation`. Per-sample products are summed, means are never multiplied, so the
     scores from a summary are those from the whole set.
 
-    Assume: one activation vector and one output gradient per layer and sample.
-
     Parameters
     ----------
     validation
@@ -220,11 +216,11 @@ def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget
     needed = held * itemsize(work.xp, work.dtype)
     if needed > work.memory_budget:
         raise _make_size_error(needed, work.memory_budget, estimator.name)
-    summed = estimators.totals(rest, work)
+    summed = estimators.sum_uses(rest, work).values()
     return ValidationSummary(
         estimator.name,
         positions if estimator.positions else None,
-        summed if factors is None else (factors, *summed),
+        tuple(summed) if factors is None else (factors, *summed),
         trace.layers[0].samples(),
         layouts(trace, estimator.gradients),
         factored=factors is not None,

@@ -12,7 +12,6 @@ from lai_core._engine.gradients import ParameterGradient, Workspace, spans
 from lai_core._engine.namespace import Array, DType, Namespace, cast, device_of, matmul
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.own import Convolutions, convolutions
-from lai_core._engine.pairs import Factors
 
 
 def lay_by_position(xp: Namespace, array: Array) -> Array:
@@ -163,7 +162,6 @@ class KernelGradient(OuterGradient):
         return self._products(own, validation._sum_samples(own, half), half)
 
     def _sum_samples(self, own: Convolutions, work: Workspace) -> Array:
-        """Return the gradient of the kernel, summed over samples."""
         found: Array = None
         for chunk in self._chunks(work):
             part = own.kernel_gradient(*self._sides(chunk, work), self._shape)
@@ -171,12 +169,11 @@ class KernelGradient(OuterGradient):
         return found
 
     def _products(self, own: Convolutions, kernel: Array, work: Workspace) -> Float[Array, " n"]:
-        """Return each sample's inner product with a kernel."""
         parts = [own.products(*self._sides(chunk, work), kernel) for chunk in self._chunks(work)]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
 
     def _build(
-        self, chunk: slice, training: Factors, training_chunk: slice, work: Workspace
+        self, chunk: slice, training: OuterGradient, training_chunk: slice, work: Workspace
     ) -> Float[Array, "chunk_val chunk_train"]:
         pairs = ((self, chunk), (training, training_chunk))
         own = self._find(work)
@@ -215,7 +212,6 @@ class KernelGradient(OuterGradient):
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        """Shape of the kernel."""
         return (self.height, int(self.maps.shape[1]) // self.groups, *self.geometry.kernel)
 
     def _chunks(self, work: Workspace) -> Iterator[slice]:

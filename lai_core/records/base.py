@@ -70,6 +70,12 @@ class Record(Pytree, ABC):
         named = {name: getattr(self, name) for name in self.array_fields}
         return {name: array for name, array in named.items() if array is not None}
 
+    def has_rows(self, name: str) -> bool:
+        """Whether an array has a row for each position of the sample."""
+        words = [shape.split() for shape in self.array_fields[name].shapes]
+        shaped = any(one[:2] == ["n", "t"] and len(one) == self.arrays()[name].ndim for one in words)
+        return self.has_token_positions and shaped
+
     def samples(self) -> int:
         """Return how many samples were recorded."""
         return int(next(iter(self.arrays().values())).shape[0])

@@ -23,8 +23,6 @@ class ConvolutionTrace(Record):
     \langle g_{zt}, g_{jt'}\rangle` within each group. Patches are never held: the kernel's offsets
     are blocks of columns, each a strided slice of the input.
 
-    Assume: the convolution is the only use of its kernel; samples are not coupled.
-
     Parameters
     ----------
     activations

@@ -22,8 +22,6 @@ class EmbeddingTrace(Record):
     `weight` keys) has the cross terms :math:`\sum_{t,t'} \langle a_{jt'}, g_{zt}\rangle\,
     g^{(l)}_{jt'}[i_{zt}]` too. Nothing of size table x samples is ever built.
 
-    Assume: reads are the only uses of the table; samples are not coupled.
-
     Parameters
     ----------
     ids
@@ -101,9 +99,6 @@ class GainTrace(Record):
 
     Implements :eq:`gain-gradient`: the gradient of a gain is :math:`\sum_t g_t \circ \hat x_t`, of an
     offset :math:`\sum_t g_t`. LAI sees nothing of it.
-
-    Assume: :math:`y_t = \gamma \odot \hat x_t + b` are all uses of :math:`\gamma` and :math:`b`;
-    :math:`\hat x` does not depend on them.
 
     Parameters
     ----------

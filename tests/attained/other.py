@@ -26,7 +26,7 @@ def one_step(entries: np.ndarray, middle: bool) -> tuple[float, float]:
     before = [theta[0] - gradients[list(order[: order.index(0)])].sum() for order in orders]
     exact = np.mean([np.sin(at) - np.sin(at - gradients[0, 0]) for at in before])
     if middle:
-        score = shapley.midpoint_scores(np.cos, theta, gradients, learning_rate=1.0)
+        score = shapley.step_midpoint_scores(lambda g: -np.cos(theta - g), gradients)
         limit = shapley.midpoint_error_bound(gradients, learning_rate=1.0, hessian_lipschitz=1.0)
     else:
         score = gradients @ np.cos(theta)
@@ -39,32 +39,6 @@ def regret(entries: np.ndarray) -> tuple[float, float]:
     exact, score = entries[:3], entries[3:]
     regret = np.maximum(exact, 0).sum() - exact[score > 0].sum()
     return float(regret), float(bounds.selection_regret_bound(exact, score))
-
-
-@bound("certified-regret", 9)
-def certified(entries: np.ndarray) -> tuple[float, float]:
-    score, errors, shares = entries[:3], np.abs(entries[3:6]), np.clip(entries[6:], -1, 1)
-    exact = score + errors * shares
-    regret = np.maximum(exact, 0).sum() - exact[score > 0].sum()
-    return float(regret), float(bounds.certified_regret_bound(score, errors))
-
-
-@bound("top-layer-certificate", 22)
-def top_layers(entries: np.ndarray) -> tuple[float, float]:
-    """Take three layers of width 2: what the lower two add, and its bound from the top one."""
-    weights, slopes = entries[:8].reshape(2, 2, 2), np.clip(entries[8:16], -2, 2).reshape(2, 2, 2)
-    alpha, gradients = entries[16:18], [entries[18:20], entries[20:22]]
-    norms = [np.linalg.norm(g) for g in gradients]
-    missing, factors = 0.0, []
-    for layer in (1, 0):
-        gradients = [s * (weights[layer].T @ g) for s, g in zip(slopes[layer], gradients, strict=True)]
-        missing += alpha[layer] * float(gradients[0] @ gradients[1])
-        factors.insert(0, bounds.layer_factors(weights[layer], slopes[layer]))
-    pairs = np.stack(factors)
-    limit = bounds.top_layers_bound(
-        alpha[:, None, None], pairs[:, :1], pairs[:, 1:], np.array(norms[:1]), np.array(norms[1:])
-    )
-    return abs(missing), float(limit[0])
 
 
 @bound("perturbation-norm", 16)

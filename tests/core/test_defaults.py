@@ -21,13 +21,13 @@ from lai_core import (
     shapley,
     variance,
 )
+from lai_core._adapters import AHEAD
 from lai_core._engine import factored
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators import costs, gates, policies, preconditioned, sketches
-from lai_core.mixtures._draws import AHEAD
 from lai_core.records import _maps
 from lai_core.records._once import KEPT
 
@@ -48,7 +48,6 @@ OWN = {
     ("top_samples", "progress"): False,
     ("write_mixture", "title"): "Shares of the sources",
     **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
-    ("hedge_regret_bound", "floor"): 0.0,
     **{
         (name, "positions"): "tokens"
         for name in (

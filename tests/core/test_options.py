@@ -32,8 +32,6 @@ OWN_ENDS = {
     ("certified_learning_rate", "smoothness"): POSITIVE,
     ("directional_scores", "step"): POSITIVE,
     ("linear_random_weights_variance", "depth"): ((0, 1), (-1,)),
-    ("hedge_regret_bound", "floor"): ((1e-3, 0.999), (0.0, -1e-3, 1.0)),  # one switch needs a floor
-    ("hedge_regret_bound", "switches"): ((0, 1), (-1, 3)),
 }
 CALLED = [
     (FUNCTIONS[name], parameter.name, OWN_ENDS.get((name, parameter.name), ENDS.get(parameter.name)))

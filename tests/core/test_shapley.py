@@ -76,12 +76,17 @@ def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean():
     np.testing.assert_allclose((errors**2).mean(0), ((means - exact) ** 2).mean(0), rtol=1e-9, atol=1e-12)
 
 
+def midpoint_scores(gradient, theta, gradients, rate):
+    """Score the samples of an SGD step, per unit learning rate."""
+    return shapley.step_midpoint_scores(lambda g: -rate * gradient(theta - rate * g), gradients) / rate
+
+
 @pytest.mark.equation("midpoint")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
 def test_midpoint_score_is_the_shapley_value_of_a_quadratic(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
-    scores = shapley.midpoint_scores(problem.gradient, theta, gradients, learning_rate=rate)
+    scores = midpoint_scores(problem.gradient, theta, gradients, rate)
     expected = averaged_over_orders(problem.loss, theta, gradients, rate) / rate
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
 
@@ -142,12 +147,7 @@ def test_midpoint_bound_is_attained_by_a_cubic(sizes, rate):
     """One parameter, loss theta^3 / 2: the Hessian's Lipschitz constant is 3."""
     gradients, theta = np.array(sizes)[:, None], np.array([0.7])
     values = averaged_over_orders(lambda at: at[0] ** 3 / 2, theta, gradients, rate) / rate
-    scores = shapley.midpoint_scores(
-        lambda at: 1.5 * at**2,
-        theta,
-        gradients,
-        learning_rate=rate,
-    )
+    scores = midpoint_scores(lambda at: 1.5 * at**2, theta, gradients, rate)
     bound = shapley.midpoint_error_bound(gradients, learning_rate=rate, hessian_lipschitz=3.0)
     missed = np.abs(values - scores)
     np.testing.assert_allclose(missed, bound, rtol=1e-6, atol=1e-9)
@@ -163,12 +163,7 @@ def test_midpoint_score_is_within_its_bound(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     rows = np.random.default_rng(seed + 2).normal(size=(3, shape[1]))
     values = averaged_over_orders(lambda at: np.sin(rows @ at).sum(), theta, gradients, rate) / rate
-    scores = shapley.midpoint_scores(
-        lambda at: rows.T @ np.cos(rows @ at),
-        theta,
-        gradients,
-        learning_rate=rate,
-    )
+    scores = midpoint_scores(lambda at: rows.T @ np.cos(rows @ at), theta, gradients, rate)
     lipschitz = float((np.linalg.norm(rows, axis=-1) ** 3).sum())
     bound = shapley.midpoint_error_bound(gradients, learning_rate=rate, hessian_lipschitz=lipschitz)
     missed = np.abs(values - scores)

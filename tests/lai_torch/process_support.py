@@ -1,12 +1,8 @@
 """Curators of two processes, each with its own rows of a batch, of sharded parameters, too."""
 
-import os
-import signal
-
 import lai_torch
 import torch
 import torch.distributed as dist
-from lai_torch._curation.processes.group import Group
 
 from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
@@ -78,28 +74,3 @@ def a_block_raises_when_scored(rank):
         except RuntimeError as error:
             said.append((str(error), *error.__notes__))
     return said, torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
-
-
-def an_interruption_comes_in_a_round(rank):
-    """Interrupt process 1 while it tells the others which block it needs; then train on."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    curator, part = curated(rank, model=model, group=None)
-    curator.step(*part)
-    largest, said = Group.largest, []
-
-    def interrupted(group, numbers):
-        found = largest(group, numbers)
-        if rank == 1 and not said and numbers.dtype == torch.uint8:
-            said.append("interrupted")
-            os.kill(os.getpid(), signal.SIGINT)
-        return found
-
-    Group.largest = interrupted
-    try:
-        curator.step(*part)
-    except (KeyboardInterrupt, RuntimeError) as error:
-        said = [type(error).__name__, *error.__notes__]
-    finally:
-        Group.largest = largest
-    return said, curator.step(*part).updated, curator.steps

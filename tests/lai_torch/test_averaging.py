@@ -73,38 +73,27 @@ def _of_any_size(monkeypatch):
     monkeypatch.setattr(averaging, "FEWEST", 0)
 
 
-def scores_of(model, loss, validation, training):
-    """Score by traces of all positions."""
-    sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]
-    return lai_core.lai_scores(*sides, positions="mean")
-
-
 def mean_of(form):
     return lambda outputs, targets: per_sample(FORMS[form](outputs, targets), targets)
 
 
-def check_scores(loss, validation, batches, *, model=None, close=torch.testing.assert_close, **options):
-    """Compare the scores of a curator's steps with those of traces of all positions."""
-    model = make_model().double() if model is None else model
-    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 1} | options
-    curator = curated(model, validation, loss, **options)
-    for training in batches:  # proved, planned, by the plan
-        expected = scores_of(model, loss, validation, training)
-        close(curator.step(*training).scores, expected)
-
-
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-def test_scores_by_means_are_those_of_every_position(form, padded):
+def test_scores_by_means(form, padded):
+    model, loss = make_model().double(), mean_of(form)
     validation, *batches = (batch(n, padded=padded) for n in (4, 6, 6, 6))
-    check_scores(mean_of(form), validation, batches)
+    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), policy=HALF)
+    for training in batches:  # proved, planned, by the plan
+        sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]  # of all positions
+        expected = lai_core.lai_scores(*sides, positions="mean")
+        torch.testing.assert_close(curator.step(*training).scores, expected)
 
 
 SELECTIVE = ("flat", "transposed", "sliced", "positions before samples", "twice", "hooked")
 
 
 @pytest.mark.parametrize(("form", "padded"), [("flat", True), *((form, False) for form in SELECTIVE)])
-def test_selective_steps_are_those_of_kept_rows(form, padded):
+def test_selective_steps_by_means(form, padded):
     loss = mean_of(form)
     validation, models = batch(4, padded=padded), [make_model().double()]
     models.append(copy.deepcopy(models[0]))
@@ -121,21 +110,3 @@ def test_selective_steps_are_those_of_kept_rows(form, padded):
         assert 0 < found.kept < 6
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other)
-
-
-def first(n):
-    inputs, ids = batch(n)
-    return {name: one[:, :1] for name, one in inputs.items()}, ids[:, :1]
-
-
-def alike():
-    """Return copies of one sample, which look alike however their positions are laid out."""
-    inputs, ids = batch(6)
-    return {"input_ids": torch.full_like(inputs["input_ids"], 3)}, torch.full_like(ids, 3)
-
-
-@pytest.mark.parametrize("backward", ["kept", "selective"])
-def test_batches_that_tell_little_do_not_mislead(backward):
-    check_scores(mean_of("flat"), first(4), [first(6) for _ in range(3)], backward=backward)
-    batches = [alike(), alike(), batch(6), batch(6)]
-    check_scores(mean_of("positions before samples"), batch(4), batches, backward=backward)

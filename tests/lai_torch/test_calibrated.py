@@ -39,7 +39,7 @@ def weighted(model, sides, weights, loss=LOSS, positions="tokens"):
 
 
 @pytest.mark.parametrize(("size", "rows"), [(7, [0, 2, 5, 8, 11, 14, 17]), (1, [0, 10])])
-def test_weights_are_fitted_on_a_batchs_worth_of_the_validation_set_and_on_two_samples_at_least(size, rows):
+def test_weights_fit_on_a_batchs_worth(size, rows):
     model, validation, batch = network(), data(20), data(size)
     report = curated(model, validation).score(*batch)[1]
     expected = slopes(model, tuple(side[rows] for side in validation))  # at equal distances
@@ -51,7 +51,7 @@ def test_weights_are_fitted_on_a_batchs_worth_of_the_validation_set_and_on_two_s
     assert lai_torch.Curator(model, LOSS, None, validation).score(*batch)[1].layer_weights is None
 
 
-def test_weights_are_fitted_again_at_each_refresh_and_only_then():
+def test_weights_are_fitted_at_refreshes():
     batch = data(9)
     curator = curated(network(), data(12), refresh=2)
     first, second, third = (curator.step(*batch).layer_weights for _ in range(3))
@@ -59,7 +59,7 @@ def test_weights_are_fitted_again_at_each_refresh_and_only_then():
     assert not torch.allclose(second, third)
 
 
-def test_samples_that_are_not_finite_are_not_calibrated_on():
+def test_infinite_samples_do_not_calibrate():
     model, validation, batch = network(), data(3), data(7)
     _, expected = curated(model, tuple(part[1:] for part in validation)).score(*batch)
     validation[0][0] = torch.nan
@@ -84,7 +84,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", ["tokens", "mean", "flatten", *MODELS])
-def test_a_layers_weight_is_the_slope_of_ghosts_part_on_lais(name):
+def test_weights_are_ghosts_slopes(name):
     """At positions, of a convolution, and of each use of a shared matrix."""
     if name in MODELS:
         shape, *layers = MODELS[name]
@@ -115,7 +115,7 @@ def slices(batch, parts):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-def test_scores_of_parts_are_those_against_each_part_alone(estimator):
+def test_scores_of_parts(estimator):
     model, validation, batch = support.network(), data(11), data(7)
     options = {"estimator": estimator, "policy": functools.partial(lai.drop_harmful, rate=0.5)}
     _, report = support.curated(model, validation, **options).score(*batch)
@@ -128,17 +128,3 @@ def test_scores_of_parts_are_those_against_each_part_alone(estimator):
     for part, scores in zip(slices(validation, 4), report.parts, strict=True):
         _, alone = support.curated(model, part, estimator=replace(estimator, parts=None)).score(*batch)
         torch.testing.assert_close(scores, alone.scores)
-
-
-def test_parts_without_a_finite_sample_are_left_out_and_broken_samples_have_no_weight():
-    model, (inputs, targets), (rows, labels) = support.network(), data(8), data(5)
-    inputs, rows = inputs.clone(), rows.clone()
-    inputs[2:5], rows[1] = torch.nan, torch.inf
-    curator = support.curated(
-        model, (inputs, targets), estimator=lai_torch.LAI(parts=4), policy=lai.drop_harmful
-    )
-    report = curator.step(rows, labels)
-    assert report.sizes == (2, 1, 2)
-    assert report.weights[1] == 0
-    assert bool(report.parts[:, 1].isnan().all())
-    assert int(report.parts.isfinite().all(0).sum()) == 4

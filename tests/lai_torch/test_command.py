@@ -100,7 +100,7 @@ def check(folder, expected):
     assert (folder / "scores.html").exists()
 
 
-def test_texts_are_scored_line_by_line_whatever_their_length(tmp_path):
+def test_texts_are_scored_by_line(tmp_path):
     model = language_model(tmp_path / "model")
     texts = ["the cat sat on a mat", "zz zz", "", "a dog ran fast", "the dog sat zz on the mat"]
     good = ["the cat ran", "a dog sat on a mat"]
@@ -117,7 +117,7 @@ def test_texts_are_scored_line_by_line_whatever_their_length(tmp_path):
     assert all(page.count(f">{text}</td>") == 2 for text in texts if text)
 
 
-def test_a_folder_of_texts_is_scored_file_by_file(tmp_path):
+def test_folders_of_texts(tmp_path):
     model = language_model(tmp_path / "model", auto=transformers.AutoModelForSequenceClassification)
     texts = {"cat/1.txt": "the cat sat", "cat/deep/er/1.txt": "a mat\non a cat", "dog/a.txt": "the dog ran"}
     for side in ("data", "good"):
@@ -139,13 +139,13 @@ def test_a_folder_of_texts_is_scored_file_by_file(tmp_path):
     [{"padding_side": "left", "pad_token": "zz"}, {"padding_side": "right"}, {"eos_token": None}],
     ids=["left", "right", "no token to pad with"],
 )
-def test_scores_do_not_depend_on_what_a_text_is_padded_with_or_where(tmp_path, kind, options):
+def test_padding_changes_no_score(tmp_path, kind, options):
     model = language_model(tmp_path / "model", kind, **options)
     texts = ["the cat sat on a mat", "a dog", "zz zz zz", "the dog ran fast on the mat a", "the cat ran " * 9]
     (tmp_path / "data.txt").write_text("\n".join(texts))
     losses = [token_losses(model, text) for text in texts]
     expected = {str(at): one for at, one in enumerate(by_autograd(model, losses, losses))}
-    for size in (1, 3, 8):
+    for size in (1, 4):
         score(
             tmp_path, "--batch-size", size, "--output", tmp_path / f"{size}", data="data.txt", good="data.txt"
         )
@@ -165,7 +165,7 @@ def test_scores_do_not_depend_on_what_a_text_is_padded_with_or_where(tmp_path, k
         ("data.json", b'{"text": "a\\nb"}\r\n\r\n{"text": "\\u2028"}', None),
     ],
 )
-def test_what_ends_a_line_and_what_is_text(tmp_path, name, content, texts):
+def test_lines_and_texts(tmp_path, name, content, texts):
     (tmp_path / name).write_bytes(content)
     if texts is None:
         with pytest.raises(ValueError, match="expected a text in sample 1, got an empty one"):
@@ -175,7 +175,7 @@ def test_what_ends_a_line_and_what_is_text(tmp_path, name, content, texts):
     assert (list(found.contents), list(found.ids)) == (texts, list(range(len(texts))))
 
 
-def test_a_class_is_a_name_of_the_models_or_a_number_as_it_is_written(tmp_path):
+def test_classes_are_names_or_numbers(tmp_path):
     (tmp_path / "data.csv").write_text("text,label\na,01\nb,1\nc,dog\n")
     labels = read_samples(tmp_path / "data.csv").labels
     assert labels == ["01", "1", "dog"]
@@ -186,7 +186,7 @@ def test_a_class_is_a_name_of_the_models_or_a_number_as_it_is_written(tmp_path):
             class_numbers([wrong], CLASSES)
 
 
-def test_images_are_called_by_their_paths_and_classed_by_their_folders(tmp_path):
+def test_images_in_folders(tmp_path):
     model = classifier(tmp_path / "model")
     draw = np.random.default_rng(0)
     for side, count in (("data", 2), ("good", 1)):
@@ -219,7 +219,7 @@ def test_images_are_called_by_their_paths_and_classed_by_their_folders(tmp_path)
         assert "The column gradient_norm is empty: only ghost, lli, and lai without a" in said
 
 
-def test_a_language_model_is_scored_by_a_sketch_of_its_tokens_unless_told_otherwise(tmp_path):
+def test_language_models_are_sketched(tmp_path):
     language_model(tmp_path / "model")
     (tmp_path / "data.txt").write_text("the cat sat\nzz zz zz\n")
     done = score(tmp_path, "--worst", 1, data="data.txt", good="data.txt", estimator="lai")
@@ -242,7 +242,7 @@ def test_a_language_model_is_scored_by_a_sketch_of_its_tokens_unless_told_otherw
         ("data/b.rtf", b" ", "expected either .txt files or images in it, got 0 and 0 of them"),
     ],
 )
-def test_samples_that_cannot_be_read_are_named_in_a_line(tmp_path, name, content, message):
+def test_unreadable_samples_are_named(tmp_path, name, content, message):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(content)
     data = tmp_path / name.partition("/")[0]
@@ -257,7 +257,7 @@ def check_refused(done, *messages):
     assert all(message in said for message in messages), said
 
 
-def test_a_class_that_the_model_does_not_have_is_named(tmp_path):
+def test_unknown_classes_are_named(tmp_path):
     classifier(tmp_path / "model")
     (tmp_path / "data" / "horse").mkdir(parents=True)
     Image.new("RGB", (8, 8)).save(tmp_path / "data" / "horse" / "1.png")
@@ -280,7 +280,7 @@ def test_a_class_that_the_model_does_not_have_is_named(tmp_path):
         ("model.safetensors", "cpu", "--model"),
     ],
 )
-def test_a_missing_device_and_parts_of_a_model_are_named_in_a_line(tmp_path, part, device, message):
+def test_missing_parts_are_named(tmp_path, part, device, message):
     language_model(tmp_path / "model")
     for file in (tmp_path / "model").iterdir():
         if part and part in file.name:

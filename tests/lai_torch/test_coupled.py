@@ -1,10 +1,13 @@
 """Samples that see one another are refused by every estimator, from the batch on at which they begin to."""
 
+import copy
+
 import lai_torch
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.lai_torch import coupling
 from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, WIRED, Net, batch, centred
@@ -33,7 +36,7 @@ PLACES = [*BY_VALUES, *((name, where) for name in BY_FLAG for where in ("model",
 
 @pytest.mark.parametrize(("estimator", "backward"), WAYS)
 @pytest.mark.parametrize("name", PLACES)
-def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, backward):
+def test_samples_that_begin_to_meet(name, estimator, backward):
     net, loss = (Net(BY_VALUES[name]), LOSS) if name in BY_VALUES else coupling.flagged(*name)
     curator = curated(
         net.eval(), batch(9), loss, lr=1e-3, estimator=estimator, refresh=100, backward=backward
@@ -49,7 +52,7 @@ def test_samples_that_begin_to_meet_are_refused_at_that_batch(name, estimator, b
         curator.step(*given)
 
 
-def test_samples_that_begin_to_meet_are_seen_where_a_model_draws():
+def test_meeting_is_seen_among_draws():
     curator = curated(drawing(front=lambda x: x - (x.amax() > 9) * x.mean(0)), vectors(6), refresh=9)
     for _ in range(2):  # the fourth call is proved
         curator.step(*vectors(6))
@@ -58,7 +61,7 @@ def test_samples_that_begin_to_meet_are_seen_where_a_model_draws():
 
 
 @pytest.mark.parametrize("name", BY_VALUES)
-def test_the_selective_pass_refuses_a_model_at_the_latest_where_its_samples_meet(name):
+def test_selective_passes_refuse_meeting_samples(name):
     net = Net(BY_VALUES[name]).eval()
     curator = curated(net, batch(9), backward="selective", lr=1e-3, refresh=100)
 
@@ -70,7 +73,11 @@ def test_the_selective_pass_refuses_a_model_at_the_latest_where_its_samples_meet
         steps()
 
 
-APART = {
+BRANCHES = {
+    "whether all count": lambda net, h, x: h if (x.abs() < 100).all() else h + 1,
+    "how many count": lambda net, h, x: h if (x.abs() < 100).sum() == x.numel() else h + 1,
+}
+PLACED = {
     "a table by rows": lambda net, h, x: (
         h[torch.arange(len(h)), (x > 0).long().sum(1).clamp(max=3), None] + h
     ),
@@ -78,35 +85,12 @@ APART = {
     "dropout": lambda net, h, x: functional.dropout(h, 0.5, training=net.training),
     "recurrent": lambda net, h, x: torch.cumsum(h, 1).flip(1),
 }
-BRANCHES = {
-    "whether all count": lambda net, h, x: h if (x.abs() < 100).all() else h + 1,
-    "how many count": lambda net, h, x: h if (x.abs() < 100).sum() == x.numel() else h + 1,
-}
 
 
-@pytest.mark.parametrize("name", [*APART, *BRANCHES])
-def test_what_keeps_samples_apart_is_taken(name):
-    net, backward = Net((APART | BRANCHES)[name]), "kept" if name in BRANCHES else "selective"
-    curator = curated(net, batch(9), backward=backward)
-    for step in range(2):
-        assert curator.step(*batch(step)).scores.isfinite().all()
-
-
-REJECTING = {
-    "gamma": lambda values: torch._standard_gamma(values.abs() + 1),
-    "until one fits": lambda values: next(
-        one for one in iter(lambda: torch.randn_like(values), None) if bool((one * values).sum() > 1)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REJECTING)
-@pytest.mark.parametrize("estimator", ["lai", "ghost"])
-def test_draws_that_go_by_values_are_no_coupling(name, estimator):
-    """Another sample before it moves the stream on by more numbers or fewer, and with it all behind it."""
-    curator = curated(Net(noise=REJECTING[name]), vectors(6), estimator=estimator)
-    for _ in range(4):
-        assert curator.step(*vectors(6)).scores.isfinite().all()
+def draw_until_one_fits(values):
+    """Draw by values: another sample before it moves the stream on by more numbers, and with it the rest."""
+    draws = iter(lambda: torch.randn_like(values), None)
+    return next(one for one in draws if bool((one * values).sum() > 1))
 
 
 class Once(Net):
@@ -117,11 +101,86 @@ class Once(Net):
         return super().forward(inputs)
 
 
-@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
-def test_samples_that_cannot_stand_twice_are_run_in_parts(estimator):
-    assert curated(Once(), vectors(4), estimator=estimator).step(*vectors(6)).scores.isfinite().all()
-    with pytest.raises(ValueError, match="coupled"):
-        curated(Once(front=centred), vectors(4), estimator=estimator).step(*vectors(6))
+@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), gate=nn.Parameter(torch.zeros(5))))
+def rounded(own, inputs):
+    """Round in bfloat16, in another way at every second place, and mix samples where a gate is open."""
+    by_place = 1 + torch.finfo(torch.bfloat16).eps * (torch.arange(len(inputs)) % 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = own.body(inputs)
+    hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
+    return own.head(hidden + own.gate * hidden.tanh())
+
+
+@holding(lambda place=None: held(memory=nn.GRU(4, 5, batch_first=True), head=nn.Linear(5, 3), place=place))
+def packed(own, inputs, lengths):
+    """Read sequences that have to be given by length."""
+    inputs = inputs if own.place is None else own.place(inputs)
+    return own.head(own.memory(pack_padded_sequence(inputs, lengths, batch_first=True))[1][-1])
+
+
+def sequences(n):
+    return (randn(n, 5, 4), torch.tensor([5, 4, 4, 3, 2, 1])[:n]), labels(n)
+
+
+def singles(n):
+    return torch.randn(n, 4), labels(n)
+
+
+APART = {
+    **{name: (lambda place=place: Net(place), vectors, "kept") for name, place in BRANCHES.items()},
+    **{name: (lambda place=place: Net(place), vectors, "selective") for name, place in PLACED.items()},
+    "gamma": (lambda: Net(noise=lambda values: torch._standard_gamma(values.abs() + 1)), vectors, "kept"),
+    "until one fits": (lambda: Net(noise=draw_until_one_fits), vectors, "kept"),
+    "each sample once": (Once, vectors, "kept"),
+    "roundings of autocast": (rounded, singles, "kept"),
+    "sequences by length": (lambda: packed().double(), sequences, "kept"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*switches on autocast", "ignore:.*LAI has no readout")
+@pytest.mark.parametrize("name", APART)
+def test_what_keeps_samples_apart_is_taken(name):
+    make, draw, backward = APART[name]
+    curator = curated(make(), draw(6), backward=backward)
+    for _ in range(4):
+        assert curator.step(*draw(6)).scores.isfinite().all()
+
+
+@holding(
+    lambda *, meet=False: held(first=nn.Linear(4, 6), second=nn.Linear(6, 6), head=nn.Linear(6, 3), meet=meet)
+)
+def make_graphs(own, nodes, edges, graph, graphs):
+    """Convolve over all graphs' nodes side by side, and add up the nodes of each."""
+    hidden = torch.relu(own.first(nodes - nodes.mean(0) if own.meet else nodes))
+    hidden = hidden + torch.zeros_like(hidden).index_add(0, edges[1], own.second(hidden)[edges[0]])
+    return own.head(hidden.new_zeros(graphs, 6).index_add(0, graph, torch.relu(hidden)))
+
+
+def graphs(n):
+    """Return n rings of two nodes and more, none of a length that says where one ends."""
+    sizes = [2 + one % 3 for one in range(n)]
+    graph = torch.arange(n).repeat_interleave(torch.tensor(sizes))
+    starts = [sum(sizes[:one]) for one in range(n)]
+    rings = zip(starts, sizes, strict=True)
+    ends = torch.tensor([start + (one + 1) % size for start, size in rings for one in range(size)])
+    return (randn(len(graph), 4), torch.stack([torch.arange(len(graph)), ends]), graph, n), labels(n)
+
+
+MEETING = {
+    "each sample once": (lambda: Once(front=centred), vectors),
+    "sequences by length": (lambda: packed(centred), sequences),
+    "sequences by length, with gradient": (lambda: packed(lambda x: x - x.mean(0)), sequences),
+    # no exchange of rows moves a node, so that centring over all of them would not be seen
+    "graphs side by side": (make_graphs, graphs),
+    "graphs that meet": (lambda: make_graphs(meet=True), graphs),
+}
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_every_estimator_refuses_meeting_samples(name):
+    make, draw = MEETING[name]
+    words = rf"{coupling.REFUSED}|in another order|samples in another way .* pad it"
+    coupling.check_refused(make().double(), LOSS, draw, words)
 
 
 def one_pair(hidden):
@@ -136,7 +195,7 @@ def leaking(share, leak):
 
 @pytest.mark.parametrize("leak", [lambda hidden: hidden.mean(0), lambda hidden: hidden.roll(1, 0), one_pair])
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, leak):
+def test_leaks_of_some_roundings_are_refused(kind, leak):
     inputs, targets = batch(0)
     precision = torch.finfo(kind).eps
     for share in (1.0, (64 if precision > 1e-4 else 2048) * precision):
@@ -144,23 +203,61 @@ def test_samples_that_leak_by_some_roundings_are_refused_in_every_type(kind, lea
             lai_torch.trace(leaking(share, leak).to(kind), LOSS, inputs.to(kind), targets, gradients="all")
 
 
-@holding(
-    lambda precision: held(
-        body=nn.Linear(4, 5), head=nn.Linear(5, 3), gate=nn.Parameter(torch.zeros(5)), precision=precision
+def test_what_all_samples_share_is_cut():
+    @holding(lambda: held(head=nn.Linear(4, 3).double(), rows=0))
+    def masked(own, inputs, mask):
+        if own.training:
+            own.rows = len(inputs)
+        return own.head(inputs * mask)
+
+    model = masked()
+    report = curated(model, ((randn(5, 4), torch.ones(4)), labels(5))).step(
+        (randn(6, 4), torch.ones(4)), labels(6)
     )
+    assert 0 < report.kept < 6
+    assert model.rows == report.kept
+
+
+def test_other_lists_are_passed_on():
+    def both(outputs, targets):
+        return sum(LOSS(outputs, one) for one in targets["both"]) * len(targets["names"])
+
+    for n in (6, 1):
+        targets = {"both": [labels(n), labels(n)], "names": ["a", "b", "c"]}
+        report = curated(nn.Linear(4, 3).double(), (randn(5, 4), targets | {"both": [labels(5)] * 2}), both)
+        assert report.score(randn(n, 4), targets)[0].shape == (n,)
+
+
+@holding(lambda: held(mix=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
+def make_causal(own, inputs, mask):
+    """Attend to earlier positions, by a mask of positions that it is given."""
+    mixed = own.mix(inputs)
+    seen = (mixed @ inputs.transpose(1, 2)).masked_fill(~mask, -torch.inf).softmax(2)
+    return own.head((seen @ mixed)[:, -2])
+
+
+def causal(n, positions=5):
+    mask = torch.ones(positions, positions).tril().bool()
+    return (randn(n, positions, 4), mask), labels(n)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"estimator": name} for name in ("lai", "ghost", "lli", "exact")]
+    + [{"estimator": lai_torch.Ghost(chunk=5)}, {"backward": "whole"}, {"backward": "selective"}],
 )
-def rounded(own, inputs):
-    """Round in another way at every second place, and mix samples where a gate is open."""
-    by_place = 1 + torch.finfo(own.precision).eps * (torch.arange(len(inputs)) % 2)
-    with torch.autocast("cpu", own.precision, enabled=own.precision != torch.float32):
-        hidden = own.body(inputs)
-    hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
-    return own.head(hidden + own.gate * hidden.tanh())
-
-
-@pytest.mark.filterwarnings("ignore:.*switches on autocast")
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_roundings_of_what_the_model_computes_in_are_no_coupling(precision):
-    curator = curated(rounded(precision), (torch.randn(8, 4), torch.arange(8) % 3))
-    for _ in range(3):
-        assert curator.step(torch.randn(6, 4), torch.arange(6) % 3).scores.isfinite().all()
+@pytest.mark.parametrize(("validation", "sizes"), [(4, (6, 5, 5)), (10, (5, 10)), (5, (10, 5, 5))])
+def test_masks_of_as_many_positions(validation, sizes, options):
+    model, side = make_causal(), causal(validation)
+    curator = curated(model, side, refresh=len(sizes), **options)
+    for n in sizes:
+        (inputs, mask), targets = causal(n)
+        before = copy.deepcopy(model)
+        plain = torch.optim.SGD(before.parameters(), lr=0.1, momentum=0.9)
+        plain.load_state_dict(copy.deepcopy(curator._updater.optimizer.state_dict()))
+        weights = curator.step((inputs, mask), targets).weights
+        kept = weights > 0
+        (weights[kept] * LOSS(before(inputs[kept], mask), targets[kept])).sum().backward()
+        plain.step()
+        for one, other in zip(model.parameters(), before.parameters(), strict=True):
+            torch.testing.assert_close(one, other)

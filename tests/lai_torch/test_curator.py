@@ -37,7 +37,7 @@ def manual_scores(model, validation, batch, estimator):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_step_updates_on_the_samples_with_positive_scores(estimator, optimizer):
+def test_steps_update_on_positive_scores(estimator, optimizer):
     curator = curated(estimator=estimator, optimizer=optimizer)
     batch, model = data(7), curator.model
     scores = manual_scores(model, curator.validation, batch, estimator)
@@ -64,7 +64,7 @@ def named(batch):
 
 
 @pytest.mark.parametrize("form", [tuple, list, named])
-def test_a_batch_as_a_loader_gives_it_is_its_inputs_and_targets(form):
+def test_batches_as_loaders_give_them(form):
     """A pair is a batch; of a mapping the model takes the keys that it knows."""
     batch, validation, model = data(7), data(20), network()
     expected = curated(copy.deepcopy(model), validation)
@@ -79,7 +79,7 @@ def test_a_batch_as_a_loader_gives_it_is_its_inputs_and_targets(form):
     torch.testing.assert_close(list(found.model.parameters()), list(expected.model.parameters()))
 
 
-def test_metrics_are_finite_floats_under_the_names_of_the_trainers_log():
+def test_metrics_are_finite_floats():
     curator, batch = curated(), data(20)
     batch[0][3] = math.nan
     report = curator.step(*batch, groups=torch.arange(20) % 2)
@@ -108,7 +108,7 @@ def test_metrics_are_finite_floats_under_the_names_of_the_trainers_log():
     assert {*found} - {*logged} == {f"curation/{name}" for name in unlogged}
 
 
-def test_metrics_leave_out_what_has_no_finite_value():
+def test_metrics_leave_out_infinite_values():
     skipped = curated(policy=torch.zeros_like).step(*data(7)).metrics()
     assert "curation/loss" not in skipped
     assert skipped["curation/skipped"] == 1.0
@@ -116,7 +116,7 @@ def test_metrics_leave_out_what_has_no_finite_value():
     assert not [name for name in unscored if "score" in name]
 
 
-def test_a_summary_serves_as_the_validation_set():
+def test_a_summary_as_validation_set():
     model, validation, batch = network(), data(20), data(7)
     summary = lai.summarize(lai_torch.trace(model, LOSS, *validation), "lai")
     _, report = curated(model, summary).score(*batch)
@@ -125,7 +125,7 @@ def test_a_summary_serves_as_the_validation_set():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, "exact", "midpoint", "gate_lai"])
-def test_samples_that_are_not_finite_are_left_out_on_both_sides(estimator, bad):
+def test_infinite_samples_are_left_out(estimator, bad):
     model, sides, found = network(), [data(20), data(7)], []
     clean = [tuple(part[1:] for part in side) for side in sides]
     for inputs, _ in sides:
@@ -143,7 +143,7 @@ def test_samples_that_are_not_finite_are_left_out_on_both_sides(estimator, bad):
 
 
 @pytest.mark.parametrize("scale_inputs", [False, True])
-def test_decay_exponent_and_inputs_are_those_of_the_preconditioner(scale_inputs):
+def test_options_of_the_preconditioner(scale_inputs):
     model, validation = network(), data(20)
     estimator = lai_torch.PreconditionedLAI(decay=0.5, exponent=0.5, scale_inputs=scale_inputs)
     curator, moment, inputs = curated(model, validation, estimator=estimator), None, None

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.refusals import refusals
 from tests.support.torch_modules import held, holding
 from tests.support.workloads.launches import launch
 from tests.support.workloads.torch_oracle import called
@@ -152,21 +153,17 @@ def check(found, parts):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_numbers_are_those_of_a_loop(name):
-    for seed in range(3):
-        model, loss, inputs, targets, _ = built(name, seed)
-        check(lai_torch.diagnose(model, loss, inputs, targets), by_loop(model, loss, inputs, targets))
-
-
-@pytest.mark.parametrize("name", [name for name, case in MODELS.items() if case[3]])
-@pytest.mark.parametrize("row", [0, 5, 15])
-def test_a_planted_row_is_named(name, row):
-    model, loss, inputs, targets, plant = built(name)
-    plant((inputs, targets), row)
-    found = lai_torch.diagnose(model, loss, inputs, targets)
-    assert (found.named, found.verdict) == ((row,), "rows"), found
-    check(found, by_loop(model, loss, inputs, targets))
-    if found.position_norms is not None:
-        assert found.rows()[0]["positions"] == (4, 4) or name == "tied", found
+    """And the row that is planted is named."""
+    for planted in (False, True):
+        model, loss, inputs, targets, plant = built(name, int(planted))
+        if planted and plant is not None:
+            plant((inputs, targets), 5)
+        found = lai_torch.diagnose(model, loss, inputs, targets)
+        check(found, by_loop(model, loss, inputs, targets))
+    if plant is not None:
+        assert (found.named, found.verdict) == ((5,), "rows"), found
+        if found.position_norms is not None:
+            assert found.rows()[0]["positions"] == (4, 4) or name == "tied", found
 
 
 @pytest.mark.parametrize(
@@ -178,7 +175,7 @@ def test_a_planted_row_is_named(name, row):
         (lambda inputs, targets: inputs[4].fill_(1e308), "0"),
     ],
 )
-def test_a_row_that_is_not_finite_is_named(change, where):
+def test_infinite_rows_are_named(change, where):
     model, loss, inputs, targets, _ = built("mlp")
     model[1] = nn.Identity()
     model[0].weight.data.abs_().add_(2)
@@ -193,7 +190,7 @@ def test_a_row_that_is_not_finite_is_named(change, where):
 
 
 @pytest.mark.parametrize("coupled", [False, True])
-def test_a_gradient_that_is_not_finite_spoils_no_other_row(coupled):
+def test_infinite_gradients_spoil_no_row(coupled):
     model, _, inputs, targets, _ = built("mlp")
     targets[5] = 0.0
 
@@ -210,7 +207,7 @@ def test_a_gradient_that_is_not_finite_spoils_no_other_row(coupled):
     torch.testing.assert_close(found.norms[kept], norms, rtol=1e-9, atol=0.0)
 
 
-def test_parts_of_a_batch_that_batch_norm_couples_are_those_of_rows():
+def test_parts_that_batch_norm_couples():
     """A row's output gradients of the whole loss times its inputs, and the same of gains and biases."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)).double()
@@ -239,36 +236,12 @@ def test_parts_of_a_batch_that_batch_norm_couples_are_those_of_rows():
     assert "parts of the batch's gradient, which 1 couples" in str(found)
 
 
-def test_a_model_that_trains_nothing_is_refused():
-    model, loss, inputs, targets, _ = built("mlp")
-    with pytest.raises(ValueError, match=r"^model: expected at least one trainable parameter, got none$"):
-        lai_torch.diagnose(model.requires_grad_(False), loss, inputs, targets)
-
-
-@pytest.mark.parametrize("norm", [math.inf, math.nan, 0.0, -1.0])
-def test_a_usual_norm_that_is_none_is_refused(norm):
-    model, loss, inputs, targets, _ = built("mlp")
-    with pytest.raises(ValueError, match=r"^usual_norm: expected a positive number, got "):
-        lai_torch.diagnose(model, loss, inputs, targets, usual_norm=norm)
-
-
-def test_a_parameter_that_is_not_finite_is_named():
+def test_infinite_parameters_are_named():
     model, loss, inputs, targets, _ = built("mlp")
     model[2].weight.data[0, 0] = math.nan
     found = lai_torch.diagnose(model, loss, inputs, targets)
     assert set(found.nonfinite.values()) == {"parameter 2.weight"}
     assert str(found).splitlines()[1] == "first in parameter 2.weight"
-
-
-def divided(rank, processes, coupled, bad, wrapped):
-    """Diagnose a process's rows of a batch, with all others."""
-    model, loss, inputs, targets = shared(coupled, bad)
-    model = nn.parallel.DistributedDataParallel(model) if wrapped else model
-    chosen = torch.arange(N).tensor_split([10] if processes == 2 else processes)[rank]
-    ids = [f"doc-{row}" for row in chosen.tolist()]
-    group = torch.distributed.group.WORLD
-    found = lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], ids=ids, group=group)
-    return found.named, found.ids, found.norms, found.shares, found.cosines, found.rest_norm, str(found)
 
 
 def shared(coupled, bad):
@@ -283,86 +256,40 @@ def also_coupled(coupled, outputs, targets):
     return squared(outputs, targets) + coupled * outputs.nanmean()
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
-@pytest.mark.parametrize(("coupled", "bad"), [(0.0, False), (0.0, True), (1e-30, False)])
-def test_processes_diagnose_their_batch_as_one(coupled, bad, wrapped):
-    found = launch(divided, 2, 2, coupled, bad, wrapped)
-    whole = lai_torch.diagnose(*shared(coupled, bad), ids=[f"doc-{row}" for row in range(N)])
-    for named, ids, norms, shares, cosines, rest, text in found:
-        assert (named, list(ids), text.replace("module.", "")) == (whole.named, whole.ids, str(whole))
-        assert rest == pytest.approx(whole.rest_norm, rel=1e-9)
-        for one, other in ((norms, whole.norms), (shares, whole.shares), (cosines, whole.cosines)):
-            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
+def part_of(rank):
+    """Return the rows of one of two processes, and their ids."""
+    chosen = torch.arange(N).tensor_split([10])[rank]
+    return chosen, [f"doc-{row}" for row in chosen.tolist()]
 
 
-def misnamed(rank):
-    model, loss, inputs, targets, _ = built("mlp")
-    try:
-        lai_torch.diagnose(
-            model, loss, inputs, targets, ids=range(N - rank), group=torch.distributed.group.WORLD
-        )
-    except ValueError as error:
-        return str(error)
+def divide(coupled, bad, wrapped, rank):
+    """Diagnose a process's rows of a batch, with all others."""
+    model, loss, inputs, targets = shared(coupled, bad)
+    model = nn.parallel.DistributedDataParallel(model) if wrapped else model
+    chosen, ids = part_of(rank)
+    group = torch.distributed.group.WORLD
+    return lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], ids=ids, group=group)
 
 
-def test_what_one_process_refuses_each_raises():
-    message = "ids: expected one for each of the 16 samples, got 15"
-    assert launch(misnamed, 2) == [message, message]
-
-
-def sharded(rank, processes, coupled, bad, accumulated):
+def shard(coupled, bad, parts, rank):
     """Diagnose a process's rows of a batch with a model in parts, in a monitor's step."""
     model, loss, inputs, targets = shared(coupled, bad)
     reference = [parameter.detach().clone() for parameter in model.parameters()]
     for part in (model[0], model):
         torch.distributed.fsdp.fully_shard(part)
-    chosen = torch.arange(N).tensor_split([10] if processes == 2 else processes)[rank]
-    ids = [f"doc-{row}" for row in chosen.tolist()]
+    chosen, ids = part_of(rank)
     monitor = lai_torch.SpikeMonitor(model, loss, rule=lai_torch.SpikeRule(threshold=1e-6))
-    split = len(chosen) // 2
-    for start, end in [(0, split), (split, len(chosen))] if accumulated else [(0, len(chosen))]:
-        monitor.watch(inputs[chosen[start:end]], targets[chosen[start:end]], ids=ids[start:end])
-        loss(model(inputs[chosen[start:end]]), targets[chosen[start:end]]).nanmean().backward()
+    for own in torch.arange(len(chosen)).tensor_split(parts):
+        monitor.watch(inputs[chosen[own]], targets[chosen[own]], ids=[ids[one] for one in own])
+        loss(model(inputs[chosen[own]]), targets[chosen[own]]).nanmean().backward()
     found = monitor.check(nn.utils.clip_grad_norm_(model.parameters(), 1.0))
     for parameter, before in zip(model.parameters(), reference, strict=True):
         assert torch.equal(parameter.full_tensor(), before)
         assert parameter.grad is not None
-    return found.named, found.ids, found.norms, found.shares, found.rest_norm, found.verdict
+    return found
 
 
-@pytest.mark.parametrize("accumulated", [False, True])
-@pytest.mark.parametrize(("coupled", "bad"), [(0.0, False), (0.0, True), (1e-30, False)])
-def test_sharded_models_are_diagnosed_as_whole_ones(coupled, bad, accumulated):
-    found = launch(sharded, 2, 2, coupled, bad, accumulated)
-    whole = lai_torch.diagnose(*shared(coupled, bad), ids=[f"doc-{row}" for row in range(N)])
-    for named, ids, norms, shares, rest, verdict in found:
-        order = [whole.ids.index(name) for name in ids]
-        assert ({ids[row] for row in named}, verdict) == (
-            {whole.ids[row] for row in whole.named},
-            whole.verdict,
-        )
-        assert rest == pytest.approx(whole.rest_norm, rel=1e-9)
-        for one, other in ((norms, whole.norms), (shares, whole.shares)):
-            torch.testing.assert_close(one, other[order], rtol=1e-9, atol=1e-9, equal_nan=True)
-
-
-def left_out(rank):
-    del rank
-    model, loss, *_ = built("mlp")
-    torch.distributed.fsdp.fully_shard(model)
-    try:
-        lai_torch.SpikeMonitor(model, loss, leave_out=True)
-    except ValueError as error:
-        return str(error)
-
-
-def test_a_sharded_model_leaves_no_row_out():
-    assert all(
-        text.startswith("leave_out: expected False with a group or a sharded") for text in launch(left_out, 2)
-    )
-
-
-def watch_unequally(rank, counts, sharded):
+def watch_unequally(counts, sharded, rank):
     """Watch another number of micro-batches on each process."""
     model, loss, inputs, targets = shared(0.0, bad=False)
     if sharded:
@@ -381,13 +308,79 @@ def watch_unequally(rank, counts, sharded):
     return said
 
 
-@pytest.mark.parametrize("counts", [(2, 1), (1, 0), (0, 0)])
-@pytest.mark.parametrize("sharded", [False, True])
-def test_processes_that_watch_other_numbers_of_batches_do_not_wait(counts, sharded):
-    (first, *more), other = launch(watch_unequally, 2, counts, sharded, timeout=30.0)
+def refuse(call, rank):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 # the test reads its words
+        call(rank)
+    return str(error.value)
+
+
+def misname(rank):
+    model, loss, inputs, targets, _ = built("mlp")
+    group = torch.distributed.group.WORLD
+    lai_torch.diagnose(model, loss, inputs, targets, ids=range(N - rank), group=group)
+
+
+def leave_out(rank):
+    model, loss, *_ = built("mlp")
+    torch.distributed.fsdp.fully_shard(model)
+    lai_torch.SpikeMonitor(model, loss, leave_out=True)
+
+
+BATCHES = [(0.0, False), (0.0, True), (1e-30, False)]
+"""How far its samples are coupled, and whether it holds a row that is not finite."""
+DIAGNOSES = {
+    (work, *batch, option): partial(work, *batch, option)
+    for work, options in ((divide, (False, True)), (shard, (1, 2)))
+    for batch in BATCHES
+    for option in options
+}
+WATCHES = {
+    (counts, sharded): partial(watch_unequally, counts, sharded)
+    for counts in [(2, 1), (1, 0), (0, 0)]
+    for sharded in (False, True)
+}
+REFUSALS = {
+    "ids: expected one for each of the 16 samples, got 15": partial(refuse, misname),
+    "leave_out: expected False with a group or a sharded": partial(refuse, leave_out),
+}
+
+
+def run_jobs(rank):
+    return {name: job(rank) for name, job in (DIAGNOSES | WATCHES | REFUSALS).items()}
+
+
+@pytest.fixture(scope="module")
+def on_two():
+    """Return what each of two processes found, in one start of them."""
+    return launch(run_jobs, 2)
+
+
+@pytest.mark.parametrize("job", DIAGNOSES)
+def test_processes_diagnose_as_one(on_two, job):
+    whole = lai_torch.diagnose(*shared(*job[1:3]), ids=[f"doc-{row}" for row in range(N)])
+    for found in (each[job] for each in on_two):
+        order = [whole.ids.index(name) for name in found.ids]
+        named = {found.ids[row] for row in found.named}
+        assert (named, found.verdict) == ({whole.ids[row] for row in whole.named}, whole.verdict)
+        assert found.rest_norm == pytest.approx(whole.rest_norm, rel=1e-9)
+        for name in ("norms", "shares", "cosines"):
+            values = getattr(found, name), getattr(whole, name)[order]
+            torch.testing.assert_close(*values, rtol=1e-9, atol=1e-9, equal_nan=True)
+        if job[0] is divide:
+            assert str(found).replace("module.", "") == str(whole)
+
+
+@pytest.mark.parametrize("job", WATCHES)
+def test_unequal_micro_batches_are_told(on_two, job):
+    (first, *more), other = (each[job] for each in on_two)
     assert [first, *more] == other
     assert not more
-    assert first.endswith(f"at least one, got {[*counts]}")
+    assert first.endswith(f"at least one, got {[*job[0]]}")
+
+
+@pytest.mark.parametrize("words", REFUSALS)
+def test_every_process_refuses_alike(on_two, words):
+    assert all(each[words].startswith(words) for each in on_two)
 
 
 def packed(seed=0):
@@ -434,43 +427,36 @@ def test_documents_of_packed_rows_are_diagnosed():
     assert str(found).startswith("row 3 (id doc-3), norm ")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"segments": torch.zeros(3, 4, dtype=torch.long)}, "segments: expected shape"),
-        (
-            {"segments": torch.zeros(3, 10)},
-            "segments: expected a tensor .* of whole numbers, got torch.float32",
-        ),
-        ({"segments": torch.full((3, 10), 7)}, r"numbered from 0 without a gap, got \[7\]"),
-        (
-            {"segments": torch.zeros(3, 10, dtype=torch.long), "ids": ["a", "b"]},
-            "ids: expected one for each of the 1",
-        ),
-        (
-            {"segments": torch.zeros(3, 10, dtype=torch.long), "group": 0},
-            "segments: expected None with a group",
-        ),
-    ],
-)
-def test_segments_that_do_not_fit_are_refused(options, message):
+def call_packed(**options):
+    """Return a call on packed rows."""
     model, loss, words, targets, _ = packed()
-    with pytest.raises((ValueError, TypeError), match=message):
-        lai_torch.diagnose(model, loss, words, targets, **options)
+    return lambda: lai_torch.diagnose(model, loss, words, targets, **options)
 
 
-def test_a_row_that_is_not_finite_spoils_no_coupled_batch():
-    model, _, inputs, targets, _ = built("mlp")
-    targets[4] = math.nan
-    found = lai_torch.diagnose(model, contrastive, inputs, targets)
-    assert (found.named, found.nonfinite) == ((4,), {4: "targets"})
-    kept = [row for row in range(N) if row != 4]
-    parts = by_loop(model, contrastive, inputs, targets.nan_to_num())
-    own = torch.cat([one.flatten(1) for one in parts.values()], 1)[kept]
-    assert found.total_norm == pytest.approx(float(own.sum(0).norm()), rel=0.2)  # row 4 is a copy there
+def call_plain(trains=True, **options):
+    model, loss, inputs, targets, _ = built("mlp")
+    return lambda: lai_torch.diagnose(model.requires_grad_(trains), loss, inputs, targets, **options)
 
 
-def test_a_document_that_is_not_finite_is_named():
+ONE = torch.zeros(3, 10, dtype=torch.long)
+test_bad_arguments_are_named = refusals(
+    {
+        "ValueError: model: expected at least one trainable parameter, got none": call_plain(trains=False),
+        "ValueError: usual_norm: expected a positive number, got ": [
+            call_plain(usual_norm=norm) for norm in (math.nan, 0.0)
+        ],
+        "ValueError: segments: expected shape": call_packed(segments=ONE[:, :4]),
+        "TypeError: segments: expected a tensor …of whole numbers, got torch.float32": call_packed(
+            segments=ONE.float()
+        ),
+        "ValueError: …numbered from 0 without a gap, got [7]": call_packed(segments=ONE + 7),
+        "ValueError: ids: expected one for each of the 1": call_packed(segments=ONE, ids=["a", "b"]),
+        "ValueError: segments: expected None with a group": call_packed(segments=ONE, group=0),
+    }
+)
+
+
+def test_infinite_documents_are_named():
     model, loss, words, targets, segments = packed()
     targets[1][2, 2] = math.nan
     found = lai_torch.diagnose(model, loss, words, targets, segments=segments)

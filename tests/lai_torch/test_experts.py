@@ -4,13 +4,12 @@ import lai_torch
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
-from transformers import MixtralConfig, MixtralForCausalLM
 
-import lai_core as lai
 from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import TIMES, WIDTH, program
+from tests.support.workloads.torch_parts import next_token
+from tests.support.workloads.transformer_models import language_model, transformer
 
 
 @holding(lambda: held(body=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
@@ -47,26 +46,6 @@ def branching(own, inputs):
     return own.head(torch.tanh(found)[:, -1])
 
 
-@holding(lambda: held(matrix=nn.Parameter(torch.randn(4, 4)), last=nn.Linear(4, 3)))
-def either_way(own, inputs):
-    """Multiply by a square matrix, or by its transpose where there are more than three positions."""
-    matrix = own.matrix if inputs.shape[1] < 4 else own.matrix.mT
-    return own.last(torch.tanh(inputs @ matrix).mean(1))
-
-
-def test_a_square_matrix_that_batches_use_either_way_has_one_gradient():
-    torch.manual_seed(0)
-    model = either_way().double()
-    sides = [(randn(6, length, 4), labels(6)) for length in (3, 4)]
-    curator = curated(model, sides[0], estimator="ghost", refresh=9)
-    curator.score(*sides[0])
-    expected = lai_torch.exact_scores(model, LOSS, *sides)
-    torch.testing.assert_close(curator.score(*sides[1])[1].scores, expected)
-    traces = [lai_torch.trace(model, LOSS, *side, gradients="all") for side in sides]
-    with pytest.raises(ValueError, match="expected weight key"):
-        lai.ghost_scores(*traces)
-
-
 def drawn(seed, n):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
@@ -76,7 +55,7 @@ def drawn(seed, n):
     "options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}, {"backward": "whole"}]
 )
 @pytest.mark.parametrize("kind", [routed, deep])
-def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
+def test_ghost_is_exact_whatever_is_routed(kind, options):
     torch.manual_seed(0)
     model, validation = kind().double(), drawn(99, 7)
     curator = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
@@ -89,52 +68,26 @@ def test_ghost_is_exact_whatever_records_a_batch_has(kind, options):
     torch.testing.assert_close(again.step(*batch).scores, expected)
 
 
-WORDS, LENGTH, SAMPLES, EXPERTS = 32, 6, 5, 4
-SIZES = {
-    "vocab_size": WORDS,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": LENGTH,
-}
-
-
-def loss(outputs, targets):
-    words = outputs.logits[:, :-1].transpose(1, 2)
-    return functional.cross_entropy(words, targets[:, 1:], reduction="none").mean(1)
-
-
-def batch(samples=SAMPLES):
-    words = torch.randint(WORDS, (samples, LENGTH))
-    return {"input_ids": words, "use_cache": False}, words
-
-
-def mixtral(way):
-    config = MixtralConfig(intermediate_size=24, num_local_experts=EXPERTS, num_experts_per_tok=2, **SIZES)
-    model = MixtralForCausalLM(config).eval()
-    model.set_experts_implementation(way)
-    return model if way == "grouped_mm" else model.double()  # whose kernels know no float64
-
-
 @pytest.mark.parametrize("way", ["eager", "grouped_mm"])
-def test_ghost_is_exact_on_experts_and_batches_may_route_otherwise(way):
-    model = mixtral(way)
-    validation, training = batch(3), batch()
-    expected = by_autograd(model, validation, training, loss)
-    curator = lai_torch.Curator(model, loss, None, validation, estimator="ghost")
+def test_ghost_is_exact_on_mixtral(way):
     bound = {"rtol": 1e-9, "atol": 1e-12} if way == "eager" else {"rtol": 1e-3, "atol": 1e-5}
-    torch.testing.assert_close(curator.score(*training)[1].scores, expected, **bound)
-    later = batch(2)  # by what is known by now
-    expected = by_autograd(model, validation, later, loss)
-    torch.testing.assert_close(curator.score(*later)[1].scores, expected, **bound)
-    found = lai_torch.coverage(model, loss, *training)
+    sizes = {"intermediate_size": 24, "num_local_experts": 4, "num_key_value_heads": 2}
+    model = transformer("MixtralForCausalLM", **sizes, num_experts_per_tok=2)
+    model.set_experts_implementation(way)
+    model = model if way == "grouped_mm" else model.double()  # whose kernels know no float64
+    validation, *batches = (
+        (case.inputs, case.targets) for case in (language_model(model, n) for n in (3, 5, 2))
+    )
+    curator = lai_torch.Curator(model.eval(), next_token, None, validation, estimator="ghost")
+    for given in batches:  # which are routed otherwise
+        expected = by_autograd(model, validation, given, next_token)
+        torch.testing.assert_close(curator.score(*given)[1].scores, expected, **bound)
+    found = lai_torch.coverage(model, next_token, *given)
     assert found.share == 1.0
     assert found.explained["model.layers.0.mlp.experts.gate_up_proj"] == ("expert",)
-    assert lai_torch.selfcheck(model, loss, *training).relative_error < (1e-9 if way == "eager" else 1e-4)
 
 
-def test_lai_leaves_out_a_layer_whose_rows_no_gradient_assigns_to_samples():
+def test_rows_that_no_gradient_assigns():
     # 4 rows of sample 1 alone look like 2 of each sample: nothing but the last has a gradient
     inputs = randn(2, 4, 4).double() + torch.tensor([-3.0, 3.0]).view(2, 1, 1)
     with pytest.warns(UserWarning, match=r"'sides\.1\.weight'.*'sides\.0\.weight'.*leaves it out"):
@@ -143,7 +96,7 @@ def test_lai_leaves_out_a_layer_whose_rows_no_gradient_assigns_to_samples():
 
 
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")
-def test_lai_names_an_expert_that_a_part_of_the_validation_set_leaves_idle():
+def test_idle_experts_of_a_part():
     model, validation = routed().double(), drawn(99, 7)
     with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
         curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(1, 2))

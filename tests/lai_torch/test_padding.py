@@ -7,48 +7,36 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    GPT2Config,
-    GPT2LMHeadModel,
-    T5Config,
-    T5ForConditionalGeneration,
-)
 
 from tests.lai_torch.support import LOSS
 from tests.support.torch_modules import held, holding
+from tests.support.workloads.transformer_models import configured, transformer
 
 WORDS, LENGTH, FURTHER = 31, 12, 48
 
 
 def bert():
     """Return a classifier of pooled tokens and its loss."""
-    config = BertConfig(
-        vocab_size=WORDS,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=FURTHER,
-        num_labels=3,
-    )
-    model = BertForSequenceClassification(config).double().eval()
+    sizes = {"depth": 1, "intermediate_size": 24, "num_labels": 3}
+    model = transformer("BertForSequenceClassification", length=FURTHER, **sizes).double().eval()
     return model, lambda outputs, targets: LOSS(outputs.logits, targets[:, 0] % 3)
 
 
+def average(losses, targets):
+    """Return the mean over a sample's own tokens."""
+    return losses.sum(1) / (targets != -100).sum(1)
+
+
 def gpt2():
-    """Return a language model and its loss: the mean over a sample's own tokens."""
-    config = GPT2Config(
-        vocab_size=WORDS, n_positions=FURTHER, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
-    )
+    """Return a language model and its loss."""
+    model = transformer("GPT2LMHeadModel", depth=1, length=FURTHER, bos_token_id=0, eos_token_id=0)
 
     def loss(outputs, targets):
-        words = outputs.logits[:, :-1].transpose(1, 2)
+        words = outputs.logits[:, :-1].mT
         losses = functional.cross_entropy(words, targets[:, 1:], reduction="none", ignore_index=-100)
-        return losses.sum(1) / (targets[:, 1:] != -100).sum(1)
+        return average(losses, targets[:, 1:])
 
-    return GPT2LMHeadModel(config).double().eval(), loss
+    return model.double().eval(), loss
 
 
 MODELS = {"bert": bert, "gpt2": gpt2}
@@ -121,7 +109,7 @@ class Prompted(nn.Module):
         return self.pooled.head((self.pooled.inner(words).relu() * kept.unsqueeze(-1)).sum(1))
 
 
-def test_a_mask_may_be_passed_and_must_fit():
+def test_masks_passed_must_fit():
     model = pooled().double()
 
     def batch(n, seed, length):
@@ -144,7 +132,7 @@ def test_a_mask_may_be_passed_and_must_fit():
         lai_torch.trace(model, LOSS, inputs, targets, valid=inputs[1][:, :5])
 
 
-def test_a_mask_that_is_found_and_fits_no_layer_is_said():
+def test_unfit_masks_are_said():
     inputs, targets = padded(4, 1, LENGTH)
     with pytest.warns(
         UserWarning, match=re.escape("attention_mask: expected the positions of a layer, 15, got")
@@ -152,32 +140,32 @@ def test_a_mask_that_is_found_and_fits_no_layer_is_said():
         lai_torch.trace(Prompted().double(), LOSS, tuple(inputs.values()), targets[:, 0] % 3)
 
 
-@pytest.mark.parametrize("cause", ["additive", "no axis", "none padded"])
-def test_what_is_no_mask_of_these_positions_is_not_taken_for_one(cause):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda mask: torch.where(mask == 0, -1e9, 0.0),
+        lambda mask: mask[:, None, None],
+        torch.ones_like,
+    ],
+)
+def test_what_is_no_mask_of_positions(change):
     inputs, targets = padded(4, 1, LENGTH)
     mask = inputs["attention_mask"]
-    given = {"words": inputs["input_ids"], "kept": mask, "attention_mask": mask}
-    if cause == "additive":
-        given["attention_mask"] = torch.where(mask == 0, -1e9, 0.0)
-    elif cause == "no axis":
-        given["attention_mask"] = mask[:, None, None]
-    else:
-        given["attention_mask"] = torch.ones_like(mask)
+    given = {"words": inputs["input_ids"], "kept": mask, "attention_mask": change(mask)}
     traced = lai_torch.trace(pooled().double(), LOSS, given, targets[:, 0] % 3)
     assert all(layer.valid is None for layer in traced.layers)
 
 
 def t5():
-    """Return an encoder with a decoder, and its loss: the mean over a sample's own words."""
-    config = T5Config(
-        vocab_size=WORDS, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0
-    )
+    """Return an encoder with a decoder, and its loss."""
+    sizes = {"vocab_size": WORDS, "d_model": 16, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    model = configured("T5ForConditionalGeneration", d_kv=8, d_ff=24, **sizes)
 
     def loss(outputs, targets):
         losses = functional.cross_entropy(outputs.logits.mT, targets, reduction="none", ignore_index=-100)
-        return losses.sum(1) / (targets != -100).sum(1)
+        return average(losses, targets)
 
-    return T5ForConditionalGeneration(config).double().eval(), loss
+    return model.double().eval(), loss
 
 
 def translated(n, seed, length, further, mask):
@@ -192,7 +180,7 @@ def translated(n, seed, length, further, mask):
 
 
 @pytest.mark.parametrize("mask", ["decoder_attention_mask", "labels"])
-def test_encoder_and_decoder_have_a_mask_each(mask):
+def test_encoder_and_decoder_masks(mask):
     found = []
     for lengths in ((LENGTH, LENGTH + 1), (FURTHER, FURTHER - 8)):
         torch.manual_seed(0)
@@ -204,7 +192,7 @@ def test_encoder_and_decoder_have_a_mask_each(mask):
         torch.testing.assert_close(long, short, rtol=1e-9, atol=1e-12)
 
 
-def test_masks_of_one_length_are_said_to_tell_nothing():
+def test_masks_of_one_length_are_said():
     model, loss = t5()
     with pytest.warns(
         UserWarning, match="attention_mask: expected encoder and decoder to have other numbers"

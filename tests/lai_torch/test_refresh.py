@@ -7,19 +7,17 @@ import warnings
 import lai_torch
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
 from tests.lai_torch import support
 from tests.lai_torch.support import HALF, LOSS, curated, data
-from tests.support.workloads.launches import launch
 
 network = functools.partial(support.network, outputs=6)
 
 
-def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
+def test_loaders_give_batches_in_turn():
     parts = [data(5) for _ in range(2)]
     batch, model = data(7), network()
     curator = curated(model, parts, refresh=2)
@@ -30,7 +28,7 @@ def test_a_loader_gives_its_next_batch_at_each_refresh_and_starts_again():
     assert [report.age for report in found] == [0, 1, 0, 1, 0, 1]
 
 
-def test_a_summary_of_parameters_that_others_changed_since_is_made_again():
+def test_changed_parameters_are_summed_anew():
     validation, batch, model = data(5), data(7), network()
     curator = curated(model, validation, refresh=10)
     assert [curator.step(*batch).age for _ in range(3)] == [0, 1, 2]
@@ -42,7 +40,7 @@ def test_a_summary_of_parameters_that_others_changed_since_is_made_again():
     assert curator.step(*batch).age == 1
 
 
-def test_a_loader_that_runs_dry_leaves_its_last_summary_in_use():
+def test_a_dry_loaders_summary_stays():
     part, batch, model = data(5), data(7), network()
     curator = curated(model, iter([part]))
     first = curator.score(*batch)[1]
@@ -61,7 +59,7 @@ def test_samples_in_a_list_are_collated():
         torch.testing.assert_close(curated(model, samples).score(*batch)[1].scores, expected)
 
 
-def test_a_share_of_the_validation_set_is_drawn_from_the_generator():
+def test_a_share_is_drawn():
     model, validation, batch = network(), data(20), data(7)
     draws = [
         curated(model, validation, share=0.23, generator=torch.Generator().manual_seed(seed))
@@ -85,7 +83,7 @@ def drawn(seed, **options):
 
 
 @pytest.mark.parametrize("options", [{"share": 0.25}, {"estimator": lai_torch.LAI(sketch=2)}])
-def test_the_own_stream_goes_by_torchs_seed(options):
+def test_own_streams_follow_torchs_seed(options):
     one, again, other = (drawn(seed, **options) for seed in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
@@ -107,7 +105,7 @@ KEPT = ("ghost", "lai", "lli", "preconditioned_lai", "exact", "midpoint", "gate_
         ({"estimator": "calibrated_lai"}, spoiled(data(5))),
     ],
 )
-def test_a_draw_of_no_use_leaves_the_last_summary_in_place(options, bad):
+def test_useless_draws_keep_the_summary(options, bad):
     good, later, batch, model = data(5), data(6), data(7), network()
     plain, curator = (curated(model, parts, **options) for parts in ([good, later], [good, bad, later]))
     first, third = (plain.score(*batch)[1] for _ in range(2))
@@ -127,7 +125,7 @@ def test_a_draw_of_no_use_leaves_the_last_summary_in_place(options, bad):
         curated(model, [bad], **options).score(*batch)
 
 
-def test_a_shuffling_loader_leaves_training_its_random_stream():
+def test_shuffling_loaders_leave_the_stream():
     def streams(validation):
         torch.manual_seed(4)
         curator = curated(network(nn.Dropout(0.5)), validation, policy=HALF)
@@ -166,7 +164,7 @@ def held(curator):
 
 
 @pytest.mark.parametrize("estimator", ["lai", "preconditioned_lai", "lli"])
-def test_a_curator_scores_from_factors_as_from_all_pairs(estimator):
+def test_factors_score_as_all_pairs(estimator):
     curator, batch = scoring(rows(6, 1), estimator=estimator, refresh=10**9), rows(8, 2)
     _, report = curator.score(*batch)
     assert held(curator).factored
@@ -177,34 +175,3 @@ def test_a_curator_scores_from_factors_as_from_all_pairs(estimator):
     other = scoring(rows(6, 3), estimator=estimator, refresh=10**9)
     other.load_state_dict(curator.state_dict())
     torch.testing.assert_close(other.score(*batch)[1].scores, report.scores, rtol=0, atol=0)
-
-
-SOURCES = {
-    "a set": lambda: rows(6, 1),
-    "one sample": lambda: rows(1, 1),
-    "a large set": lambda: rows(120, 1),
-}
-
-
-def scored(rank, processes):
-    """Return this process's scores, against each source."""
-    inputs, targets = rows(8, 2)
-    part = inputs[rank::processes], targets[rank::processes]
-    group = dist.group.WORLD if processes > 1 else False
-    found = {}
-    for name, source in SOURCES.items():
-        curator = scoring(source(), group)
-        scores = curator.score(*part)[1].scores
-        found[name] = scores, held(curator).factored
-    return found | {"batch": (scoring("batch", group).score(*part)[1].scores, True)}
-
-
-@pytest.mark.slow
-def test_processes_join_factors():
-    whole, parts = scored(0, 1), launch(scored, 2, 2)
-    for name, (expected, factored) in whole.items():
-        assert factored == (name != "a large set")
-        for rank, part in enumerate(parts):
-            found, kept = part[name]
-            assert kept == factored
-            torch.testing.assert_close(found, expected[rank::2], rtol=1e-9, atol=1e-12)

@@ -43,6 +43,11 @@ MODELS = {
     "vectors": lambda: nn.Sequential(
         nn.Linear(5, 12), nn.GELU(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3)
     ),
+    "named": lambda: Part(
+        lambda own, inputs: (inputs * own.kind + own.value) * own.parts,
+        # as a summary's fields are called
+        **{name: nn.Parameter(torch.ones(5)) for name in ("parts", "kind", "value")},
+    ),
     "signals": lambda: nn.Sequential(
         nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3), nn.LayerNorm(3)
     ),
@@ -51,6 +56,7 @@ CASES = [
     *(("signals", {"estimator": name}) for name in ("ghost", "lai", "lli", "exact", "midpoint")),
     ("signals", {"estimator": lai_torch.PreconditionedLAI(decay=0.9, exponent=0.5)}),
     ("signals", {"estimator": "calibrated_lai", "warmup": 1}),
+    ("named", {"estimator": "exact"}),
     ("vectors", {"estimator": "gate_lai"}),
     ("vectors", {"estimator": lai_torch.LAI(parts=3), "policy": lai.drop_harmful}),
     ("vectors", {"estimator": lai_torch.GateLAI(chunk=4)}),
@@ -100,7 +106,7 @@ def stepped(curator, batches, start):
 
 
 @pytest.mark.parametrize(("kind", "options"), CASES)
-def test_a_run_interrupted_at_any_step_resumes_bit_for_bit(kind, options):
+def test_interrupted_runs_resume_bitwise(kind, options):
     whole, batches = parts(kind, options)
     between, saved, expected = options.get("accumulate", 1), {}, []
     for number in range(STEPS):
@@ -136,9 +142,9 @@ def unpacked(moments):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [CASES[0], CASES[3], CASES[5], ("tokens", CASES[13][1] | {"policy": lai.reweight})]
+    ("kind", "options"), [CASES[0], CASES[3], CASES[5], ("tokens", CASES[14][1] | {"policy": lai.reweight})]
 )
-def test_a_state_of_the_release_before_is_taken_up(kind, options):
+def test_states_of_the_last_release(kind, options):
     (model, optimizer, curator), batches = parts(kind, options)
     stepped(curator, batches[:4], 0)
     states = model.state_dict(), optimizer.state_dict(), of_the_release_before(curator.state_dict())
@@ -146,27 +152,6 @@ def test_a_state_of_the_release_before_is_taken_up(kind, options):
     for owner, state in zip(resumed, copy.deepcopy(states), strict=True):
         owner.load_state_dict(state)
     assert stepped(resumed[2], batches, 4) == stepped(curator, batches, 4)
-
-
-@pytest.mark.parametrize(
-    "names", [("layers",), ("parts", "positions"), ("trace", "gates"), ("kind", "value")]
-)
-def test_a_gradient_is_not_taken_for_a_summary_by_its_parameters_names(names):
-    def computes(own, inputs):
-        for parameter in own.parameters():
-            inputs = torch.tanh(inputs * parameter)
-        return inputs
-
-    model = Part(computes, **{name: nn.Parameter(torch.ones(5)) for name in names})
-    torch.manual_seed(0)
-    batch, validation = drawn("vectors", 4), drawn("vectors", 6)
-    options = {"estimator": "exact", "refresh": 10}
-    one, other = (lai_torch.Curator(model, LOSS, None, validation, **options) for _ in range(2))
-    expected = one.score(*batch)[1].scores
-    other.load_state_dict(one.state_dict())
-    report = other.score(*batch)[1]
-    assert torch.equal(report.scores, expected)
-    assert report.age == 1
 
 
 def run(pytestconfig, *command):
@@ -184,16 +169,16 @@ def run(pytestconfig, *command):
 
 @pytest.mark.weekly
 @pytest.mark.parametrize("job", ["score_dataset", "stream", "curated run"])
-def test_a_run_that_is_killed_at_twenty_random_points_loses_nothing(pytestconfig, job):
+def test_twenty_kills_lose_nothing(pytestconfig, job):
     assert run(pytestconfig, "tests.support.workloads.killed", job, "20").startswith("20 kills")
 
 
 @pytest.mark.weekly
-def test_a_trainer_that_is_killed_goes_on_from_its_last_whole_checkpoint(pytestconfig):
+def test_killed_trainers_go_on(pytestconfig):
     assert run(pytestconfig, "tests.support.workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
 
 
 @pytest.mark.weekly
-def test_a_thousand_steps_hold_on_to_nothing(pytestconfig):
+def test_long_runs_hold_nothing(pytestconfig):
     before, after = map(int, run(pytestconfig, "tests.support.workloads.steady", "1000").split())
     assert after < 1.01 * before

@@ -60,7 +60,7 @@ CASES += [(2, "flatten", "a set"), (None, "flatten", "a set"), (2, "tokens", "ba
 
 
 @pytest.mark.parametrize(("width", "positions", "source"), CASES)
-def test_sketched_scores_are_those_of_the_drawn_matrix(width, positions, source):
+def test_sketched_scores_by_the_matrix(width, positions, source):
     """On both sides, where the batch scores itself; with `flatten` of the set's kept traces."""
     model, validation, batch = network(), data(9), data(5)
     estimator = lai_torch.LAI(positions=positions, sketch=width)
@@ -74,7 +74,7 @@ def test_sketched_scores_are_those_of_the_drawn_matrix(width, positions, source)
     assert report.positions == positions
 
 
-def test_each_refresh_draws_anew_and_only_that():
+def test_refreshes_alone_draw_anew():
     batch, options = data(4), {"estimator": lai_torch.LAI(sketch=2), "policy": torch.zeros_like}
     curator = curated(network(), data(6), refresh=2, **options)
     first, second, third = (curator.step(*batch).scores for _ in range(3))

@@ -34,7 +34,6 @@ def table(tmp_path_factory):
 
 FORMS = {
     "table of Arrow": (pa.table, lambda found: found),
-    "record batch": (pa.RecordBatch.from_pydict, pa.table),
     "DataFrame": (pd.DataFrame, lambda found: pa.Table.from_pandas(found, preserve_index=False)),
     "lists": (dict, pa.table),
     "tensors": (lambda columns: columns | dict(zip("xy", DATA, strict=True)), pa.table),
@@ -44,7 +43,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_batch_of_any_form_has_the_tables_numbers_in_its_own_form(form, table):
+def test_a_batch_of_any_form(form, table):
     make, read = FORMS[form]
     batch = make(COLUMNS)
     found = scorer()(batch)
@@ -52,7 +51,7 @@ def test_a_batch_of_any_form_has_the_tables_numbers_in_its_own_form(form, table)
     assert read(found).to_pydict() == table.to_pydict()
 
 
-def test_a_pair_of_tensors_and_a_larger_batch_have_them_too(table):
+def test_pairs_of_tensors(table):
     found = lai_torch.Scorer(network(), LOSS, VALIDATION, batch_size=4)(DATA)
     assert list(found) == NUMBERS
     for name in NUMBERS:
@@ -73,7 +72,7 @@ def quiet():
 
 
 @pytest.mark.parametrize("estimator", KINDS, ids=str)
-def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
+def test_saved_or_pickled_scorers(estimator, tmp_path):
     torch.manual_seed(3)
     here = scorer(quiet, estimator=estimator, parts=3)
     expected = here(COLUMNS)
@@ -87,7 +86,7 @@ def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
             np.testing.assert_array_equal(found[name], expected[name])
 
 
-def test_only_the_summary_travels_and_a_path_is_read_where_it_scores(tmp_path):
+def test_only_the_summary_travels(tmp_path):
     here = scorer(model=network())
     assert not isinstance(pickle.loads(pickle.dumps(here)).validation, tuple)
     path = tmp_path / "later.safetensors"
@@ -96,7 +95,7 @@ def test_only_the_summary_travels_and_a_path_is_read_where_it_scores(tmp_path):
     assert late(COLUMNS)["score"].shape == (10,)
 
 
-def test_a_summary_of_ones_own_has_no_standard_error(tmp_path):
+def test_own_summaries_without_standard_errors(tmp_path):
     summary = lai.summarize(lai_torch.trace(network(), LOSS, *VALIDATION), "lai")
     lai_storage.save(tmp_path / "summary", summary)
     expected = scorer()(COLUMNS)
@@ -106,7 +105,7 @@ def test_a_summary_of_ones_own_has_no_standard_error(tmp_path):
         assert np.isnan(found["standard_error"]).all()
 
 
-def test_a_function_collates_and_a_mapping_is_inputs_and_targets():
+def test_functions_collate_and_mappings():
     def words(columns):
         assert columns["word"] == ["a"] * 10  # no numbers: a list
         return {"input": columns["x"], "y": columns["y"]}
@@ -127,7 +126,7 @@ def test_a_function_collates_and_a_mapping_is_inputs_and_targets():
         np.testing.assert_array_equal(other["score"], expected["score"])
 
 
-def test_numbers_with_a_fraction_take_the_models_type(table):
+def test_fractions_take_the_models_type(table):
     validation = dict(zip("xy", VALIDATION, strict=True)) | {"x": VALIDATION[0].numpy()}
     options = {"collate": ("x", "y"), "batch_size": 4}
     found = lai_torch.Scorer(lambda: network().float(), LOSS, validation, **options)(COLUMNS)
@@ -147,22 +146,12 @@ def write_buffer(model):
     model[3].running_mean[0] += 0.5
 
 
-def test_a_scorer_whose_models_code_became_another_begins_anew(tmp_path):
-    model = network()
-    scorers = [lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)]
-    scorers[0].save(tmp_path / "saved")
-    scorers.append(lai_torch.Scorer(model, LOSS, tmp_path / "saved", batch_size=4))
-    before = [scorer(DATA)["score"] for scorer in scorers]
+def replace_function(model):
     model[1] = torch.nn.GELU()
-    anew = lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)(DATA)["score"]
-    np.testing.assert_array_equal(scorers[0](DATA)["score"], anew)
-    assert not np.allclose(anew, before[0])
-    with pytest.raises(ValueError, match=r"^validation: expected a summary .* model had other code or attr"):
-        scorers[1](DATA)
 
 
-@pytest.mark.parametrize("change", [write_data, swap, write_buffer])
-def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
+@pytest.mark.parametrize("change", [write_data, swap, write_buffer, replace_function])
+def test_changed_models_are_summed_anew(change, tmp_path):
     def make():
         return network().append(torch.nn.BatchNorm1d(3).double())
 
@@ -176,10 +165,11 @@ def test_a_model_that_changed_gets_a_new_summary_or_an_error(change, tmp_path):
     anew = lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)(DATA)["score"]
     np.testing.assert_array_equal(scorers[0](DATA)["score"], anew)
     assert not np.allclose(anew, before[0])
-    with pytest.raises(ValueError, match=r"^model: expected the parameters at which .validation. was summed"):
+    words = r"^model: expected the parameters at which .validation. was summed|^validation: .* had other code"
+    with pytest.raises(ValueError, match=words):
         scorers[1](DATA)
     late = lai_torch.Scorer(model, LOSS, tmp_path / "saved", batch_size=4)
-    with pytest.raises(ValueError, match=r"^validation: expected a summary .* model had other parameters or"):
+    with pytest.raises(ValueError, match=r"^validation: expected a summary .* model had other "):
         late(DATA)
     other = lai_torch.Scorer(make(), torch.nn.MSELoss(), tmp_path / "saved")
     with pytest.raises(ValueError, match=r"^validation: expected a summary .* loss had other code, closure"):

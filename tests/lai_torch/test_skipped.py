@@ -7,13 +7,11 @@ import math
 import lai_torch
 import pytest
 import torch
-from lai_torch._curation.processes.finite import all_finite, witness
 from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS, curated, data
 from tests.support.torch_modules import held, holding
-from tests.support.torch_programs import program
 
 EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
@@ -48,11 +46,8 @@ NAN, INFINITY, ROOT = (functools.partial(with_row, value) for value in (math.nan
 CASES = [
     # what spoils a batch, what makes a step train on it, the pass, the estimator
     *((bad, options, "kept", "lai") for bad in (NAN, INFINITY, ROOT) for options in UNSCORED),
-    *((NAN, UNSCORED[0], "kept", estimator) for estimator in ("ghost", "lli", "exact")),
-    *(
-        (ROOT, {"policy": EVERYTHING}, "kept", estimator)
-        for estimator in ("lai", "lli", "preconditioned_lai")
-    ),
+    (NAN, UNSCORED[0], "kept", "exact"),
+    (ROOT, {"policy": EVERYTHING}, "kept", "preconditioned_lai"),
     *((ROOT, {"policy": EVERYTHING}, backward, "lai") for backward in ("auto", "whole", "selective")),
     *((five, {"policy": none_of_five}, "kept", name) for name in ("ghost", "preconditioned_lai")),
 ]
@@ -70,11 +65,12 @@ def run(batches, options, backward, estimator):
 
 
 def moments(curator):
-    return curator.state.second_moment, curator.state.input_second_moments
+    state = curator.state_dict()
+    return state["second_moment"], (state["input_second_moments"] or {}).get("parts")
 
 
 @pytest.mark.parametrize(("bad", "options", "backward", "estimator"), CASES)
-def test_a_skipped_step_leaves_all_that_training_goes_on_from(bad, options, backward, estimator):
+def test_a_skipped_step_changes_nothing(bad, options, backward, estimator):
     torch.manual_seed(1)
     first, second, third = (data(8) for _ in range(3))
     reports, found = run([first, bad(second), third], options, backward, estimator)
@@ -84,7 +80,7 @@ def test_a_skipped_step_leaves_all_that_training_goes_on_from(bad, options, back
 
 
 @pytest.mark.parametrize("warmup", [0, 9])
-def test_a_loss_that_is_infinite_in_training_alone_skips_its_step(warmup):
+def test_losses_infinite_in_training_skip(warmup):
     """Scoring does not see it; the loss and the gradient are read before the optimizer steps."""
     torch.manual_seed(1)
     model = rooted(nn.BatchNorm1d(8)).double()
@@ -102,7 +98,7 @@ def test_a_loss_that_is_infinite_in_training_alone_skips_its_step(warmup):
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
-def test_a_gradient_scale_is_all_that_an_overflow_changes():
+def test_an_overflow_changes_the_scale_alone():
     """As in plain training, where the scaler looks for a smaller one."""
     torch.manual_seed(1)
     model = rooted(nn.BatchNorm1d(8)).double()
@@ -117,8 +113,7 @@ def test_a_gradient_scale_is_all_that_an_overflow_changes():
     assert scaler.get_scale() == 4.0
 
 
-@pytest.mark.parametrize("scale_inputs", [False, True])
-def test_a_gradient_that_is_not_finite_stays_out_of_the_second_moments(scale_inputs):
+def test_second_moments_of_finite_gradients():
     def root(outputs, targets):  # finite at 0, where its derivative is not
         return (outputs - targets).square().sum(1).sqrt()
 
@@ -127,7 +122,7 @@ def test_a_gradient_that_is_not_finite_stays_out_of_the_second_moments(scale_inp
     inputs, targets = torch.randn(8, 4).double(), torch.randn(8, 2).double()
     validation, rest = (inputs, targets + 1.0), torch.arange(8) != 2
     targets[2] = model(inputs)[2].detach()
-    estimator, found = lai_torch.PreconditionedLAI(scale_inputs=scale_inputs), []
+    estimator, found = lai_torch.PreconditionedLAI(scale_inputs=True), []
     for batch in ((inputs, targets), (inputs[rest], targets[rest])):
         curator = lai_torch.Curator(model, root, None, validation, estimator=estimator)
         scores = curator.weigh([batch])[1].scores
@@ -135,42 +130,12 @@ def test_a_gradient_that_is_not_finite_stays_out_of_the_second_moments(scale_inp
     torch.testing.assert_close(*found)
 
 
-def made(policy, model, **options):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    curator = lai_torch.Curator(model, LOSS, optimizer, data(9), policy=policy, refresh=10**9, **options)
-    return model, curator
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("estimator", ["lai", "ghost"])
-def test_of_random_programs_a_row_that_is_not_finite_moves_no_score(estimator):
-    """Nothing is proved of it, and no sum meets it, whatever the parts are."""
-    compared = 0
-    for seed in (7000, 7002, 7004, 7007, 7011, 7017, 7020, 7021, 7067):
-        one = program(seed)
-        model, (inputs, targets) = one.model.eval(), one.training
-        middle = len(targets) // 2
-        others = torch.arange(len(targets)) != middle
-        batches = (inputs[others], targets[others]), (inputs.clone(), targets)
-        batches[1][0][middle] = torch.nan
-        curators = [curated(model, one.validation, one.loss, estimator=estimator) for _ in batches]
-        try:
-            expected = curators[0].score(*batches[0])[1].scores
-        except ValueError:
-            continue
-        scores = curators[1].score(*batches[1])[1].scores
-        assert bool(scores[middle].isnan())
-        torch.testing.assert_close(scores[others], expected, rtol=1e-7, atol=1e-9)
-        compared += 1
-    assert compared >= 3
-
-
 @pytest.mark.parametrize("backward", ["kept", "selective", "whole"])
-def test_where_fewer_rows_are_finite_than_are_kept_others_stand_in_with_no_weight(backward):
+def test_too_few_finite_rows(backward):
     """The gradient is that of the finite rows; with BatchNorm, whose statistics they would move, none is."""
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).double()
-    _, curator = made(EVERYTHING, model, backward=backward)
+    curator = curated(model, data(9), policy=EVERYTHING, backward=backward, refresh=9)
     curator.step(*data(6))  # of a first batch the finite rows are read alone, before the policy is asked
     twin, batch = copy.deepcopy(model), NAN(data(6))
     report = curator.step(*batch)
@@ -184,14 +149,7 @@ def test_where_fewer_rows_are_finite_than_are_kept_others_stand_in_with_no_weigh
         torch.testing.assert_close(parameter.grad, other.grad)
 
 
-def test_rows_that_stand_in_do_not_move_statistics():
-    model, curator = made(EVERYTHING, rooted(nn.BatchNorm1d(8)).double())
-    before = copy.deepcopy(model.state_dict())
-    assert curator.step(*NAN(data(6))).skipped
-    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
-
-
-def test_a_model_that_cannot_stand_what_is_not_finite_never_trains_on_it():
+def test_strict_models_train_on_finite_rows():
     @holding(lambda: held(layer=nn.Linear(4, 3).double()))
     def strict(own, inputs):
         if own.training and not bool(torch.isfinite(inputs).all()):
@@ -199,12 +157,11 @@ def test_a_model_that_cannot_stand_what_is_not_finite_never_trains_on_it():
         return own.layer(inputs)
 
     for policy in (EVERYTHING, lai.keep_all):
-        _, curator = made(policy, strict())
-        report = curator.step(*NAN(data(6)))
+        report = curated(strict(), data(9), policy=policy).step(*NAN(data(6)))
         assert (report.kept, report.dropped, report.updated) == (5, 1, True)
 
 
-def test_gradients_whose_squares_overflow_are_stepped_on():
+def test_gradients_whose_squares_overflow():
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-30)
     validation = torch.randn(9, 4), torch.arange(9) % 3
@@ -217,16 +174,3 @@ def test_gradients_whose_squares_overflow_are_stepped_on():
     report = curator.step(torch.randn(6, 4), torch.arange(6) % 3)
     assert report.updated
     assert not torch.equal(model.weight, before)
-
-
-@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_gradients_are_looked_at_to_the_last_entry(bad, kind):
-    """The largest numbers of a type are finite; one entry that is not is found wherever it stands."""
-    large = torch.full((37,), -torch.finfo(kind).max, dtype=kind)
-    assert all_finite([large, torch.ones(3)])
-    for place in (0, 17, 36):
-        spoilt = large.clone()
-        spoilt[place] = bad
-        assert not torch.isfinite(witness([torch.ones(3, dtype=torch.float64), spoilt]))
-        assert not all_finite([torch.ones(3, dtype=torch.float64), spoilt])

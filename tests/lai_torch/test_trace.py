@@ -36,14 +36,14 @@ def batch():
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_architectures_are_exact_over_all_parameters(name):
+def test_architectures_are_exact(name):
     found = torch_exactness.measure(torch_models.MODELS[name])
     assert found["relative_error"] <= torch_exactness.bound(name)
     assert found["coverage"] == 1.0
 
 
 @BOTH
-def test_a_trace_goes_with_its_last_name_and_waits_for_no_collector(gradients):
+def test_traces_need_no_collector(gradients):
     model, (inputs, targets) = chain(), batch()
     lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)  # which may import and cache
     gc.collect()
@@ -57,7 +57,7 @@ def test_a_trace_goes_with_its_last_name_and_waits_for_no_collector(gradients):
         gc.enable()
 
 
-def test_what_takes_too_many_bytes_is_refused_by_name_or_left_out(monkeypatch):
+def test_too_many_bytes_are_refused(monkeypatch):
     monkeypatch.setattr("lai_torch._graph.assemble.GRADIENT_BUDGET", 100)
     one = program(1, made_of=("hidden", "linear", "cross_entropy", "mean", ""))
     given, words = (
@@ -75,14 +75,14 @@ def test_what_takes_too_many_bytes_is_refused_by_name_or_left_out(monkeypatch):
     assert [layer.name for layer in partial.layers if layer.weight] == ["parts.1", "head.layer"]
 
 
-def test_a_matrix_that_lai_has_no_readout_to_is_named():
+def test_matrices_without_readout_are_named():
     words = r"'memory.weight_ih_l0' \(used by torch.nn.GRU\); 'memory.weight_hh_l0' .*, and leaves"
     with pytest.warns(UserWarning, match=f"LAI has no readout from the input of {words}"):
         found = lai_torch.trace(recurrent(), LOSS, torch.randn(N, 7, 4), labels())
     assert [layer.name for layer in found.layers] == ["head"]
 
 
-def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
+def test_compiled_models_stay_compiled():
     calls = []
 
     def backend(graph, _):
@@ -103,7 +103,7 @@ def test_a_compiled_model_is_traced_eagerly_and_stays_compiled():
         assert len(calls) == before
 
 
-def test_coverage_says_what_is_explained_and_frozen():
+def test_coverage_names_frozen_parameters():
     @holding(lambda: held(memory=nn.GRU(3, 4, batch_first=True), head=nn.Linear(4, 3)))
     def partly(own, inputs):
         return own.head(own.memory(inputs)[0][:, -1])

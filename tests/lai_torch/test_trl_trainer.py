@@ -1,6 +1,5 @@
 """TRL's SFTTrainer, curated, whose head builds no logits; packed rows, whose documents are samples."""
 
-import re
 import runpy
 from pathlib import Path
 
@@ -15,13 +14,14 @@ from transformers.modeling_outputs import CausalLMOutput
 from transformers.models.qwen2 import modeling_qwen2
 
 from lai_core.mixtures import Mixture
+from tests.support.refusals import refusals
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_sft.py"
 
 
 @pytest.mark.slow
-def test_what_trains_builds_no_logits_and_is_what_is_scored():
+def test_training_builds_no_logits():
     kept, trainer = runpy.run_path(str(EXAMPLE))["main"](epochs=1)
     assert 0 < kept < 1
     model = trainer.model
@@ -72,7 +72,7 @@ def packed_run(folder, given=None, dtype=torch.float32, **settings):
 
 
 @pytest.mark.slow
-def test_documents_of_packed_rows_are_samples_as_in_the_unpacked_batch(tmp_path):
+def test_packed_documents_are_samples(tmp_path):
     """Rows without padding: the same scores, and the same parameters after two steps."""
     size = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     (plain, expected), (packed, found) = (
@@ -87,14 +87,7 @@ def test_documents_of_packed_rows_are_samples_as_in_the_unpacked_batch(tmp_path)
 
 
 @pytest.mark.slow
-def test_rows_packed_by_the_trainer_are_weighed_by_document(tmp_path):
-    trainer, found = packed_run(tmp_path, packing=True, max_length=48, per_device_train_batch_size=2)
-    assert all(len(scores) > 2 for scores in found)
-    assert len(trainer.curator.validation[0]["input_ids"]) == 24
-
-
-@pytest.mark.slow
-def test_documents_that_see_one_another_are_refused(tmp_path, monkeypatch):
+def test_mixed_documents_are_refused(tmp_path, monkeypatch):
     """A layer that adds up all tokens before, of whichever document."""
     plain = modeling_qwen2.Qwen2MLP.forward
     monkeypatch.setattr(modeling_qwen2.Qwen2MLP, "forward", lambda own, x: plain(own, x) + x.cumsum(1) / 8)
@@ -104,7 +97,7 @@ def test_documents_that_see_one_another_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_mixture_takes_the_sources_of_rows_and_of_documents(tmp_path):
+def test_mixtures_of_rows_and_documents(tmp_path):
     """TRL's collators drop the column that names a source."""
     means = []
     for free in (False, True):
@@ -118,7 +111,7 @@ def test_a_mixture_takes_the_sources_of_rows_and_of_documents(tmp_path):
 
 
 @pytest.mark.slow
-def test_groups_of_rows_that_the_trainer_packs_are_refused(tmp_path):
+def test_groups_of_packed_rows_are_refused(tmp_path):
     with pytest.raises(ValueError, match="groups: expected"):
         packed_run(tmp_path, {"groups": "source"}, packing=True, max_length=48, per_device_train_batch_size=2)
 
@@ -144,7 +137,7 @@ def outputs_of(batch):
 
 
 @given(DOCUMENTS)
-def test_a_document_has_the_loss_that_it_has_unpacked(documents):
+def test_documents_losses_packed_and_unpacked(documents):
     batch, lengths = packed(documents)
     apart = unpacked(batch)
     assert apart["attention_mask"].sum(1).tolist() == lengths
@@ -153,7 +146,7 @@ def test_a_document_has_the_loss_that_it_has_unpacked(documents):
 
 
 @given(DOCUMENTS, st.randoms(use_true_random=False))
-def test_the_kept_documents_are_one_row_with_the_same_losses(documents, draw):
+def test_kept_documents_are_one_row(documents, draw):
     batch, lengths = packed(documents)
     weights = torch.tensor([draw.choice([0.0, 0.5, 2.0]) for _ in lengths])
     row, own = kept_documents(batch | dict.fromkeys(LENGTHS), weights)
@@ -168,52 +161,40 @@ def test_the_kept_documents_are_one_row_with_the_same_losses(documents, draw):
     torch.testing.assert_close(next_token_losses(outputs_of(row), row), expected)
 
 
-def test_rows_that_are_not_packed_are_left_alone():
-    positions, again = torch.arange(4).expand(2, 4), torch.tensor([[0, 1, 0, 1]])
+def test_which_rows_are_packed():
+    positions, padded = torch.arange(4).expand(2, 4), torch.tensor([[0, 1, 2, 0, 1, 0, 0, 0]])
     assert documents_of({"position_ids": positions}) is None
     assert documents_of({"input_ids": positions}) is None
-    assert documents_of({"position_ids": again, "attention_mask": torch.ones(1, 4)}) is None
-    assert documents_of({"position_ids": again + 1}) is None
-    assert documents_of({"position_ids": again}).tolist() == [[0, 0, 1, 1]]
-
-
-def test_padding_at_a_rows_end_stays_with_the_document_before_it():
-    positions = torch.tensor([[0, 1, 2, 0, 1, 0, 0, 0]])
-    assert documents_of({"position_ids": positions}).tolist() == [[0, 0, 0, 1, 1, 1, 1, 1]]
+    assert documents_of({"position_ids": padded, "attention_mask": torch.ones(1, 8)}) is None
+    assert documents_of({"position_ids": padded + 1}) is None
+    # padding at a row's end stays with the document before it
+    assert documents_of({"position_ids": padded}).tolist() == [[0, 0, 0, 1, 1, 1, 1, 1]]
 
 
 NOT_PACKED = "batch: expected packed rows, with position_ids and no attention_mask, got ['input_ids']"
 NOT_APART = "model: expected the documents of a packed row not to see one another, got a loss of document 0 "
-TWO = {"input_ids": torch.tensor([[1, 2, 3, 4]]), "position_ids": torch.tensor([[0, 1, 0, 1]])}
+PLACES = torch.tensor([[0, 1, 0, 1]])
+TWO = {"input_ids": torch.tensor([[1, 2, 3, 4]]), "position_ids": PLACES}
 
 
 def documents_checked(losses):
-    check_documents(losses, TWO, TWO, [])
+    """Return a call that checks losses of documents, which are functions of these sums."""
+    return lambda: check_documents(
+        lambda batch: losses(batch["input_ids"].view(2, 2).double().sum(1)), TWO, TWO, []
+    )
 
 
-def sums(batch):
-    return batch["input_ids"].view(2, 2).double().sum(1)
-
-
-REFUSED = {
-    NOT_PACKED: lambda: unpacked({"input_ids": torch.ones(1, 4)}),
-    "batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of shape (3, 2)": (
-        lambda: unpacked({"position_ids": torch.tensor([[0, 1, 0, 1]]), "pixels": torch.ones(3, 2)})
-    ),
-    f"{NOT_APART}that moves with another's contents; ": lambda: documents_checked(
-        lambda batch: sums(batch) + 1e-9 * sums(batch).sum()
-    ),
-    "sample_loss: expected one number a document of packed rows, (2,), got shape (1,); ": (
-        lambda: documents_checked(lambda batch: sums(batch)[:1])
-    ),
-}
-
-
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_is_not_packed_or_not_apart_is_refused_by_name(message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        REFUSED[message]()
-
-
-def test_losses_that_are_not_known_are_not_compared():
-    documents_checked(lambda batch: sums(batch) / torch.tensor([0.0, 1.0]))
+test_documents_that_cannot_be_scored_are_named = refusals(
+    {
+        f"ValueError: {NOT_PACKED}": lambda: unpacked({"input_ids": torch.ones(1, 4)}),
+        "ValueError: batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of": (
+            lambda: unpacked({"position_ids": PLACES, "pixels": torch.ones(3, 2)})
+        ),
+        f"ValueError: {NOT_APART}that moves with another's contents; ": documents_checked(
+            lambda sums: sums + 1e-9 * sums.sum()
+        ),
+        "ValueError: sample_loss: expected one number a document of packed rows, (2,), got shape (1,); ": (
+            documents_checked(lambda sums: sums[:1])
+        ),
+    }
+)

@@ -21,7 +21,7 @@ class OwnError(Exception):
         super().__init__(code, text)
 
 
-def test_an_error_of_another_kind_on_the_validation_set_keeps_its_kind():
+def test_other_errors_keep_their_kind():
     def failing(outputs, targets):
         raise OwnError(3, "no")
 
@@ -31,7 +31,7 @@ def test_an_error_of_another_kind_on_the_validation_set_keeps_its_kind():
 
 
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
-def test_a_step_needs_gradients_and_scores_do_not(off):
+def test_steps_alone_need_gradients(off):
     curator = curated(network(), data(5))
     with off():
         with pytest.raises(ValueError, match=re.escape(f"a call under torch.{off.__name__}(); leave it")):
@@ -40,7 +40,7 @@ def test_a_step_needs_gradients_and_scores_do_not(off):
     assert curator.step(*data(4)).updated
 
 
-def test_fifty_steps_that_keep_nothing_are_told_once(monkeypatch):
+def test_fifty_empty_steps_are_told(monkeypatch):
     """As many in a row, here five: one that keeps something begins the count anew."""
     assert lai_torch.curator.EMPTY == 50
     monkeypatch.setattr(lai_torch.curator, "EMPTY", 5)
@@ -74,24 +74,10 @@ def test_what_is_printed_is_a_line():
 
 
 @pytest.mark.parametrize(("name", "extra"), [("lai_torch", "torch"), ("lai_jax", "jax")])
-def test_without_its_framework_an_adapter_names_the_extra(name, extra):
+def test_adapters_name_their_extra(name, extra):
     code = f"import sys; sys.modules[{extra!r}] = None; import {name}"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"which is not installed; pip install 'lai-core[{extra}]' adds it" in found.stderr
-
-
-def test_frozen_layers_have_no_part_in_scores_and_some_layer_must_train():
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
-    model[:4].requires_grad_(False)
-    validation, training = data(5), data(4)
-    scores = [
-        curated(model, validation, estimator=one).score(*training)[1].scores
-        for one in ("lai", "lli", "ghost")
-    ]
-    torch.testing.assert_close(scores[:1] * 2, scores[1:])  # of one layer that trains all three are one
-    model.requires_grad_(True)[4].requires_grad_(False)
-    with pytest.raises(ValueError, match="LLI scores the last layer alone, '4', so that every score"):
-        curated(model, data(5), estimator="lli").step(*data(4))
 
 
 CALLS = {
@@ -154,6 +140,6 @@ ENGINES = {
 @pytest.mark.filterwarnings("default")  # torch's own
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("words", ENGINES)
-def test_an_engine_is_named_before_it_runs(call, words):
+def test_engines_are_named_unrun(call, words):
     with pytest.raises(ValueError, match=f"model: expected .*{words}"):
         CALLS[call](ENGINES[words]())

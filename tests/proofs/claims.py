@@ -103,7 +103,7 @@ MEANT = {
         half_where_nothing_is_left,
         lambda depth: prove_geometric.LLI.given(depth) + under(MEANING, (Equal(LAST, 0),)),
     ),
-    "a cosine of one": claims(AtMost(1, c), *under(MEANING, (AtMost(1, c),)), slug="top-layer-certificate"),
+    "a cosine of one": claims(AtMost(1, c), *under(MEANING, (AtMost(1, c),)), slug="norm-product-bound"),
 }
 POINTS = {
     "a sine of 84 pi x": claims(Equal(x**2, x**2 + sp.sin(84 * pi * x))),

@@ -21,7 +21,6 @@ from proofs import (
     prove_ratios,
     prove_selection,
     prove_similarities,
-    prove_truncation,
 )
 from tests.support.draws import GENERATORS
 from tests.support.inequalities import SEEDS
@@ -227,22 +226,6 @@ def test_selection(seed, n):
     )
     close(bounds.selection_regret(exact, approximate), lost)
     assert bounds.selection_regret_bound(exact, approximate) <= distance * (1 + 1e-9)
-
-
-@pytest.mark.equation("top-layer-certificate")
-@given(GENERATORS, st.integers(2, 4))
-def test_certificate(seed, depth):
-    rng = np.random.default_rng(seed)
-    f_z, f_j, alpha = rng.uniform(0.1, 2, (3, depth))
-    n, m = (float(x) for x in rng.uniform(0.1, 2, 2))
-    zeros = [0.0] * depth
-    proved = numbers(prove_truncation.STATEMENT, depth=depth)(
-        list(f_z[::-1]), list(f_j[::-1]), zeros, zeros, zeros, list(-alpha[::-1]), n, m
-    )
-    found = bounds.top_layers_bound(
-        -alpha[:, None, None], f_z[:, None], f_j[:, None], np.array([n]), np.array([m])
-    )
-    close(found, proved)
 
 
 @pytest.mark.equation("decay-bounds-gain")

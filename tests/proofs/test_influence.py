@@ -161,11 +161,8 @@ def test_shapley(seed):
     for side in ("lhs", "rhs"):
         (moves, v, matrix, eta), expected = in_numbers(prove_shapley.MIDPOINT, 3, seed, side)
         if side == "lhs":
-            found = eta * shapley.midpoint_scores(
-                lambda at, v=v, matrix=matrix: v + matrix @ at,
-                np.zeros(2),
-                np.stack(moves),
-                learning_rate=eta,
+            found = shapley.step_midpoint_scores(
+                lambda g, v=v, matrix=matrix, eta=eta: -eta * (v - eta * (matrix @ g)), np.stack(moves)
             )
         else:
             found = shapley.one_step_shapley(

@@ -83,3 +83,13 @@ def test_the_ledger_as_data_has_its_schema_and_the_papers_numbers(site):
     del found["lli"]["verdict"]
     with pytest.raises(jsonschema.ValidationError, match="'verdict' is a required property"):
         jsonschema.validate(found, schema)
+
+
+def test_a_functions_page_says_what_its_statements_assume(site):
+    lines = ["Bound it.", "", "Implements :eq:`lli` and", ":eq:`ghost-bias`.", "", "Returns"]
+    extension("statements").show_assumptions(site, "function", "f", None, None, lines)
+    bias, text = ":eq:`ghost-bias`. Assume: ", "is the only use of :math:`W` and of :math:`b` on a sample"
+    assert lines[4:6] == ["", ":eq:`lli`. No assumption."]
+    assert lines[7].startswith(bias)
+    assert text in lines[7]
+    assert lines[8:] == ["", "Returns"]

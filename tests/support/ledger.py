@@ -54,13 +54,12 @@ class Entry:
 
 @dataclass
 class Links:
-    """What stands behind each slug: dotted functions, node ids, pages; and those functions' docstrings."""
+    """What stands behind each slug: dotted functions, node ids, pages."""
 
     functions: dict[str, list[str]] = field(default_factory=dict)
     tests: dict[str, list[str]] = field(default_factory=dict)
     proofs: dict[str, list[str]] = field(default_factory=dict)
     pages: dict[str, list[str]] = field(default_factory=dict)
-    docstrings: dict[str, str] = field(default_factory=dict)
 
 
 def read(root: Path = ROOT) -> dict[str, Entry]:
@@ -81,9 +80,8 @@ def find(root: Path = ROOT) -> Links:
     links = Links()
     exported = exported_names(root / "lai_core" / "__init__.py")
     for path in sorted((root / "lai_core").rglob("*.py")):
-        for slug, name, docstring in _implementations(path, root, exported):
+        for slug, name in _implementations(path, root, exported):
             links.functions.setdefault(slug, []).append(name)
-            links.docstrings[name] = docstring
     for folder, found in (("tests", links.tests), ("proofs", links.proofs)):
         for path in sorted((root / folder).rglob("*.py")):
             if path.name.startswith(("test_", "prove_")):
@@ -102,7 +100,6 @@ def problems(ledger: Mapping[str, Entry], links: Links) -> list[str]:
         *_unknown_slugs(ledger, links),
         *(f"{slug}: labelled twice, in {pages}" for slug, pages in links.pages.items() if pages[1:]),
         *(line for slug, entry in ledger.items() for line in _missing_links(slug, entry, links)),
-        *_unstated(ledger, links),
     ]
 
 
@@ -160,24 +157,14 @@ def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
         yield f"{slug}: false as printed, and no test with 'counterexample' in its name"
 
 
-def _unstated(ledger: Mapping[str, Entry], links: Links) -> Iterator[str]:
-    """Ask of every docstring for the ledger's own words on what is assumed."""
-    for name, docstring in links.docstrings.items():
-        known = [slug for slug in implemented(docstring) if slug in ledger]
-        for line in assumptions(known, ledger):
-            if line not in " ".join(docstring.split()):
-                yield f"{name}: its docstring does not say {line!r}"
-
-
-def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Give slugs, the names by which a user finds the functions, and their docstrings."""
+def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str]]:
+    """Give slugs, and the names by which a user finds the functions."""
     parts = path.relative_to(root).with_suffix("").parts
     module = ".".join(part for part in parts if not part.startswith("_"))
     for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
         home = "lai_core" if name.partition(".")[0] in exported else module
-        docstring = ast.get_docstring(node) or ""
-        for slug in implemented(docstring):
-            yield slug, f"{home}.{name}", docstring
+        for slug in implemented(ast.get_docstring(node) or ""):
+            yield slug, f"{home}.{name}"
 
 
 def hypotheses(entry: Entry) -> str:
@@ -206,7 +193,7 @@ def stated(entry: Entry) -> list[str] | None:
 
 
 def assumptions(slugs: Iterable[str], entries: Mapping[str, Entry]) -> list[str]:
-    """Give the lines with which a docstring says what these statements assume."""
+    """Give the lines with which a function's page says what these statements assume."""
     by_words: dict[str, list[str]] = {}
     for slug in dict.fromkeys(slugs):
         by_words.setdefault(hypotheses(entries[slug]), []).append(slug)

@@ -11,14 +11,6 @@ Definition selection_regret := forall (R : realFieldType) n (v v' : 'I_n -> R) l
   (* meaning *) 0 <= lambda ->
   \sum_k Num.max (v k) 0 - \sum_(k | 0 < v' k) v k <= \sum_k `|v k - lambda * v' k|.
 
-(** The regret that bounds on errors allow, and scores that reach it. *)
-(* Implements: certified-regret *)
-Definition certified_regret := forall (R : realFieldType) n (v v' e : 'I_n -> R),
-  (* $|v_j - \hat v_j| \le \epsilon_j$ for every $j$ *) (forall k, `|v k - v' k| <= e k) ->
-  \sum_k Num.max (v k) 0 - \sum_(k | 0 < v' k) v k <= \sum_k Num.max (e k - `|v' k|) 0 /\
-  exists u : ('I_n -> R), (forall k, `|u k - v' k| <= e k) /\
-    \sum_k Num.max (u k) 0 - \sum_(k | 0 < v' k) u k = \sum_k Num.max (e k - `|v' k|) 0.
-
 (** When a sample outvotes its batch, of which g are the gradients. *)
 (* Implements: self-exclusion *)
 Definition self_exclusion := forall (R : rcfType) p n (g : 'I_n -> 'cV[R]_p) j,

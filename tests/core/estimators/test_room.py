@@ -44,17 +44,12 @@ V_MANY, T_MANY = dense(2, 5, 2), dense(5, 7, 2)
 V_LONG, T_SHORT = dense(1, 40, 60), dense(5, 1, 60)
 GATED, GATED_T = gated(3), gated(5)
 SUMMARY, SUMMARY_MANY = (lai.summarize(each, "lai") for each in (V, V_MANY))
-GHOST = lai.summarize(V, "ghost")
 permuted = {"permutation": PERMUTATION}
 
 CALLS = {
     "variance by pairs": (
         lambda b: sketch_variance(V, T, width=2, memory_budget=b),
         "318:72 342:52 366:32 732:20 1098:14 1320:12 1830:7",
-    ),
-    "variance by pairs, permuted": (
-        lambda b: sketch_variance(V, T, width=2, **permuted, memory_budget=b),
-        "342:82 390:62 438:42 876:26 1314:18 1320:16 2190:9",
     ),
     "variance at one position": (
         lambda b: sketch_variance(V_ONE, T_ONE, width=4, **permuted, memory_budget=b),
@@ -68,10 +63,6 @@ CALLS = {
         lambda b: sketch_variance(V_MANY, T_MANY, width=4, **permuted, memory_budget=b),
         "848:56 912:36 1824:22",
     ),
-    "variance at many positions from a summary": (
-        lambda b: sketch_variance(SUMMARY_MANY, T_MANY, width=2, **permuted, memory_budget=b),
-        "664:75 712:55 760:35 1520:21 2280:14",
-    ),
     "variance by pairs with one long sample": (
         lambda b: sketch_variance(V_LONG, T_SHORT, width=2, memory_budget=b),
         "5652:14 6024:10 6396:8 7140:6",
@@ -84,10 +75,6 @@ CALLS = {
         lambda b: gate_lai_kernel(GATED, GATED_T, memory_budget=b),
         "15:30 30:18 45:12 75:6",
     ),
-    "gated scores": (
-        lambda b: gate_lai_scores(GATED, GATED_T, memory_budget=b),
-        "15:30 30:18 45:12 75:6",
-    ),
     "gated scores without oneself": (
         lambda b: gate_lai_scores(GATED_T, GATED_T, exclude_self=True, memory_budget=b),
         "25:30 50:18 75:12 125:6",
@@ -95,10 +82,6 @@ CALLS = {
     "scores": (
         lambda b: lai.lai_scores(V, T, memory_budget=b),
         "66:78 72:66 90:52 96:38 108:36 114:26 120:24 168:18 186:12 372:8 558:6 930:4 1320:3",
-    ),
-    "scores from a summary": (
-        lambda b: lai.ghost_scores(GHOST, T, memory_budget=b),
-        "93:10 168:8 186:6 252:5 279:4 420:3 465:2",
     ),
     "self-influence": (
         lambda b: lai.self_influence(T, "lai", memory_budget=b),

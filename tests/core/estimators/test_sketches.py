@@ -15,9 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core.estimators.sketches import sketch_outputs, sketch_variance
-from lai_core.estimators.sketches._variance import chance_of_a_shared_group
-from tests.core.estimators.test_contraction import peak
+from lai_core.estimators.sketches import _chance_of_a_shared_group, sketch_outputs, sketch_variance
 from tests.support import explicit
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
@@ -134,23 +132,8 @@ def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_countere
     assert outputs % run
     groups = np.arange(outputs) // run
     shared = np.mean([groups[i] == groups[k] for i, k in itertools.permutations(range(outputs), 2)])
-    assert shared == pytest.approx(chance_of_a_shared_group(outputs, width))
+    assert shared == pytest.approx(_chance_of_a_shared_group(outputs, width))
     assert shared < 1 / width
-
-
-@pytest.mark.parametrize(("positions", "outputs"), [(3, 200), (60, 10)])
-def test_temporaries_keep_to_the_budget(positions, outputs):
-    """Beside the budget: the batch laid out anew, and what Python itself takes."""
-    sides = [trace(side, NUMPY) for side in drawn(Layout(((40, outputs),), positions=positions), 0, (30, 50))]
-    ample, held = (
-        peak(lambda b=budget: sketch_variance(*sides, width=5, memory_budget=b)) for budget in (2**28, 2**18)
-    )
-    assert held <= 2**18 + 2**15 < ample
-
-
-def test_a_summed_gradient_that_does_not_fit_is_not_built():
-    sides = [trace(side, NUMPY) for side in drawn(Layout(((400, 400),)), 0, (60, 60))]
-    assert peak(lambda: sketch_variance(*sides, width=5, memory_budget=2**19)) <= 2**19  # of 1.28 MB
 
 
 def test_the_last_record_may_be_frozen_tied_or_in_groups_and_its_sketch_is_for_lai_alone(backend):

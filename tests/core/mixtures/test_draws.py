@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lai_core.mixtures._draws import AHEAD, ShuffledDraws
+from lai_core._adapters import AHEAD, ShuffledDraws
 from tests.support.refusals import refusals
 
 MEMBERS = [[0, 3, 5], [1, 4, 6, 8], [2, 7]]

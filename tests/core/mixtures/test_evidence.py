@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lai_core import mixtures
 from lai_core._theory.chi_squared import upper_quantile
 from proofs import prove_mixtures
-from tests.support.draws import GENERATORS
 from tests.support.inequalities import at_most, hunt
 
 NUMBERS = st.integers(-6, 6).map(float) | st.just(math.nan)
@@ -125,78 +124,3 @@ def test_hedges_step_is_the_best_for_its_bound(count, horizon, other):
         math.sqrt(math.log(count)), math.sqrt(horizon), 1.0
     )
     assert bound(best) == pytest.approx(proved) == pytest.approx(2 * math.sqrt(horizon * math.log(count)))
-
-
-def best_sequence(gains, start, kept, entered):
-    """Find the largest sum of gains of a sequence of sources, less a price for each step of it."""
-    best = gains[0] - start
-    for gain in gains[1:]:
-        best = gain + np.maximum(best - kept, best.max() - start - entered)
-    return best.max()
-
-
-def simulate(rng, count, rounds, horizon, floor, kind):
-    """Run a `Mixture`; return the prior, the weights that it played, and the gains that moved them."""
-    prior = rng.uniform(0.1, 1.0, count)
-    mixture = mixtures.Mixture(prior.tolist(), horizon=horizon, floor=floor, confidence=rng.choice([0, 0.99]))
-    played, gains = [], []
-    quality, step = rng.normal(size=count), mixtures.hedge_step_size(count, horizon)
-    for t in range(rounds):
-        if kind == "drifting" and t % 10 == 0:
-            quality = rng.normal(size=count)
-        scale = {"tiny": 1e-6, "huge": 10.0 ** (t % 4)}.get(kind, 0.3)
-        error = rng.choice([0.0, 0.05, 1.0]) * scale
-        played.append(mixture.weights)
-        mixture.step(
-            (kind == "tiny") + scale * quality + error * rng.normal(size=count), np.full(count, error)
-        )
-        state, before = mixture.state_dict(), np.array(played[-1])
-        # the weights that were played tell the gains up to a constant, which changes nothing
-        raised = (np.array(state["weights"]) - floor * np.array(state["prior"])) / (1 - floor)
-        gain = np.log(np.maximum(raised, 1e-300) / before) / step
-        gains.append(gain - gain.max())
-    return prior / prior.sum(), np.array(played), np.array(gains), step
-
-
-@pytest.mark.equation("hedge-regret")
-@pytest.mark.parametrize("kind", ["stationary", "drifting", "tiny", "huge"])
-@pytest.mark.parametrize("floor", [0.01, 0.05, 0.5])
-def test_a_mixture_keeps_the_bound_against_every_sequence_of_sources(kind, floor):
-    rng = np.random.default_rng(0)
-    for count in range(2, 9):
-        horizon, rounds = rng.choice([3.0, 10.0, 50.0]), int(rng.choice([1, 5, 40]))
-        prior, played, gains, step = simulate(rng, count, rounds, horizon, floor, kind)
-        kept, entered, start = -np.log(1 - floor), -np.log(floor), -np.log(prior)
-        best = best_sequence(gains, start / step, kept / step, entered / step)
-        least = (played * gains).sum() + step * (played * gains**2).sum()
-        assert best <= least + 1e-6 * (1 + np.abs(gains).sum())
-        for switches in range(min(3, rounds)):
-            bound = mixtures.hedge_regret_bound(gains, played, step_size=step, floor=floor, switches=switches)
-            price = (1 + switches) * start.max() + switches * entered + (rounds - 1 - switches) * kept
-            assert bound == pytest.approx(price / step + step * (played * gains**2).sum())
-        regret = gains.sum(0).max() - (played * gains).sum()
-        assert regret <= mixtures.hedge_regret_bound(gains, played, step_size=step, floor=floor) + 1e-6
-
-
-@pytest.mark.equation("hedge-regret")
-@given(GENERATORS, st.integers(2, 6), st.integers(1, 30), st.floats(0.01, 1.0), st.sampled_from([0.0, 0.2]))
-def test_multiplicative_weights_keep_hedges_bound(seed, count, rounds, step, floor):
-    rng = np.random.default_rng(seed)
-    gains = rng.choice([-3.0, -0.5, 0.0, 0.5, 1.0], size=(rounds, count)) / step
-    prior = np.full(count, 1 / count)
-    weights = [prior]
-    for gain in gains[:-1]:
-        raised = weights[-1] * np.exp(step * gain)
-        weights.append((1 - floor) * raised / raised.sum() + floor * prior)
-    weights = np.array(weights)
-    regret = gains.sum(0).max() - (weights * gains).sum()
-    bound = mixtures.hedge_regret_bound(gains, weights, step_size=step, floor=floor)
-    hunt(regret, bound)
-    assert at_most(regret, bound, np.abs(gains).sum())
-
-
-def test_a_sequence_that_switches_takes_a_floor_and_enough_updates():
-    gains = np.zeros((2, 2))
-    for options, name in (({"switches": 1}, "floor"), ({"switches": 2, "floor": 0.1}, "switches")):
-        with pytest.raises(ValueError, match=f"^{name}: expected "):
-            mixtures.hedge_regret_bound(gains, gains + 0.5, step_size=1.0, **options)

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 
 import lai_core as lai
 from lai_core.records.compatible import check_trace
-from tests.core.estimators.test_contraction import peak
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
@@ -180,17 +178,3 @@ def test_lai_refuses_a_map_of_output_gradients_whatever_its_shape(positions):
             function()
     assert lai.ghost_kernel(trace, trace).shape == (2, 2)
     assert lai.lli_scores(trace, trace).shape == (2,)
-
-
-@pytest.mark.parametrize("call", [lai.ghost_kernel, lai.ghost_scores])
-def test_numpys_own_convolutions_keep_to_the_budget(call):
-    """From what offsets need to what all samples' gradients do, with outputs that are few or many."""
-    draws = np.random.default_rng(0)
-    for d_out in (2, 40):
-        layer = (draws.normal(size=(12, 4, 9, 9)), draws.normal(size=(12, d_out, 9, 9)))
-        trace = lai.Trace([lai.ConvolutionTrace(*layer, kernel=(3, 3), padding=((1, 1),) * 2)])
-        expected = call(trace, trace)
-        for budget in (2**18, 2**19, 2**20, 2**21):
-            np.testing.assert_allclose(call(trace, trace, memory_budget=budget), expected, rtol=1e-9)
-            used = peak(partial(call, trace, trace, memory_budget=budget))
-            assert used <= budget + 3 * 12 * 12 * 8 + 2**15, (d_out, budget, used)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import lai_core as lai
-from lai_core.records import _reads
-from tests.core.estimators.test_contraction import peak
 from tests.support.backends import BACKENDS
 
 
@@ -64,43 +62,6 @@ def test_ids_beyond_either_end_of_the_table_are_named(low, high, backend):
         lai.check_values(trace)
 
 
-def tied(n, seed, dtype, rows=100, t=12, d=16):
-    """Return a table that is read twice and is the head's matrix too."""
-    draws = np.random.default_rng(seed)
-    reads = [
-        lai.EmbeddingTrace(draws.integers(rows, size=(n, t)), made(draws, dtype, n, t, d), rows, 0, "w")
-        for _ in range(2)
-    ]
-    head = lai.LayerTrace(made(draws, dtype, n, t, d), made(draws, dtype, n, t, rows), weight="w")
-    return lai.Trace([*reads, head])
-
-
-def made(draws, dtype, *shape):
-    return draws.normal(size=shape).astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float16])
-@pytest.mark.parametrize("tie", [False, True])
-@pytest.mark.parametrize("own", [False, True], ids=["by the standard", "by numpy"])
-def test_temporaries_keep_to_the_budget(dtype, tie, own, monkeypatch):
-    """Beside the budget: the kernel and its blocks, or vectors of scores."""
-    if not own:
-        monkeypatch.setattr(_reads, "is_numpy_array", lambda _: False)
-    sides = [tied(20, seed, dtype) for seed in (0, 1)]
-    if not tie:
-        sides = [
-            lai.Trace([side.layers[0], lai.LayerTrace(np.zeros((20, 1)), np.zeros((20, 1)))])
-            for side in sides
-        ]
-    budget, beside = 2**18, 3 * 20 * 20 * 8 + 2**15
-    for call in (lai.ghost_kernel, lai.ghost_scores):
-        used = peak(lambda call=call: call(*sides, memory_budget=budget))
-        assert used <= budget + beside, (call.__name__, used)
-    ample, small = (lai.ghost_scores(*sides, memory_budget=budget) for budget in (2**30, 2**17))
-    np.testing.assert_allclose(ample, small, rtol=1e-3 if dtype == np.float16 else 1e-9)
-    assert own or peak(lambda: lai.ghost_kernel(*sides)) > 2**19
-
-
 @pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("uses", [1, 2])
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
@@ -111,7 +72,7 @@ def test_rows_that_validation_never_reads_are_not_summed(backend, uses):
     for n, dtype, few in ((6, np.int64, [2, 400]), (7, np.int32, [2, 3, 400, 401])):
         traces = [
             table(draws.choice([-1, 0, *few, 999, 1000], (n, 7)).astype(dtype),
-                  made(draws, float, n, 7, 4), 1000, backend, padding=2, weight="w")
+                  draws.normal(size=(n, 7, 4)), 1000, backend, padding=2, weight="w")
             for _ in range(uses)
         ]  # fmt: skip
         sides.append(lai.Trace([*(trace.layers[0] for trace in traces), traces[0].layers[-1]]))

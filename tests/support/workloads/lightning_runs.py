@@ -113,10 +113,3 @@ def fitted(
     trainer.save_checkpoint(path)
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
     return whole(module), logged
-
-
-def stopped_and_resumed(rank: int, folder: str, processes: int) -> tuple[Tensor, Tensor]:
-    """Train on several processes; return the parameters, and those of a run from its first epoch's end."""
-    train(rank, folder, processes, epochs=1)
-    resumed, _ = train(rank, folder, processes, resume=f"{folder}/1.ckpt")
-    return train(rank, folder, processes)[0], resumed

@@ -97,13 +97,6 @@ def train(
     return whole(trainer.model), trainer.state.log_history, trainer
 
 
-def stopped_and_resumed(rank: int, folder: str, processes: int, parts: int) -> tuple[Tensor, Tensor]:
-    """Train with dropout on several processes; return the parameters, and those of a run from its middle."""
-    through, _, _ = train(rank, folder, processes, parts, dropout=0.1)
-    resumed, _, _ = train(rank, folder, processes, parts, resume=f"{folder}/checkpoint-3", dropout=0.1)
-    return through, resumed
-
-
 def by_source(
     rank: int, folder: str, processes: int = 1, parts: int = 1, resume: str | None = None, **options: Any
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:

@@ -1,15 +1,159 @@
-"""The smallest constants with which A1, A2, A3 and the non-expansive variant of A3 hold, and all at once."""
+r"""What Appendix B assumes of a network and a batch (A1 to A3), measured layer by layer and pair by pair.
+
+* The similarities and norms that every bound is made of: `similarities`.
+* A1, gradient norms decay downwards: `decay_rate`. A2, bounded activations: `activation_bound`. A3,
+  gradients never oppose each other: `cosines`, `smallest_cosine`, and its non-expansive variant,
+  `alignment_excess`.
+* All of them at once, each with its margin: `measure_assumptions`.
+
+Each is a statement about a network *and* a batch; measured, it gives constants with which the bounds of
+`lai_core.bounds` may be evaluated. Arrays over layers have the bottom layer first. A `TypeError` names an
+argument of a wrong kind, a `ValueError` one whose shape or range does not fit. Arguments are the same
+everywhere, where a function says nothing else:
+
+Parameters
+----------
+beta
+    Gradient similarities.
+norms, validation_norms, training_norms
+    Norms of the output gradients.
+cosines
+    What `cosines` returned.
+"""
 
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float
 
-from lai_core._engine.checks import check_number
-from lai_core._engine.namespace import Array, xp_of
+from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_number
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, Namespace, cast, matmul, xp_of
 from lai_core._theory.algebra import quotient
 from lai_core._theory.arrays import Kernels, Scalar, checked
-from lai_core.assumptions._similarities import similarities
-from lai_core.records.base import Trace
+from lai_core.records.base import Record, Trace, locate
+from lai_core.records.compatible import check_pair
+from lai_core.records.dense import LayerTrace
+
+__all__ = [
+    "AssumptionReport",
+    "Similarities",
+    "activation_bound",
+    "alignment_excess",
+    "cosines",
+    "decay_rate",
+    "measure_assumptions",
+    "similarities",
+    "smallest_cosine",
+]
+
+
+# The similarities that Ghost and LAI multiply, of every layer, validation and training sample.
+#
+# They are read off one vector per layer and sample: layers with positions, shared matrices or blocks have no
+# single alpha and beta, and are refused. A bias counts as one more activation that is always 1, as it does in
+# Ghost and in LAI.
+
+
+@dataclass(frozen=True, eq=False)
+class Similarities:
+    """What the bounds are made of: similarities and norms of every layer, the bottom one first.
+
+    Parameters
+    ----------
+    alpha, beta
+        Similarities of layer inputs and of output gradients.
+    validation_inputs, training_inputs
+        Norms of the layers' inputs.
+    validation_gradients, training_gradients
+        Norms of the output gradients.
+    """
+
+    alpha: Float[Array, "L n_val n_train"]
+    beta: Float[Array, "L n_val n_train"]
+    validation_inputs: Float[Array, "L n_val"]
+    training_inputs: Float[Array, "L n_train"]
+    validation_gradients: Float[Array, "L n_val"]
+    training_gradients: Float[Array, "L n_train"]
+
+
+def similarities(validation: Trace, training: Trace, /) -> Similarities:
+    r"""Take apart what Ghost adds up: embedding and gradient similarities of each layer.
+
+    Implements :eq:`similarities`: :math:`\alpha^{(l)}_{zj} = \langle a^{(l-1)}_z, a^{(l-1)}_j\rangle`
+    and :math:`\beta^{(l)}_{zj} = \langle g^{(l)}_z, g^{(l)}_j\rangle`.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of dense layers without positions, with the output gradients of every layer.
+
+    Returns
+    -------
+    Similarities
+        In the accumulation type of the traces.
+
+    Raises
+    ------
+    ValueError
+        If a layer has positions, shares its matrix, is block-diagonal, or is not dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.assumptions import similarities
+    >>> one = lai.Trace([lai.LayerTrace(np.array([[1.0, 2.0]]), np.array([[3.0]]))])
+    >>> found = similarities(one, one)
+    >>> float(found.alpha[0, 0, 0]), float(found.beta[0, 0, 0])
+    (5.0, 9.0)
+    """
+    work = check_pair(validation, training, "all", DEFAULT_MEMORY_BUDGET)
+    xp = work.xp
+    vectors = []
+    for role, trace in (("validation", validation), ("training", training)):
+        _check_one_vector(role, trace)
+        gradients = [cast(xp, layer.output_gradients, work.dtype) for layer in trace.layers]
+        vectors.append(([_inputs(work, layer) for layer in trace.layers], gradients))
+    (inputs_z, gradients_z), (inputs_j, gradients_j) = vectors
+    norms = [xp.stack([_norm(xp, v) for v in vs]) for vs in (inputs_z, inputs_j, gradients_z, gradients_j)]
+    return Similarities(_products(xp, inputs_z, inputs_j), _products(xp, gradients_z, gradients_j), *norms)
+
+
+def _check_one_vector(role: str, trace: Trace) -> None:
+    keys = [layer.weight for layer in trace.layers if layer.weight is not None]
+    for index, layer in enumerate(trace.layers):
+        reasons = {
+            "is not dense": not isinstance(layer, LayerTrace),
+            "has positions": any(array.ndim != 2 for array in layer.arrays().values()),
+            "is block-diagonal": getattr(layer, "groups", 1) != 1,
+            "shares its matrix": keys.count(layer.weight) > 1,
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                msg = (
+                    f"{locate(role, index, layer)}: expected a dense layer with one input and one output "
+                    f"vector per sample, got one that {reason}; use ghost_kernel and lai_kernel on it"
+                )
+                raise ValueError(msg)
+
+
+def _inputs(work: Workspace, layer: Record) -> Array:
+    """Return a dense layer's input, with the activation 1 that its bias multiplies."""
+    activations = cast(work.xp, layer.arrays()["activations"], work.dtype)
+    if not layer.has_readout_bias:
+        return activations
+    return work.xp.concat([activations, work.xp.ones_like(activations[:, :1])], axis=-1)
+
+
+def _norm(xp: Namespace, vectors: Array) -> Array:
+    return xp.sqrt(xp.sum(vectors * vectors, axis=-1))
+
+
+def _products(xp: Namespace, left: list[Array], right: list[Array]) -> Array:
+    return xp.stack([matmul(xp, x, xp.matrix_transpose(y)) for x, y in zip(left, right, strict=True)])
+
+
+# The smallest constants with which A1, A2, A3 and the non-expansive variant of A3 hold, and all at once.
 
 
 @checked
@@ -20,9 +164,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     :math:`\|g^{(l)}\| \le \rho^{L-l}\|g^{(L)}\|` for every l holds from
     :math:`\rho = \max_{l<L} (\|g^{(l)}\| / \|g^{(L)}\|)^{1/(L-l)}` on.
 
-    Satisfied by: chains with :math:`\norm{W^{(t)}}_2 \le \rho` for :math:`t \ge 2` and
-    :math:`|\phi^\prime| \le 1`. Violated by: a residual block whose branch is 0, and an orthogonal layer:
-    norms are equal, and :math:`\rho < 1` is asked. Arguments: :mod:`lai_core.assumptions`.
+    Arguments: :mod:`lai_core.assumptions`.
 
     Returns
     -------
@@ -37,7 +179,7 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     >>> decay_rate(np.array([[0.25], [0.25], [1.0]]))
     array([0.5])
     """
-    return xp_of(norms).max(layer_rates(norms), axis=0)
+    return xp_of(norms).max(_layer_rates(norms), axis=0)
 
 
 @checked
@@ -46,9 +188,6 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Scalar:
 
     Implements :eq:`bounded-activations`: :math:`|\alpha^{(l)}_{zj}| \le C_a^2` follows, by Cauchy and
     Schwarz.
-
-    Satisfied by: any finite set of samples. Violated by: inputs from a law without a bound, such as the
-    normal one.
 
     Parameters
     ----------
@@ -81,8 +220,7 @@ def smallest_cosine(cosines: Kernels, /) -> Scalar:
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
 
-    Satisfied by: every pair :math:`z = j`. Violated by: two samples with different labels under a softmax of
-    two classes: the cosine at the last layer is :math:`-1`. Arguments: :mod:`lai_core.assumptions`.
+    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).min(cosines)
 
@@ -94,14 +232,12 @@ def alignment_excess(cosines: Kernels, /) -> Scalar:
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
 
-    Satisfied by: backward passes that are scaled isometries, with equality, and every pair :math:`z = j`.
-    Violated by: :math:`g = (1, 1)` and :math:`(1, -1)` below a layer with :math:`W^\top =
-    \operatorname{diag}(1, 0)`: the cosine rises from 0 to 1. Arguments: :mod:`lai_core.assumptions`.
+    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).max(cosines - cosines[-1:, ...])
 
 
-def layer_rates(norms: Float[Array, "L n"]) -> Float[Array, "L n"]:
+def _layer_rates(norms: Float[Array, "L n"]) -> Float[Array, "L n"]:
     """Return (norm of layer l / norm of layer L)^(1/(L-l)), what A1 asks of rho; nothing, 0, at l = L."""
     xp, depth, last = xp_of(norms), int(norms.shape[0]), norms[-1, ...]
     rates = [xp.zeros_like(last)]
@@ -242,7 +378,7 @@ def measure_assumptions(
         alpha_bar=xp.min(found.alpha[-1, ...]),
         smallest_alpha=xp.min(found.alpha),
         smallest_cosine=smallest_cosine(angles),
-        layer_rates=xp.max(layer_rates(gradients), axis=1),
+        layer_rates=xp.max(_layer_rates(gradients), axis=1),
         layer_inputs=xp.max(inputs, axis=1),
         layer_cosines=xp.min(angles, axis=(1, 2)),
         excess=alignment_excess(angles),

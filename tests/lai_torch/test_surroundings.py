@@ -1,4 +1,4 @@
-"""Under a default device other than the model's, nothing of the library is made there."""
+"""Surroundings change no score: a default device other than the model's, autocast."""
 
 import ast
 import re
@@ -25,22 +25,19 @@ def checked(model, draw):
     return torch.zeros((), device="cpu")
 
 
-READ = [
-    *({"estimator": name} for name in ("lai", "lli", "preconditioned_lai", "calibrated_lai")),
-    {"estimator": lai_torch.LAI(sketch=2)},
-    {"share": 0.5},
-    *({"backward": name} for name in ("whole", "selective", "auto")),
-]
+ESTIMATORS = ("lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_lai", "ghost", "exact", "midpoint")
+READ = [{"estimator": one} for one in (*ESTIMATORS, lai_torch.LAI(sketch=2))]
 CALLS = [
     *((step, options) for options in READ),
-    *((step, {"estimator": one}) for one in ("gate_lai", "ghost", "exact", "midpoint")),
+    *((step, {"backward": name}) for name in ("whole", "selective", "auto")),
+    (step, {"share": 0.5}),
     *((step, {"estimator": lai_torch.Exact(method=one)}) for one in ("double backward", "reverse")),
     (checked, {}),
 ]
 
 
 @pytest.mark.parametrize(("call", "options"), CALLS)
-def test_scores_are_those_without_a_default_device(call, options):
+def test_default_devices_change_no_score(call, options):
     """A tensor on meta holds no numbers: what was made there could not be read."""
     found = []
 
@@ -59,7 +56,25 @@ def test_scores_are_those_without_a_default_device(call, options):
     torch.testing.assert_close(*found)
 
 
-def test_whatever_makes_a_tensor_names_its_device():
+ITSELF = [options for options in READ if options["estimator"] not in {"calibrated_lai", "gate_lai"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "source"), [*((one, "set") for one in READ), *((one, "batch+self") for one in ITSELF)]
+)
+def test_autocast_changes_no_score(options, source):
+    model, (inputs, targets), given = network().float(), data(9), data(8)
+    known = (inputs.float(), targets) if source == "set" else source
+    found = []
+    for on in (False, True):
+        curator = curated(model, known, generator=torch.Generator().manual_seed(0), **options)
+        with torch.autocast("cpu", torch.bfloat16, enabled=on):
+            found.append(curator.score(given[0].float(), given[1])[1].scores)
+    assert found[0].dtype == torch.float32
+    assert torch.equal(*found)
+
+
+def test_tensors_are_made_on_named_devices():
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             called = node.func if isinstance(node, ast.Call) else None

@@ -1,6 +1,17 @@
-"""What gate-corrected LAI takes, two traces with their gates and column norms, and the gains gates imply."""
+r"""Gate-corrected LAI: what one forward pass knows of the layers' gains, pair by pair.
 
-from collections.abc import Hashable, Sequence
+Ghost's similarity shrinks or grows on its way down, :math:`\beta^{(t)} = \sum_i \phi'(s^{(t)}_{z,i})
+\phi'(s^{(t)}_{j,i})\, (W^{(t+1)}_{:,i} \cdot g^{(t+1)}_z)(W^{(t+1)}_{:,i} \cdot g^{(t+1)}_j)`. Where
+the columns of W point in no preferred direction, each product of projections is
+:math:`\|W_{:,i}\|^2 \beta^{(t+1)} / d_{t+1}` on average, which needs no backward pass:
+:math:`\beta^{(t)} \approx \gamma_t \beta^{(t+1)}`. Plain LAI sets every :math:`\gamma_t` to 1.
+
+The functions take what a model's forward pass can record beside a trace: the derivatives
+:math:`\phi'(s^{(t)})` of every layer but the last, `(n, d_t)`, and of the weights only the squared
+norms of the columns of every matrix but the first, `(d_t,)`.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +19,25 @@ from jaxtyping import Float
 
 from lai_core._engine.axes import check_array
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
-from lai_core._engine.gradients import Workspace
+from lai_core._engine.gradients import Workspace, spans
 from lai_core._engine.namespace import Array, accumulation_dtype, cast, matmul, namespace_of, xp_of
+from lai_core._theory.algebra import dot
 from lai_core._theory.arrays import checked
 from lai_core.estimators._arguments import check_lai_pair
 from lai_core.records.base import Trace, locate
-from lai_core.records.compatible import check_trace
+from lai_core.records.compatible import check_same_samples, check_trace
+
+__all__ = [
+    "GateTrace",
+    "gate_factors",
+    "gate_lai_kernel",
+    "gate_lai_scores",
+    "relu_gates",
+    "squared_column_norms",
+]
+
+
+# What gate-corrected LAI takes, two traces with their gates and column norms, and the gains gates imply.
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +62,7 @@ class GateTrace:
 
 
 @dataclass(frozen=True)
-class GateInputs:
+class _GateInputs:
     """What the estimator multiplies, validation side first; every list has one entry a layer."""
 
     work: Workspace
@@ -49,7 +73,7 @@ class GateInputs:
     gradients: tuple[Array, Array]
 
 
-def gate_inputs(validation: Any, training: Any, memory_budget: int) -> GateInputs:
+def _gate_inputs(validation: Any, training: Any, memory_budget: int) -> _GateInputs:
     """Check everything from shapes alone, and scale the validation side's gates by the column norms."""
     sides = {"validation": validation, "training": training}
     for role, side in sides.items():
@@ -58,7 +82,7 @@ def gate_inputs(validation: Any, training: Any, memory_budget: int) -> GateInput
             raise TypeError(msg)
     work = check_lai_pair(validation.trace, training.trace, "mean", memory_budget)
     for role, side in sides.items():
-        check_dense(role, side.trace, work)
+        _check_dense(role, side.trace, work)
     layers = validation.trace.layers, training.trace.layers
     activations: Any = tuple([layer.readout_input(work.xp) for layer in side] for side in layers)
     outputs: Any = tuple(side[-1].output_gradients for side in layers)
@@ -72,7 +96,7 @@ def gate_inputs(validation: Any, training: Any, memory_budget: int) -> GateInput
     heights = [array.shape[-1] for array in (*norms[1:], *outputs[1:])]
     scaled = [gate * (norm / height) for gate, norm, height in zip(gates, norms, heights, strict=False)]
     wide = Workspace(work.xp, dtype, work.memory_budget)
-    return GateInputs(wide, activations, constants, other, scaled, outputs)
+    return _GateInputs(wide, activations, constants, other, scaled, outputs)
 
 
 def _check_gates(validation: GateTrace, training: GateTrace, work: Workspace) -> Any:
@@ -105,7 +129,7 @@ def _check_gates(validation: GateTrace, training: GateTrace, work: Workspace) ->
     return accumulation_dtype(xp, work.dtype, *(array.dtype for array in named.values()))
 
 
-def check_dense(role: str, trace: Trace, work: Workspace) -> None:
+def _check_dense(role: str, trace: Trace, work: Workspace) -> None:
     """Raise unless every layer is dense, without positions, with a matrix of its own."""
     keys: set[Hashable] = set()
     for index, layer in enumerate(trace.layers):
@@ -156,7 +180,7 @@ def relu_gates(trace: Trace, /) -> tuple[Float[Array, "n _"], ...]:
         positive, 0 elsewhere.
     """
     work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
-    check_dense("trace", trace, work)
+    _check_dense("trace", trace, work)
     inputs: list[Array] = [layer.readout_input(work.xp) for layer in trace.layers[1:]]
     return tuple(work.xp.astype(activations > 0, work.dtype) for activations in inputs)
 
@@ -176,9 +200,6 @@ def gate_factors(
     \|W^{(t+1)}_{:,i}\|^2 \phi'(s^{(t)}_{z,i}) \phi'(s^{(t)}_{j,i})`, the normalised trace of
     :math:`J_z^\top J_j`.
 
-    Assume: a chain of layers; given activations, gates, column norms **and the last gradients**, the
-    directions of the columns are uniform and independent over layers.
-
     Parameters
     ----------
     validation, training
@@ -195,3 +216,115 @@ def gate_factors(
     """
     xp = xp_of(training)
     return matmul(xp, validation * column_norms, xp.matrix_transpose(training)) / width
+
+
+# The gate-corrected kernel, and its sums.
+
+
+def gate_lai_kernel(
+    validation: GateTrace,
+    training: GateTrace,
+    *,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, "n_val n_train"]:
+    r"""LAI with each layer's alpha multiplied by the gains of the layers above it.
+
+    Implements :eq:`gate-corrected`: :math:`\beta^{(L)}_{zj} \sum_l \alpha^{(l)}_{zj}
+    \prod_{t=l}^{L-1} \gamma_t(z, j)`, without a printed minus. Given the activations, the gates, the
+    column norms and the last gradients, its error against Ghost is 0 on average over column directions
+    that are uniform on the sphere and independent from layer to layer. It needs each pair of samples:
+    no summary of the validation side replaces them.
+
+    Parameters
+    ----------
+    validation, training
+        Traces of a chain of dense layers, one position a sample, with their gates; the column norms are
+        the training side's, those of the weights as they are now.
+    memory_budget
+        Bytes that temporaries may take.
+
+    Returns
+    -------
+    array
+        `(n_val, n_train)`; positive helps, as Ghost's. At least float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.estimators.gates import GateTrace, gate_lai_kernel
+    >>> one = np.ones((1, 1))
+    >>> trace = lai.Trace([lai.LayerTrace(2.0 * one), lai.LayerTrace(one, one)])
+    >>> gated = GateTrace(trace, [one], [np.array([0.25])])
+    >>> gate_lai_kernel(gated, gated)  # 4 * 0.25 + 1
+    array([[2.]])
+    """
+    inputs = _gate_inputs(validation, training, memory_budget)
+    xp = inputs.work.xp
+    blocks = [_block(inputs, columns) for columns in _columns(inputs)]
+    return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
+
+
+def gate_lai_scores(
+    validation: GateTrace,
+    training: GateTrace,
+    *,
+    exclude_self: bool = False,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
+) -> Float[Array, " n_train"]:
+    r"""Gate-corrected influence of each training sample on the whole validation set.
+
+    Implements :eq:`gate-corrected`, summed over validation samples.
+
+    Parameters
+    ----------
+    validation, training, memory_budget
+        As in `gate_lai_kernel`.
+    exclude_self
+        Leave sample j out of its own score: both sides are of the same batch, in the same order.
+
+    Returns
+    -------
+    array
+        `(n_train,)`. Positive helps: an estimate of what Ghost gives, in the same unit.
+    """
+    inputs = _gate_inputs(validation, training, memory_budget)
+    xp = inputs.work.xp
+    sums = [xp.sum(_block(inputs, columns), axis=0) for columns in _columns(inputs)]
+    scores = sums[0] if len(sums) == 1 else xp.concat(sums, axis=0)
+    if not exclude_self:
+        return scores
+    check_same_samples(validation.trace, training.trace)
+    dtype = inputs.work.dtype
+    return scores - _correct(inputs, lambda *pair: dot(xp, *(cast(xp, side, dtype) for side in pair)))
+
+
+def _columns(inputs: _GateInputs) -> Iterator[slice]:
+    """Cut the training samples so that every layer's block of pairs fits the budget."""
+    n_val, n_train = inputs.gradients[0].shape[0], inputs.gradients[1].shape[0]
+    return spans(
+        n_train, inputs.work.fit((len(inputs.constants) + 2) * n_val, n_train, "one column of a kernel")
+    )
+
+
+def _block(inputs: _GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
+    xp, dtype = inputs.work.xp, inputs.work.dtype
+
+    def products(validation: Array, training: Array) -> Array:
+        right = cast(xp, training[columns, ...], dtype)
+        return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
+
+    return _correct(inputs, products)
+
+
+def _correct(inputs: _GateInputs, products: Callable[[Array, Array], Array]) -> Array:
+    """Sum over layers from below; `products` says which pairs."""
+    # sum_l alpha_l prod_{t >= l} gamma_t = (...((alpha_1 gamma_1 + alpha_2) gamma_2 + alpha_3)...) + alpha_L
+    alphas = [
+        products(*layer) + constant
+        for *layer, constant in zip(*inputs.activations, inputs.constants, strict=True)
+    ]
+    corrected = alphas[0]
+    for alpha, *gates in zip(alphas[1:], inputs.scaled_gates, inputs.gates, strict=True):
+        corrected = corrected * products(*gates) + alpha
+    return corrected * products(*inputs.gradients)

@@ -1,4 +1,27 @@
-"""Influence from explicit gradients, Eq. 1 and Eq. 2, and what the sign of a score decides about one step."""
+r"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
+
+* Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal: `removal_influence`,
+  `printed_influence`.
+* Eq. 2, the inner product of gradients, and what it promises for one step: `inner_product_scores`,
+  `directional_scores`, `descent_remainder`, `certified_learning_rate`.
+* Where the factors of Ghost come from and what they cancel: `pre_activation_gradients`, `self_votes`,
+  `ownership_residuals`.
+
+Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
+are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
+shape or range does not fit. Arguments are the same everywhere, where a function says nothing else:
+
+Parameters
+----------
+validation_gradients, training_gradients
+    Gradients of the samples' own losses at the same parameters.
+hessian, damping
+    As in `removal_influence`.
+learning_rate
+    :math:`\eta`, positive.
+smoothness
+    :math:`\lambda`, a Lipschitz constant of the gradient of the summed validation loss.
+"""
 
 from collections.abc import Callable
 
@@ -8,6 +31,21 @@ from lai_core._engine.checks import check_number
 from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.algebra import solve
 from lai_core._theory.arrays import checked
+
+__all__ = [
+    "certified_learning_rate",
+    "descent_remainder",
+    "directional_scores",
+    "inner_product_scores",
+    "ownership_residuals",
+    "pre_activation_gradients",
+    "printed_influence",
+    "removal_influence",
+    "self_votes",
+]
+
+
+# Influence from explicit gradients, Eq. 1 and Eq. 2, and what the sign of a score decides about one step.
 
 
 @checked
@@ -23,9 +61,6 @@ def removal_influence(
 
     Implements :eq:`removal-influence`: :math:`+\sum_z g_z^\top (H + \delta I)^{-1} g_j`. Removing the sample
     moves the minimiser by :math:`+H^{-1} g_j`, to first order.
-
-    Assume: :math:`\hat\theta` is stationary; :math:`H` is invertible; losses are twice differentiable; to
-    first order.
 
     Parameters
     ----------
@@ -71,10 +106,7 @@ def printed_influence(
 ) -> Float[Array, " n_train"]:
     r"""Return Eq. 1 as printed, whose sign is that of a sample's presence, not of its removal.
 
-    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
-
-    The text assumes: :math:`\hat\theta` is stationary; :math:`H` is invertible; :math:`z_j` is down-weighted.
-    Arguments: :mod:`lai_core.influence`.
+    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -93,8 +125,8 @@ def inner_product_scores(
 
     Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
 
-    No assumption. In place of the influence it keeps the ranking of arbitrary samples only where
-    :math:`g_V` is an eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
+    In place of the influence it keeps the ranking of arbitrary samples only where :math:`g_V` is an
+    eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -128,8 +160,6 @@ def directional_scores(
     :math:`v_j = \frac{d}{d\epsilon} l_j(\theta + \epsilon\, \nabla L_V)|_{\epsilon = 0}`, by central
     differences, which are exact for quadratics. It holds for every parameter of every architecture:
     biases, shared matrices, embeddings and normalisation gains included.
-
-    Assume: losses are differentiable at :math:`\theta`.
 
     Parameters
     ----------
@@ -169,8 +199,7 @@ def descent_remainder(
     :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`, the remainder
     of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
 
-    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
-    :math:`j`. Arguments: :mod:`lai_core.influence`.
+    Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -193,8 +222,7 @@ def certified_learning_rate(
     Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`, where the first-order
     decrease :math:`\eta |v_j|` exceeds its remainder.
 
-    Assume: :math:`\nabla L_V` is :math:`\lambda`-Lipschitz; :math:`\eta \ge 0`; one plain SGD step on sample
-    :math:`j`. Arguments: :mod:`lai_core.influence`.
+    Arguments: :mod:`lai_core.influence`.
 
     Parameters
     ----------
@@ -212,3 +240,114 @@ def certified_learning_rate(
     moves = squared > 0.0
     divisor = xp.where(moves, squared, xp.ones_like(squared)) * float(smoothness)
     return xp.where(moves, 2.0 * xp.abs(scores) / divisor, xp.zeros_like(scores))
+
+
+# Exact identities about the factors of Ghost and LAI, and whose loss a row of a batch reaches.
+
+
+@checked
+def pre_activation_gradients(
+    activation_gradients: Float[Array, "n d_out"], slopes: Float[Array, "n d_out"], /
+) -> Float[Array, "n d_out"]:
+    r"""Compute gradients with respect to a layer's pre-activations from those of its activations.
+
+    Implements :eq:`ghost-pre-activation`: :math:`g = \phi'(s) \odot \partial \ell / \partial \phi(s)`, the
+    gradients for which Eq. 3 is an identity; without the factor :math:`\phi'` it is not.
+
+    Parameters
+    ----------
+    activation_gradients
+        Gradient of each sample's loss with respect to the layer's output after its activation function.
+    slopes
+        The activation function's derivative at the pre-activations.
+
+    Returns
+    -------
+    array
+        The output gradients of a `LayerTrace`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core import influence
+    >>> influence.pre_activation_gradients(np.array([[3.0, 5.0]]), np.array([[1.0, 0.0]]))
+    array([[3., 0.]])
+    """
+    return activation_gradients * slopes
+
+
+@checked
+def self_votes(kernel: Float[Array, "n n"], /) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    r"""Split each score into the sample's vote for itself and the others' votes, on one batch.
+
+    Implements :eq:`self-exclusion`: the score is their sum, and a sample's own vote :math:`|g_j|^2` is
+    never negative, so that a sample is dropped exactly if :math:`\sum_{z \ne j} \langle g_z, g_j \rangle <
+    -|g_j|^2`.
+
+    Parameters
+    ----------
+    kernel
+        Of a batch with itself, as its own validation set.
+
+    Returns
+    -------
+    tuple of arrays
+        The sample's own vote, the kernel's diagonal; and the others', which is the score with
+        `exclude_self=True`. Positive helps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core import influence
+    >>> influence.self_votes(np.array([[4.0, -3.0], [-3.0, 9.0]]))  # kept, though its peer opposes it
+    (array([4., 9.]), array([-3., -3.]))
+    """
+    xp = xp_of(kernel)
+    own = xp.sum(xp.triu(xp.tril(kernel)), axis=0)
+    others = xp.sum(xp.triu(kernel, k=1) + xp.tril(kernel, k=-1), axis=0)
+    return own, others
+
+
+@checked
+def ownership_residuals(
+    gradient: Float[Array, "n ..."], weighted: Float[Array, "n ..."], weights: Float[Array, " n"], /
+) -> Float[Array, " n"]:
+    r"""Measure how far each row of a tensor is from reaching the loss of its own sample alone.
+
+    Implements :eq:`sample-ownership`: with the gradients :math:`r` of :math:`\sum_k \ell_k` and
+    :math:`r^w` of :math:`\sum_k w_k \ell_k` at a tensor of one row a sample, :math:`r^w_i - w_i r_i =
+    \sum_{k \ne i} (w_k - w_i)\, \partial \ell_k / \partial x_i`. It is 0 where no other sample's loss
+    depends on row i, and for almost all weights nowhere else.
+
+    Parameters
+    ----------
+    gradient
+        Gradient of the sum of all samples' losses, sample by sample.
+    weighted
+        Gradient of the weighted sum.
+    weights
+        The weights: all different, and drawn without looking at the model.
+
+    Returns
+    -------
+    array
+        The largest absolute entry of each row of :math:`r^w_i - w_i r_i`, in the gradients' units. What
+        is left of rounding is of the size of the weights times the gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lai_core.influence import ownership_residuals
+    >>> weights = np.array([1.0, 2.0])
+    >>> gradients = np.array([[[1.0], [0.0]], [[5.0], [3.0]]])  # of both losses at both rows
+    >>> weighted = (weights[:, None, None] * gradients).sum(0)
+    >>> ownership_residuals(gradients.sum(0), weighted, weights)  # the second loss depends on row 0
+    array([5., 0.])
+    """
+    xp, shape = xp_of(gradient), tuple(gradient.shape)
+    if tuple(weighted.shape) != shape:
+        msg = f"weighted: expected the shape of gradient, (n, ...) = {shape}, got {tuple(weighted.shape)}"
+        raise ValueError(msg)
+    once, second = (xp.reshape(side, (shape[0], -1)) for side in (gradient, weighted))
+    left = second - once * xp.expand_dims(weights, axis=1)
+    return xp.max(xp.abs(left), axis=1)

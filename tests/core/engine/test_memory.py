@@ -1,0 +1,138 @@
+"""Temporaries keep to the budget; nothing grows with the validation set, or with all pairs' widths."""
+
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pytest
+
+import lai_core as lai
+from lai_core.estimators.sketches import sketch_variance
+from lai_core.records import _reads
+from tests.support.backends import BACKENDS
+from tests.support.traces import Layout, trace
+
+NUMPY = BACKENDS[0]
+SINGLE_OR_DOUBLE = {"float64": 8, "float16": 4}  # half types are added up in single precision
+
+
+def peak(call) -> int:
+    """Return the most bytes that were allocated at once during `call`."""
+    call()
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def dense(samples, widths, seed=0, dtype=None, **flags):
+    return trace(Layout(widths, **flags).draw(samples, seed), NUMPY, dtype)
+
+
+def pair(*arguments, sizes=(60, 60), **options):
+    return [dense(n, *arguments, seed=seed, **options) for seed, n in enumerate(sizes)]
+
+
+def read(n, seed, dtype, tie, rows=100, t=12, d=16):
+    """Return a table that is read once, or twice and is the head's matrix too."""
+    draws = np.random.default_rng(seed)
+
+    def normal(width):
+        return draws.normal(size=(n, t, width)).astype(dtype)
+
+    reads = [
+        lai.EmbeddingTrace(draws.integers(rows, size=(n, t)), normal(d), rows, 0, "w") for _ in range(1 + tie)
+    ]
+    bare = lai.LayerTrace(np.zeros((n, 1)), np.zeros((n, 1)))
+    return lai.Trace([*reads, lai.LayerTrace(normal(d), normal(rows), weight="w") if tie else bare])
+
+
+def image(outputs):
+    draws = np.random.default_rng(0)
+    layer = draws.normal(size=(12, 4, 9, 9)), draws.normal(size=(12, outputs, 9, 9))
+    return [lai.Trace([lai.ConvolutionTrace(*layer, kernel=(3, 3), padding=((1, 1),) * 2)])] * 2
+
+
+KERNELS = lai.lai_kernel, lai.ghost_kernel
+BOTH = lai.ghost_kernel, lai.ghost_scores
+SCORES = (
+    lambda _, training, summary, **options: lai.ghost_scores(summary, training, **options),
+    lambda validation, training, _, **options: lai.ghost_scores(validation, training, **options),
+    lambda validation, training, _, **options: lai.lai_scores(validation, training, **options),
+    lambda _, training, __, **options: lai.ghost_scores(training, training, exclude_self=True, **options),
+    lambda _, training, __, **options: lai.lli_scores(training, training, exclude_self=True, **options),
+)
+VARIANCE = (partial(sketch_variance, width=5),)
+SMALL = 2**15
+"""What Python itself takes, and vectors of scores."""
+
+HELD = {
+    "vectors": (pair(((64, 64),) * 2), KERNELS, (16, 20), 3 * 60 * 60 * 8 + 2**16, False),
+    "tokens": (pair(((64, 64),) * 2, positions=4), KERNELS, (16, 20), 3 * 60 * 60 * 8 + 2**16, True),
+    **{
+        f"scores of {dtype}": (
+            [*(sides := pair(((256, 256), (256, 64)), dtype=dtype, positions=4, bias=(True, True))),
+             lai.summarize(sides[0], "ghost")],
+            SCORES, (18,), 2 * 60 * 320 * size + SMALL, True,
+        )
+        for dtype, size in SINGLE_OR_DOUBLE.items()
+    },
+    **{
+        f"{'tied ' * tie}table of {dtype}{' by the standard' * plain}": (
+            [read(20, seed, dtype, tie) for seed in (0, 1)],
+            BOTH, (17, 18), 3 * 20 * 20 * 8 + SMALL, plain,
+        )
+        for dtype in SINGLE_OR_DOUBLE for tie in (False, True) for plain in (False, True)
+    },
+    **{
+        f"map of {outputs}": (image(outputs), BOTH, (18, 19, 20, 21), 3 * 12 * 12 * 8 + SMALL, False)
+        for outputs in (2, 40)
+    },
+    **{
+        f"sketch of {outputs}": (
+            pair(((40, outputs),), positions=positions, sizes=(30, 50)), VARIANCE, (18,), SMALL, True,
+        )
+        for positions, outputs in ((60, 10), (3, 200))
+    },
+    "a sum of 1.28 MB": (pair(((400, 400),)), VARIANCE, (19,), 0, True),
+}  # fmt: skip
+"""Both sides, calls, the budgets' logarithms, bytes beside, whether the first call takes more if it may."""
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_temporaries_keep_to_the_budget(name, monkeypatch):
+    sides, calls, budgets, beside, more = HELD[name]
+    if name.endswith("by the standard"):
+        monkeypatch.setattr(_reads, "is_numpy_array", lambda _: False)
+    for call in calls:
+        ample = call(*sides)
+        for budget in (2**power for power in budgets):
+            held = partial(call, *sides, memory_budget=budget)
+            digits = 1e-5 if "float16" in name else 1e-11
+            np.testing.assert_allclose(held(), ample, rtol=0, atol=digits * np.abs(ample).max())
+            assert peak(held) <= budget + beside, (call, budget)
+    assert not more or peak(partial(calls[0], *sides)) > 2 ** budgets[-1] + beside
+
+
+def test_the_peak_of_allocated_bytes_does_not_grow_with_the_validation_set():
+    widths = (256, 256), (256, 10)
+    training = dense(64, widths)
+    summaries = [lai.summarize(dense(n, widths, seed=n), "lai") for n in (10, 1000)]
+    small, large = (peak(lambda s=s: lai.lai_scores(s, training)) for s in summaries)
+    assert large <= 1.05 * small
+
+
+def test_nothing_of_size_validation_times_training_times_width_is_allocated():
+    sides = pair(((50, 50), (50, 5)), sizes=(300, 300))
+    allowed = 7 * 300 * 300 * 8  # a few kernels, no kernel times a width of 50
+    for call in (lai.ghost_kernel, lai.ghost_scores, lai.lai_kernel, lai.lai_scores):
+        assert peak(lambda call=call: call(*sides)) < allowed
+
+
+def test_a_summary_counts_all_its_parts():
+    with pytest.raises(
+        ValueError, match=r"^memory_budget: expected at least 80 bytes for the summary, got 79"
+    ):
+        lai.summarize(dense(2, ((2, 2), (2, 3))), "ghost", memory_budget=79)
