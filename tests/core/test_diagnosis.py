@@ -36,9 +36,39 @@ def trace_of(seed, scale=None):
     return lai.Trace(layers), parts
 
 
+def long_trace(seed, scale):
+    """Return a trace of a tied table, a tall, a wide matrix and a kernel at many positions, and its gradients."""
+    draw, length = np.random.default_rng(seed), 36
+    ids, read = draw.integers(0, 11, size=(N, length)), draw.normal(size=(N, length, 3))
+    inputs, hidden, logits = (draw.normal(size=(N, length, width)) for width in (3, 8, 11))
+    maps, outputs = draw.normal(size=(N, 2, 6, 6)), draw.normal(size=(N, 4, 6, 6))
+    for row, factor in scale.items():
+        for gradient in (read, hidden, logits, outputs):
+            gradient[row] *= factor
+    head = np.einsum("nto,nti->noi", logits, inputs)
+    np.add.at(head, (np.arange(N)[:, None], ids), read)
+    padded = np.pad(maps, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    parts = {
+        "head": head,
+        "tall": np.einsum("nto,nti->noi", hidden, inputs),
+        "wide": np.einsum("nto,nti->noi", inputs, hidden),
+        "kernel": np.einsum("noxy,ncxyhw->nochw", outputs, windows),
+    }
+    layers = [
+        lai.EmbeddingTrace(ids, read, rows=11, weight="head"),
+        lai.LayerTrace(inputs, hidden, weight="tall"),
+        lai.LayerTrace(hidden, inputs, weight="wide"),
+        lai.ConvolutionTrace(maps, outputs, kernel=(3, 3), padding=((1, 1), (1, 1)), weight="kernel"),
+        lai.LayerTrace(inputs, logits, weight="head"),
+    ]
+    return lai.Trace(layers), {name: part.reshape(N, -1) for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("build", [trace_of, long_trace])
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 30.0, 1e6]), st.integers(0, N - 1))
-def test_sizes_are_those_of_built_gradients(seed, factor, row):
-    trace, parts = trace_of(seed, {row: factor})
+def test_sizes_are_those_of_built_gradients(build, seed, factor, row):
+    trace, parts = build(seed, {row: factor})
     found, gradients = diagnose(trace, np.ones(N)), np.concatenate(list(parts.values()), 1)
     whole, norms = gradients.sum(0), np.linalg.norm(gradients, axis=1)
     rest = np.stack([np.delete(gradients, one, 0).sum(0) for one in range(N)])
