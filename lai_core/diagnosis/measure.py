@@ -276,7 +276,9 @@ def _inner(left: Array, right: Array) -> float:
     xp = namespace_of({"gradients": left})
     if left.dtype not in (xp.float32, xp.float64):
         left, right = (xp.astype(one, xp.float32) for one in (left, right))
-    plain = float(xp.sum(left * right))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of what overflows
+        plain = float(xp.sum(left * right))
     if LEAST < abs(plain) < math.inf:
         return plain
     scales = [float(xp.max(xp.abs(one))) for one in (left, right)]

@@ -10,6 +10,7 @@ from hypothesis import given
 
 import lai_core as lai
 from lai_core.diagnosis import SpikeRule, diagnose
+from lai_core.diagnosis.measure import measure_by_rows
 
 N, T = 9, 5
 
@@ -51,13 +52,14 @@ def long_trace(seed, scale):
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     parts = {
         "head": head,
-        "tall": np.einsum("nto,nti->noi", hidden, inputs),
+        "tall": np.einsum("nto,nti->noi", hidden, inputs + inputs**2),
         "wide": np.einsum("nto,nti->noi", inputs, hidden),
         "kernel": np.einsum("noxy,ncxyhw->nochw", outputs, windows),
     }
     layers = [
         lai.EmbeddingTrace(ids, read, rows=11, weight="head"),
         lai.LayerTrace(inputs, hidden, weight="tall"),
+        lai.LayerTrace(inputs**2, hidden, weight="tall"),
         lai.LayerTrace(hidden, inputs, weight="wide"),
         lai.ConvolutionTrace(maps, outputs, kernel=(3, 3), padding=((1, 1), (1, 1)), weight="kernel"),
         lai.LayerTrace(inputs, logits, weight="head"),
@@ -140,6 +142,18 @@ def test_squares_that_overflow_float32_are_measured_in_float64():
     )
     assert (found.named, found.verdict) == ((2,), "rows")
     np.testing.assert_allclose(found.norms[2], 1e25 * 2**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e25])
+def test_gradients_by_rows_neither_overflow_nor_vanish(scale):
+    rows = (scale * np.random.default_rng(0).normal(size=(4, 6))).astype(np.float32)
+
+    def start(some):
+        return lambda groups: ({"w": rows[[some[one] for one in group]].sum(0)} for group in groups)
+
+    part, exact = measure_by_rows(start, range(4)), rows.astype(np.float64)
+    np.testing.assert_allclose(part.squares["w"], (exact**2).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(part.along(part.total), exact @ exact.sum(0), rtol=1e-5)
 
 
 def test_positions_of_a_row_are_named():
