@@ -38,7 +38,7 @@ def trace_of(seed, scale=None):
 
 
 def long_trace(seed, scale):
-    """Return a trace of a tied table, a tall, a wide matrix and a kernel at many positions, and its gradients."""
+    """Return a trace of a tied table, matrices and a kernel at many positions, and its gradients."""
     draw, length = np.random.default_rng(seed), 36
     ids, read = draw.integers(0, 11, size=(N, length)), draw.normal(size=(N, length, 3))
     inputs, hidden, logits = (draw.normal(size=(N, length, width)) for width in (3, 8, 11))
