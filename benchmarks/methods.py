@@ -75,6 +75,16 @@ def diagnosed(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
     return Step(run)
 
 
+def diagnosed_first(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) -> Step:
+    """Train on the whole batch and diagnose it, knowing nothing of the model before."""
+
+    def run() -> None:
+        plain_step(work, optimizer, kind)
+        lai_torch.diagnose(work.model, work.loss, *work.batch)
+
+    return Step(run)
+
+
 def forward(work: Work) -> None:
     """Run the model once on the batch."""
     with torch.no_grad():

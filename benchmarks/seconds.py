@@ -25,6 +25,7 @@ from benchmarks.methods import (
     curated,
     curator,
     diagnosed,
+    diagnosed_first,
     forward,
     half,
     hand,
@@ -55,6 +56,7 @@ METHODS = {
     "whole": curated(lai_torch.LAI(), "whole"),
     "mixture": mixture,
     "diagnose": diagnosed,
+    "diagnose_first": diagnosed_first,
     "hand": hand,
 }
 LEAST = 0.05
