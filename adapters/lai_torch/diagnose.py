@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from lai_core._adapters import check_segment_numbers
+from lai_core._adapters import GRADIENT_BUDGET, check_segment_numbers, sum_gradients
 from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, Sums, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
@@ -501,7 +501,8 @@ def _check_parts(reader: Reader, found: Recording) -> None:
     trained = [one for one in named_parameters(reader.model, reader.loss).values() if one.requires_grad]
     whole = torch.autograd.grad(found.losses.sum(), trained, allow_unused=True, retain_graph=True)
     total = sum(float(inner(one, one)) for one in whole if one is not None)
-    summed = float(lai.ghost_scores(found.trace, found.trace).sum())
+    sums = sum_gradients(found.trace, GRADIENT_BUDGET).values()
+    summed = sum(float(inner(one, one)) for given in sums for one in given)
     if found.losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
         msg = "model: parts of rows do not add up to the gradient of the batch"
         raise ValueError(msg)

@@ -11,7 +11,7 @@ difference of large numbers where it nearly vanishes: the gradient of some sampl
 import math
 import operator
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -279,7 +279,7 @@ def _inner(left: Array, right: Array) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of what overflows
         plain = float(xp.sum(left * right))
-    if LEAST < abs(plain) < math.inf:
+    if LEAST < abs(plain) < math.inf or not math.prod(left.shape):
         return plain
     scales = [float(xp.max(xp.abs(one))) for one in (left, right)]
     if not all(0 < scale < math.inf for scale in scales):
@@ -380,15 +380,14 @@ def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None
     """Return the norms of what the layers compute at each position, `(n, t)`; None without positions."""
     # Of the layers with as many positions as most of the layers with positions have. A position is a sample
     # of its own there. Uses of one parameter are parts by themselves, as their products would cost the most.
-    lengths = Counter(length for layer in trace.layers if (length := _count_positions(layer)) > 1)
-    if not lengths:
-        return None
-    length = max(lengths, key=lambda one: (lengths[one], one))
-    squares = []
+    parts: dict[int, list[Any]] = defaultdict(list)
     for layer in trace.layers:
-        if _count_positions(layer) == length:
-            parts = _flatten(layer, work).parameter_gradients(work).values()
-            squares += [part.dot_rowwise(part, work) for part in parts]
+        if (length := _count_positions(layer)) > 1:
+            parts[length] += _flatten(layer, work).parameter_gradients(work).values()
+    length = max(parts, key=lambda one: (len(parts[one]), one), default=0)
+    if not parts[length]:  # also where no layer with positions has a parameter
+        return None
+    squares = [part.dot_rowwise(part, work) for part in parts[length]]
     flat = [0.0 if one < 0 else one**0.5 for one in to_list(reduce(operator.add, squares))]
     return [flat[start : start + length] for start in range(0, len(flat), length)]
 

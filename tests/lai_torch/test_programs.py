@@ -14,7 +14,7 @@ from torch import nn
 
 import lai_core as lai
 from tests.support.torch_heads import HEADS, UNREAD
-from tests.support.torch_judge import FAULTS, KERNELS, METHODS, TOLERANCE, error, judge, truth
+from tests.support.torch_judge import FAULTS, KERNELS, METHODS, TOLERANCE, error, gradients, judge, truth
 from tests.support.torch_parts import SOUND, UNSOUND
 from tests.support.torch_programs import ALONE, LOSSES, UNSOUND_LOSSES, drawn, program
 
@@ -251,3 +251,16 @@ def test_kinks_that_roundings_open_are_sound(shift, coupled):
     batch = torch.tensor([[1.0], [1.0], [1.0], [2.0]], dtype=torch.float64), torch.arange(4) % 3
     with pytest.raises(ValueError, match="coupled") if coupled else contextlib.nullcontext():
         lai_torch.trace(model, nn.CrossEntropyLoss(reduction="none"), *batch, gradients="all")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("seed", range(0, 120, 20))
+def test_norms_of_random_programs_are_exact(seed):
+    unknown = {"hidden_parameters", "normalised_batch"}  # parameters in a closure; rows that are coupled
+    for each in (program(one) for one in range(seed, seed + 20)):
+        norms = torch.tensor([torch.nan])
+        with contextlib.suppress(RuntimeError):  # of programs that torch cannot run again
+            norms = gradients(each, each.training, alone=False).norm(dim=1)
+        if unknown.isdisjoint(each.made_of) and norms.isfinite().all():
+            found = lai_torch.diagnose(each.model, each.loss, *each.training)
+            assert error(torch.as_tensor(found.norms), norms) <= TOLERANCE, each.made_of

@@ -46,6 +46,7 @@ from lai_torch._graph.prove import (
     find_moved,
     find_wrong,
     locate_samples,
+    run_again,
 )
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
@@ -270,7 +271,7 @@ class Reader:
             try:
                 problem = self.model, self.loss, batch
                 exchange = self._exchange(graph, problem) if self.exchanged and not known else None
-                places, ambiguous, varies = self._place(graph, exchange)
+                places, ambiguous, varies = self._place(graph, exchange, problem)
                 self._settle(graph, exchange, places, ambiguous, alike=alike)
                 plan = self._plan(graph, places, ambiguous, varies=varies)
                 recording = self._assemble(graph, plan, positions)
@@ -316,7 +317,9 @@ class Reader:
                 return found
         return exchange_samples(problem)
 
-    def _place(self, graph: Graph, exchange: Exchange | None) -> tuple[Places, set[Any], bool | None]:
+    def _place(
+        self, graph: Graph, exchange: Exchange | None, problem: Problem
+    ) -> tuple[Places, set[Any], bool | None]:
         """Return where the samples lie, which edges leave it open, and whether that varies between batches.
 
         None: it does not vary with the batch, but with what is zero in it.
@@ -339,6 +342,13 @@ class Reader:
             if resized is not None and not any(one is not None and one.any() for one in arrived):
                 return resized | moved, ambiguous, False
             varies = varies or None
+        elif not self.exchanged and graph.samples > PROVED_ON:  # a few rows take less memory
+            few = _walk_few(problem, graph)
+            if few is not None:
+                places, ambiguous = place_samples(few, edges, proved=False)
+                resized = resize_places(places, graph)
+                if resized is not None:
+                    return resized | moved, ambiguous, varies
         places, ambiguous = place_samples(graph, edges, proved=self.exchanged)
         return places | moved, ambiguous, varies
 
@@ -546,6 +556,20 @@ class Reader:
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def _walk_few(problem: Problem, graph: Graph) -> Graph | None:
+    """Return the graph of the first rows of a batch; None unless it is the batch's own."""
+    model, loss, batch = problem
+    few = rows(batch, slice(0, PROVED_ON), graph.samples)
+    try:
+        losses, _ = run_again((model, loss, few), gradients=True)
+    except (torch.OutOfMemoryError, KeyboardInterrupt):
+        raise
+    except Exception:  # whatever it is, it is about the size
+        return None
+    found = walk(losses) if losses.requires_grad else None
+    return found if found is not None and found.signature == graph.signature else None
 
 
 def _identify(found: Held) -> dict[int, str]:
