@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lai_core._adapters import check_batch, check_choice, check_exact_options
 from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.directional import METHODS
-from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, mark_staying
 from lai_torch._model.function import Function, Point, gradient
@@ -203,7 +203,7 @@ def _direction(function: Function, validation: Any, training: Any, meant: _Step)
     if meant.optimizer is not None:
         if meant.at == "midpoint":
             step = {name: 0.5 * part for name, part in step.items()}
-        after, vjp = stepped(function, start, step, meant.optimizer, meant.max_norm)
+        after, vjp = take_step(function, start, step, meant.optimizer, meant.max_norm)
         with function.at(after):
             return vjp(gradient(function, validation, reduction="sum", size=size))
     rate = meant.learning_rate or 0.0  # checked: it is positive

@@ -275,7 +275,7 @@ def _check_scaled(
     """Raise unless powers of two that weigh segments scale the gradients at their own positions alone."""
     names, number = segments.unique(return_inverse=True)
     kept = (segments >= 0).double()
-    scale = Scale.of({one.dtype for one in gradients(kept)})
+    scale = Scale.choose_scale({one.dtype for one in gradients(kept)})
     plain = gradients(kept * 2.0**scale.shift)
     for code in scale.codes(len(names), segments.device):
         factors = torch.exp2(code[number].double()) * kept

@@ -36,7 +36,7 @@ from lai_torch._curation.readings import (
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import Tracer, UnlikeError, check_alike
-from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.record import NotFiniteError, Reader
 from lai_torch._model.batch import Loss, check_losses, count, rows
@@ -514,7 +514,7 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
         if step is not None:
             half = {name: 0.5 * part for name, part in step.items()}
             if of == "optimizer":
-                middle, vjp = stepped(function, middle, half, optimizer, None)
+                middle, vjp = take_step(function, middle, half, optimizer, None)
             else:
                 middle = _descend(function, middle, half, optimizer)
         with function.at(middle):

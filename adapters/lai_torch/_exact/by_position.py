@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import tolerance
-from lai_torch._exact.directional import precision, why
-from lai_torch._exact.proof import Method, resampled
+from lai_torch._exact.directional import explain_error, precision
+from lai_torch._exact.proof import Method, resample
 from lai_torch._exact.prover import Derivative
 from lai_torch._model.batch import Loss, count, drawn, usable
 from lai_torch._model.function import Function, Point, along, losses_of, vjp
@@ -68,8 +68,8 @@ def score_positions(
     if not bool(finite.any()):
         with function.preserved(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
-    usual, reasons = resampled(batch, finite), [found.reason] if found.reason else []
-    side = _weighted(function, direction, usual)
+    usual, reasons = resample(batch, finite), [found.reason] if found.reason else []
+    side = _weight_losses(function, direction, usual)
     known = list(methods).index(found.method) if found.method in methods else 0
     for name, method in list(methods.items())[known:]:
         try:
@@ -77,7 +77,7 @@ def score_positions(
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, NotImplementedError) as error:
-            reasons.append(f"{name}: {why(error)}")
+            reasons.append(f"{name}: {explain_error(error)}")
             continue
         terms = (side.weights * scores).double()
         apart, squares = abs(float(terms.sum()) - side.value), float(side.weights.double().square().sum())
@@ -101,7 +101,7 @@ class _Side(NamedTuple):
     eps: float
 
 
-def _weighted(function: Function, direction: Point, batch: Batch) -> _Side:
+def _weight_losses(function: Function, direction: Point, batch: Batch) -> _Side:
     with function.preserved():
         parameters = function.parameters()
         losses = function(batch)

@@ -135,7 +135,7 @@ METHODS = {"forward": forward, "double backward": double_backward, "reverse": re
 """The ways, the cheapest first: about 2, 5 and 2 n forward passes."""
 
 
-def why(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """Return an error's first line, preceded by the custom function that it is about, if it is one."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     for frame, _ in traceback.walk_tb(error.__traceback__):

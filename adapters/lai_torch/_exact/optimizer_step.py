@@ -35,7 +35,7 @@ class _Moved:
     gradient: Tensor
 
 
-def stepped(
+def take_step(
     function: Function,
     point: Point,
     gradients: Point,
@@ -67,7 +67,7 @@ def stepped(
 
     def vjp(target: Point) -> Point:
         through = {
-            one.name: _along(_slope(optimizer, one), target[one.name])
+            one.name: _multiply(_slope(optimizer, one), target[one.name])
             * (float(one.group["lr"]) / largest if largest > 0 else 1.0)
             for one in moved
         }
@@ -179,7 +179,7 @@ def _real(value: Tensor) -> Tensor:
     return torch.view_as_real(value) if value.is_complex() else value
 
 
-def _along(slope: Tensor | float, target: Tensor) -> Tensor:
+def _multiply(slope: Tensor | float, target: Tensor) -> Tensor:
     found = slope * _real(target)
     return torch.view_as_complex(found) if target.is_complex() else found
 

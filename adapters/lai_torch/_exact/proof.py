@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import rounding_bound, tolerance
-from lai_torch._exact.directional import Pair, why
+from lai_torch._exact.directional import Pair, explain_error
 from lai_torch._graph.prove import are_close, exchange_samples
 from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned, usable
 from lai_torch._model.function import Function, Point, along, vjp
@@ -104,7 +104,7 @@ class Proof:
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, NotImplementedError) as error:
-                reasons.append(f"{name}: {why(error)}")
+                reasons.append(f"{name}: {explain_error(error)}")
                 continue
             if not bool(torch.isfinite(scores[self.finite]).all()):
                 reasons.append(f"{name}: not finite for a sample whose loss is")
@@ -131,7 +131,7 @@ class Proof:
         )
         raise ValueError(msg)
 
-    def bounded(self) -> Tensor:
+    def find_bounded(self) -> Tensor:
         """Say which samples have a finite gradient: in a batch, an infinite slope spoils everyone's."""
         found = self.finite.clone()
         for j in self.finite.nonzero().squeeze(1):
@@ -152,14 +152,14 @@ class Proof:
             # every row is computed as it was, by the same kernels at its place: sums alone are rounded anew
             within = rounding_bound(self.eps, side.size)
             if not abs(self._side(part, beside=True).value - side.value) <= within:
-                raise coupled()
+                raise build_coupling_error()
 
     def _check_size(self, longer: _Side) -> None:
         """Raise if the batch's gradient is another one in a batch with a sample more."""
         own = self._side(self.finite)
         within = tolerance(self.eps, own.size, float(own.weights.count_nonzero()))
         if not abs(own.value - longer.value) <= within:
-            raise coupled()
+            raise build_coupling_error()
 
     def _longer(self) -> _Side | None:
         """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
@@ -183,7 +183,7 @@ class Proof:
         weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
         with self.function.preserved():
             parameters = self.function.parameters()
-            losses = self.function(self.batch if beside else resampled(self.batch, part, more))
+            losses = self.function(self.batch if beside else resample(self.batch, part, more))
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
         self._compare(losses[: len(part)], part)
@@ -204,7 +204,7 @@ class Proof:
     def _compare(self, losses: Tensor, part: Tensor) -> None:
         """Raise if a part's losses are not those of the batch."""
         if not self._near(losses.detach()[part], self.plain.losses[part], part):
-            raise coupled()
+            raise build_coupling_error()
 
     def _near(self, losses: Tensor, expected: Tensor, index: Tensor) -> bool:
         """Whether the losses of the samples `index` are those expected, but for rounding."""
@@ -220,11 +220,11 @@ class Proof:
     def _losses(self, part: Tensor | None = None) -> Tensor:
         """Return the losses; with a `part`, copies of its samples replace all others."""
         with self.function.preserved(), torch.enable_grad():  # a model may take gradients in its forward pass
-            losses: Tensor = self.function(self.batch if part is None else resampled(self.batch, part))
+            losses: Tensor = self.function(self.batch if part is None else resample(self.batch, part))
         return losses.detach()
 
 
-def resampled(batch: Batch, part: Tensor, more: int = 0) -> Batch:
+def resample(batch: Batch, part: Tensor, more: int = 0) -> Batch:
     """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
     if not more and bool(part.all()):
         return batch
@@ -241,7 +241,7 @@ def immovable() -> ValueError:
     )
 
 
-def coupled() -> ValueError:
+def build_coupling_error() -> ValueError:
     """Build the error of samples that have no gradients of their own."""
     return ValueError(
         "model: expected every sample's loss and gradient to be its own, got ones that move with the other "

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._exact.directional import METHODS, check_owned, precision
-from lai_torch._exact.proof import Batch, Plain, Proof, resampled
+from lai_torch._exact.proof import Batch, Plain, Proof, resample
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.precision import OwnAutocast
@@ -83,7 +83,7 @@ class Prover:
         plain = self._plain(batch)
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
-            proof = Proof(self.function, direction, resampled(batch, finite), plain, finite)
+            proof = Proof(self.function, direction, resample(batch, finite), plain, finite)
             found, reasons = proof.first(self.methods)
             if found is not None:
                 name, scores, residual = found
@@ -92,7 +92,7 @@ class Prover:
                 self._proved[kind] = _Proved(name, reason, plain.precision, calls)
                 scores = torch.where(finite, scores, torch.nan)
                 return Derivative(scores, plain.losses, name, reason, residual)
-            finite = proof.bounded()
+            finite = proof.find_bounded()
         nothing = torch.full_like(plain.losses, torch.nan)
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
 

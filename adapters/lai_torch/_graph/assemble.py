@@ -95,7 +95,7 @@ class Assembly:
 
     def build_every(self, parameters: Mapping[str, Tensor]) -> tuple[list[Record], list[Readout]]:
         """Return the records of all parameters, last those of the layers, and the layers."""
-        owned, biases = self._own(self.plan.uses_by_name)
+        owned, biases = self._find_owned(self.plan.uses_by_name)
         built: dict[str, list[Record]] = {}
         routed = {
             name for name, pairs in owned.items() if any(isinstance(one, lai.ExpertTrace) for _, one in pairs)
@@ -122,7 +122,7 @@ class Assembly:
         layers = self.build_layers(by_node)
         return [*records, *(one.record for one in layers)], layers
 
-    def _own(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
+    def _find_owned(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
         """Return the parameters whose uses are all of one kind, with their records, and the biases within."""
         owned: Owned = {}
         within: set[str] = set()
@@ -297,7 +297,9 @@ class Assembly:
             return None
         padding = read_signed(self.saved(node, "padding_idx"))
         rows = self.saved(node, "weight_sym_argsize_0")
-        front, outputs = (flatten_positions(place.in_front(one)) for one in (ids.unsqueeze(-1), gradient))
+        front, outputs = (
+            flatten_positions(place.move_to_front(one)) for one in (ids.unsqueeze(-1), gradient)
+        )
         return lai.EmbeddingTrace(
             front.squeeze(-1), outputs, rows, padding=None if padding < 0 else padding, weight=key, name=key
         )
@@ -346,7 +348,7 @@ class Assembly:
 
     def build_last(self) -> list[Readout]:
         """Return the layers with the output gradients of the last one alone."""
-        owned, _ = self._own({} if self.mean is not None else self.plan.last_uses)
+        owned, _ = self._find_owned({} if self.mean is not None else self.plan.last_uses)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         readouts = self.build_layers(by_node)
         record = readouts[-1].record
@@ -396,8 +398,8 @@ class Assembly:
                     return found
             maps = self.saved(node, "input")
             if maps is not None:
-                outputs = None if gradient is None else _by_pixel(gradient, layer.place)
-                return lai.ReadoutTrace(_by_pixel(maps, layer.place), outputs, **options)
+                outputs = None if gradient is None else _flatten_pixels(gradient, layer.place)
+                return lai.ReadoutTrace(_flatten_pixels(maps, layer.place), outputs, **options)
         msg = (
             f"layer {layer.name!r}: expected rows of the samples that LAI can read, got a "
             f"{name_function(name)}; use estimator 'ghost' or 'exact'"
@@ -426,7 +428,9 @@ class Assembly:
         if not layer.trains:  # what is frozen is not read, but for the gradient that arrives
             assert isinstance(layer.place, Axis)
             first = layer.slot == PRODUCTS[self.graph.names[layer.node]].slots[0]
-            rows = _by_pixel(gradient, layer.place) if convolved else layer.place.in_front(gradient)
+            rows = (
+                _flatten_pixels(gradient, layer.place) if convolved else layer.place.move_to_front(gradient)
+            )
             if first and rows.ndim == 3 and layer.place.axis == 0:
                 rows = rows.mT  # W @ h has features before positions
             rows = flatten_positions(rows if rows.ndim > 1 else rows.unsqueeze(-1))
@@ -496,6 +500,6 @@ def _widths(parameter: Tensor, like: list[Any]) -> tuple[int, int]:
     return parameter.shape[-1], parameter.shape[-2]
 
 
-def _by_pixel(maps: Tensor, place: Axis) -> Tensor:
+def _flatten_pixels(maps: Tensor, place: Axis) -> Tensor:
     """Return `(n, channels, *space)` as `(n, positions, channels)`."""
-    return flatten_positions(place.in_front(torch.movedim(maps.flatten(2), 1, 2)))
+    return flatten_positions(place.move_to_front(torch.movedim(maps.flatten(2), 1, 2)))

@@ -44,7 +44,7 @@ class Picked:
     # where the graph enters the log-probabilities, and where it leaves the outputs: views lie between
     ends: tuple[GradientEdge, ...]
 
-    def without_graph(self) -> "Picked":
+    def detach(self) -> "Picked":
         """Return the same, which keeps nothing alive that the graph does."""
         return replace(self, ends=())
 
@@ -102,21 +102,21 @@ class Picked:
         return torch.equal(by_sample(arrived).to(sent), sent)
 
 
-def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
+def match_picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
     """Match `gather(log_softmax(outputs))` in the losses' graph; None if the outputs are used elsewhere.
 
     `is_output` says of a node of the graph, and which of its results, whether the outputs come from it.
     Samples are taken to come first: see `Picked.keeps`.
     """
-    reached = list(_until_picking(losses.grad_fn, is_output))
+    reached = list(_walk_to_picking(losses.grad_fn, is_output))
     picking = [node for node, _ in reached if node.name() in _PICKING]
     if len(picking) != 1 or any(is_output(*place) for place in reached):
         return None
     (node,) = picking
-    behind, _ = _past_views(*node.next_functions[0])
+    behind, _ = _skip_views(*node.next_functions[0])
     if behind is None or behind.name() != "LogSoftmaxBackward0":
         return None
-    end = _past_views(*behind.next_functions[0])
+    end = _skip_views(*behind.next_functions[0])
     if not is_output(*end):
         return None
     rows = behind._saved_result.detach()
@@ -151,7 +151,7 @@ def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> t
     found, place = _pick(graph, layer), layer.place
     if found is None or found.logarithms.shape != gradient.shape or not isinstance(place, Axis):
         return None
-    kept = found.keeps(lambda one: flatten_positions(place.in_front(one)))
+    kept = found.keeps(lambda one: flatten_positions(place.move_to_front(one)))
     return found.views if kept and agrees(found, gradient, valid) else None
 
 
@@ -165,7 +165,7 @@ def average_again(graph: Graph, plan: Plan, valid: Positions) -> Tensor | None:
 
 def _pick(graph: Graph, layer: Layer) -> Picked | None:
     own = graph.nodes[layer.node]
-    return picked(graph.losses, lambda node, result: node == own and result == 0, graph.samples)
+    return match_picked(graph.losses, lambda node, result: node == own and result == 0, graph.samples)
 
 
 def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
@@ -179,7 +179,7 @@ def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     return mean is not None and mean.shape == expected.shape and not differ(mean, expected, within)
 
 
-def _until_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterator[tuple[Any, int]]:
+def _walk_to_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterator[tuple[Any, int]]:
     """Yield the places in a graph up to where an entry is picked, or the outputs are."""
     pending, seen = [(start, 0)], set()
     while pending:
@@ -192,7 +192,7 @@ def _until_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterato
             pending.extend(place[0].next_functions)
 
 
-def _past_views(node: Any, result: int) -> tuple[Any, int]:
+def _skip_views(node: Any, result: int) -> tuple[Any, int]:
     """Return the first node that does more than move entries, and which of its results is read."""
     while node is not None and node.name() in _VIEWS:
         node, result = node.next_functions[0]

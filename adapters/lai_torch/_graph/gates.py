@@ -59,7 +59,7 @@ def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -
     if edge is None or stops.intersection(graph.reach(edge[0], stops)) != {before.node}:
         raise make_chain_error(layer.name, f"does not come from the output of layer {before.name!r} alone")
     ones = torch.ones(graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device)
-    dtypes = {graph.dtype(one) for one in graph.received()}
+    dtypes = {graph.dtype(one) for one in graph.list_received()}
     powers = _draw_powers(ones, dtypes)
     gates, scaled = (_multiply(graph, edge, before, factor) for factor in (ones, powers))
     underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)

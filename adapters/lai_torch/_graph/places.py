@@ -29,7 +29,7 @@ class Axis:
         """Return a tensor with the samples on an axis of their own, `axis + 1`."""
         return tensor.unflatten(self.axis, (self.outer, self.samples, self.inner))
 
-    def in_front(self, tensor: Tensor) -> Tensor:
+    def move_to_front(self, tensor: Tensor) -> Tensor:
         """Return `(n, positions, ...)`; `(n, ...)` where there is one position."""
         if self.outer == self.inner == 1:
             return tensor if self.axis == 0 else tensor.movedim(self.axis, 0)
@@ -93,7 +93,7 @@ class Scale:
     within: float
 
     @classmethod
-    def of(cls, dtypes: set[torch.dtype]) -> "Scale":
+    def choose_scale(cls, dtypes: set[torch.dtype]) -> "Scale":
         """Return the scale for gradients of these types."""
         if torch.float16 in dtypes:
             return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
@@ -118,7 +118,7 @@ class Scale:
 def place_samples(graph: Graph, edges: list[Edge]) -> tuple[Places, set[Edge]]:
     """Return the places of the samples, and the edges of which zeros leave open which axis it is."""
     losses, samples = graph.losses, graph.samples
-    scale = Scale.of({graph.dtype(edge) for edge in edges} | {losses.dtype})
+    scale = Scale.choose_scale({graph.dtype(edge) for edge in edges} | {losses.dtype})
     codes = scale.codes(samples, losses.device)
     plain = graph.gradients(edges, torch.full_like(losses, 2.0**scale.shift).detach())
     if scale.within and any(one is not None and float(one.abs().max()) > 2.0**7 for one in plain):

@@ -107,15 +107,17 @@ def read_sides(
     blocks = other.movedim(0, 1).flatten(1)
     outputs = None if gradient is None else gradient.movedim(0, 1).flatten(1)
     merged = Axis(0, turned.outer, turned.inner, turned.samples)
-    front = None if outputs is None else merged.in_front(outputs)
-    return Sides(merged.in_front(blocks), front, other.shape[0])
+    front = None if outputs is None else merged.move_to_front(outputs)
+    return Sides(merged.move_to_front(blocks), front, other.shape[0])
 
 
 def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:
     """Return both sides with the samples in front, and all positions on one axis."""
     if not place.fits(other.shape):
         return None
-    sides = [None if one is None else flatten_positions(place.in_front(one)) for one in (other, gradient)]
+    sides = [
+        None if one is None else flatten_positions(place.move_to_front(one)) for one in (other, gradient)
+    ]
     assert sides[0] is not None
     return Sides(sides[0], sides[1])
 

@@ -317,7 +317,7 @@ class Sketch:
     shape: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, gradient: Tensor) -> "Sketch":
+    def project_gradient(cls, gradient: Tensor) -> "Sketch":
         """Return that of a dense gradient; stacked matrices have one each."""
         real = torch.view_as_real(gradient) if gradient.is_complex() else gradient
         return cls(_project(real, real.shape), real.shape)
@@ -373,7 +373,7 @@ def _sketch_gradients(
     def sketch(name: str, gradient: Tensor | None) -> Tensor | None:
         if gradient is None:  # a custom function gave none
             return None
-        found[name] = Sketch.of(densify(gradient.detach()))
+        found[name] = Sketch.project_gradient(densify(gradient.detach()))
         # What autograd then holds to the end of the pass takes no memory.
         held = type(gradient) is not Tensor or gradient.layout != torch.strided
         return None if held else gradient.new_zeros(()).expand_as(gradient)

@@ -319,9 +319,11 @@ class Reader:
         # What is made of parameters has no samples, also where one sample alone reaches it, or none does.
         made = find_made(graph, self.names)
         moved: Places = {
-            edge: SUMMED for edge in graph.received() if edge[0] in made or is_moved_parameter(graph, edge)
+            edge: SUMMED
+            for edge in graph.list_received()
+            if edge[0] in made or is_moved_parameter(graph, edge)
         }
-        edges = [edge for edge in graph.received() if edge not in moved]
+        edges = [edge for edge in graph.list_received() if edge not in moved]
         varies: bool | None = True
         if exchange is not None and exchange.matches(graph):
             # In the exchanged batch every sample is there twice, so that no parameter has a gradient of one
@@ -353,7 +355,7 @@ class Reader:
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
-            found = find_layers(graph, Saved(), places, sources, self._frozen())
+            found = find_layers(graph, Saved(), places, sources, self._find_frozen())
             # Of which single matrices are read: experts, between which data may choose.
             banks = (one.source for one in found if one.source is not None and one.source.matrix is not None)
             self.routed |= routed | {one.names[0] for one in banks if one.leaves[0].shape[0] > 1}
@@ -368,7 +370,7 @@ class Reader:
                     layers.append(layer)
             last = find_last(graph, layers, self.last)
             check_past(graph, uses, layers, last, biases)
-            unread = find_unread(graph, uses, layers) | self._ragged(graph, places, sources) | unread
+            unread = find_unread(graph, uses, layers) | self._find_ragged(graph, places, sources) | unread
         except ValueError as error:
             if not self.every or self.last is not None:
                 raise
@@ -409,7 +411,7 @@ class Reader:
                     places[edge] = replace(axis, samples=graph.samples)
                     ambiguous.discard(edge)
 
-    def _frozen(self) -> dict[int, str]:
+    def _find_frozen(self) -> dict[int, str]:
         """Return the names of frozen parameters, by the memory that they are kept in."""
         return {
             one.untyped_storage().data_ptr(): name
@@ -428,7 +430,7 @@ class Reader:
             if id(one) in names
         }
 
-    def _ragged(self, graph: Graph, places: Places, sources: Sources) -> dict[str, str]:
+    def _find_ragged(self, graph: Graph, places: Places, sources: Sources) -> dict[str, str]:
         """Return the matrices that are used inside of nested tensors, in which samples have no place."""
         nodes = {edge[0] for edge, place in places.items() if place == RAGGED}
         own = [edge for node in nodes for edge in graph.edges[node] if edge is not None]
@@ -448,7 +450,7 @@ class Reader:
             hooked = {name for name in own if by_name[name]._backward_hooks}
             by_name = {name: by_name[name] for name in recording.explained.get(final.weight, ())}
             if hooked - by_name.keys():
-                raise _hooked(min(hooked - by_name.keys()))
+                raise _build_hook_error(min(hooked - by_name.keys()))
         eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
@@ -461,7 +463,7 @@ class Reader:
             return recording
         if wrong:
             if not self.every:
-                raise _hooked(min(wrong))
+                raise _build_hook_error(min(wrong))
             msg = (
                 f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: a hook on a "
                 "module or a parameter, or something else, changes gradients on their way; remove it"
@@ -566,7 +568,7 @@ def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
     reached = {}
     for layer, gradient in zip(layers, received, strict=True):
         if gradient is not None and isinstance(layer.place, Axis):
-            reached[layer.node] = layer.place.in_front(gradient).reshape(graph.samples, -1).ne(0).any(1)
+            reached[layer.node] = layer.place.move_to_front(gradient).reshape(graph.samples, -1).ne(0).any(1)
     alive = torch.zeros_like(graph.losses, dtype=torch.bool)
     for one in reached.values():
         alive = alive | one
@@ -585,7 +587,7 @@ def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor, eps: float) ->
                 raise CoupledError(msg)
 
 
-def _hooked(name: str) -> ValueError:
+def _build_hook_error(name: str) -> ValueError:
     return ValueError(
         f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
         "read without hooks; remove it, or use estimator 'exact'"

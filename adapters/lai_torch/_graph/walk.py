@@ -53,14 +53,14 @@ class Graph:
 
     def coarsest(self) -> float:
         """Return the machine epsilon of the type with the fewest digits among the gradients."""
-        found = {self.dtype(edge) for edge in self.received()} | {self.losses.dtype}
+        found = {self.dtype(edge) for edge in self.list_received()} | {self.losses.dtype}
         return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
 
     def count_results(self, number: int) -> int:
         """Return how many results the function of a node had."""
         return len(self.nodes[number]._input_metadata)
 
-    def received(self) -> list[Edge]:
+    def list_received(self) -> list[Edge]:
         """Return every edge into a node that is no leaf, each once."""
         found = {(0, self.losses.output_nr): None}
         for edges in self.edges:

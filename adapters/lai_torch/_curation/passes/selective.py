@@ -141,7 +141,7 @@ class SelectivePass:
             named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
             mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
             return lai.Trace([*records, _unread(mean) if final is None else mean])
-        gradient = vjp_through(run.behind(last, list(used)), last, run.values, used)
+        gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
         record = self._record(run, last, gradient, valid, own=True, bias=bias)
         return lai.Trace([*records, _unread(record) if final is None else record])
 
@@ -243,9 +243,12 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
     if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
         return None
     (output,), (end,) = found, map(get_gradient_edge, found)
-    part = averaging.picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
+    part = averaging.match_picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
     (node,), last = run.outputs, run.layers(run.outputs)[-1]
-    plain = all(one.target in {*RESHAPES, CAST} for one in run.behind(last, run.outputs)) and not last.left
+    plain = (
+        all(one.target in {*RESHAPES, CAST} for one in run.find_nodes_after(last, run.outputs))
+        and not last.left
+    )
     if part is None or not plain or not output.is_contiguous():
         return None
     inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
@@ -256,7 +259,7 @@ def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions)
         (gradient,) = torch.autograd.grad(losses.sum(), [output], retain_graph=True)
         stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one)
         run.pair.keep(key, stays)
-    return part.without_graph() if run.pair.told[key] else None
+    return part.detach() if run.pair.told[key] else None
 
 
 def _vjp(
@@ -290,7 +293,7 @@ def _check_rows(run: Run, gradients: Given, losses: Tensor) -> None:
     masked = _vjp(run, gradients, signed[everyone], everyone if len(everyone) < len(losses) else None)
     if not all(bool(torch.isfinite(one).all()) for one in masked.values()):
         return
-    precision, blocks = run.pair.once(coarsest), []
+    precision, blocks = run.pair.memoise(coarsest), []
     for name, expected in masked.items():
         eps = max(precision, torch.finfo(expected.dtype).eps)
         blocks.append(Block(norm(found[name] - expected), norm(expected), eps))
