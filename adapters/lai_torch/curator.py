@@ -19,9 +19,9 @@ from lai_torch._curation.checks import (
     check_seen,
     check_together,
     check_trains,
-    counted,
+    count_samples,
 )
-from lai_torch._curation.outcome import Groups, count_step, gathered_groups, joined_groups, reported
+from lai_torch._curation.outcome import Groups, count_step, gather_groups, join_groups, make_report
 from lai_torch._curation.passes.base import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
@@ -30,7 +30,7 @@ from lai_torch._curation.scoring import Scoring
 from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
-from lai_torch._curation.validation import Validation, own_stream, paired
+from lai_torch._curation.validation import Validation, make_batch, make_generator
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import alone
@@ -158,13 +158,13 @@ class Weigher:
     ) -> None:
         """Check all options, those of a `Curator` among them, on every process alike."""
         check_kinds(model, loss, generator)
-        generator = own_stream() if generator is None else generator
+        generator = make_generator() if generator is None else generator
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         # without an optimizer the gradients are those of a loop, which the wrapper adds up
         own = optimizer is not None and (backward != "kept" or accumulate != 1)
         self._engine = Engine(model, loss, group, own=own)
         self._group, model = self._engine.group, self._engine.model
-        with self._group.agreed():
+        with self._group.raise_together():
             check_model(model)
             chosen = with_defaults(estimator)
             self._validation = Validation(validation, share, generator)
@@ -193,7 +193,7 @@ class Weigher:
             backward=backward,
             training=training,
         )
-        self._group.spent()  # reports count what calls take
+        self._group.take_traffic()  # reports count what calls take
 
     def __repr__(self) -> str:
         """Name the estimator, what it scores against, and how far training is."""
@@ -229,9 +229,9 @@ class Weigher:
             The weights `(n,)` with which to train, and the report.
         """
         with self._step, self._undo():
-            with self._group.agreed():
-                batch = paired(self._engine.model, inputs, targets)
-                samples = counted(batch, groups)
+            with self._group.raise_together():
+                batch = make_batch(self._engine.model, inputs, targets)
+                samples = count_samples(batch, groups)
             self.state, _, weights, report = self._weighed("score", [batch], samples, groups)
         return weights, cast(ScoredReport, self._priced(report))
 
@@ -261,12 +261,12 @@ class Weigher:
             all of this process's rows, one batch behind the other.
         """
         with self._step, self._undo():
-            with self._group.agreed():
-                pairs = [paired(self._engine.model, batch, None) for batch in batches]
+            with self._group.raise_together():
+                pairs = [make_batch(self._engine.model, batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
-            own = joined_groups(groups)
+            own = join_groups(groups)
             state, scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
             self.state = count_step(state, scored, report)
         self._warn_of_nothing()
@@ -365,10 +365,10 @@ class Weigher:
     ) -> tuple[CuratorState, Scored | None, Tensor, Report]:
         """Score and weigh without an update; return the state with the side that was scored against."""
         self._meet(call, curated)
-        named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
+        named, kept = gather_groups(self._group, groups), self._scoring.passes.kept
         state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
         weighed = self._weigh(state, scored, batches, samples, named, wait=True)
-        update = Update.untrained(weighed, None if scored is None else scored.losses)
+        update = Update.record_untrained(weighed, None if scored is None else scored.losses)
         return state, scored, weighed.weights, self._report(state, scored, weighed, update, named)
 
     def _weigh(
@@ -395,11 +395,11 @@ class Weigher:
     ) -> Report:
         """Say what became of a batch."""
         age = 0 if scored is None else state.age
-        return reported(self._group, scored, weighed, update, groups, step=state.steps, age=age)
+        return make_report(self._group, scored, weighed, update, groups, step=state.steps, age=age)
 
     def _priced(self, report: Report) -> Report:
         """Return a report with what the call told the other processes."""
-        collectives, sent = self._group.spent()
+        collectives, sent = self._group.take_traffic()
         return replace(report, collectives=collectives, bytes_sent=sent)
 
     def _warn_of_nothing(self) -> None:
@@ -534,15 +534,15 @@ class Curator(Weigher):
         """
         with self._step:
             with self._undo() as undo:
-                with self._group.agreed():
+                with self._group.raise_together():
                     if self._optimizer is None:
                         msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
                         raise ValueError(msg)
-                    batch, curated = paired(self._engine.model, inputs, targets), self._curates()
+                    batch, curated = make_batch(self._engine.model, inputs, targets), self._curates()
                     check_trains(self.model, self._scoring.scorer.loss)
-                    samples = counted(batch, groups, ids)
+                    samples = count_samples(batch, groups, ids)
                 self._meet("step", curated)
-                named = gathered_groups(self._group, groups)
+                named = gather_groups(self._group, groups)
                 began = self._scoring.passes.read_time(self.state)
                 state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)

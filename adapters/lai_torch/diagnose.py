@@ -152,13 +152,13 @@ def diagnose_batches(
         if len({*counts}) > 1 or not batches:
             msg = f"watch: expected as many micro-batches on every process, at least one, got {counts}"
             raise ValueError(msg)
-        with shared.agreed():  # what one process refuses, each raises
+        with shared.raise_together():  # what one process refuses, each raises
             for batch in batches:
                 check_ids(batch.ids, count(*usable(batch.given)))
             found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
         kinds = shared.objects({one.part.traced for one in found if one.part.rows})
         if len({kind for own in kinds for kind in own}) > 1:  # sums of two kinds do not meet
-            with shared.agreed():
+            with shared.raise_together():
                 found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
         found = [share(one, shared) for one in found]
         starts = [0, *accumulate(len(one.losses) for one in found)]
@@ -252,7 +252,7 @@ def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
     parameters = [*named_parameters(reader.model, reader.loss).values()]
     if any(isinstance(one, DTensor) for one in parameters):
         engine = Engine(reader.model, reader.loss, group, own=True)
-        with engine.gathered(by_block=False):  # sums are as large as the whole model anyway
+        with engine.gather(by_block=False):  # sums are as large as the whole model anyway
             yield engine.group
     else:
         yield Group(group, parameters[0].device if parameters else torch.device("cpu"))
@@ -370,17 +370,17 @@ def share(own: Measured, group: Group) -> Measured:
         found = {}
         for key in sorted(known, key=str):  # what a process has no rows of is zero there
             empty = (torch.zeros(shape, dtype=kind, device=group.device) for shape, kind in known[key])
-            found[key] = tuple(group.summed([one.contiguous() for one in given.get(key, tuple(empty))]))
+            found[key] = tuple(group.reduce_sum([one.contiguous() for one in given.get(key, tuple(empty))]))
         return found
 
     def along(total: Sums) -> list[float]:
-        with group.agreed():  # passes run again, and memory may end on one process
+        with group.raise_together():  # passes run again, and memory may end on one process
             found = part.along(total) if part.rows else []
         return [one for many in group.objects(found) for one in many]
 
     def add(rows: Sequence[int]) -> Sums | None:
         first = places[group.rank]
-        with group.agreed():
+        with group.raise_together():
             found = part.add([row - first for row in rows if first <= row < places[group.rank + 1]])
         return meet(found)
 

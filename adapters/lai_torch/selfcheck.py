@@ -13,7 +13,7 @@ import lai_core as lai
 from lai_core import _adapters
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.scoring import made_pass
+from lai_torch._curation.scoring import make_pass
 from lai_torch._curation.state import ValidationSide
 from lai_torch._curation.weigh import read_weights
 from lai_torch._graph.assemble import TRANSPOSED
@@ -243,7 +243,7 @@ def _backward_errors(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], last: str | None, backward: str
 ) -> dict[str, float]:
     """Return each parameter's largest relative error over several sets of kept samples."""
-    taken = made_pass(model, loss, backward, last)
+    taken = make_pass(model, loss, backward, last)
     if isinstance(taken, SelectivePass):
         taken.proves = False  # the comparison here is stronger than its own
     found: dict[str, float] = {}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lai_torch._curation.processes.blocks import gathered
+from lai_torch._curation.processes.blocks import gather_parameters
 from lai_torch._curation.processes.group import Group
 from lai_torch._graph.prove import SMALL, Sketch
 from torch import nn
@@ -26,7 +26,7 @@ def test_written_shards_are_refused():
     with (
         pytest.raises(ValueError, match="wrote the sharded parameter 'weight' of a Linear"),
         torch.no_grad(),
-        gathered([model], lambda module: True, Group(), by_block=True),
+        gather_parameters([model], lambda module: True, Group(), by_block=True),
     ):
         model.weight.data.mul_(0.5)
 

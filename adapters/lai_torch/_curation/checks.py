@@ -212,7 +212,7 @@ def check_micro_batches(
         check_groups(None if groups is None else groups[index], count(*batch))
 
 
-def counted(batch: Any, groups: Any, ids: Any = None) -> int:
+def count_samples(batch: Any, groups: Any, ids: Any = None) -> int:
     """Return how many samples a batch has, after checking what came with it."""
     samples = count(*batch)
     if ids is not None:

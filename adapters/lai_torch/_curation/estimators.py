@@ -25,11 +25,11 @@ from lai_torch._curation.readings import (
     Itself,
     Reading,
     Scored,
+    build_not_finite_error,
     chunks,
     cut_evenly,
     find_finite,
     join_scored,
-    nothing_finite,
     select_finite,
     share_of,
 )
@@ -85,12 +85,12 @@ class Scorer:
         """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
         seed = self.draw_seed()
         if not self.adds_up or self.group.size == 1:
-            with self.group.agreed():
+            with self.group.raise_together():
                 return None if validation is None else self._summarize_alone(validation, size, seed)
         device = next(self.model.parameters()).device
         sides = []
         for part in self._cut(validation):
-            with self.group.agreed():
+            with self.group.raise_together():
                 share = self._share(part)
                 own = None if share is None else self.sum_up(share, size, seed)
             sides.append(sum_sides(own, self.group, device, self.memory_budget))
@@ -120,29 +120,29 @@ class Scorer:
     def score(self, readings: Iterator[Reading], side: Side, state: CuratorState) -> Scored:
         """Score consecutive parts of a batch; NaN where a sample is not finite."""
         readings, side = self.exchange(readings, side)
-        with self.group.agreed():
+        with self.group.raise_together():
             # not a loop, whose variable would hold one part's trace while the next is made
             multiply = functools.partial(self.multiply, state, side)
             scored = join_scored(list(map(multiply, readings)))
             sizes = None if self.cut is None or isinstance(side, Itself) else side.sizes
             return replace(scored, sizes=sizes)
 
-    def all_losses(self, validation: Batch | None, size: int) -> Tensor:
+    def measure_losses(self, validation: Batch | None, size: int) -> Tensor:
         """Return the losses of a validation set, of which several processes run a part each."""
         own = torch.zeros(0, dtype=torch.float64, device=next(self.model.parameters()).device)
-        with self.group.agreed():
+        with self.group.raise_together():
             share = self._share(validation)
             if share is not None:
                 found = (find_losses(self.model, self.loss, one, self.tracer) for one in chunks(share, size))
                 own = torch.cat([losses.to(own) for losses in found])
-        return self.group.gathered(own)[0]
+        return self.group.gather_rows(own)[0]
 
 
 def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
     """Return the sides of parts as one; those without a finite loss are None, and left out."""
     found = [side for side in sides if side is not None]
     if not found:
-        raise nothing_finite()
+        raise build_not_finite_error()
     return replace(found[0], parts=tuple(part for side in found for part in side.parts))
 
 
@@ -265,7 +265,7 @@ class Traced:
                 # the gains are each pair's own; column norms are those of the weights when a batch is scored
                 traces.append(replace(trace, column_norms=()))
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
-                traces.append(self._sketched(trace, seed))
+                traces.append(self._sketch(trace, seed))
             else:
                 total = self._add(total, trace, positions, seed)
         if total is None and not traces:
@@ -286,7 +286,7 @@ class Traced:
 
     def _summarize(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:
         options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
-        return lai.summarize(self._sketched(trace, seed), str(self.facts.summary), **options)
+        return lai.summarize(self._sketch(trace, seed), str(self.facts.summary), **options)
 
     def check_alike(self, trace: Any, side: Side) -> None:
         """Raise `UnlikeError` where a batch has other records than the side that it is scored against."""
@@ -301,11 +301,11 @@ class Traced:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
         if not isinstance(side, Itself):
             return readings, side
-        with self.group.agreed():
+        with self.group.raise_together():
             (reading,) = map(select_finite, readings)  # such a batch is read in one part
         side = replace(side, sketch=self.draw_seed())
         if self.group.size > 1:
-            with self.group.agreed():
+            with self.group.raise_together():
                 own, trace = None, reading.seen
                 if trace is not None:
                     positions = self._positions_for(trace)
@@ -327,7 +327,7 @@ class Traced:
             nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
             return Scored(nothing, reading.losses, side.positions, weights)
         positions = self._positions_for(trace) if isinstance(side, Itself) else side.positions
-        trace = self._sketched(trace, side.sketch)
+        trace = self._sketch(trace, side.sketch)
         options: dict[str, Any] = {} if positions is None else {"positions": positions}
         if weights is not None:
             options["layer_weights"] = weights
@@ -348,7 +348,7 @@ class Traced:
         """Return how positions are read; None where that is no choice."""
         return (self.positions or default_positions(trace)) if self.facts.positions else None
 
-    def _sketched(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
+    def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
         return trace if self.sketch is None or seed is None else sketch(trace, self.sketch, seed)
 
 
@@ -424,17 +424,17 @@ def _exchange_squares(
             "out"
         )
         raise ValueError(msg)
-    with group.agreed():
+    with group.raise_together():
         (reading,) = readings  # this estimator reads a batch in one part
         if reading.seen is not None:
             gradients, counted = _outputs(reading)
             mean = lai.update_second_moment(None, gradients, valid=counted)
-    if group.size > 1 and (width := group.most(0 if mean is None else len(mean))):
+    if group.size > 1 and (width := group.reduce_max(0 if mean is None else len(mean))):
         total = torch.zeros(width + 1, dtype=torch.float64, device=next(traced.model.parameters()).device)
         if mean is not None and counted is not None:
             total[:-1] = mean.double() * counted.sum()
             total[-1] = counted.sum()
-        (total,) = group.summed([total])
+        (total,) = group.reduce_sum([total])
         mean = total[:-1] / total[-1]
     return iter([replace(reading, squares=mean)]), side
 
@@ -482,7 +482,7 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
         else:
             direction = side.parts[0]
         if direction is None:
-            raise nothing_finite()
+            raise build_not_finite_error()
         found = prover(direction, batch)
         return Reading(found.losses, found)
 
@@ -520,7 +520,7 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
         with function.at(middle):
             target = _sum_gradient(function, validation, size)
         if target is None:
-            raise nothing_finite()
+            raise build_not_finite_error()
         found = prover(target if vjp is None else vjp(target), batch)
         return Reading(found.losses, found)
 

@@ -9,7 +9,7 @@ from torch import nn
 from lai_torch._curation.estimators import Scorer
 from lai_torch._curation.readings import Itself
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.validation import Batch, Validation, moved, select_keys
+from lai_torch._curation.validation import Batch, Validation, move_to_model, select_keys
 from lai_torch._model.batch import count, mark_staying
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import evaluating
@@ -30,7 +30,7 @@ class Refresh:
         keeps_losses: bool = False,  # whether the policy asks for the losses of the validation set
     ) -> None:
         self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
-        self.given = _given(validation, positions)
+        self.given = _take_undrawn(validation, positions)
         self.keeps_losses = keeps_losses
 
     def __call__(self, state: CuratorState, size: int) -> CuratorState:
@@ -57,7 +57,7 @@ class Refresh:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
         drawn, staying = self._draw(state)
         ago = f"{state.served} step{'s' * (state.served > 1)} ago"
-        if not self.scorer.group.most(drawn is not None):
+        if not self.scorer.group.reduce_max(drawn is not None):
             if state.side is None:
                 msg = "validation: expected at least one batch from the loader, got none"
                 raise ValueError(msg)
@@ -74,14 +74,14 @@ class Refresh:
             with evaluating(self.model):
                 side, losses = self.scorer.summarize(drawn, size), None
                 if self.keeps_losses:
-                    losses = self.scorer.all_losses(drawn, size)
+                    losses = self.scorer.measure_losses(drawn, size)
         except UnusableError as error:
             if state.side is None:
                 raise
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
             return state
         except Exception as error:
-            told = _on_validation(error)
+            told = _blame_validation(error)
             if told is error:
                 raise
             raise told from error
@@ -90,15 +90,15 @@ class Refresh:
     def _draw(self, state: CuratorState) -> tuple[Batch | None, tuple[Any, ...]]:
         """Return the next batch of the source, and the places of all entries that hold no rows."""
         forget()  # a loader runs code of the user's
-        with self.scorer.group.agreed():
+        with self.scorer.group.raise_together():
             drawn = self.validation.draw()
             if drawn is None:
                 return None, state.staying
-            drawn = moved(select_keys(self.model, drawn), self.model)
+            drawn = move_to_model(select_keys(self.model, drawn), self.model)
             try:
                 count(*drawn)
             except ValueError as error:
-                raise _on_validation(error) from error
+                raise _blame_validation(error) from error
             return drawn, mark_staying(state.staying, drawn)
 
 
@@ -106,7 +106,7 @@ PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, Ind
 """Errors that are made of a message alone."""
 
 
-def _on_validation(error: Exception) -> Exception:
+def _blame_validation(error: Exception) -> Exception:
     """Return an error that says it came up on the validation set, not on the batch."""
     where = "while tracing the validation set"
     if type(error) in PLAIN:
@@ -117,7 +117,7 @@ def _on_validation(error: Exception) -> Exception:
     return error
 
 
-def _given(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
+def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
     """Return what there is to score against without a draw."""
     if validation.is_batch:
         return Itself(exclude_self=validation.source == "batch", positions=positions)

@@ -60,7 +60,7 @@ class Tracer:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:
             self._check_trained(recording)
-        trace = _of_ghost(recording.trace) if self.every_layer else recording.trace
+        trace = _drop_readouts(recording.trace) if self.every_layer else recording.trace
         return trace, losses
 
     def recall(self, state: CuratorState) -> None:
@@ -89,7 +89,7 @@ class Tracer:
         raise ValueError(msg)
 
 
-def _of_ghost(trace: lai.Trace) -> lai.Trace:
+def _drop_readouts(trace: lai.Trace) -> lai.Trace:
     """Return a trace without what LAI alone reads, the last layer aside: one sample may have less of it."""
     *before, last = trace.layers
     return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last])

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.passes.base import Backward, Gradient, coupling
+from lai_torch._curation.passes.base import Backward, Gradient, find_coupling
 from lai_torch._curation.processes.engine import Engine, local
-from lai_torch._curation.processes.finite import all_finite, witness
+from lai_torch._curation.processes.finite import are_finite, witness
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
@@ -32,7 +32,7 @@ class Update:
     backward: str = "kept"  # which pass it took
 
     @classmethod
-    def of(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
+    def record_trained(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
         """Return what became of a batch that was trained on, if it was used."""
         moved = float(found.objective) if found.moved and found.objective is not None else None
         kept, dropped, weights = weighed.kept, weighed.dropped, weighed.weights
@@ -42,7 +42,7 @@ class Update:
         return cls(weights, found.losses, kept, dropped, used, updated, moved, found.name)
 
     @classmethod
-    def untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
+    def record_untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
         """Return what became of a batch that was weighed, and not trained on; its losses, where known."""
         losses = torch.full_like(weighed.weights, torch.nan) if losses is None else losses
         return cls(weighed.weights, losses, weighed.kept, weighed.dropped, used=True, updated=False)
@@ -78,7 +78,7 @@ class Updater:
         """
         _check_steps(self.optimizer)
         earlier = undo.detach_gradients(begins=state.batches == 0)
-        with self.engine.group.agreed():
+        with self.engine.group.raise_together():
             found = backward(weighed, self.parts, undo.restore_buffers)
         _add(earlier)
         weighed, used = self._read(weighed, found)
@@ -94,7 +94,7 @@ class Updater:
             used = used and ready
             batches = contributions = 0
         state = replace(state, batches=batches, contributions=contributions)
-        return state, Update.of(weighed, found, used=used, updated=ready)
+        return state, Update.record_trained(weighed, found, used=used, updated=ready)
 
     def step(self, undo: Undo) -> None:
         """Step with the gradient that is ready."""
@@ -102,7 +102,7 @@ class Updater:
         self._step()
 
     def _step(self) -> None:
-        with self.engine.group.agreed():
+        with self.engine.group.raise_together():
             if self.scaler is None:
                 self.optimizer.step()
             else:
@@ -125,11 +125,11 @@ class Updater:
             weighed = weighed.settle(numbers)
             finite, *norms = map(math.isfinite, numbers[len(weighed.asked) :])
             # a norm that is not finite may be that of finite gradients, whose squares overflow
-            finite = finite and (norms == [True] or all_finite(gradients, False))
-            if weighed.stands_in and coupling(self.engine.model) is not None:
+            finite = finite and (norms == [True] or are_finite(gradients, False))
+            if weighed.stands_in and find_coupling(self.engine.model) is not None:
                 finite = False
         # of the processes none may be without a finite gradient, and some may be without a row
-        return weighed, self.engine.group.most(1 if finite and ran else 0 if finite else 2) == 1
+        return weighed, self.engine.group.reduce_max(1 if finite and ran else 0 if finite else 2) == 1
 
     def _gradients(self) -> list[Tensor]:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])

@@ -17,28 +17,28 @@ ITSELF = ("batch", "batch+self")
 """Score a batch against itself: each sample left out of its own score, or not (as the paper prints)."""
 
 
-def own_stream() -> torch.Generator:
+def make_generator() -> torch.Generator:
     """Return a generator with torch's seed moved on, so that its draws are not those of torch's own."""
-    return moved_on(torch.initial_seed())
+    return derive_generator(torch.initial_seed())
 
 
-def moved_on(seed: int) -> torch.Generator:
+def derive_generator(seed: int) -> torch.Generator:
     """Return a generator with a seed moved on, so that its draws are not those of that seed."""
     return torch.Generator().manual_seed((seed + 0x9E3779B97F4A7C15) % 2**64)
 
 
-def as_pair(batch: Any) -> Any:
+def pair_with_itself(batch: Any) -> Any:
     """Return a mapping as inputs and targets both: the model takes it by name, the loss sees all of it."""
     return (batch, batch) if isinstance(batch, Mapping) else batch
 
 
-def paired(model: nn.Module, inputs: Any, targets: Any) -> Batch:
+def make_batch(model: nn.Module, inputs: Any, targets: Any) -> Batch:
     """Return a batch as a model takes it; without targets, inputs are a pair, or a mapping for both sides."""
     if targets is not None:
         return inputs, targets
     if isinstance(inputs, tuple | list) and len(inputs) == 2:
         return inputs[0], inputs[1]
-    return select_keys(model, as_pair(inputs)) if isinstance(inputs, Mapping) else (inputs, None)
+    return select_keys(model, pair_with_itself(inputs)) if isinstance(inputs, Mapping) else (inputs, None)
 
 
 def select_keys(model: nn.Module, batch: Batch) -> Batch:
@@ -97,11 +97,11 @@ class Validation:
         share: float,  # the share of a set that each draw takes
         generator: torch.Generator,  # for that draw
     ) -> None:
-        source = as_pair(collate_samples(source))
+        source = pair_with_itself(collate_samples(source))
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator
         self._iterator: Iterator[Batch] | None = None
-        self._stream = moved_on(generator.initial_seed())
+        self._stream = derive_generator(generator.initial_seed())
 
     @property
     def is_summary(self) -> bool:
@@ -113,7 +113,7 @@ class Validation:
         """Whether each batch is scored against itself."""
         return isinstance(self.source, str)
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return what is to be alike on processes that share a batch: the kind of source, and its share."""
         kind = self.source if self.is_batch else "a summary" if self.is_summary else "a loader"
         return {"validation": "a set" if isinstance(self.source, tuple) else kind, "share": self.share}
@@ -134,7 +134,7 @@ class Validation:
                 self._stream.set_state(torch.get_rng_state())
         if found is None:
             return None
-        found = as_pair(found)
+        found = pair_with_itself(found)
         if not isinstance(found, list | tuple) or len(found) != 2:
             msg = (
                 "validation: expected the loader to give mappings, or pairs (inputs, targets), got "
@@ -208,16 +208,16 @@ def _way_out(source: Any) -> str:
     return ""
 
 
-def moved(batch: Batch, model: nn.Module) -> Batch:
+def move_to_model(batch: Batch, model: nn.Module) -> Batch:
     """Return a batch on the model's device; as it is where the model is on several."""
     devices = {parameter.device for parameter in model.parameters()}
     if len(devices) != 1 or {tensor.device for tensor in tensors(batch)} <= devices:
         return batch
     (device,) = devices
-    return mapped(batch, lambda one: _on_device(one, device))
+    return mapped(batch, lambda one: _move_tensor(one, device))
 
 
-def _on_device(tensor: Tensor, device: torch.device) -> Tensor:
+def _move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.is_meta and device.type != "meta":
         msg = "validation: expected tensors that hold numbers, got one on the device meta, which holds none"
         raise ValueError(msg)

@@ -57,19 +57,19 @@ def weigh(
     Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample. Where
     it keeps as many rows whatever the scores are, nothing is read here, unless told to `wait` for it.
     """
-    scores, slices = group.gathered(scored.scores)
-    parts = None if scored.sizes is None else group.gathered(scored.parts.T)[0].T
-    seen = told | {name: group.gathered(values)[0] for name, values in own.items()}
+    scores, slices = group.gather_rows(scored.scores)
+    parts = None if scored.sizes is None else group.gather_rows(scored.parts.T)[0].T
+    seen = told | {name: group.gather_rows(values)[0] for name, values in own.items()}
     if parts is not None:
         seen["sizes"] = scored.sizes
-    with group.agreed():
+    with group.raise_together():
         weights = _check_form(ask(policy, scores if parts is None else parts, seen), scores)
         count = None if wait or group.size > 1 else _count_kept(policy, len(scores))
         if count is None:
             found = read_weights(weights, scores, slices[group.rank])
         else:
             found = _take_rows(weights, scores, count)
-    if group.size > 1 and not group.alike(digest([found.everyone, found.everyone.cumsum(0)])):
+    if group.size > 1 and not group.has_equal(digest([found.everyone, found.everyone.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
             "draw from a generator that is seeded alike, and read nothing else"

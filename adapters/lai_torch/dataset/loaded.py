@@ -22,7 +22,7 @@ from lai_torch._curation.estimators import make_scorer
 from lai_torch._curation.readings import Reading, chunks
 from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
 from lai_torch._curation.tracer import UnlikeError
-from lai_torch._curation.validation import own_stream
+from lai_torch._curation.validation import make_generator
 from lai_torch._model.batch import Loss, count, mapped, rows
 from lai_torch._model.preserve import alone, evaluating
 from lai_torch.dataset.identity import versions_of
@@ -76,7 +76,7 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
 
     def load(span: range, size: int) -> Iterator[Any]:
         # the loader's own stream: its workers' seeds are none of training's draws
-        options: Any = {"collate_fn": collate, "num_workers": workers, "generator": own_stream()}
+        options: Any = {"collate_fn": collate, "num_workers": workers, "generator": make_generator()}
         try:
             yield from DataLoader(Subset(held, span), batch_size=size, **options)
         except Exception as error:
@@ -133,7 +133,7 @@ class Loaded:
             # an exact side of the release before is the gradient alone
             self.side = side if isinstance(side, ValidationSide) else ValidationSide((side,))
         remakes = self.samples is not None
-        self.scorer = make_scorer(model, loss, None, self.estimator, own_stream(), remakes=remakes)
+        self.scorer = make_scorer(model, loss, None, self.estimator, make_generator(), remakes=remakes)
         self.state = CuratorState(estimator.name)
         if summary is not None and summary.state is not None:
             if summary.state.get("sketch") is not None:

@@ -13,7 +13,7 @@ import lai_core as lai
 from lai_core._adapters import check_count
 from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.readings import chunks
-from lai_torch._curation.validation import moved
+from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of
 from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
@@ -112,7 +112,7 @@ class Scorer(BatchScorer):
         from lai_storage.columns import NUMBERS  # needs numpy
 
         loaded, size = self._ready, self.batch_size
-        found = [loaded.numbers(part, size) for part in chunks(moved(pair, loaded.model), size)]
+        found = [loaded.numbers(part, size) for part in chunks(move_to_model(pair, loaded.model), size)]
         numbers = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return dict(zip(NUMBERS, numbers, strict=True))
 
@@ -133,7 +133,7 @@ class Scorer(BatchScorer):
     @cached_property
     def _ready(self) -> Loaded:
         held = self._validation()
-        held = moved(held, self._model) if isinstance(held, tuple) else held
+        held = move_to_model(held, self._model) if isinstance(held, tuple) else held
         return Loaded(self._model, self.loss, held, self.estimator)
 
     def _count(self, pair: Any) -> int:

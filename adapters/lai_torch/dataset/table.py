@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core._adapters import check_batch, check_count, kernel_of
-from lai_torch._curation.validation import moved
+from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import evaluating
 from lai_torch.dataset.loaded import options_of, source_of, whole
@@ -234,7 +234,7 @@ def top_samples(
     def pair(role: str, batch: Any) -> Any:
         batch = tuple(batch) if isinstance(batch, list) else batch
         check_batch(role, batch)
-        return moved(batch, model)
+        return move_to_model(batch, model)
 
     def blocks() -> Iterator[Tensor]:
         with evaluating(model):

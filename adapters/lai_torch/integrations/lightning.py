@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lai_core._adapters import number_groups
 from lai_core.mixtures import Mixture
-from lai_torch._curation.outcome import joined_groups
-from lai_torch._curation.validation import paired
+from lai_torch._curation.outcome import join_groups
+from lai_torch._curation.validation import make_batch
 from lai_torch._model.batch import call
 from lai_torch.curator import Weigher
 from lai_torch.integrations._options import Log, read_options
@@ -128,7 +128,7 @@ class Curation(Callback):
             msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
             raise RuntimeError(msg)
         self._asked = True
-        pairs = [paired(self.curator.model, batch, None) for batch in batches]
+        pairs = [make_batch(self.curator.model, batch, None) for batch in batches]
         if self._sources is not None and groups is None:
             msg = "groups: expected the source of each sample, as a sampler is given, got None"
             raise ValueError(msg)
@@ -136,7 +136,7 @@ class Curation(Callback):
         self.shown.add(report)
         if self._sources is not None and groups is not None and report.scores is not None:
             names = self.sampler.names if self.sampler is not None else ()
-            own = torch.as_tensor(number_groups(joined_groups(groups), names), device="cpu")
+            own = torch.as_tensor(number_groups(join_groups(groups), names), device="cpu")
             self._sources.add(*self._gathered(report.scores, own))
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]

@@ -47,7 +47,7 @@ it they stay as the first pass left them.
 """
 
 
-def nothing() -> None:
+def keep_buffers() -> None:
     """Restore no buffers."""
 
 
@@ -62,14 +62,14 @@ class Forward:
 
 def check_uncoupled(model: nn.Module, name: str) -> None:
     """Raise if a module normalises over the batch or rounds to float8, naming it."""
-    found = coupling(model)
+    found = find_coupling(model)
     if found is not None:
         msg = (
             f"backward: {name!r} expects a model that couples no samples, BatchNorm {found!r} in "
             "training mode does; use backward='kept', or GroupNorm"
         )
         raise ValueError(msg)
-    found = rounding(model)
+    found = find_rounding(model)
     if found is not None:
         msg = (
             f"backward: {name!r} expects layers that compute in their parameters' type, {found!r} rounds to "
@@ -78,14 +78,14 @@ def check_uncoupled(model: nn.Module, name: str) -> None:
         raise ValueError(msg)
 
 
-def coupling(model: nn.Module) -> str | None:
+def find_coupling(model: nn.Module) -> str | None:
     """Return the name of a module that normalises over the batch; None if there is none."""
     kind = nn.modules.batchnorm._BatchNorm
     found = next((one for one in modules_of(model) if isinstance(one, kind) and one.training), None)
     return None if found is None else next(name for name, one in model.named_modules() if one is found)
 
 
-def rounding(model: nn.Module) -> str | None:
+def find_rounding(model: nn.Module) -> str | None:
     """Return the name of a layer that trains in float8; None if there is none."""
     kind = float8_linear()
     if kind is None:
@@ -192,7 +192,7 @@ class KeptPass:
             return self.scorer.read(part, summary)
 
     def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = nothing
+        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
     ) -> Gradient:
         """Run the kept rows forward and backward."""
         del restore_buffers  # nothing runs twice
@@ -216,14 +216,14 @@ class KeptPass:
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
         """Run a model forward on rows that are trained on."""
-        with self._autocasting():
+        with self._autocast():
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             if self.auxiliary is None:
                 return Losses(losses)
             return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
 
-    def _autocasting(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[Any]:
         if self.autocast is None:
             return nullcontext()
         return torch.autocast(next(self.model.parameters()).device.type, self.autocast)
@@ -279,7 +279,7 @@ class WholePass:
         losses: Tensor,
         weighed: Weighed,
         parts: int,
-        restore_buffers: Callable[[], None] = nothing,
+        restore_buffers: Callable[[], None] = keep_buffers,
     ) -> Gradient:
         """Go back through the whole batch, weighted."""
         if weighed.dropped:  # zero times what is not finite is not zero

@@ -96,7 +96,7 @@ class SelectivePass:
             if not run.pair.calls & (run.pair.calls - 1):
                 run.pair.own = None
             valid = self.masks(self.model, batch[0], samples)
-            picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
+            picked = _match_picked(run, losses, found, valid) if summary.positions == "mean" else None
             gradients: Sequence[Tensor | None] = ()
             if picked is None and found:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
@@ -127,7 +127,7 @@ class SelectivePass:
         used = {node: gradient for node, gradient in pairs if gradient is not None}
         *layers, last = run.layers(list(used))
         if run.pair.own is None:
-            run.pair.own = self._owned([*layers, last], batch)
+            run.pair.own = self._find_owned([*layers, last], batch)
         known = {id(layer): one for layer, one in zip([*layers, last], run.pair.own, strict=True)}
         records = [
             self._record(run, layer, None, valid, own=one[0], bias=one[1])
@@ -179,7 +179,7 @@ class SelectivePass:
             return record if gradient is None else record.unfolded()
         return record_type(inputs.flatten(2).movedim(1, 2), None, **named)
 
-    def _owned(self, layers: list[Layer], batch: Batch) -> list[tuple[bool, bool] | None]:
+    def _find_owned(self, layers: list[Layer], batch: Batch) -> list[tuple[bool, bool] | None]:
         """Return of each layer whether Ghost sees it too and whether its bias trains; None if LAI reads none.
 
         It is compared with an eager trace in eval mode, as summaries are made of.
@@ -201,7 +201,7 @@ class SelectivePass:
             record: Any = expected.pop(0).record
             found.append((record.weight is not None, bool(record.bias)))
         if expected:
-            raise _other_layers(readouts, layers)
+            raise _build_layer_error(readouts, layers)
         return found
 
     def _backward(
@@ -220,7 +220,7 @@ class SelectivePass:
         return Gradient("selective", losses, torch.dot(kept, shares.to(kept)))
 
 
-def _other_layers(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
+def _build_layer_error(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
     """Build the error of a captured graph that has not the layers of an eager trace."""
     return ValueError(
         "backward: 'selective' expects the layers of an eager trace, "
@@ -235,7 +235,9 @@ def _unread(record: Any) -> lai.Record:
     return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=record.name)
 
 
-def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions) -> averaging.Picked | None:
+def _match_picked(
+    run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions
+) -> averaging.Picked | None:
     """Return what the losses pick of the only output, where that is the last layer's, position by position.
 
     None where it is not, or the losses read it otherwise.

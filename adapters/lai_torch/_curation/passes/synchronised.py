@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.estimators import Scorer
-from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling, nothing
+from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, find_coupling, keep_buffers
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
@@ -29,7 +29,7 @@ class SynchronisedPass(KeptPass):
         self.engine, self.balance = engine, training.balance
 
     def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = nothing
+        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
     ) -> Gradient:
         """Run the kept rows forward and backward, on every process if one has any."""
         del restore_buffers  # nothing runs twice
@@ -37,8 +37,8 @@ class SynchronisedPass(KeptPass):
         if not weighed.kept:
             return Gradient("kept", losses)
         trained, shares, index = batch, weighed.shares, weighed.rows
-        if self.balance and group.most(index is not None):
-            trained, shares, index = balanced(batch, weighed, group)
+        if self.balance and group.reduce_max(index is not None):
+            trained, shares, index = balance_rows(batch, weighed, group)
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
         values = found.losses.detach()[: len(shares)].to(losses)
         moved = trained is not batch
@@ -69,7 +69,7 @@ class SynchronisedPass(KeptPass):
         """
         buffers: list[tuple[Tensor, Tensor]] = []
         try:
-            with self.engine.group.agreed():
+            with self.engine.group.raise_together():
                 self.engine.check_averages()
                 part, size = self._part(batch, index, len(shares))
                 if size and not len(shares):
@@ -83,7 +83,7 @@ class SynchronisedPass(KeptPass):
     def _part(self, batch: Batch, index: Tensor | None, kept: int) -> tuple[Batch, int]:
         """Return the rows to run, and how many: BatchNorm needs two, and a wrapper one from every process."""
         samples = count(*batch)
-        least = (2 if coupling(self.model) else 1) if kept or self.engine.lockstep else 0
+        least = (2 if find_coupling(self.model) else 1) if kept or self.engine.lockstep else 0
         size = max(kept, least)
         if index is None and size == kept:
             return batch, samples
@@ -122,9 +122,9 @@ def plan_of(counts: list[int]) -> Plan:
     return plan
 
 
-def balanced(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tensor, Tensor | None]:
+def balance_rows(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tensor, Tensor | None]:
     """Return the rows that this process is to train on, their weights, and which of the batch they are."""
-    _, slices = group.gathered(weighed.weights)
+    _, slices = group.gather_rows(weighed.weights)
     counts = [int((weighed.everyone[part] > 0).sum()) for part in slices]
     plan, samples = plan_of(counts), count(*batch)
     gives, takes = plan[group.rank], [row[group.rank] for row in plan]
@@ -143,9 +143,9 @@ def balanced(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tenso
         own = tensor if weighed.rows is None else tensor[weighed.rows.to(tensor.device)]
         return share(own.contiguous())
 
-    with group.agreed():
+    with group.raise_together():
         shapes = repr([(one.shape[1:], one.dtype, holds_rows(one, samples)) for one in tensors(batch)])
-    if not group.alike(shapes):
+    if not group.has_equal(shapes):
         msg = (
             "balance: expected the processes' batches to have the same shape behind the first axis, so that "
             "rows can move between them; pad them to a common length, or leave balance out"

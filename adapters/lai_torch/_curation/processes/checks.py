@@ -67,7 +67,7 @@ def check_alike(
     engine: Engine, model: nn.Module, optimizer: Any, validation: Validation, options: dict[str, Any]
 ) -> None:
     """Raise on every process unless what should be the same on each is."""
-    _check_options(engine, options | _settings(optimizer) | validation.told())
+    _check_options(engine, options | _settings(optimizer) | validation.describe())
     _check_values(engine, model, validation)
 
 
@@ -90,7 +90,7 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
     if engine.group.size == 1:
         return
     parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
-    if not engine.group.alike(digest(parameters)):
+    if not engine.group.has_equal(digest(parameters)):
         msg = (
             "model: expected the same parameters on every process, got others; build it from the same seed, "
             "or load the same state"
@@ -103,7 +103,7 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
     elif validation.is_summary:
         given, what = tensors(_parts(validation.source)), "summary"
         way_out = "make it on one process, and load it on the others"
-    if not engine.group.alike(digest(given)):
+    if not engine.group.has_equal(digest(given)):
         msg = f"validation: expected the same {what} on every process, got others; {way_out}"
         raise ValueError(msg)
 
@@ -132,7 +132,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
     trained = bytes(parameter.requires_grad for parameter in named.values())
     marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
     here = {"which call this is": CALLS.index(call), **counts}
-    differing = engine.group.differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
+    differing = engine.group.find_differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
     if differing:
         own = {"which call this is": f"{call}()", **counts, "the learning rates": rates}
         words = [f"{name} ({own[name]} here)" if name in own else name for name in differing]

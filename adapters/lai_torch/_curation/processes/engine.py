@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lai_torch._curation.processes.blocks import comes_from, gathered
-from lai_torch._curation.processes.finite import all_finite
+from lai_torch._curation.processes.blocks import comes_from, gather_parameters
+from lai_torch._curation.processes.finite import are_finite
 from lai_torch._curation.processes.group import Group
 from lai_torch._model.walk import forget
 
@@ -104,7 +104,7 @@ class Engine:
         if self.lockstep or self.group.size == 1:
             return
         held = [parameter for parameter in parameters if parameter.requires_grad]
-        with self.group.agreed():
+        with self.group.raise_together():
             sparse = [p for p in held if p.grad is not None and p.grad.layout != torch.strided]
             if sparse:
                 msg = (
@@ -114,7 +114,7 @@ class Engine:
                 raise ValueError(msg)
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
         flags = torch.tensor([p.grad is not None for p in held], device="cpu").to(held[0])
-        *sums, flags = self.group.summed([*own, flags])
+        *sums, flags = self.group.reduce_sum([*own, flags])
         for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
             given.copy_(total)
             parameter.grad = given if found else None
@@ -124,10 +124,10 @@ class Engine:
 
         `seen` is what their witness said, if it was asked.
         """
-        own = all_finite([local(gradient) for gradient in gradients], seen)
-        return not self.group.most(not own) if self.sharded else own
+        own = are_finite([local(gradient) for gradient in gradients], seen)
+        return not self.group.reduce_max(not own) if self.sharded else own
 
-    def gathered(self, *, by_block: bool = True) -> AbstractContextManager[None]:
+    def gather(self, *, by_block: bool = True) -> AbstractContextManager[None]:
         """Have whole parameters in the model while the body runs, each in its own type, and no hooks of FSDP.
 
         They are gathered when an operation reads them, those of one `fully_shard` at a time; where not
@@ -138,7 +138,7 @@ class Engine:
         self.reset()
         forget()
         modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
-        return gathered(modules, _is_sharded, self.group, by_block=by_block)
+        return gather_parameters(modules, _is_sharded, self.group, by_block=by_block)
 
     def reset(self) -> None:
         """Reshard every module: after a forward pass alone, FSDP keeps the root unsharded."""
