@@ -33,7 +33,7 @@ from lai_torch._curation.update import Update, Updater
 from lai_torch._curation.validation import Validation, make_batch, make_generator
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
-from lai_torch._model.preserve import alone
+from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, EstimatorName, Kept, Policy, with_defaults
 from lai_torch.options.passes import PassName
@@ -209,7 +209,7 @@ class Weigher:
         )
         raise TypeError(msg)
 
-    @alone
+    @run_alone
     def score(
         self, inputs: Any, targets: Any = None, *, groups: Tensor | Sequence[str] | None = None
     ) -> tuple[Tensor, ScoredReport]:
@@ -235,7 +235,7 @@ class Weigher:
             self.state, _, weights, report = self._weighed("score", [batch], samples, groups)
         return weights, cast(ScoredReport, self._priced(report))
 
-    @alone
+    @run_alone
     def weigh(
         self, batches: Sequence[Any], *, groups: Sequence[Tensor | Sequence[str]] | None = None
     ) -> tuple[list[Tensor], Report]:
@@ -314,7 +314,7 @@ class Weigher:
         """
         return dump_state(self.state) | {"generator": self._validation.generator.get_state()}
 
-    @alone
+    @run_alone
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a state that `state_dict` returned, of this release or the one before.
 
@@ -495,7 +495,7 @@ class Curator(Weigher):
         scaler = backward.scaler if isinstance(backward, Kept) else None
         self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
 
-    @alone
+    @run_alone
     def step(
         self,
         inputs: Any,

@@ -24,9 +24,9 @@ from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError, densify
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
 from lai_torch._model.function import inner, losses_of
-from lai_torch._model.preserve import alone, evaluating, preserved
+from lai_torch._model.preserve import preserve, run_alone, use_eval_mode
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters, set_training
+from lai_torch._model.walk import list_parameters, modules_of, set_training
 
 
 def diagnose(
@@ -130,7 +130,7 @@ class Measured:
     ids: Sequence[Any]
 
 
-@alone
+@run_alone
 def diagnose_batches(
     reader: Reader,
     batches: Sequence[Batch],
@@ -144,7 +144,7 @@ def diagnose_batches(
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
     check_usual(usual_norm)
     with _gathered(reader, group) as shared:
-        trained = [n for n, p in named_parameters(reader.model, reader.loss).items() if p.requires_grad]
+        trained = [n for n, p in list_parameters(reader.model, reader.loss).items() if p.requires_grad]
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
@@ -183,7 +183,7 @@ def diagnose_batches(
         )
 
 
-@alone
+@run_alone
 def _diagnose_documents(
     reader: Reader, batch: Batch, segments: Tensor, usual_norm: float | None
 ) -> Diagnosis:
@@ -201,21 +201,21 @@ def _diagnose_documents(
         return losses.new_zeros(documents).index_add(0, numbers, losses.flatten()[own])
 
     with _gathered(reader, None):
-        trained = {n: p for n, p in named_parameters(model, loss).items() if p.requires_grad}
+        trained = {n: p for n, p in list_parameters(model, loss).items() if p.requires_grad}
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
 
         def start(_: Sequence[int]) -> Gradients:
             def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-                with preserved(model, loss, hooks=True):
+                with preserve(model, loss, hooks=True):
                     losses = own_losses()
                     for group in groups:
                         yield _differentiate(losses[[kept[place] for place in group]].sum(), trained)
 
             return gradients
 
-        with preserved(model, loss, hooks=True):
+        with preserve(model, loss, hooks=True):
             found = own_losses().detach()
         kept = found.isfinite().nonzero().flatten().tolist()
         part = measure_by_rows(start, kept)
@@ -249,7 +249,7 @@ def _count_documents(segments: Any) -> int:
 @contextmanager
 def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
     """Have whole parameters in the model, and yield the processes that share its batches."""
-    parameters = [*named_parameters(reader.model, reader.loss).values()]
+    parameters = [*list_parameters(reader.model, reader.loss).values()]
     if any(isinstance(one, DTensor) for one in parameters):
         engine = Engine(reader.model, reader.loss, group, own=True)
         with engine.gather(by_block=False):  # sums are as large as the whole model anyway
@@ -258,7 +258,7 @@ def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
         yield Group(group, parameters[0].device if parameters else torch.device("cpu"))
 
 
-@alone
+@run_alone
 def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
     """Prove a model's graph on the first of some batches, if there is one and it can be proved.
 
@@ -274,7 +274,7 @@ def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
                 _record(reader, usable(batch.given), _find_coupling(reader.model))
 
 
-@alone
+@run_alone
 def add_gradients(
     reader: Reader, batches: Sequence[Batch], some: Container[int], bad: Container[int]
 ) -> dict[str, Tensor]:
@@ -480,7 +480,7 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
     model, loss = reader.model, reader.loss
 
     def read(proved: Recording | None) -> Recording:
-        with preserved(model, loss, hooks=True):
+        with preserve(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
             found = reader.read_as(proved, losses)
             if proved is not None:
@@ -497,7 +497,7 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
 
 def _check_parts(reader: Reader, found: Recording) -> None:
     """Raise unless parts of rows add up to the gradient of the batch."""
-    trained = [one for one in named_parameters(reader.model, reader.loss).values() if one.requires_grad]
+    trained = [one for one in list_parameters(reader.model, reader.loss).values() if one.requires_grad]
     whole = torch.autograd.grad(found.losses.sum(), trained, allow_unused=True, retain_graph=True)
     total = sum(float(inner(one, one)) for one in whole if one is not None)
     summed = float(lai.ghost_scores(found.trace, found.trace).sum())
@@ -522,7 +522,7 @@ def _running_statistics(norms: Any) -> Iterator[None]:
 def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
     """Return the losses of a pass that leaves nothing behind."""
     model, loss = reader.model, reader.loss
-    with preserved(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
+    with preserve(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
         return check_losses(losses_of(model, loss, batch), count(*batch)).detach()
 
 
@@ -530,10 +530,10 @@ def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[
     """Return what differentiates the losses of some rows, in one forward pass."""
     model, loss, samples = reader.model, reader.loss, count(*given)
     filled, index = _fill(given, some, samples), torch.tensor(list(some), device="cpu")
-    trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
+    trained = {name: one for name, one in list_parameters(model, loss).items() if one.requires_grad}
 
     def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-        with _drawn_again(reader, batch), preserved(model, loss, hooks=True):
+        with _drawn_again(reader, batch), preserve(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, filled), samples)
             if not losses.requires_grad:
                 msg = (
@@ -563,7 +563,7 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     """Return where a row first is not finite: in the inputs, a module's output, the loss, or a gradient."""
     model, loss = reader.model, reader.loss
     inputs, targets = rows(given, torch.full((samples,), row, device="cpu"), samples)
-    named = named_parameters(model, loss)
+    named = list_parameters(model, loss)
     for what, side in (
         ("inputs", inputs),
         ("targets", targets),
@@ -579,7 +579,7 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
     hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
     try:
-        with preserved(model, loss), evaluating(model):
+        with preserve(model, loss), use_eval_mode(model):
             output = call(model, inputs)
             if found or not _all_finite(output):
                 return next(iter(found), "the model's output")

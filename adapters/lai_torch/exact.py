@@ -12,7 +12,7 @@ from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, mark_staying
 from lai_torch._model.function import Function, Point, gradient
-from lai_torch._model.preserve import alone
+from lai_torch._model.preserve import run_alone
 
 
 class ExactScores(NamedTuple):
@@ -181,7 +181,7 @@ class _Step(NamedTuple):
     max_norm: float | None
 
 
-@alone
+@run_alone
 def _found(
     function: Function, validation: Any, training: Any, meant: _Step, method: str | None
 ) -> ExactScores:
@@ -204,10 +204,10 @@ def _direction(function: Function, validation: Any, training: Any, meant: _Step)
         if meant.at == "midpoint":
             step = {name: 0.5 * part for name, part in step.items()}
         after, vjp = take_step(function, start, step, meant.optimizer, meant.max_norm)
-        with function.at(after):
+        with function.set_parameters(after):
             return vjp(gradient(function, validation, reduction="sum", size=size))
     rate = meant.learning_rate or 0.0  # checked: it is positive
-    with function.at({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
+    with function.set_parameters({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
         return gradient(function, validation, reduction="sum", size=size)
 
 

@@ -22,10 +22,10 @@ from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._graph.places import Scale
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.walk import walk
-from lai_torch._model.batch import Loss, mapped, tensors
+from lai_torch._model.batch import Loss, map_tensors, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import zeros_filled
-from lai_torch._model.preserve import alone, preserved
+from lai_torch._model.preserve import preserve, run_alone
 from lai_torch.exact import exact_scores
 from lai_torch.trace import trace
 
@@ -124,7 +124,7 @@ def _add_positions(scored: lai.Trace) -> lai.Trace:
     return lai.Trace([add(record) for record in scored.layers])
 
 
-@alone
+@run_alone
 def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor) -> None:
     """Raise if segments of a batch see one another, in the mode in which the model is.
 
@@ -143,7 +143,7 @@ def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor
     """
 
     def losses(batch: Any) -> Tensor:
-        with preserved(model, loss):
+        with preserve(model, loss):
             return check_positions(losses_of(model, loss, batch))
 
     def message(segment: int) -> str:
@@ -213,7 +213,7 @@ def check_apart(
 
         def change(tree: Any, own: list[Tensor], index: Tensor = index) -> Any:
             names = set(map(id, own))
-            return mapped(
+            return map_tensors(
                 tree, lambda one: one.flatten(0, 1)[index].view(one.shape) if id(one) in names else one
             )
 
@@ -247,7 +247,7 @@ def _check_gradients(
     with torch.enable_grad():
         # a copy, for a model may write to what is no leaf alone
         usual = losses(
-            (mapped(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
+            (map_tensors(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
         )
     check_segment_numbers(segments, usual.shape, 1)
     if not usual.requires_grad:

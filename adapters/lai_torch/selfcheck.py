@@ -19,11 +19,11 @@ from lai_torch._curation.weigh import read_weights
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.prove import draw_weights, run_again
 from lai_torch._graph.record import Reader
-from lai_torch._model.batch import Loss, count, mapped, rows
+from lai_torch._model.batch import Loss, count, map_tensors, rows
 from lai_torch._model.function import Function, losses_of
 from lai_torch._model.precision import float8_layers
-from lai_torch._model.preserve import alone, preserved, undone
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.preserve import preserve, run_alone, undo
+from lai_torch._model.walk import list_parameters
 from lai_torch.curator import Weigher
 from lai_torch.exact import exact_scores
 from lai_torch.options import Estimator, EstimatorName
@@ -61,7 +61,7 @@ class SelfCheck(_adapters.SelfCheck):
     backward: Mapping[str, float] | None = None
 
 
-@alone
+@run_alone
 def selfcheck(
     model: nn.Module,
     loss: Loss,
@@ -114,7 +114,7 @@ def selfcheck(
     if backward not in {None, *PASSES}:
         msg = f"backward: expected None or one of {', '.join(map(repr, PASSES))}, got {backward!r}"
         raise ValueError(msg)
-    if not any(one.requires_grad for one in named_parameters(model).values()):
+    if not any(one.requires_grad for one in list_parameters(model).values()):
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
     recording = Reader(model, loss, every=True, last=last).record((inputs, targets))
@@ -140,7 +140,7 @@ def selfcheck(
     return SelfCheck(ghost, layers, error, agreed, passed)
 
 
-@alone
+@run_alone
 def check_per_sample_gradients(model: nn.Module, loss: Loss, batch: Any) -> SelfCheck:
     """Raise unless a model's per-sample gradients are well defined on a batch, and computed right.
 
@@ -186,7 +186,7 @@ def check_per_sample_gradients(model: nn.Module, loss: Loss, batch: Any) -> Self
     found = selfcheck(model, loss, *batch)
     draws = run_again((model, loss, batch), gradients=False)[1] is not None
     remark = "the model draws random numbers, others for a sample alone: call model.eval(), or set p=0"
-    trainable = [one for one in named_parameters(model, loss).values() if one.requires_grad]
+    trainable = [one for one in list_parameters(model, loss).values() if one.requires_grad]
     eps = max(torch.finfo(one.dtype).eps for one in trainable)
     check_agreement(found, eps, remark if draws else "please report the model")
     return found
@@ -206,7 +206,7 @@ def _agreements(
     for one in (model, loss):
         if isinstance(one, nn.Module):
             one.float()
-    batch = mapped(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    batch = map_tensors(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
     if isinstance(estimator, Estimator) and getattr(estimator, "autocast", None):
         estimator = replace(estimator, autocast=None)  # type: ignore[call-arg]  # of those that have it
     return agreements(own, _scores(model, loss, batch, estimator, trained=False))
@@ -230,7 +230,7 @@ def _one_by_one(
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}
     for sample in range(samples):
         one = rows(batch, slice(sample, sample + 1), samples)
-        with function.preserved(), float8_layers(model, loss, trained=trained):
+        with function.preserve(), float8_layers(model, loss, trained=trained):
             gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
         for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
             one_found = torch.zeros_like(parameter) if gradient is None else gradient
@@ -248,7 +248,7 @@ def _backward_errors(
         taken.proves = False  # the comparison here is stronger than its own
     found: dict[str, float] = {}
     for weights in _weightings(count(*batch), next(model.parameters()).device):
-        with undone(model, loss):
+        with undo(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
             name = forward.backward(read_weights(weights, weights), 1).name
             if name != backward:
@@ -257,7 +257,7 @@ def _backward_errors(
                     f"by the pass {name!r}"
                 )
                 raise ValueError(msg)
-            gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
+            gradients = {name: p.grad for name, p in list_parameters(model, loss).items()}
         masked = _masked(model, loss, batch, weights)
         signed = _masked(model, loss, batch, weights * draw_weights(weights, torch.isfinite(weights)).sign())
         sizes = {name: float(one.abs().max()) for name, one in signed.items()}
@@ -281,8 +281,8 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
 
 def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
-    trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
-    with preserved(model, loss), float8_layers(model, loss, trained=True):
+    trainable = {name: p for name, p in list_parameters(model, loss).items() if p.requires_grad}
+    with preserve(model, loss), float8_layers(model, loss, trained=True):
         values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
         found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)

@@ -14,10 +14,10 @@ from torch import Tensor, fx, nn
 from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.pair import Pair, detach_without_gradients
 from lai_torch._captured.run import Run
-from lai_torch._model.batch import call, holds_rows, mapped, tensors
-from lai_torch._model.precision import raised
-from lai_torch._model.preserve import preserved
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.batch import call, holds_rows, map_tensors, tensors
+from lai_torch._model.precision import raise_precision
+from lai_torch._model.preserve import preserve
+from lai_torch._model.walk import list_parameters
 
 Values = list[Any]
 EXPECTED = (
@@ -69,7 +69,7 @@ class Captured:
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
-        aliases = mapped(inputs, lambda one: _declare_symbolic_batch(one, samples))
+        aliases = map_tensors(inputs, lambda one: _declare_symbolic_batch(one, samples))
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
@@ -80,7 +80,7 @@ class Captured:
             return self._function(aliases)
 
     def _eagerly(self, inputs: Any) -> None:
-        with preserved(self.model), torch.no_grad():
+        with preserve(self.model), torch.no_grad():
             call(self.model, inputs)
 
     def _explain(self, error: Exception) -> str:
@@ -129,7 +129,7 @@ class Captured:
         """Run a forward graph on arguments that it takes over, and keep what it kept."""
         given = list(arguments)
         arguments.clear()
-        found, values = pair.run(given, named_parameters(self.model), self._inputs)
+        found, values = pair.run(given, list_parameters(self.model), self._inputs)
         self._last = pair, values
         return found[:returned]
 
@@ -181,7 +181,7 @@ def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], A
             return call(model, inputs)
         with torch.autocast(next(model.parameters()).device.type, autocast):
             outputs = call(model, inputs)
-        return raised(outputs, autocast)
+        return raise_precision(outputs, autocast)
 
     return run
 

@@ -12,7 +12,7 @@ from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.outcome import check_groups
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
-from lai_torch._model.walk import check_kinds_served, named_parameters
+from lai_torch._model.walk import check_kinds_served, list_parameters
 from lai_torch.options import Estimator
 from lai_torch.options.passes import PassName
 from lai_torch.options.protocols import find_measure, wants
@@ -63,7 +63,7 @@ def check_trains(model: nn.Module, loss: Any) -> None:
         found = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
         msg = f"step: expected gradients to be on, got a call under {found}; leave it (score() works there)"
         raise ValueError(msg)
-    if not any(parameter.requires_grad for parameter in named_parameters(model, loss).values()):
+    if not any(parameter.requires_grad for parameter in list_parameters(model, loss).values()):
         msg = "model: expected at least one trainable parameter to step on, got none: all are frozen"
         raise ValueError(msg)
 

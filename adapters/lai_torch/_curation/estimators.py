@@ -42,7 +42,7 @@ from lai_torch._graph.record import NotFiniteError, Reader
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, Point, UnusableError, finite_gradient, losses_of
 from lai_torch._model.precision import Lowered
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserve
 from lai_torch.options import LAI, CalibratedLAI, Estimator, PreconditionedLAI
 from lai_torch.trace import GateTrace
 
@@ -149,7 +149,7 @@ def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
 def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: Tracer | None = None) -> Tensor:
     """Return the losses of a batch, in the precision of its trace; the model runs without gradients."""
     lowered = Lowered(model, None) if tracer is None else tracer.lowered
-    with lowered(), preserved(model, loss), torch.no_grad():
+    with lowered(), preserve(model, loss), torch.no_grad():
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
@@ -517,7 +517,7 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
                 middle, vjp = take_step(function, middle, half, optimizer, None)
             else:
                 middle = _descend(function, middle, half, optimizer)
-        with function.at(middle):
+        with function.set_parameters(middle):
             target = _sum_gradient(function, validation, size)
         if target is None:
             raise build_not_finite_error()

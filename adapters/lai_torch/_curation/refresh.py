@@ -12,8 +12,8 @@ from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.validation import Batch, Validation, move_to_model, select_keys
 from lai_torch._model.batch import count, mark_staying
 from lai_torch._model.function import UnusableError
-from lai_torch._model.preserve import evaluating
-from lai_torch._model.walk import forget, named_parameters
+from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.walk import forget, list_parameters
 
 
 class Refresh:
@@ -51,7 +51,7 @@ class Refresh:
         """
         if self.given is not None or self.scorer.group.size > 1:
             return None
-        return tuple(parameter._version for parameter in named_parameters(self.model).values())
+        return tuple(parameter._version for parameter in list_parameters(self.model).values())
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
@@ -71,7 +71,7 @@ class Refresh:
             return replace(state, ended=True)
         state = replace(state, staying=staying)
         try:
-            with evaluating(self.model):
+            with use_eval_mode(self.model):
                 side, losses = self.scorer.summarize(drawn, size), None
                 if self.keeps_losses:
                     losses = self.scorer.measure_losses(drawn, size)

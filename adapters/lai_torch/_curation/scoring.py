@@ -22,8 +22,8 @@ from lai_torch._curation.state import CuratorState
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import Validation, make_generator
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
-from lai_torch._model.batch import Loss, mapped, mark_staying
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.batch import Loss, map_tensors, mark_staying
+from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options import LAI, Estimator, Kept
 from lai_torch.options.protocols import Policy, find_measure, wants
 
@@ -165,7 +165,7 @@ class Scoring:
         tracer = self.scorer.tracer
         if tracer is not None:
             tracer.recall(state)
-        once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
+        once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gather(by_block=tracer is not None), once:
             known, state = state.staying, self.refresh(state, self._size(samples))
             if state.staying != known:  # the validation set told more
@@ -211,7 +211,8 @@ class Scoring:
             own["losses"] = scored.losses
         measure = find_measure(policy) if "measured" in asked else None
         if measure is not None:
-            copies = [mapped(batch, torch.clone) for batch in batches]  # a policy may write to its arguments
+            # a policy may write to its arguments
+            copies = [map_tensors(batch, torch.clone) for batch in batches]
             with self._group.raise_together():
                 own["measured"] = torch.cat([measure(*batch) for batch in copies])
         told |= {"validation_losses": state.validation_losses, "step": state.steps}

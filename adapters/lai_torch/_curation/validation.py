@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
 import lai_core as lai
-from lai_torch._model.batch import count, mapped, rows, tensors
+from lai_torch._model.batch import count, map_tensors, rows, tensors
 
 Batch = tuple[Any, Any]
 ITSELF = ("batch", "batch+self")
@@ -214,7 +214,7 @@ def move_to_model(batch: Batch, model: nn.Module) -> Batch:
     if len(devices) != 1 or {tensor.device for tensor in tensors(batch)} <= devices:
         return batch
     (device,) = devices
-    return mapped(batch, lambda one: _move_tensor(one, device))
+    return map_tensors(batch, lambda one: _move_tensor(one, device))
 
 
 def _move_tensor(tensor: Tensor, device: torch.device) -> Tensor:

@@ -15,8 +15,8 @@ from lai_core._adapters import tolerance
 from lai_torch._exact.directional import explain_error, precision
 from lai_torch._exact.proof import Method, resample
 from lai_torch._exact.prover import Derivative
-from lai_torch._model.batch import Loss, count, drawn, usable
-from lai_torch._model.function import Function, Point, along, losses_of, vjp
+from lai_torch._model.batch import Loss, count, seed_generator, usable
+from lai_torch._model.function import Function, Point, losses_of, project, vjp
 
 Batch = tuple[Any, Any]
 
@@ -66,7 +66,7 @@ def score_positions(
     function, samples = Positions(summed.model, summed.loss), count(*batch)
     finite = torch.isfinite(found.scores)
     if not bool(finite.any()):
-        with function.preserved(), torch.no_grad():
+        with function.preserve(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
     usual, reasons = resample(batch, finite), [found.reason] if found.reason else []
     side = _weight_losses(function, direction, usual)
@@ -102,10 +102,12 @@ class _Side(NamedTuple):
 
 
 def _weight_losses(function: Function, direction: Point, batch: Batch) -> _Side:
-    with function.preserved():
+    with function.preserve():
         parameters = function.parameters()
         losses = function(batch)
-        pair = torch.rand(2, len(losses), generator=drawn(), dtype=torch.float64, device="cpu").to(losses)
+        pair = torch.rand(2, len(losses), generator=seed_generator(), dtype=torch.float64, device="cpu").to(
+            losses
+        )
         weights = (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0)
         pieces = vjp(losses, weights, parameters)
-        return _Side(weights, *along(pieces, [direction[name] for name in parameters]), precision(losses))
+        return _Side(weights, *project(pieces, [direction[name] for name in parameters]), precision(losses))

@@ -23,9 +23,9 @@ from torch import Tensor
 from lai_core._adapters import rounding_bound, tolerance
 from lai_torch._exact.directional import Pair, explain_error
 from lai_torch._graph.prove import are_close, exchange_samples
-from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned, usable
-from lai_torch._model.function import Function, Point, along, vjp
-from lai_torch._model.precision import differ, measured_roundings
+from lai_torch._model.batch import bisections, find_unaligned, row_sources, rows, seed_generator, usable
+from lai_torch._model.function import Function, Point, project, vjp
+from lai_torch._model.precision import differ, measure_roundings
 
 Batch = tuple[Any, Any]
 Method = Callable[[Function, Point, Batch], Pair]
@@ -88,8 +88,8 @@ class Proof:
             )
             raise ValueError(msg)
         # A loss may hold weights of this batch's places, unless nobody knows which row is a sample's.
-        by_rows = bool(unaligned(self.batch, len(self.finite)))
-        with self.function.preserved():
+        by_rows = bool(find_unaligned(self.batch, len(self.finite)))
+        with self.function.preserve():
             problem = self.function.model, self.function.loss, usable(self.batch)
             if exchange_samples(problem, by_rows=by_rows) is None:
                 raise immovable()
@@ -177,17 +177,17 @@ class Proof:
         weights, a pass takes the same roundings as that of one sample with weight 1. No weight is below 1,
         and all are far above where the types allow it: a hook that clips, here or in a later batch, shows.
         """
-        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
+        pair = torch.rand(2, len(part), generator=seed_generator(), dtype=torch.float64, device="cpu")
         pair = pair.to(self.plain.losses)
         scale = 2.0 ** (4 * pair[0]).floor() if powers else 1.0 + pair[0]
         weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
-        with self.function.preserved():
+        with self.function.preserve():
             parameters = self.function.parameters()
             losses = self.function(self.batch if beside else resample(self.batch, part, more))
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
         self._compare(losses[: len(part)], part)
-        return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
+        return _Side(weights, *project(pieces, [self.direction[name] for name in parameters]))
 
     def _errors(self, scores: Tensor, side: _Side) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
@@ -214,12 +214,12 @@ class Proof:
             return True
         if self._roundings is None:
             parameters = self.function.parameters().values()
-            self._roundings = measured_roundings(self._losses, parameters, self.eps)
+            self._roundings = measure_roundings(self._losses, parameters, self.eps)
         return not differ(losses, expected, self._roundings.to(losses)[index])
 
     def _losses(self, part: Tensor | None = None) -> Tensor:
         """Return the losses; with a `part`, copies of its samples replace all others."""
-        with self.function.preserved(), torch.enable_grad():  # a model may take gradients in its forward pass
+        with self.function.preserve(), torch.enable_grad():  # a model may take gradients in its forward pass
             losses: Tensor = self.function(self.batch if part is None else resample(self.batch, part))
         return losses.detach()
 

@@ -98,11 +98,11 @@ class Prover:
 
     def _plain(self, batch: Batch) -> Plain:
         """Run the model once without changes, so that its own errors are raised as they are."""
-        with self.function.preserved():
+        with self.function.preserve():
             streams = Streams(modules_of(self.function.model, self.function.loss))
             with OwnAutocast():
                 losses = self.function(batch)
-            draws = streams.moved()
+            draws = streams.has_moved()
             check_owned(self.function, losses, batch)
             return Plain(losses.detach(), draws, precision(losses))
 

@@ -29,7 +29,7 @@ from lai_torch._graph.products import (
 from lai_torch._graph.saved import Saved, read_signed
 from lai_torch._graph.uses import Use, densify
 from lai_torch._graph.walk import Edge, Graph, name_function
-from lai_torch._model.valid import Positions, fitting, masked_mean
+from lai_torch._model.valid import Positions, average_valid, select_fitting
 
 Owned = dict[str, list[tuple[Use, Record]]]
 """Of each parameter whose uses have records of one kind: these."""
@@ -274,7 +274,7 @@ class Assembly:
         rows = sides.activations
         if not self.valid or routed or rows.ndim != 3:
             return None
-        mask = fitting(self.valid, rows.shape[1])
+        mask = select_fitting(self.valid, rows.shape[1])
         return None if mask is None else mask.to(rows.device)
 
     def _convolve(
@@ -419,7 +419,7 @@ class Assembly:
         if self.mean is not None:
             sides = self.read(layer.node, layer.slot, layer.place)
             assert sides is not None
-            rows, key = masked_mean(sides.activations, self.valid), layer.source and layer.source.key
+            rows, key = average_valid(sides.activations, self.valid), layer.source and layer.source.key
             biased = layer.node in self.plan.biases
             return lai.LayerTrace(rows, self.mean, bias=biased, weight=key, name=layer.name)
         gradient = self.received[layer.node, 0]

@@ -22,7 +22,7 @@ from lai_torch._graph.saved import read_signed
 from lai_torch._graph.uses import MOVES
 from lai_torch._graph.walk import Graph
 from lai_torch._model.precision import differ
-from lai_torch._model.valid import Positions, fitting, masked_mean
+from lai_torch._model.valid import Positions, average_valid, select_fitting
 
 AT_ONCE = 2**18
 """How many probabilities are formed at a time."""
@@ -53,7 +53,7 @@ class Picked:
 
         None where there is a mask and which positions these are is not known.
         """
-        gradients, mask = self.gradients, fitting(valid, positions)
+        gradients, mask = self.gradients, select_fitting(valid, positions)
         counts: Tensor | int = positions
         if mask is not None:
             if mask.shape != gradients.shape:
@@ -171,7 +171,7 @@ def _pick(graph: Graph, layer: Layer) -> Picked | None:
 def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     """Whether the mean is that of the gradient itself, `(n, t, c)`."""
     mean = found.mean(valid, gradient.shape[1]) if gradient.ndim == 3 else None
-    expected = masked_mean(gradient, valid) if gradient.ndim == 3 else gradient
+    expected = average_valid(gradient, valid) if gradient.ndim == 3 else gradient
     precision = max(torch.finfo(one.dtype).eps for one in (gradient, found.logarithms))
     roundings = 4.0 if precision > 1e-4 else 64.0  # half precision has few digits to give away
     largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).max()

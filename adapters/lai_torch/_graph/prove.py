@@ -25,12 +25,12 @@ from lai_torch._graph.products import PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, densify
 from lai_torch._graph.walk import Graph, walk
-from lai_torch._model.batch import Loss, bisections, check_losses, count, row_sources, rows, unaligned
+from lai_torch._model.batch import Loss, bisections, check_losses, count, find_unaligned, row_sources, rows
 from lai_torch._model.function import losses_of
-from lai_torch._model.precision import measured_roundings
-from lai_torch._model.preserve import once, preserved
+from lai_torch._model.precision import measure_roundings
+from lai_torch._model.preserve import preserve, skip_checkpoints
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 
 Problem = tuple[nn.Module, Loss, tuple[Any, Any]]
 """A model, a loss and a batch."""
@@ -62,14 +62,14 @@ class Exchange:
 def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | None]:
     """Return the losses of a pass that leaves nothing behind, and the random streams after it if it drew."""
     model, loss, batch = problem
-    with preserved(model, loss, hooks=True), once(), warnings.catch_warnings():
+    with preserve(model, loss, hooks=True), skip_checkpoints(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = Streams(modules_of(model, loss))
         _exchange_buffers(modules_of(model, loss))
         with torch.enable_grad():  # a model may take gradients in its forward pass
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
         losses = losses if gradients else losses.detach()
-        return losses, Streams(modules_of(model, loss)) if before.moved() else None
+        return losses, Streams(modules_of(model, loss)) if before.has_moved() else None
 
 
 def _run_part(
@@ -122,7 +122,7 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
         if compared and _differ(problem, moved, plain[index.to(device)], everyone, plain):
             # A sample's rows do not carry its loss to another place.
-            shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
+            shapes = [tuple(one.shape) for one in find_unaligned(batch, samples) if isinstance(one, Tensor)]
             held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
             msg = (
                 "model: expected rows that can be exchanged, got losses that do not move with their samples' "
@@ -199,8 +199,8 @@ def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, pla
         return False
     # What one rounding does to each loss is measured only where it matters: a loss near zero may be off by
     # more.
-    parameters = named_parameters(*problem[:2]).values()
-    within = measured_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
+    parameters = list_parameters(*problem[:2]).values()
+    within = measure_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
     same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
     return not bool(same.all())
 
@@ -296,13 +296,13 @@ def _measure_kinks(
 ) -> float:
     """Return how far roundings of the parameters may move the gradient of the weighted losses to one."""
 
-    def again() -> Tensor:
+    def recompute() -> Tensor:
         losses, _ = run_again(problem, gradients=True)
         (found,) = torch.autograd.grad(losses, [parameters[name]], weights, allow_unused=True)
         found = parameters[name].new_zeros(1) if found is None else densify(found)
         return torch.view_as_real(found.to(torch.complex128)).flatten()
 
-    return norm(measured_roundings(again, parameters.values(), eps))
+    return norm(measure_roundings(recompute, parameters.values(), eps))
 
 
 @dataclass(frozen=True)

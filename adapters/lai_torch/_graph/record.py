@@ -53,10 +53,10 @@ from lai_torch._graph.walk import Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.preserve import eager, empty_gradients, once, preserved
+from lai_torch._model.preserve import eager, empty_gradients, preserve, skip_checkpoints
 from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
-from lai_torch._model.walk import Held, held, modules_of, named_parameters
+from lai_torch._model.walk import Held, collect_held, list_parameters, modules_of
 
 PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
@@ -141,7 +141,7 @@ class Reader:
         if alone:  # which axis holds the samples is seen of two
             with torch.inference_mode(mode=False):
                 batch = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), samples)
-        with preserved(self.model, self.loss, hooks=True), once():
+        with preserve(self.model, self.loss, hooks=True), skip_checkpoints():
             versions = self._count_writes()
             with OwnAutocast() if not self._plans and not self._varying else nullcontext():
                 losses = check_losses(losses_of(self.model, self.loss, batch), max(samples, 2))
@@ -217,11 +217,11 @@ class Reader:
     @property
     def names(self) -> dict[int, str]:
         """The names of all parameters, by identity."""
-        return held(self.model, self.loss).made(_identify)
+        return collect_held(self.model, self.loss).memoise(_identify)
 
     def _count_writes(self) -> dict[str, int]:
         """Return how often each parameter was written that no forward pass may write."""
-        watched = held(self.model, self.loss).made(_watch_writes)
+        watched = collect_held(self.model, self.loss).memoise(_watch_writes)
         return {name: one._version for name, one in watched.items()}
 
     def _assemble(
@@ -251,7 +251,7 @@ class Reader:
         found = {id(leaf) for leaf in graph.leaves.values()}
         return {
             name: one
-            for name, one in named_parameters(self.model, self.loss).items()
+            for name, one in list_parameters(self.model, self.loss).items()
             if id(one) in found or (plan.routed and one.requires_grad)
         }
 
@@ -259,7 +259,7 @@ class Reader:
 
     def _prove(self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool) -> Recording:
         """Find out where the samples lie in a graph, and prove it."""
-        named, names = named_parameters(self.model, self.loss), frozenset(graph.names)
+        named, names = list_parameters(self.model, self.loss), frozenset(graph.names)
         # A program whose graph is another in every batch is proved once, and placed in each batch.
         known = any(names <= one for one in self._varying)
         with empty_gradients(named.values()):
@@ -415,7 +415,7 @@ class Reader:
         """Return the names of frozen parameters, by the memory that they are kept in."""
         return {
             one.untyped_storage().data_ptr(): name
-            for name, one in named_parameters(self.model, self.loss).items()
+            for name, one in list_parameters(self.model, self.loss).items()
             if not one.requires_grad and one.numel() and one.layout == torch.strided
         }
 
@@ -488,7 +488,7 @@ class Reader:
                 "one sample"
             )
             raise CoupledError(msg)
-        named = named_parameters(self.model, self.loss)
+        named = list_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         # The same functions may run on other rows, as many as the data say.
         small = plan.resize(exchange.plain) if exchange.matches(graph) else None

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lai_torch._graph.places import SUMMED, Place, Places
 from lai_torch._graph.walk import LEAF, Edge, Graph, name_function
-from lai_torch._model.preserve import unhooked
+from lai_torch._model.preserve import remove_hooks
 
 _MOVING = (
     "T Transpose Permute View UnsafeView ReshapeAlias Unsqueeze Squeeze ToCopy Clone Alias Numpy_T Mt Select"
@@ -116,7 +116,7 @@ class Sources:
 def pull_back(graph: Graph, source: Source, gradient: Tensor) -> list[Tensor]:
     """Return what a gradient at a source's edge is at each of its parameters, without hooks on these."""
     edge = graph.gradient_edge(source.edge)
-    with unhooked(leaf for leaf in source.leaves if isinstance(leaf, nn.Parameter)):
+    with remove_hooks(leaf for leaf in source.leaves if isinstance(leaf, nn.Parameter)):
         found = torch.autograd.grad(
             [edge], list(source.leaves), [gradient], retain_graph=True, allow_unused=True
         )

@@ -10,9 +10,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.modes import renew
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserve
 from lai_torch._model.snapshot import check_returned
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.walk import list_parameters
 
 
 def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
@@ -24,7 +24,7 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
         If the model or the loss writes to a tensor of the batch, as autograd counts writes.
     """
     before = _versions(batch)
-    inputs, targets = _contained(batch)
+    inputs, targets = _copy_containers(batch)
     losses = loss(call(model, inputs), targets)
     if before != _versions(batch):
         msg = (
@@ -35,12 +35,12 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
     return losses
 
 
-def _contained(tree: Any) -> Any:
+def _copy_containers(tree: Any) -> Any:
     """Copy the lists and dictionaries of a batch, not the tensors, so that a model may pop entries."""
     if type(tree) is dict:
-        return {key: _contained(part) for key, part in tree.items()}
+        return {key: _copy_containers(part) for key, part in tree.items()}
     if type(tree) in {list, tuple}:
-        return type(tree)(_contained(part) for part in tree)
+        return type(tree)(_copy_containers(part) for part in tree)
     return tree
 
 
@@ -88,7 +88,7 @@ class Function:
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return what trains, by name; the loss's own are called `loss.NAME`."""
-        named = named_parameters(self.model, self.loss)
+        named = list_parameters(self.model, self.loss)
         trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
             if isinstance(parameter, nn.parameter.UninitializedParameter):
@@ -113,7 +113,7 @@ class Function:
         return {name: parameter.detach().clone() for name, parameter in self.parameters().items()}
 
     @contextmanager
-    def at(self, point: Point) -> Iterator[None]:
+    def set_parameters(self, point: Point) -> Iterator[None]:
         """Run the body with the parameters at `point`, then put them back to the bit."""
         parameters, start = self.parameters(), self.point()
         try:
@@ -127,7 +127,7 @@ class Function:
             renew(self.model)
 
     @contextmanager
-    def preserved(self) -> Iterator[None]:
+    def preserve(self) -> Iterator[None]:
         """Leave nothing of the body behind; hooks run, as in training, and attention is not fused.
 
         Raises
@@ -135,9 +135,9 @@ class Function:
         ValueError
             If a reverse pass writes `.grad` by itself, where it cannot be told whose it is.
         """
-        with preserved(self.model, self.loss, hooks=True), plain_attention():
+        with preserve(self.model, self.loss, hooks=True), plain_attention():
             yield
-            check_returned(named_parameters(self.model, self.loss))
+            check_returned(list_parameters(self.model, self.loss))
 
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""
@@ -163,13 +163,13 @@ def gradient(
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
         part = rows(batch, slice(start, min(start + size, samples)), samples)
-        with function.preserved():
+        with function.preserve():
             losses = function(part)
             found = vjp(losses, torch.ones_like(losses), parameters)
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
                 total[name] += piece
-    return _scaled(total, samples, reduction, role)
+    return _reduce(total, samples, reduction, role)
 
 
 def finite_gradient(
@@ -177,7 +177,7 @@ def finite_gradient(
 ) -> Point | None:
     """Return the gradient over the samples whose loss is finite; None if there are none."""
     parameters = function.parameters()
-    with function.preserved():
+    with function.preserve():
         losses = function(batch)
         finite = torch.isfinite(losses)
         every = bool(finite.all())
@@ -189,14 +189,14 @@ def finite_gradient(
         return gradient(function, part, reduction=reduction, role=role) if kept.numel() else None
     named = zip(parameters.items(), found, strict=True)
     total = {name: torch.zeros_like(one) if piece is None else _dense(piece) for (name, one), piece in named}
-    return _scaled(total, len(losses), reduction, role)
+    return _reduce(total, len(losses), reduction, role)
 
 
 def _dense(tensor: Tensor) -> Tensor:
     return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
-def _scaled(total: Point, samples: int, reduction: str, role: str) -> Point:
+def _reduce(total: Point, samples: int, reduction: str, role: str) -> Point:
     """Return a sum of gradients, or their mean, after checking that it is finite."""
     for name, value in total.items():
         if not bool(torch.isfinite(value).all()):
@@ -219,7 +219,7 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
     return real_product(left, right).sum()
 
 
-def along(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tuple[float, float]:
+def project(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tuple[float, float]:
     """Return the inner product of a gradient with a direction, and the sum of its terms' absolute values."""
     value = size = 0.0
     for piece, direction in zip(pieces, directions, strict=True):

@@ -90,7 +90,7 @@ class Held:
         self._made: dict[Any, Any] = {}
 
     @classmethod
-    def of(cls, root: nn.Module) -> "Held":
+    def collect(cls, root: nn.Module) -> "Held":
         """Return what a module holds.
 
         Raises
@@ -105,7 +105,7 @@ class Held:
         check_whole(parameters.values())
         return cls(modules, parameters, dict(root.named_buffers()))
 
-    def beside(self, loss: "Held") -> "Held":
+    def add_loss(self, loss: "Held") -> "Held":
         """Return this and a loss's modules and parameters, which are called `loss.NAME`."""
         if self._with is None or self._with[0] is not loss:
             known = set(map(id, self.parameters.values()))
@@ -114,7 +114,7 @@ class Held:
             self._with = loss, both
         return self._with[1]
 
-    def made(self, make: Callable[["Held"], Made]) -> Made:
+    def memoise(self, make: Callable[["Held"], Made]) -> Made:
         """Memoise a derived value; treat it as read-only."""
         if make not in self._made:
             self._made[make] = make(self)
@@ -187,20 +187,20 @@ def forget(*, whole: bool = False) -> None:
             Step.current.last.clear()
 
 
-def held(model: nn.Module, loss: Any = None) -> Held:
+def collect_held(model: nn.Module, loss: Any = None) -> Held:
     """Return what a model holds, and a loss if it is a module."""
-    found = _found(model)
-    return found.beside(_found(loss)) if isinstance(loss, nn.Module) else found
+    found = _collect(model)
+    return found.add_loss(_collect(loss)) if isinstance(loss, nn.Module) else found
 
 
-def _found(root: nn.Module) -> Held:
+def _collect(root: nn.Module) -> Held:
     step, key = Step.current, id(root)
     if step is None:
-        return Held.of(root)
+        return Held.collect(root)
     if key not in step.seen:
         before = step.last.get(key)
         if before is None or not _is_plain(root) or not before.is_still_so():
-            step.last[key] = Held.of(root)
+            step.last[key] = Held.collect(root)
         step.seen.add(key)
     return step.last[key]
 
@@ -212,17 +212,17 @@ def _is_plain(root: nn.Module) -> bool:
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:
     """Return the modules of a model, and those of a loss that is one."""
-    return held(model, loss).modules
+    return collect_held(model, loss).modules
 
 
-def named_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Parameter]:
+def list_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Parameter]:
     """Return the parameters by name, each once; those of a loss that is a module too: `loss.NAME`."""
-    return held(model, loss).parameters
+    return collect_held(model, loss).parameters
 
 
-def named_buffers(model: nn.Module) -> Mapping[str, Tensor]:
+def list_buffers(model: nn.Module) -> Mapping[str, Tensor]:
     """Return the buffers by name, each once."""
-    return held(model).buffers
+    return collect_held(model).buffers
 
 
 def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:

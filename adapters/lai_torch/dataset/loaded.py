@@ -23,8 +23,8 @@ from lai_torch._curation.readings import Reading, chunks
 from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import make_generator
-from lai_torch._model.batch import Loss, count, mapped, rows
-from lai_torch._model.preserve import alone, evaluating
+from lai_torch._model.batch import Loss, count, map_tensors, rows
+from lai_torch._model.preserve import run_alone, use_eval_mode
 from lai_torch.dataset.identity import versions_of
 from lai_torch.options import Estimator
 
@@ -144,7 +144,7 @@ class Loaded:
             if self.scorer.tracer is not None:
                 self.scorer.tracer.recall(self.state)
 
-    @alone
+    @run_alone
     def summed(self, size: int) -> Any:
         """Return the validation side, made when it is first asked for and when parameters have changed."""
         versions = versions_of(self.model)
@@ -160,7 +160,7 @@ class Loaded:
             self.side = None
         self.versions = versions
         if self.side is None:
-            with evaluating(self.model):
+            with use_eval_mode(self.model):
                 self.side = self.scorer.summarize(self.samples, size)
         return self.side
 
@@ -171,10 +171,10 @@ class Loaded:
         state = self.state if tracer is None else tracer.remember(self.state)
         return {name: getattr(state, name) for name in KNOWN}
 
-    @alone
+    @run_alone
     def numbers(self, batch: Batch, size: int) -> tuple[Tensor, ...]:
         """Return scores, their errors, losses and gradient norms of a batch."""
-        with evaluating(self.model):
+        with use_eval_mode(self.model):
             reading = None
             while reading is None:
                 side = self.summed(size)
@@ -226,4 +226,4 @@ def _device(model: nn.Module) -> torch.device | None:
 
 def placed(side: Any, device: torch.device | None) -> Any:
     """Return a validation side on a device."""
-    return side if device is None else unpack(mapped(pack(side), lambda tensor: tensor.to(device)))
+    return side if device is None else unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))

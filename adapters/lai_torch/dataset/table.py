@@ -14,7 +14,7 @@ import lai_core as lai
 from lai_core._adapters import check_batch, check_count, kernel_of
 from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.preserve import use_eval_mode
 from lai_torch.dataset.loaded import options_of, source_of, whole
 from lai_torch.dataset.scorer import Scorer
 from lai_torch.options import Estimator, EstimatorName
@@ -237,7 +237,7 @@ def top_samples(
         return move_to_model(batch, model)
 
     def blocks() -> Iterator[Tensor]:
-        with evaluating(model):
+        with use_eval_mode(model):
             held_out = traced(*pair("validation", whole(validation)))
             for batch in source.load(range(source.samples), batch_size):
                 training = traced(*pair("dataset, a batch", batch))

@@ -16,7 +16,7 @@ from lai_torch._exact.optimizer_step import check_optimizer, measure_step
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 from lai_torch.diagnose import Batch, add_gradients, diagnose_batches, prove
 
 ALIKE = 0.01
@@ -225,7 +225,7 @@ class SpikeMonitor:
 def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bool:
     """Put into `.grad` what the rows that are not named give to it; return whether that is known."""
     rows = range(len(found.losses))
-    named = named_parameters(reader.model, reader.loss)
+    named = list_parameters(reader.model, reader.loss)
     given = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
     left = set(rows) - set(found.named)
     if not found.named or not left or any(one.is_sparse or one.is_complex() for one in given.values()):

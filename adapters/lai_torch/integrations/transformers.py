@@ -12,7 +12,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from lai_core.mixtures import Mixture
 from lai_torch._model.precision import zeros_filled
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserve
 from lai_torch.curator import Weigher
 from lai_torch.integrations._options import A_SET, Log, read_options
 from lai_torch.integrations._trainer import (
@@ -242,7 +242,7 @@ class Curated:
         parameters, contents = list(model.parameters()), self._parts(batch)[0]
 
         def losses(other: Any) -> Tensor:
-            with preserved(model):  # so that every pass draws the same random numbers
+            with preserve(model):  # so that every pass draws the same random numbers
                 return self.trained_losses(model, other)
 
         with zeros_filled(parameters):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import check_count, check_number
 from lai_torch._model.batch import call, check_losses, count
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options.protocols import Policy, ask
 
 
@@ -196,7 +196,7 @@ class KeepReducible:
 
     def measure(self, inputs: Any, targets: Any) -> Tensor:
         """Return the reference's losses on a batch, `(n,)`."""
-        with evaluating(self.reference), torch.no_grad():
+        with use_eval_mode(self.reference), torch.no_grad():
             return check_losses(self.loss(call(self.reference, inputs), targets), count(inputs, targets))
 
     def __call__(self, scores: Tensor, losses: Tensor, measured: Tensor) -> Tensor:

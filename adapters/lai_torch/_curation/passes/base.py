@@ -22,9 +22,9 @@ from lai_torch._graph.record import NotFiniteError
 from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, rows, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
-from lai_torch._model.preserve import evaluating, preserved
+from lai_torch._model.preserve import preserve, use_eval_mode
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 from lai_torch.options import Kept
 
 
@@ -101,12 +101,12 @@ def acts_alike(tracer: Tracer, batch: Batch) -> bool:
     try:
         check_uncoupled(model, "auto")
         check_precision(batch[0], "auto")
-        with preserved(model, loss), torch.no_grad():
+        with preserve(model, loss), torch.no_grad():
             streams = Streams(modules)
             losses_of(model, loss, batch)
-            drawn = streams.moved()
+            drawn = streams.has_moved()
         own = tracer.reader.record(batch).trace
-        with evaluating(model):
+        with use_eval_mode(model):
             still = tracer.reader.record(batch).trace
     except ValueError:  # what is refused of one mode alone
         return False
@@ -131,7 +131,7 @@ def check_precision(inputs: Any, name: str) -> None:
 
 def check_unhooked(model: nn.Module) -> None:
     """Raise if a parameter has hooks on its gradient: no engine runs that would call them."""
-    for name, parameter in named_parameters(model).items():
+    for name, parameter in list_parameters(model).items():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             msg = (
                 f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "
@@ -188,7 +188,7 @@ class KeptPass:
         return Forward(readings, functools.partial(self.backward, batch))
 
     def _read(self, summary: Any, part: Batch) -> Reading:
-        with evaluating(self.model):
+        with use_eval_mode(self.model):
             return self.scorer.read(part, summary)
 
     def backward(

@@ -36,9 +36,9 @@ from lai_torch._graph.assemble import Readout
 from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, check_losses, count
-from lai_torch._model.preserve import evaluating
-from lai_torch._model.valid import Masks, Positions, masked_mean
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.valid import Masks, Positions, average_valid
+from lai_torch._model.walk import list_parameters
 
 Given = Sequence[Tensor | Rows | None]
 """Gradients with respect to the model's outputs."""
@@ -139,7 +139,7 @@ class SelectivePass:
         if averaged:
             inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
             named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
-            mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
+            mean = lai.LayerTrace(average_valid(inputs, valid), gradients[0], **named)
             return lai.Trace([*records, _unread(mean) if final is None else mean])
         gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
         record = self._record(run, last, gradient, valid, own=True, bias=bias)
@@ -184,10 +184,10 @@ class SelectivePass:
 
         It is compared with an eager trace in eval mode, as summaries are made of.
         """
-        with evaluating(self.model):
+        with use_eval_mode(self.model):
             reader = Reader(self.model, self.loss, every=False, last=self.last, valid=self.masks)
             readouts = [one for one in reader.record(batch).readouts if one.layer.source is not None]
-        trains = {name for name, one in named_parameters(self.model).items() if one.requires_grad}
+        trains = {name for name, one in list_parameters(self.model).items() if one.requires_grad}
         found: list[tuple[bool, bool] | None] = []
         expected = list(readouts)
         for layer in layers:
@@ -212,7 +212,7 @@ class SelectivePass:
         if not len(shares):
             return Gradient("selective", losses)
         found = _vjp(run, gradients, shares if parts == 1 else shares / parts, index, release=True)
-        parameters = named_parameters(self.model)
+        parameters = list_parameters(self.model)
         for name, gradient in found.items():
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient

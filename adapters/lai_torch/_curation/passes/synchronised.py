@@ -11,7 +11,7 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
 from lai_torch._curation.weigh import Weighed
-from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
+from lai_torch._model.batch import Loss, count, holds_rows, map_tensors, rows, tensors
 from lai_torch.options import Kept
 
 
@@ -92,7 +92,7 @@ class SynchronisedPass(KeptPass):
         if kept:
             return rows(batch, torch.cat([index, index[:1].expand(size - kept)]), samples), size
         first = rows(batch, index.new_zeros(size), samples)
-        return mapped(first, lambda one: torch.zeros_like(one) if one.is_floating_point() else one), size
+        return map_tensors(first, lambda one: torch.zeros_like(one) if one.is_floating_point() else one), size
 
 
 Plan = list[list[int]]
@@ -151,4 +151,4 @@ def balance_rows(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, T
             "rows can move between them; pad them to a common length, or leave balance out"
         )
         raise ValueError(msg)
-    return mapped(batch, share_tensor), share(weighed.shares), None
+    return map_tensors(batch, share_tensor), share(weighed.shares), None
