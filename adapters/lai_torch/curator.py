@@ -232,8 +232,8 @@ class Weigher:
             with self._group.raise_together():
                 batch = make_batch(self._engine.model, inputs, targets)
                 samples = count_samples(batch, groups)
-            self.state, _, weights, report = self._weighed("score", [batch], samples, groups)
-        return weights, cast(ScoredReport, self._priced(report))
+            self.state, _, weights, report = self._score_and_weigh("score", [batch], samples, groups)
+        return weights, cast(ScoredReport, self._add_traffic(report))
 
     @run_alone
     def weigh(
@@ -267,10 +267,12 @@ class Weigher:
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
             own = join_groups(groups)
-            state, scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
+            state, scored, weights, report = self._score_and_weigh(
+                "weigh", pairs, sum(sizes), own, curated=curated
+            )
             self.state = count_step(state, scored, report)
         self._warn_of_nothing()
-        return list(weights.split(sizes)), self._priced(report)
+        return list(weights.split(sizes)), self._add_traffic(report)
 
     def objective(
         self, losses: Tensor, weights: Tensor, *, auxiliary: Tensor | None = None, share: float = 1.0
@@ -360,7 +362,7 @@ class Weigher:
         counts["the summary's age"] = self.state.served
         check_call(self._engine, call, counts, rates)
 
-    def _weighed(
+    def _score_and_weigh(
         self, call: str, batches: list[Batch], samples: int, groups: Any, *, curated: bool = True
     ) -> tuple[CuratorState, Scored | None, Tensor, Report]:
         """Score and weigh without an update; return the state with the side that was scored against."""
@@ -397,7 +399,7 @@ class Weigher:
         age = 0 if scored is None else state.age
         return make_report(self._group, scored, weighed, update, groups, step=state.steps, age=age)
 
-    def _priced(self, report: Report) -> Report:
+    def _add_traffic(self, report: Report) -> Report:
         """Return a report with what the call told the other processes."""
         collectives, sent = self._group.take_traffic()
         return replace(report, collectives=collectives, bytes_sent=sent)
@@ -562,4 +564,4 @@ class Curator(Weigher):
                 self.state = after
             self.state = replace(after, versions=self._scoring.refresh.read_versions())
         self._warn_of_nothing()
-        return self._priced(report)
+        return self._add_traffic(report)

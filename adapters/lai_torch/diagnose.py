@@ -143,7 +143,7 @@ def diagnose_batches(
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
     check_usual(usual_norm)
-    with _gathered(reader, group) as shared:
+    with _gather_parameters(reader, group) as shared:
         trained = [n for n, p in list_parameters(reader.model, reader.loss).items() if p.requires_grad]
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
@@ -193,14 +193,14 @@ def _diagnose_documents(
     documents = _count_documents(segments)
     check_ids(batch.ids, documents)
 
-    def own_losses() -> Tensor:
+    def compute_losses() -> Tensor:
         losses = check_positions(losses_of(model, loss, given))
         check_segment_numbers(segments, losses.shape, documents)
         own = segments.flatten().to(losses.device) >= 0
         numbers = segments.flatten().to(losses.device)[own].long()
         return losses.new_zeros(documents).index_add(0, numbers, losses.flatten()[own])
 
-    with _gathered(reader, None):
+    with _gather_parameters(reader, None):
         trained = {n: p for n, p in list_parameters(model, loss).items() if p.requires_grad}
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
@@ -209,14 +209,14 @@ def _diagnose_documents(
         def start(_: Sequence[int]) -> Gradients:
             def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
                 with preserve(model, loss, hooks=True):
-                    losses = own_losses()
+                    losses = compute_losses()
                     for group in groups:
                         yield _differentiate(losses[[kept[place] for place in group]].sum(), trained)
 
             return gradients
 
         with preserve(model, loss, hooks=True):
-            found = own_losses().detach()
+            found = compute_losses().detach()
         kept = found.isfinite().nonzero().flatten().tolist()
         part = measure_by_rows(start, kept)
         # one that is not finite may spoil the gradients of all, and is then named alone
@@ -247,7 +247,7 @@ def _count_documents(segments: Any) -> int:
 
 
 @contextmanager
-def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
+def _gather_parameters(reader: Reader, group: Any) -> Iterator[Group]:
     """Have whole parameters in the model, and yield the processes that share its batches."""
     parameters = [*list_parameters(reader.model, reader.loss).values()]
     if any(isinstance(one, DTensor) for one in parameters):
@@ -267,9 +267,9 @@ def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
     ValueError
         Where no spike could be diagnosed either.
     """
-    with _gathered(reader, group):
+    with _gather_parameters(reader, group):
         for batch in batches[:1]:
-            with _drawn_again(reader, batch):
+            with _replay_draws(reader, batch):
                 _run(reader, usable(batch.given))
                 _record(reader, usable(batch.given), _find_coupling(reader.model))
 
@@ -294,7 +294,7 @@ def add_gradients(
 
 
 @contextmanager
-def _drawn_again(reader: Reader, batch: Batch) -> Iterator[None]:
+def _replay_draws(reader: Reader, batch: Batch) -> Iterator[None]:
     """Run the body from the random state that a batch had."""
     if batch.streams is None:
         yield
@@ -314,7 +314,7 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
     norms = _find_coupling(reader.model)
     losses, kept, part = None, list(range(samples)), NOTHING
     coupled: tuple[str, ...] = ()
-    with _drawn_again(reader, batch):
+    with _replay_draws(reader, batch):
         while kept:
             filled = _fill(given, kept, samples)
             recording = _record(reader, filled, norms) if traced else None
@@ -373,7 +373,7 @@ def share(own: Measured, group: Group) -> Measured:
             found[key] = tuple(group.reduce_sum([one.contiguous() for one in given.get(key, tuple(empty))]))
         return found
 
-    def along(total: Sums) -> list[float]:
+    def project(total: Sums) -> list[float]:
         with group.raise_together():  # passes run again, and memory may end on one process
             found = part.along(total) if part.rows else []
         return [one for many in group.objects(found) for one in many]
@@ -392,7 +392,7 @@ def share(own: Measured, group: Group) -> Measured:
         rows,
         squares,
         meet(part.total) if known else None,
-        along,
+        project,
         add,
         positions if len(positions) == len(rows) and len({*map(len, positions)}) == 1 else None,
         traced=any(one[8] for one in told),
@@ -436,7 +436,7 @@ def _record_again(
     """Return a trace; where it is recorded `again` and again, it is not kept."""
     if first:
         return first.pop() if again else first[0]
-    with _drawn_again(reader, batch):
+    with _replay_draws(reader, batch):
         found = _record(reader, given, norms)
     assert found is not None  # as it was before
     return found.trace
@@ -490,7 +490,7 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
     try:
         return read(None)
     except CoupledError:  # none was read before
-        with _running_statistics(norms.values()):
+        with _use_running_statistics(norms.values()):
             proved = reader.record(batch)
         return read(proved)
 
@@ -507,7 +507,7 @@ def _check_parts(reader: Reader, found: Recording) -> None:
 
 
 @contextmanager
-def _running_statistics(norms: Any) -> Iterator[None]:
+def _use_running_statistics(norms: Any) -> Iterator[None]:
     norms = list(norms)
     set_training(norms, mode=False)
     try:
@@ -533,7 +533,7 @@ def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[
     trained = {name: one for name, one in list_parameters(model, loss).items() if one.requires_grad}
 
     def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-        with _drawn_again(reader, batch), preserve(model, loss, hooks=True):
+        with _replay_draws(reader, batch), preserve(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, filled), samples)
             if not losses.requires_grad:
                 msg = (
@@ -569,22 +569,22 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
         ("targets", targets),
         *((f"parameter {n}", p) for n, p in named.items()),
     ):
-        if not _all_finite(side):
+        if not _is_finite(side):
             return what
     found: list[str] = []
 
     def watch(name: str) -> Any:
-        return lambda _module, _args, output: None if _all_finite(output) else found.append(name)
+        return lambda _module, _args, output: None if _is_finite(output) else found.append(name)
 
     leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
     hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
     try:
         with preserve(model, loss), use_eval_mode(model):
             output = call(model, inputs)
-            if found or not _all_finite(output):
+            if found or not _is_finite(output):
                 return next(iter(found), "the model's output")
             losses = loss(output, targets)
-            if not _all_finite(losses):
+            if not _is_finite(losses):
                 return "the loss"
             trained = {name: one for name, one in named.items() if one.requires_grad}
             own = torch.autograd.grad(losses[row], [*trained.values()], allow_unused=True)
@@ -595,11 +595,11 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     finally:
         for hook in hooks:
             hook.remove()
-    bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _all_finite(one)]
+    bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _is_finite(one)]
     return f"the gradient of {bad[-1]}" if bad else _TOGETHER
 
 
-def _all_finite(tree: Any) -> bool:
+def _is_finite(tree: Any) -> bool:
     return all(
         bool(one.isfinite().all()) for one in tensors(tree) if one.is_floating_point() or one.is_complex()
     )

@@ -167,7 +167,7 @@ def exact_scores(
             raise ValueError(msg) from error
     function = Function(model, RowSums(loss) if per_position else loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
-    found = _found(function, validation, training, step, method)
+    found = _compute_scores(function, validation, training, step, method)
     return found if explain else found.scores
 
 
@@ -182,7 +182,7 @@ class _Step(NamedTuple):
 
 
 @run_alone
-def _found(
+def _compute_scores(
     function: Function, validation: Any, training: Any, meant: _Step, method: str | None
 ) -> ExactScores:
     direction = _direction(function, validation, training, meant)

@@ -100,7 +100,7 @@ class Report:
         if self.total is not None:
             return self.total
         losses = self.losses if self.trained_losses is None else self.trained_losses
-        return weighted_loss(self.weights, losses)
+        return sum_weighted_losses(self.weights, losses)
 
     def __repr__(self) -> str:
         """Say what became of the batch, in a line; its arrays by their length."""
@@ -164,7 +164,7 @@ class Report:
         if ids is not None:
             check_ids(ids, samples)
         scores = [None] * samples if self.scores is None else self.scores.tolist()
-        columns = _listed(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
+        columns = _list_ids(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
         return [
             {
                 "step": self.step,
@@ -193,7 +193,7 @@ def score_quantiles(scores: Tensor) -> dict[str, float]:
     }
 
 
-def weighted_loss(weights: Tensor, losses: Tensor) -> float:
+def sum_weighted_losses(weights: Tensor, losses: Tensor) -> float:
     """Return the sum of the losses with a positive weight, weighted; NaN if there is none."""
     kept = weights > 0
     if not bool(kept.any()):
@@ -211,7 +211,7 @@ def check_ids(ids: Any, samples: int) -> None:
         raise ValueError(msg)
 
 
-def _listed(ids: Any, samples: int) -> list[Any]:
+def _list_ids(ids: Any, samples: int) -> list[Any]:
     """Return ids as plain values."""
     named = range(samples) if ids is None else ids.tolist() if hasattr(ids, "tolist") else ids
     return [one.item() if hasattr(one, "item") else one for one in named]

@@ -120,7 +120,7 @@ def selfcheck(
     recording = Reader(model, loss, every=True, last=last).record((inputs, targets))
     check_explained(recording.plan.unexplained)
     trace = recording.trace
-    gradients = _one_by_one(model, loss, (inputs, targets), len(recording.losses))
+    gradients = _differentiate_each(model, loss, (inputs, targets), len(recording.losses))
     exact = _kernel(list(gradients.values()))  # the loss's own parameters included
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
@@ -217,11 +217,11 @@ def _scores(
 ) -> tuple[Tensor, Tensor]:
     """Return a batch's scores along itself: by a weigher, and by plain autograd of one sample at a time."""
     scores = Weigher(model, loss, batch, estimator=estimator).score(*batch)[1].scores
-    gradients = _one_by_one(model, loss, batch, count(*batch), trained=trained).values()
+    gradients = _differentiate_each(model, loss, batch, count(*batch), trained=trained).values()
     return scores, _kernel([part.float() for part in gradients]).sum(0)
 
 
-def _one_by_one(
+def _differentiate_each(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, *, trained: bool = False
 ) -> dict[str, Tensor]:
     """Return each sample's gradient of each trainable parameter, `(n, size)`; `trained`: in float8, too."""
@@ -258,8 +258,9 @@ def _backward_errors(
                 )
                 raise ValueError(msg)
             gradients = {name: p.grad for name, p in list_parameters(model, loss).items()}
-        masked = _masked(model, loss, batch, weights)
-        signed = _masked(model, loss, batch, weights * draw_weights(weights, torch.isfinite(weights)).sign())
+        masked = _differentiate(model, loss, batch, weights)
+        signs = draw_weights(weights, torch.isfinite(weights)).sign()
+        signed = _differentiate(model, loss, batch, weights * signs)
         sizes = {name: float(one.abs().max()) for name, one in signed.items()}
         largest = max(*sizes.values(), *(float(one.abs().max()) for one in masked.values()))
         for name, exact in masked.items():
@@ -279,7 +280,9 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
     return [torch.where(kept, unequal, torch.zeros_like(unequal)) for kept in sets]
 
 
-def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
+def _differentiate(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor
+) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in list_parameters(model, loss).items() if p.requires_grad}
     with preserve(model, loss), float8_layers(model, loss, trained=True):

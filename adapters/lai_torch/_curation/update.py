@@ -14,7 +14,7 @@ from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
-from lai_torch.report import weighted_loss
+from lai_torch.report import sum_weighted_losses
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Update:
     @property
     def loss(self) -> float:
         """The weighted loss that was minimised here; NaN if there was none."""
-        return weighted_loss(self.weights, self.losses) if self.moved is None else self.moved
+        return sum_weighted_losses(self.weights, self.losses) if self.moved is None else self.moved
 
 
 class Updater:

@@ -122,14 +122,14 @@ class Loaded:
         self.model, self.estimator, self.side, self.samples = model, estimator, None, held
         self.versions: list[Any] = []
         if isinstance(held, lai.ValidationSummary):
-            held = _of_summary(held, estimator)
+            held = _convert_summary(held, estimator)
         summary = held if isinstance(held, Summary) else None
         if summary is not None:
             if summary.estimator != (asked := options_of(estimator)):
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
             self.estimator, self.samples = cut(estimator, summary.parts), None
-            side = placed(summary.side, _device(model))
+            side = move_side(summary.side, _device(model))
             # an exact side of the release before is the gradient alone
             self.side = side if isinstance(side, ValidationSide) else ValidationSide((side,))
         remakes = self.samples is not None
@@ -145,7 +145,7 @@ class Loaded:
                 self.scorer.tracer.recall(self.state)
 
     @run_alone
-    def summed(self, size: int) -> Any:
+    def sum_batches(self, size: int) -> Any:
         """Return the validation side, made when it is first asked for and when parameters have changed."""
         versions = versions_of(self.model)
         if isinstance(self.scorer.loss, nn.Module):
@@ -177,7 +177,7 @@ class Loaded:
         with use_eval_mode(self.model):
             reading = None
             while reading is None:
-                side = self.summed(size)
+                side = self.sum_batches(size)
                 try:
                     reading = self.scorer.read(batch, side)
                 except UnlikeError:
@@ -208,7 +208,7 @@ def options_of(estimator: Estimator) -> str:
     return repr(replace(estimator, **unsaid))
 
 
-def _of_summary(summary: lai.ValidationSummary, estimator: Estimator) -> Summary:
+def _convert_summary(summary: lai.ValidationSummary, estimator: Estimator) -> Summary:
     """Return a `ValidationSummary` as what `save` writes: one part, and nothing beside it."""
     if estimator.facts.fits_weights or estimator.facts.summary is None:
         msg = (
@@ -224,6 +224,6 @@ def _device(model: nn.Module) -> torch.device | None:
     return next((parameter.device for parameter in model.parameters()), None)
 
 
-def placed(side: Any, device: torch.device | None) -> Any:
+def move_side(side: Any, device: torch.device | None) -> Any:
     """Return a validation side on a device."""
     return side if device is None else unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))

@@ -16,7 +16,7 @@ from lai_torch._curation.readings import chunks
 from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of
-from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
+from lai_torch.dataset.loaded import Loaded, Summary, cut, move_side, options_of
 from lai_torch.options import Estimator, EstimatorName, with_defaults
 
 
@@ -120,7 +120,7 @@ class Scorer(BatchScorer):
     def _summed(self) -> Summary:
         """The validation set summed up, on the host."""
         loaded = self._ready
-        side = placed(loaded.summed(self.batch_size), torch.device("cpu"))
+        side = move_side(loaded.sum_batches(self.batch_size), torch.device("cpu"))
         parts = getattr(loaded.estimator, "parts", None)
         return Summary(options_of(self.estimator), parts, side, loaded.known)
 

@@ -134,7 +134,7 @@ def score_dataset(
     scorer = made()
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
-    def at(checkpoint: str, state: Any) -> Scorer:
+    def load(checkpoint: str, state: Any) -> Scorer:
         load_state(model, checkpoint, state)
         return made()
 
@@ -144,7 +144,7 @@ def score_dataset(
             scorer,
             source_of("dataset", dataset, batch_size),
             checkpoints,
-            at,
+            load,
             {"estimator": options_of(scorer.estimator), "parts": parts, "batch_size": batch_size},
             {"estimator": fingerprint(scorer.estimator)},
             {"ids": ids, "groups": groups},

@@ -54,7 +54,7 @@ class Samples(Dataset[tuple[Any, Any]]):
 
 
 @contextlib.contextmanager
-def naming(argument: str) -> Iterator[None]:
+def name_argument(argument: str) -> Iterator[None]:
     """Raise whatever goes wrong in the block as one line that names the argument."""
     try:
         yield
@@ -223,7 +223,7 @@ class TextBatches:
         mask = tokens["attention_mask"]
         for text, length in zip(texts, mask.sum(1).tolist(), strict=True):
             if not length:
-                msg = f"expected texts with at least one token of the tokenizer, got {shortened(text)!r}"
+                msg = f"expected texts with at least one token of the tokenizer, got {shorten(text)!r}"
                 raise ValueError(msg)
         inputs = {name: value for name, value in tokens.items() if name in self.taken}
         if self.classes is not None:
@@ -335,38 +335,38 @@ def score(
     Writes scores.csv, lowest score first, and scores.html to the output folder. A positive score helps. A
     run that was interrupted goes on when it is started again.
     """
-    with naming("--device"):
+    with name_argument("--device"):
         place = choose_device(device)
-    with naming(f"--data {data}"):
+    with name_argument(f"--data {data}"):
         samples = read_samples(data)
-    with naming(f"--validation {validation}"):
+    with name_argument(f"--validation {validation}"):
         good = read_samples(validation)
         if good.are_images != samples.are_images:
             msg = f"expected {'images' if samples.are_images else 'texts'}, as in --data, got the other"
             raise ValueError(msg)
-    with naming(f"--model {model}"):
+    with name_argument(f"--model {model}"):
         problem = load_problem(model, images=samples.are_images, max_length=sizes["max_length"])
         problem.model.to(place)
     try:
-        table = scored(problem, samples, good, output / "parts", estimator, sizes["batch_size"])
+        table = score_samples(problem, samples, good, output / "parts", estimator, sizes["batch_size"])
     except (TypeError, ValueError, OSError) as error:
         raise click.ClickException(" ".join(str(error).split())) from error
     contents = dict(zip(samples.ids, samples.contents, strict=True))
     title = f"{data.name}, scored against {validation.name}"
-    write_report(table, output / "scores.html", title=title, show=lambda name: shown(contents[name]))
+    write_report(table, output / "scores.html", title=title, show=lambda name: preview(contents[name]))
     names = [str(contents[name]) for name in table["id"].to_pylist()]
     table = table.append_column("sample", [names]).sort_by("score")
     pyarrow.csv.write_csv(table, output / "scores.csv")
     harmful = pc.sum(pc.less(table["score"], 0.0)).as_py() or 0
     click.echo(f"{len(table)} samples, {harmful} with a negative score; the lowest:")
     for row in table.slice(0, worst).to_pylist():
-        click.echo(f"{row['score']:12.4g}  {row['id']}: {shortened(row['sample'])}")
+        click.echo(f"{row['score']:12.4g}  {row['id']}: {shorten(row['sample'])}")
     for reason in empty_columns(table):
         click.echo(reason)
     click.echo(f"All of them: {output / 'scores.csv'}, {output / 'scores.html'}")
 
 
-def scored(
+def score_samples(
     problem: Problem, samples: Samples, good: Samples, folder: Path, estimator: str, batch_size: int
 ) -> pa.Table:
     """Score the samples; LAI reads a language model's pairs of tokens by a sketch."""
@@ -389,16 +389,16 @@ def scored(
     return read_scores(folder)
 
 
-def shown(content: Any) -> Any:
+def preview(content: Any) -> Any:
     """Return a text's beginning, or a small copy of an image."""
     if isinstance(content, str):
-        return shortened(content, 10 * SHOWN)
+        return shorten(content, 10 * SHOWN)
     image = _open_image(content)
     image.thumbnail(THUMBNAIL)
     return image
 
 
-def shortened(text: str, length: int = SHOWN) -> str:
+def shorten(text: str, length: int = SHOWN) -> str:
     """Return a text's first characters, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 3]}..."

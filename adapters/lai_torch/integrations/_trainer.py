@@ -132,7 +132,7 @@ class Mixing:
         self.sampler: MixtureSampler | None = None
         self.drawn = 0
 
-    def sampled(self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None) -> Any:
+    def make_sampler(self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None) -> Any:
         """Make the sampler of a run, new or as a checkpoint has it, for the batch of all processes."""
         named = hasattr(data, "column_names")
         groups = data[self.groups] if named else [row[self.groups] for row in data]

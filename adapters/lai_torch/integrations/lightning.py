@@ -137,11 +137,11 @@ class Curation(Callback):
         if self._sources is not None and groups is not None and report.scores is not None:
             names = self.sampler.names if self.sampler is not None else ()
             own = torch.as_tensor(number_groups(join_groups(groups), names), device="cpu")
-            self._sources.add(*self._gathered(report.scores, own))
+            self._sources.add(*self._gather_rows(report.scores, own))
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]
 
-    def _gathered(self, *columns: Tensor) -> list[Tensor]:
+    def _gather_rows(self, *columns: Tensor) -> list[Tensor]:
         """Return the rows of all processes."""
         own, found = [column.cpu() for column in columns], [None] * self._processes
         if self._processes == 1:

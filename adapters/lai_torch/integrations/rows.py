@@ -42,7 +42,7 @@ def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
     return rows(batch, index, len(weights)), weights[index]
 
 
-def as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+def split_into_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a batch with a row for each sample: packed documents become rows of their own.
 
     Parameters
@@ -55,10 +55,10 @@ def as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     Mapping
         Itself where its rows are not packed.
     """
-    return batch if documents_of(batch) is None else unpacked(batch)
+    return batch if documents_of(batch) is None else unpack(batch)
 
 
-def unpacked(batch: Mapping[str, Any]) -> dict[str, Any]:
+def unpack(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the documents of packed rows as rows of their own, padded at their ends.
 
     Parameters
@@ -72,7 +72,7 @@ def unpacked(batch: Mapping[str, Any]) -> dict[str, Any]:
         Every `(n, t, ...)` tensor as `(documents, longest, ...)`, an `attention_mask`, and what is no tensor.
         Positions are left to the model.
     """
-    documents = _checked(batch)
+    documents = _check_packed(batch)
     number, lengths = documents.flatten(), torch.bincount(documents.flatten())
     place = torch.arange(len(number), device=number.device) - (lengths.cumsum(0) - lengths)[number]
     shape = len(lengths), int(lengths.max())
@@ -105,7 +105,7 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     tuple
         The row, and the weights of its documents.
     """
-    documents = _checked(batch).flatten()
+    documents = _check_packed(batch).flatten()
     index = (weights > 0).nonzero().squeeze(1)
     index = index if len(index) else index.new_zeros(1)
     chosen = torch.isin(documents, index)
@@ -146,9 +146,9 @@ def check_documents(
     ValueError
         If documents see one another, or losses are not one number a document.
     """
-    documents = _checked(batch)
+    documents = _check_packed(batch)
 
-    def by_position(changed: tuple[Mapping[str, Any], None]) -> Tensor:
+    def spread_losses(changed: tuple[Mapping[str, Any], None]) -> Tensor:
         found = losses({**batch, **changed[0]})
         if found.shape != (number := int(documents[-1, -1]) + 1,):
             msg = (
@@ -166,10 +166,10 @@ def check_documents(
             "model makes its mask of position_ids), or packing_strategy='wrapped', whose rows are samples"
         )
 
-    check_apart(by_position, (contents, None), documents, parameters, message)
+    check_apart(spread_losses, (contents, None), documents, parameters, message)
 
 
-def _checked(batch: Mapping[str, Any]) -> Tensor:
+def _check_packed(batch: Mapping[str, Any]) -> Tensor:
     """Return each position's document, after checking that every tensor has one entry a position."""
     documents = documents_of(batch)
     if documents is None:

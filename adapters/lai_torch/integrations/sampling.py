@@ -182,16 +182,16 @@ class MixtureStream(Draws, IterableDataset[Any]):
     def _take(self, source: int) -> Any:
         """Return the next item of a source, which begins again where it ends."""
         for _ in range(2):
-            for item in self._opened(source):
+            for item in self._open(source):
                 self._taken[source] += 1
-                return self._named(item, source)
+                return self._name_source(item, source)
             del self._items[source]
             self._turns[source] += 1
             self._taken[source] = 0
         msg = f"sources[{source}]: expected an item at least, each time it is iterated, got none"
         raise ValueError(msg)
 
-    def _opened(self, source: int) -> Iterator[Any]:
+    def _open(self, source: int) -> Iterator[Any]:
         """Return the rest of a source's turn."""
         if source not in self._items:
             stream: Any = self.sources[source]
@@ -205,7 +205,7 @@ class MixtureStream(Draws, IterableDataset[Any]):
             self._items[source] = islice(items, skipped, None)
         return self._items[source]
 
-    def _named(self, item: Any, source: int) -> Any:
+    def _name_source(self, item: Any, source: int) -> Any:
         if self.source is None:
             return item
         if not isinstance(item, Mapping):

@@ -118,10 +118,10 @@ class GroupFloor:
         weights = ask(self.policy, scores, seen | {"groups": groups})
         total = scores.sum(0) if scores.ndim > 1 else scores  # of parts, the sum is the score
         finite = torch.isfinite(total)
-        return _raised(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
+        return _raise_weights(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
 
 
-def _raised(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Tensor:
+def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Tensor:
     """Return weights with at least the share of every group above zero, and the same sum."""
     kept = weights > 0
     some = bool(kept.any())
