@@ -73,7 +73,7 @@ class Proof:
     def first(self, methods: Mapping[str, Method]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
         """Return the first way that is proved, its scores and its residual, and why not those before it.
 
-        None is returned where a sample's score is not finite in the last way; see `bounded`.
+        None is returned where a sample's score is not finite in the last way; see `find_bounded`.
 
         Raises
         ------

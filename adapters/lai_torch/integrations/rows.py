@@ -96,7 +96,7 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     Parameters
     ----------
     batch
-        Packed rows, as for `unpacked`.
+        Packed rows, as for `unpack`.
     weights
         `(documents,)`.
 
@@ -135,7 +135,7 @@ def check_documents(
     losses
         From a batch to `(documents,)`.
     batch
-        Packed rows, as for `unpacked`.
+        Packed rows, as for `unpack`.
     contents
         What of the batch goes into the model.
     parameters

@@ -23,7 +23,8 @@ class Group:
     """The processes that share a batch, each with its own rows of it: one without a process group.
 
     Each method is a collective or two, which all processes have to enter; of one process it does nothing.
-    So whatever may raise on one of them alone runs in `agreed`, and what data decide is decided by `most`.
+    So whatever may raise on one of them alone runs in `raise_together`, and `reduce_max` decides what data
+    decide.
 
     Attributes
     ----------
