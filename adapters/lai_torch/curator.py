@@ -158,7 +158,8 @@ class Weigher:
     ) -> None:
         """Check all options, those of a `Curator` among them, on every process alike."""
         check_kinds(model, loss, generator)
-        generator = make_generator() if generator is None else generator
+        if generator is None:
+            generator = make_generator()
         training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
         # without an optimizer the gradients are those of a loop, which the wrapper adds up
         own = optimizer is not None and (backward != "kept" or accumulate != 1)
@@ -180,6 +181,7 @@ class Weigher:
         options |= {"estimator": chosen, "backward": backward, "balance": training.balance}
         options |= {"what the policy asks for": sorted(wants(policy))}
         check_alike(self._engine, model, optimizer, self._validation, options)
+        # draws have to be those of the other processes: all take the first one's state
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup = chosen, warmup
@@ -266,10 +268,12 @@ class Weigher:
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
+            # the policy sees one batch, whatever the micro-batches are
             own = join_groups(groups)
             state, scored, weights, report = self._score_and_weigh(
                 "weigh", pairs, sum(sizes), own, curated=curated
             )
+            # counted here: the trainer's own update is not seen
             self.state = count_step(state, scored, report)
         self._warn_of_nothing()
         return list(weights.split(sizes)), self._add_traffic(report)
@@ -326,6 +330,7 @@ class Weigher:
             That state, from a curator with the same options.
         """
         loaded = load_state(self.state, state)
+        # after the check of the state, so that a refusal changes nothing
         self._validation.generator.set_state(state["generator"])
         self.state = loaded
 
@@ -544,20 +549,25 @@ class Curator(Weigher):
                     check_trains(self.model, self._scoring.scorer.loss)
                     samples = count_samples(batch, groups, ids)
                 self._meet("step", curated)
+                # the first collective: what one process refuses of its batch has been raised on all
                 named = gather_groups(self._group, groups)
+                # a step that is timed begins when the device is idle
                 began = self._scoring.passes.read_time(self.state)
                 state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
                 weighed = self._weigh(state, scored, [batch], samples, named)
                 state, update = self._updater.accumulate(state, weighed, forward.backward, undo)
                 report = self._report(state, scored, weighed, update, named)
+                # set once the optimizer has stepped, so that an error before leaves the counters as they were
                 after = count_step(state, scored, report)
+                # a step without scores, or that is skipped, is no measure of how long a pass takes
                 if scored is not None and not report.skipped:
                     after = self._scoring.passes.observe(after, began)
                 try:
                     if report.updated:
                         self._updater.step(undo)
                 except BaseException:
+                    # the optimizer has begun, and is not put back: the counters go with it
                     if undo.has_stepped:
                         self.state = after
                     raise

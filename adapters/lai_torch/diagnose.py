@@ -21,9 +21,9 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._exact.by_position import check_positions
 from lai_torch._graph.record import Reader, Recording
-from lai_torch._graph.uses import CoupledError, densify
+from lai_torch._graph.uses import CoupledError
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
-from lai_torch._model.function import inner, losses_of
+from lai_torch._model.function import densify, inner, losses_of, view_real
 from lai_torch._model.preserve import preserve, run_alone, use_eval_mode
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of, set_training
@@ -366,7 +366,7 @@ def share(own: Measured, group: Group) -> Measured:
     known = {key: value for one in told for key, value in one[6].items()}
 
     def meet(sums: Sums | None) -> dict[Hashable, tuple[Tensor, ...]]:
-        given = {} if sums is None else sums
+        given = sums or {}
         found = {}
         for key in sorted(known, key=str):  # what a process has no rows of is zero there
             empty = (torch.zeros(shape, dtype=kind, device=group.device) for shape, kind in known[key])
@@ -550,9 +550,7 @@ def _differentiate(loss: Tensor, trained: Mapping[str, Tensor]) -> dict[str, Ten
     """Return the gradient of a loss by parameter, of real numbers; its graph stays."""
     found = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, retain_graph=True)
     return {
-        name: torch.view_as_real(one) if one.is_complex() else densify(one)
-        for name, one in zip(trained, found, strict=True)
-        if one is not None
+        name: view_real(densify(one)) for name, one in zip(trained, found, strict=True) if one is not None
     }
 
 

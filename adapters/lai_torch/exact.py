@@ -165,7 +165,10 @@ def exact_scores(
             role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"
             raise ValueError(msg) from error
-    function = Function(model, RowSums(loss) if per_position else loss)
+    # one number a row: a sum over positions, of which each is scored by itself later
+    if per_position:
+        loss = RowSums(loss)
+    function = Function(model, loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
     found = _compute_scores(function, validation, training, step, method)
     return found if explain else found.scores
@@ -188,6 +191,7 @@ def _compute_scores(
     direction = _direction(function, validation, training, meant)
     prover = Prover(function, method)
     found: Any = prover(direction, training)
+    # samples are proved first: positions are scored along the same direction
     if isinstance(function.loss, RowSums):
         found = score_positions(function, direction, training, found, prover.methods)
     return ExactScores(found.scores, found.method, found.reason, found.residual)
@@ -196,11 +200,13 @@ def _compute_scores(
 def _direction(function: Function, validation: Any, training: Any, meant: _Step) -> Point:
     """Return the validation gradient at the point that is meant, in chunks no larger than the batch."""
     size = count(*training)
+    # plain SGD from where the model is: no step has to be taken
     if meant.optimizer is None and meant.at == "start":
         return gradient(function, validation, reduction="sum", size=size)
     start = function.point()
     step = gradient(function, training, reduction=meant.reduction, role="training")
     if meant.optimizer is not None:
+        # half the gradient, whatever the optimizer makes of it
         if meant.at == "midpoint":
             step = {name: 0.5 * part for name, part in step.items()}
         after, vjp = take_step(function, start, step, meant.optimizer, meant.max_norm)

@@ -104,7 +104,11 @@ class Report:
 
     def __repr__(self) -> str:
         """Say what became of the batch, in a line; its arrays by their length."""
-        became = "updated" if self.updated else "skipped" if self.skipped else "not updated"
+        became = "not updated"
+        if self.updated:
+            became = "updated"
+        elif self.skipped:
+            became = "skipped"
         return (
             f"Report(step={self.step}, samples={len(self.weights)}, kept={self.kept}, "
             f"dropped={self.dropped}, loss={self.loss:.4g}, {became}, backward={self.backward!r})"
@@ -213,8 +217,11 @@ def check_ids(ids: Any, samples: int) -> None:
 
 def _list_ids(ids: Any, samples: int) -> list[Any]:
     """Return ids as plain values."""
-    named = range(samples) if ids is None else ids.tolist() if hasattr(ids, "tolist") else ids
-    return [one.item() if hasattr(one, "item") else one for one in named]
+    if ids is None:
+        return list(range(samples))
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    return [one.item() if hasattr(one, "item") else one for one in ids]
 
 
 def _finite(value: float | None) -> float | None:

@@ -95,14 +95,18 @@ def segment_scores(
         raise TypeError(msg)
     check_segment_numbers(segments, segments.shape, count)
     segments = segments.long()
+    # positions of no segment, such as padding
     segments = torch.where((segments >= 0) & (segments < count), segments, -1)
+    # a position's gradient is that of its own segment where segments do not see one another
     if estimator != "exact":
         check_segments(model, loss, training, segments)
+    # of segments that are apart, what lands in one is the gradient of its own losses
     if estimator in {"exact", "ghost"}:
         scores = exact_scores(model, loss, validation, training, per_position=True)
         return sum_by_segment(scores, segments, count)
     summed = RowSums(loss)
     known, scored = (trace(model, summed, *batch) for batch in (validation, training))
+    # a product of rows does not show that there is an axis of positions
     if segments.shape[1] == 1:
         scored = _add_positions(scored)
     summary = lai.summarize(known, estimator, positions=positions)
@@ -312,7 +316,8 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
         if one.shape == (*segments.shape, *segments.shape[1:]) and len(one.unique()) <= 2:
             continue
         values = one.detach().reshape(segments.numel(), -1)
-        values = values.long() if values.dtype == torch.bool else values
+        if values.dtype == torch.bool:
+            values = values.long()
         for kind, numbers in zip(found, (values - values[first], values), strict=True):
             if not torch.equal(numbers[own][like], numbers[own]):
                 kind.append(one)

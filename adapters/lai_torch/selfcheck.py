@@ -20,7 +20,7 @@ from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.prove import draw_weights, run_again
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, count, map_tensors, rows
-from lai_torch._model.function import Function, losses_of
+from lai_torch._model.function import Function, losses_of, view_real
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import preserve, run_alone, undo
 from lai_torch._model.walk import list_parameters
@@ -231,11 +231,11 @@ def _differentiate_each(
     for sample in range(samples):
         one = rows(batch, slice(sample, sample + 1), samples)
         with function.preserve(), float8_layers(model, loss, trained=trained):
-            gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
-        for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
-            one_found = torch.zeros_like(parameter) if gradient is None else gradient
-            real = torch.view_as_real(one_found) if one_found.is_complex() else one_found
-            found[name].append(real.flatten())
+            gradients = torch.autograd.grad(
+                function(one).sum(), list(trainable.values()), materialize_grads=True
+            )
+        for name, gradient in zip(trainable, gradients, strict=True):
+            found[name].append(view_real(gradient).flatten())
     return {name: torch.stack(parts) for name, parts in found.items()}
 
 
@@ -265,7 +265,8 @@ def _backward_errors(
         largest = max(*sizes.values(), *(float(one.abs().max()) for one in masked.values()))
         for name, exact in masked.items():
             gradient = gradients[name]
-            gradient = torch.zeros_like(exact) if gradient is None else gradient
+            if gradient is None:
+                gradient = torch.zeros_like(exact)
             least = max(sizes[name], torch.finfo(exact.dtype).eps ** 0.5 * largest)
             error = relative_error(gradient, exact, least)
             found[name] = max(found.get(name, 0.0), error)
@@ -288,6 +289,5 @@ def _differentiate(
     with preserve(model, loss), float8_layers(model, loss, trained=True):
         values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
-        found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)
-    pairs = zip(trainable.items(), found, strict=True)
-    return {name: torch.zeros_like(p) if one is None else one for (name, p), one in pairs}
+        found = torch.autograd.grad(total, list(trainable.values()), materialize_grads=True)
+    return dict(zip(trainable, found, strict=True))

@@ -208,6 +208,7 @@ class PerSampleNorms:
     """
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
+        # the wrapper runs, so that it averages; the module within it is read
         wrapper = getattr(model, "_orig_mod", model)
         if isinstance(wrapper, nn.parallel.DistributedDataParallel):
             if wrapper.static_graph:
@@ -340,5 +341,6 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     kinds = {name: tuple(recording.kinds.get(name, ())) for name in sizes if name not in unexplained}
     total = sum(sizes.values())
     share = sum(sizes[name] for name in kinds) / total if total else 1.0
+    # what is frozen needs no explanation, and is named so that nobody misses it
     frozen = tuple(name for name, parameter in named.items() if not parameter.requires_grad)
     return Coverage(share, total, kinds, unexplained, frozen)

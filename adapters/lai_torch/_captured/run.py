@@ -54,6 +54,7 @@ class Run:
         for name, axis, symbol in self.pair.memoise(_symbolic):
             value = self.values[name]
             symbols[symbol] = int(value) if axis is None else value.shape[axis]
+            # the first axis of an input that holds rows: its symbol is the number of samples
             if axis == 0 and value.data_ptr() in batched:
                 batch.add(symbol)
         return Sizes(symbols, frozenset(batch))
@@ -66,6 +67,7 @@ class Run:
             value = self.values.get(node.name)
             if isinstance(value, Tensor) and (index := where.pop(_identity(value), None)) is not None:
                 pairs.append((index, node))
+        # of outputs that share memory it cannot be told which one a gradient is of
         if where or len(pairs) != len(self.pair.tangents):
             msg = (
                 f"backward: 'selective' expects differentiable outputs that share no memory, found "
@@ -96,6 +98,7 @@ class Run:
     def lay_out(self, node: fx.Node, value: Tensor, layer: Layer) -> Tensor:
         """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions."""
         axis = self.sample_axis(node, layer.name)
+        # W @ h: its features come before its samples
         if layer.left:
             axis, value = replace(axis, axis=1 - axis.axis), value.T
         return flatten_positions(axis.move_to_front(value))
@@ -115,6 +118,7 @@ class Run:
         """
         tangents = self._tangents(gradients, weights, rows)
         arguments: Values = list(map(self.values.get, self.pair.names))
+        # held by the list alone, which the backward graph empties as it runs
         if release:
             self.values = {}
         if rows is not None:
@@ -182,6 +186,7 @@ class Run:
                         "use Embedding(sparse=False), or backward='kept'"
                     )
                     raise ValueError(msg)
+                # a graph may return one tensor for two parameters, and `.grad` is written in place
                 own = gradient.clone() if gradient.data_ptr() in seen else gradient
                 seen.add(own.data_ptr())
                 result[name] = result[name] + own if name in result else own

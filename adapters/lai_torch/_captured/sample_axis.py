@@ -6,8 +6,8 @@ symbol, and which of the two is outermost follows from the reshaping that merged
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -86,6 +86,7 @@ def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Axis]]:
         value = node.meta.get("val")
         if isinstance(value, Tensor):
             found[node] = _place_samples(node, value.shape, sizes, inherited, found)
+            # an axis with one entry a sample can be split in one way alone: nothing has to be passed on
             inherited |= {
                 one.outer * one.inner: (one.outer, one.inner)
                 for one in found[node]
@@ -134,8 +135,8 @@ def _find_joined(
 ) -> tuple[int, int] | None:
     """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
     # p batches one after another: entry i n + j of the axis is sample j of part i, so outer = p, inner = 1.
-    parts, *rest = node.args
-    parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
+    given: Any = (*node.args, 0)  # the first axis, where none is given
+    parts, along = given[:2]
     plain = all(found.get(part) == [Axis(axis, 1, 1, ANY)] for part in parts)
     return (many, 1) if along % node.meta["val"].ndim == axis and plain else None
 

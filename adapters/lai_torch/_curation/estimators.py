@@ -165,7 +165,7 @@ def make_scorer(
     remakes: bool = True,  # whether a side can be made again, where a batch has other records than it
 ) -> Scorer:
     """Return the functions of an estimator on a model."""
-    facts, group = estimator.facts, Group() if group is None else group
+    facts, group = estimator.facts, group or Group()
     shared: dict[str, Any] = {"group": group, "one_set": one_set}
     if facts.learning_rate:
         return replace(_make_midpoint(model, loss, optimizer, getattr(estimator, "of", "sgd")), **shared)
@@ -175,6 +175,7 @@ def make_scorer(
     made = shared | {"read": traced.read, "sum_up": traced.sum_up, "exchange": traced.exchange}
     made |= {"check_alike": traced.check_alike, "draw_seed": traced.draw_seed, "tracer": traced.tracer}
     made |= {"cut": getattr(estimator, "parts", None), "memory_budget": traced.memory_budget}
+    # flattened positions have no summary: their traces are kept as they are
     sums = facts.summary is not None and traced.positions != "flatten"
     if isinstance(estimator, PreconditionedLAI):
         made["multiply"] = functools.partial(_precondition, traced, estimator)
@@ -182,6 +183,7 @@ def make_scorer(
     else:
         product = gate_lai_scores if facts.gates else getattr(lai, f"{facts.summary}_scores")
         made["multiply"] = functools.partial(traced.multiply, product)
+    # its weights are fitted on rows of the whole set, which sums over parts do not hold
     if isinstance(estimator, CalibratedLAI):
         every = Reader(model, loss, every=True, last=traced.tracer.last, valid=traced.tracer.masks)
         made["fit"] = functools.partial(_fit_weights, traced.tracer, every)
@@ -381,11 +383,12 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
         )
         raise UnusableError(msg)
     with tracer.lowered():
-        recording = every.record(part if len(kept) == used else rows(part, kept, used))
+        recording = every.record(rows(part, kept, used))
     if not recording.readouts:
         raise ValueError(recording.plan.refusal)
     last, parts = recording.readouts[-1].record, []
     for one in recording.readouts:
+        # Ghost, which the weights are fitted to, has no record of this layer
         if not one.own and one.layer.trains:
             raise make_weight_error(one.layer.name)
         parts.append(layer_parts(one.record, last, positions, trains=one.own))
@@ -521,7 +524,9 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
             target = _sum_gradient(function, validation, size)
         if target is None:
             raise build_not_finite_error()
-        found = prover(target if vjp is None else vjp(target), batch)
+        if vjp is not None:
+            target = vjp(target)
+        found = prover(target, batch)
         return Reading(found.losses, found)
 
     def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide | None:

@@ -57,10 +57,12 @@ class Refresh:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
         drawn, staying = self._draw(state)
         ago = f"{state.served} step{'s' * (state.served > 1)} ago"
+        # no process has a batch; where one has, all take part
         if not self.scorer.group.reduce_max(drawn is not None):
             if state.side is None:
                 msg = "validation: expected at least one batch from the loader, got none"
                 raise ValueError(msg)
+            # said once
             if not state.ended:
                 warnings.warn(
                     f"validation: the iterator has ended and cannot start again; the summary made {ago} "
@@ -75,11 +77,13 @@ class Refresh:
                 side, losses = self.scorer.summarize(drawn, size), None
                 if self.keeps_losses:
                     losses = self.scorer.measure_losses(drawn, size)
+        # a draw that is of no use ends no run that has an earlier side
         except UnusableError as error:
             if state.side is None:
                 raise
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
             return state
+        # raised by the model or the loss, whose messages do not say on which batch
         except Exception as error:
             told = _blame_validation(error)
             if told is error:
@@ -109,6 +113,7 @@ PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, Ind
 def _blame_validation(error: Exception) -> Exception:
     """Return an error that says it came up on the validation set, not on the batch."""
     where = "while tracing the validation set"
+    # others take more than a message, so that theirs is not written anew
     if type(error) in PLAIN:
         named = type(error)(f"{where}: {error}")
         vars(named).update(vars(error))  # its notes, on which process it happened

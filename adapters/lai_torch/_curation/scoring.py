@@ -71,8 +71,10 @@ class Passes:
 
     def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
         """Return the pass of the next step, whose batch is scored or not, and the state with that choice."""
-        if not scored or not self.timing:
-            return state, self.shared if scored else self.kept
+        if not scored:
+            return state, self.kept
+        if not self.timing:
+            return state, self.shared
         if state.backward is None and not state.timed and not self._acts_alike(batch):
             state = replace(state, backward="kept")
         if state.backward is not None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lai_torch._curation.passes.base import Backward, Gradient, find_coupling
 from lai_torch._curation.processes.engine import Engine, local
-from lai_torch._curation.processes.finite import are_finite, witness
+from lai_torch._curation.processes.finite import are_finite, list_entries, witness
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
@@ -44,7 +44,8 @@ class Update:
     @classmethod
     def record_untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
         """Return what became of a batch that was weighed, and not trained on; its losses, where known."""
-        losses = torch.full_like(weighed.weights, torch.nan) if losses is None else losses
+        if losses is None:
+            losses = torch.full_like(weighed.weights, torch.nan)
         return cls(weighed.weights, losses, weighed.kept, weighed.dropped, used=True, updated=False)
 
     @property
@@ -88,6 +89,7 @@ class Updater:
         batches, contributions, ready = state.batches + 1, state.contributions + used, False
         if batches >= self.parts:
             ready = contributions > 0 and self._make_ready()
+            # there is nothing to step with: no gradient and no statistic of these batches may stay
             if not ready:
                 clear(self.optimizer)
                 undo.restore_buffers()
@@ -118,7 +120,7 @@ class Updater:
             # scaled gradients may be infinite yet fine: their scaler looks at them
             gradients = [] if self.scaler is not None else list(map(local, self._gradients()))
             seen = witness(gradients)
-            asked = [*weighed.asked, found.objective, *([] if seen is None else [seen])]
+            asked = [one for one in (*weighed.asked, found.objective, seen) if one is not None]
             kind = torch.float64 if any(one.dtype == torch.float64 for one in asked) else torch.float32
             device = found.objective.device
             numbers = torch.stack([one.detach().to(device, kind) for one in asked]).tolist()
@@ -129,7 +131,8 @@ class Updater:
             if weighed.stands_in and find_coupling(self.engine.model) is not None:
                 finite = False
         # of the processes none may be without a finite gradient, and some may be without a row
-        return weighed, self.engine.group.reduce_max(1 if finite and ran else 0 if finite else 2) == 1
+        outcome = int(ran) if finite else 2
+        return weighed, self.engine.group.reduce_max(outcome) == 1
 
     def _gradients(self) -> list[Tensor]:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
@@ -163,9 +166,7 @@ def _check_steps(optimizer: Any) -> None:
 
 def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
     """Clip gradients to a common norm, in place; of sharded gradients, the norm over all shards."""
-    norms = [
-        torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients
-    ]
+    norms = [torch.linalg.vector_norm(list_entries(each)) for each in gradients]
     whole = [group.whole(norm) for norm in norms]
     if not whole:
         return

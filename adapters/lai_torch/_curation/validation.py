@@ -50,9 +50,11 @@ def select_keys(model: nn.Module, batch: Batch) -> Batch:
         If the model takes none of them.
     """
     inputs, targets = batch
+    # what the model takes has been said
     if inputs is not targets or not isinstance(inputs, Mapping):
         return batch
     parameters = inspect.signature(getattr(model, "_orig_mod", model).forward).parameters
+    # its `forward` takes any name
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return batch
     chosen = {name: value for name, value in inputs.items() if name in parameters}
@@ -115,8 +117,14 @@ class Validation:
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be alike on processes that share a batch: the kind of source, and its share."""
-        kind = self.source if self.is_batch else "a summary" if self.is_summary else "a loader"
-        return {"validation": "a set" if isinstance(self.source, tuple) else kind, "share": self.share}
+        kind = "a loader"
+        if self.is_batch:
+            kind = self.source
+        elif self.is_summary:
+            kind = "a summary"
+        elif isinstance(self.source, tuple):
+            kind = "a set"
+        return {"validation": kind, "share": self.share}
 
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
@@ -126,6 +134,7 @@ class Validation:
         """
         if isinstance(self.source, tuple):
             return self._share()
+        # a loader draws its order on the CPU
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._stream.get_state())
             try:
@@ -148,6 +157,7 @@ class Validation:
         if self._iterator is None:
             self._iterator = iter(self.source)
         found = next(self._iterator, None)
+        # an iterator is its own, and does not start again; a loader makes a new one
         if found is None and iter(self.source) is not self.source:
             self._iterator = iter(self.source)
             found = next(self._iterator, None)
@@ -155,6 +165,7 @@ class Validation:
 
     def _share(self) -> Batch:
         inputs, targets = self.source
+        # no draw: the generator stays where it is
         if self.share == 1.0:
             return inputs, targets
         samples = count(inputs, targets)
@@ -178,6 +189,7 @@ def check_source(source: Any, share: float) -> None:
             f"'batch' or 'batch+self', got {type(source).__name__}{way_out}"
         )
         raise TypeError(msg)
+    # arrays of numpy, maybe
     if pair and not tensors(source[0]) and not tensors(source[1]):
         kinds = ", ".join(type(side).__name__ for side in source)
         msg = (

@@ -65,6 +65,7 @@ def score_positions(
     """
     function, samples = Positions(summed.model, summed.loss), count(*batch)
     finite = torch.isfinite(found.scores)
+    # the shape is not known without a pass
     if not bool(finite.any()):
         with function.preserve(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
@@ -74,6 +75,7 @@ def score_positions(
     for name, method in list(methods.items())[known:]:
         try:
             scores, losses = method(function, direction, usual)
+        # memory says nothing about the method
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, NotImplementedError) as error:
@@ -81,6 +83,7 @@ def score_positions(
             continue
         terms = (side.weights * scores).double()
         apart, squares = abs(float(terms.sum()) - side.value), float(side.weights.double().square().sum())
+        # the adjoint identity: scores weighted at random add up to what a reverse pass finds
         if apart <= tolerance(side.eps, float(terms.norm()), squares, magnitude=side.size):
             table, losses = (
                 torch.where(finite[:, None], one.view(samples, -1), torch.nan) for one in (scores, losses)

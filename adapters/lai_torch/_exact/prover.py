@@ -80,6 +80,7 @@ class Prover:
 
     def _prove(self, direction: Point, batch: Batch, kind: Any) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
+        # first: an error of the model itself is raised as it is
         plain = self._plain(batch)
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
@@ -92,6 +93,7 @@ class Prover:
                 self._proved[kind] = _Proved(name, reason, plain.precision, calls)
                 scores = torch.where(finite, scores, torch.nan)
                 return Derivative(scores, plain.losses, name, reason, residual)
+            # an infinite gradient spoils every way: again, without the samples that have one
             finite = proof.find_bounded()
         nothing = torch.full_like(plain.losses, torch.nan)
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)

@@ -20,6 +20,7 @@ from lai_torch._graph.products import (
     GROUPED,
     PRODUCTS,
     Sides,
+    add_positions,
     flatten_positions,
     is_argument,
     read_geometry,
@@ -27,8 +28,9 @@ from lai_torch._graph.products import (
     split_groups,
 )
 from lai_torch._graph.saved import Saved, read_signed
-from lai_torch._graph.uses import Use, densify
+from lai_torch._graph.uses import Use
 from lai_torch._graph.walk import Edge, Graph, name_function
+from lai_torch._model.function import densify, view_real
 from lai_torch._model.valid import Positions, average_valid, select_fitting
 
 Owned = dict[str, list[tuple[Use, Record]]]
@@ -81,6 +83,7 @@ class Assembly:
         if key not in self._sides:
             gradient = self.received.get((node, 0))
             sides = read_sides(self.graph, self.saved, node, slot, gradient, place)
+            # autocast rounded them, and inner products of rounded rows lose digits
             if sides is not None and torch.finfo(sides.activations.dtype).bits < 32:
                 rows, outputs = self._raise(sides.activations), self._raise(sides.gradients)
                 sides = None if rows is None else replace(sides, activations=rows, gradients=outputs)
@@ -197,6 +200,7 @@ class Assembly:
         biases = [
             self.plan.biases.get(use.node) for use in products if is_argument(self.graph, use.node, use.slot)
         ]
+        # a bias that some products lack has a record of its own
         if not biases or None in biases or len(biases) < len(products):
             return None
         found = [bias for bias in biases if bias is not None]
@@ -208,6 +212,7 @@ class Assembly:
                 sides.routed or sides.gradients is None or sides.gradients.shape[-1] != width
             ):
                 return None
+        # used anywhere else, its gradient is more than that of these products
         own = {(use.node, use.slot) for use in uses_by_name.get(name, ())}
         alike = all(bias.name == name for bias in found)
         alike = alike and name not in self.plan.left
@@ -261,6 +266,7 @@ class Assembly:
         if routed and bias:
             return None
         entries = sides.activations.shape[-1] * sides.gradients.shape[-1] // sides.groups
+        # the product is not of the whole parameter
         if source.matrix is None and entries != source.leaves[0].numel():
             return None
         kind = lai.ExpertTrace if routed else lai.LayerTrace
@@ -317,23 +323,23 @@ class Assembly:
         total = parameter.detach().new_zeros((samples, *parameter.shape))
         if name in self.plan.left:  # no node's formula splits it: each sample has a backward pass of its own
             for row, loss in zip(total, self.graph.losses, strict=True):
-                (found,) = torch.autograd.grad(loss, [parameter], retain_graph=True, allow_unused=True)
-                row += 0.0 if found is None else densify(found).detach()
+                (found,) = torch.autograd.grad(loss, [parameter], retain_graph=True, materialize_grads=True)
+                row += densify(found).detach()
         else:
             for use in self.plan.uses_by_name.get(name, ()):
                 total += split_use(self.graph, self.saved, use, self.received)[name]
         self.kinds[name]["operation"] = None
         self.explained[name] = [name]
-        real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
-        return [lai.GainTrace(None, real.reshape(samples, -1), weight=name, name=name)]
+        return [lai.GainTrace(None, view_real(total).reshape(samples, -1), weight=name, name=name)]
 
     def _build_experts(self, name: str, parameter: Tensor, pairs: list[tuple[Use, Record]]) -> list[Record]:
         """Return one record for each matrix of a parameter, of nothing where no row was routed to it."""
-        several = parameter.ndim == 3
+        keys = [name]
+        if parameter.ndim == 3:  # a matrix for each expert
+            keys = [f"{name}[{matrix}]" for matrix in range(len(parameter))]
         self.kinds[name]["expert"] = None
         found: list[Record] = []
-        for matrix in range(parameter.shape[0] if several else 1):
-            key = f"{name}[{matrix}]" if several else name
+        for key in keys:
             own: list[Any] = [record for _, record in pairs if record.weight == key]
             if own:
                 sides = _join_positions(own)
@@ -428,12 +434,15 @@ class Assembly:
         if not layer.trains:  # what is frozen is not read, but for the gradient that arrives
             assert isinstance(layer.place, Axis)
             first = layer.slot == PRODUCTS[self.graph.names[layer.node]].slots[0]
-            rows = (
-                _flatten_pixels(gradient, layer.place) if convolved else layer.place.move_to_front(gradient)
-            )
+            if convolved:
+                rows = _flatten_pixels(gradient, layer.place)
+            else:
+                rows = layer.place.move_to_front(gradient)
             if first and rows.ndim == 3 and layer.place.axis == 0:
                 rows = rows.mT  # W @ h has features before positions
-            rows = flatten_positions(rows if rows.ndim > 1 else rows.unsqueeze(-1))
+            if rows.ndim == 1:
+                rows = rows.unsqueeze(-1)
+            rows = flatten_positions(rows)
             return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=layer.name)
         if isinstance(own, lai.ConvolutionTrace):
             return own.unfolded()
@@ -473,18 +482,13 @@ def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
     edges = plan.list_edges(every=every)
     arrived = graph.gradients(edges, torch.ones_like(graph.losses))
     received: Received = dict(zip(edges, arrived, strict=True))
-    for layer in [*(plan.last if plan.averaged is None else ()), *(plan.layers if every else ())]:
+    for layer in plan.list_layers(every=every):
         edge: Edge = (layer.node, 0)
         if received.get(edge) is None:
             received[edge] = torch.zeros(
                 graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device
             )
     return received
-
-
-def add_positions(rows: Tensor) -> Tensor:
-    """Return `(n, d)` as `(n, 1, d)`."""
-    return rows if rows.ndim == 3 else rows.unsqueeze(1)
 
 
 def _join_positions(records: list[Any]) -> list[Tensor]:

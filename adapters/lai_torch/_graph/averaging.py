@@ -56,6 +56,7 @@ class Picked:
         gradients, mask = self.gradients, select_fitting(valid, positions)
         counts: Tensor | int = positions
         if mask is not None:
+            # a mask of other positions says nothing of these
             if mask.shape != gradients.shape:
                 return None
             mask = mask.to(gradients.device)
@@ -63,6 +64,7 @@ class Picked:
         samples, rows, classes = self.logarithms.shape
         summed = gradients.new_zeros(samples, classes)
         summed.scatter_add_(1, self.classes, -gradients)
+        # all exponentials at once would take the memory that this is to save
         step = max(1, AT_ONCE // (samples * classes))
         for start in range(0, rows, step):
             part = slice(start, start + step)
@@ -110,6 +112,7 @@ def match_picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples:
     """
     reached = list(_walk_to_picking(losses.grad_fn, is_output))
     picking = [node for node, _ in reached if node.name() in _PICKING]
+    # outputs that are read a second time have another gradient, too
     if len(picking) != 1 or any(is_output(*place) for place in reached):
         return None
     (node,) = picking
@@ -122,6 +125,7 @@ def match_picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples:
     rows = behind._saved_result.detach()
     axis = read_signed(behind._saved_dim) % rows.ndim
     (coefficients,) = torch.autograd.grad(losses.sum(), [GradientEdge(node, 0)], retain_graph=True)
+    # one class a position, along the axis that is normalised
     if node.name() == "GatherBackward0":
         classes, last = node._saved_index, rows.ndim - 1
         if axis != last or read_signed(node._saved_dim) % rows.ndim != last or classes.shape[-1] != 1:
@@ -129,12 +133,14 @@ def match_picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples:
         gradients = -coefficients
     else:
         classes = node._saved_target
+        # an ignored position has an index that is no class
         counts = classes != read_signed(node._saved_ignore_index)
         classes = torch.where(counts, classes, 0)
         gradients = torch.where(counts, coefficients, 0.0)
         if node._saved_weight is not None:
             gradients = gradients * node._saved_weight[classes]
     positions = rows.numel() // rows.shape[axis]
+    # not one entry a position, or positions that are not as many for every sample
     if coefficients.numel() != positions or positions % samples:
         return None
     logarithms = rows.movedim(axis, -1).reshape(samples, positions // samples, -1)
@@ -146,6 +152,7 @@ def match_picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples:
 def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> tuple[Any, ...] | None:
     """Return the views behind a last layer whose gradient can be averaged as it is formed, else None."""
     gradient = record.output_gradients
+    # a frozen layer's gradient is read as it arrives; a small one is formed in fewer calls
     if not layer.trains or gradient.ndim != 3 or gradient.numel() < FEWEST:
         return None
     found, place = _pick(graph, layer), layer.place
@@ -158,6 +165,7 @@ def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> t
 def average_again(graph: Graph, plan: Plan, valid: Positions) -> Tensor | None:
     """Return the last layer's mean gradient in another batch of a plan; None where it has to be formed."""
     found = _pick(graph, plan.last[0])
+    # other views may mix positions
     if found is None or found.views != plan.averaged:
         return None
     return found.mean(valid, found.logarithms.shape[1])

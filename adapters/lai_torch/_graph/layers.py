@@ -96,6 +96,7 @@ def find_layers(
             continue
         slot = find_weight(graph, node, lambda edge: edge[0] in graph.leaves or edge[0] in summed)
         source, key = None, ""
+        # no argument leads to a leaf: a frozen parameter is seen by its memory alone
         if slot is None:
             slot, key = _find_frozen(graph, saved, node, frozen)
         else:
@@ -121,6 +122,7 @@ def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str
     for slot, name in zip(reversed(product.slots), reversed(product.saved), strict=True):
         if graph.edges[node][slot] is None:
             kept = saved(graph.nodes[node], name)
+            # a view of a parameter shares its memory
             if isinstance(kept, Tensor) and (key := frozen.get(kept.untyped_storage().data_ptr())):
                 return slot, key
     return None, ""

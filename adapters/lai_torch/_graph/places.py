@@ -195,11 +195,14 @@ def _place_entries(plain: Tensor, scaled: list[Tensor], codes: Tensor, base: int
     samples, digits = codes.shape[1], len(codes) // 2
     for digit, other in enumerate(scaled[:digits]):
         ratio = torch.where(nonzero, other / plain, 1)
-        ratio = ratio.real if ratio.is_complex() else ratio
+        if ratio.is_complex():
+            ratio = ratio.real
         power = torch.log2(ratio.to(torch.float64).nan_to_num(0.0).clamp(min=1e-300)).round()
         owners += power.clamp(-1, base).long() * base**digit
+    # no sample has that number: the entry is a sum over several
     if bool(((owners < 0) | (owners >= samples)).any()):
         return SUMMED
+    # digits were rounded: each pass must show this sample's power to the bit
     for code, other in zip(codes, scaled, strict=True):
         power = torch.exp2(code[owners].to(torch.float64)).to(plain.real.dtype)
         if not torch.equal(torch.where(nonzero, plain * power, 0), torch.where(nonzero, other, 0)):

@@ -72,7 +72,7 @@ def read_sides(
     if name == CONVOLUTION or (product.bias == 0 and saved(graph.nodes[node], "alpha") != 1):
         return None
     first = slot == product.slots[0]
-    other = saved(graph.nodes[node], product.saved[1 if first else 0])
+    other = saved(graph.nodes[node], product.saved[int(first)])
     if other is None or other.is_complex():
         return None
     axis = place.axis if isinstance(place, Axis) else None
@@ -120,6 +120,11 @@ def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:
     ]
     assert sides[0] is not None
     return Sides(sides[0], sides[1])
+
+
+def add_positions(rows: Tensor) -> Tensor:
+    """Return `(n, d)` as `(n, 1, d)`."""
+    return rows if rows.ndim == 3 else rows.unsqueeze(1)
 
 
 def flatten_positions(rows: Tensor) -> Tensor:
@@ -196,6 +201,7 @@ def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
         split = given.reshape(given.shape[0], saved(node, "group"), -1)
         mean, scale = (saved(node, one).unsqueeze(-1) for one in ("result1", "result2"))
         return ((split - mean) * scale).reshape(given.shape)
+    # the statistics of the batch; in eval mode, the running ones
     if saved(node, "training"):
         mean, scale = saved(node, "result1"), saved(node, "result2")
     else:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from lai_torch._graph.assemble import Assembly, Readout, add_positions, collect_gradients
+from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
 from lai_torch._graph.averaging import average_again, find_average
 from lai_torch._graph.layers import (
     Layer,
@@ -35,7 +35,7 @@ from lai_torch._graph.places import (
 )
 from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
 from lai_torch._graph.probe import check_torch
-from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
+from lai_torch._graph.products import GROUPED, PRODUCTS, add_positions, is_argument
 from lai_torch._graph.prove import (
     Exchange,
     Problem,
@@ -160,7 +160,8 @@ class Reader:
         batch = usable(batch)
         samples = count(*batch)
         alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
-        trained = self.model if trained is None else trained
+        if trained is None:
+            trained = self.model
         with eager():
             losses = check_losses(self.loss(call(trained, batch[0]), batch[1]), samples)
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
@@ -231,6 +232,7 @@ class Reader:
         mean = None
         if plan.averaged is not None:
             mean = average_again(graph, plan, positions)
+            # this batch's gradient has to be formed, which has not been received
             if mean is None:
                 plan, received = replace(plan, averaged=None), None
         if received is None:
@@ -456,6 +458,7 @@ class Reader:
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
         wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
         wrong = [name for name in wrong if name not in plan.unexplained]
+        # a pass for each sample may still explain what no record does; tried once
         if wrong and self.every and plan.left.isdisjoint(wrong):
             plan.left = self.left | frozenset(wrong)
             recording = self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
@@ -516,6 +519,7 @@ class Reader:
         several = sorted(counts - {1})
         lengths = " or ".join(map(str, several)) or "none, no layer has any"
         for mask in positions:
+            # a mask that was detected may be about something else where no layer has positions
             asked = self.masks.given is not None
             if mask.shape[1] in counts or not (asked or several):
                 continue

@@ -1,6 +1,6 @@
 """A batch as the user hands it over: how many samples, some of its rows, the model's call on it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -86,6 +86,7 @@ def count(inputs: Any, targets: Any) -> int:
     """
     sides = ("targets", targets, tensors(targets)), ("inputs", inputs, tensors(inputs))
     for name, side, found in sides:
+        # a list of samples that nobody stacked
         if isinstance(side, list) and _are_entries(side):
             raise _build_collation_error(name, "list")
         for tensor in found:
@@ -93,6 +94,7 @@ def count(inputs: Any, targets: Any) -> int:
                 raise _build_dense_error(
                     name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask"
                 )
+    # targets first: of several inputs, some may hold no rows
     for _, _, found in sides:
         samples = next((tensor.shape[0] for tensor in found if tensor.ndim), None)
         if samples is not None:
@@ -120,6 +122,7 @@ def count(inputs: Any, targets: Any) -> int:
 def _check_together(inputs: Any, samples: int) -> None:
     """Raise where all inputs have one length, and targets another: of several, they may be no rows."""
     lengths = {one.shape[0] for one in tensors(inputs) if one.ndim}
+    # several inputs of different lengths may be tables or offsets
     if len(lengths) == 1 and lengths != {samples}:
         msg = (
             f"inputs, targets: expected as many samples in both, got {lengths.pop()} in inputs and {samples} "
@@ -135,8 +138,7 @@ def _check_collated(side: str, tree: Any, samples: int) -> None:
             raise _build_collation_error(side, "list")
     elif hasattr(tree, "__array_interface__") and tree.shape[:1] == (samples,) != (1,):
         raise _build_collation_error(side, type(tree).__name__)
-    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, _SEQUENCES) else ()
-    for part in parts:
+    for _, part in _list_parts(tree):
         _check_collated(side, part, samples)
 
 
@@ -205,12 +207,14 @@ def _walk_tensors(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Ten
     if isinstance(tree, Tensor):
         yield place, tree
         return
-    if isinstance(tree, _SEQUENCES):
-        parts: Any = enumerate(tree)
-    else:
-        parts = tree.items() if isinstance(tree, Mapping) else ()
-    for name, part in parts:
+    for name, part in _list_parts(tree):
         yield from _walk_tensors(part, *place, name)
+
+
+def _list_parts(tree: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(tree, Mapping):
+        return tree.items()
+    return enumerate(tree) if isinstance(tree, _SEQUENCES) else ()
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
@@ -267,6 +271,7 @@ def check_losses(values: Any, samples: int) -> Tensor:
         raise ValueError(msg)
     if tuple(values.shape) != (samples,):
         msg = f"loss: expected one number per sample, shape ({samples},), got {tuple(values.shape)}: "
+        # of all pairs: summed up it would train, on something else
         if tuple(values.shape) == (samples, samples):
             msg += (
                 "outputs and targets may have broadcast, as (n, 1) and (n,) do; give both the same shape, "

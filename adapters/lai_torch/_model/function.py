@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.modes import renew
 from lai_torch._model.preserve import preserve
-from lai_torch._model.snapshot import check_returned
+from lai_torch._model.snapshot import check_returned, count_writes
 from lai_torch._model.walk import list_parameters
 
 
@@ -47,7 +47,7 @@ def _copy_containers(tree: Any) -> Any:
 def _versions(batch: Any) -> list[int]:
     """Count the writes to each tensor of a batch; those made in inference mode are not counted."""
     with torch._C.DisableTorchFunction():  # a recorder would look at each of these questions
-        return [0 if one.is_inference() else one._version for one in tensors(batch)]
+        return [count_writes(one) for one in tensors(batch)]
 
 
 Point = dict[str, Tensor]
@@ -84,13 +84,14 @@ class Function:
     @property
     def modules(self) -> list[nn.Module]:
         """The model, and the loss where that may hold parameters of its own."""
-        return [self.model, self.loss] if isinstance(self.loss, nn.Module) else [self.model]
+        return [one for one in (self.model, self.loss) if isinstance(one, nn.Module)]
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return what trains, by name; the loss's own are called `loss.NAME`."""
         named = list_parameters(self.model, self.loss)
         trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
+            # lazy modules find their shapes in a first pass
             if isinstance(parameter, nn.parameter.UninitializedParameter):
                 msg = f"model: parameter {name!r} has no shape yet; run the model on one batch first"
                 raise ValueError(msg)
@@ -159,7 +160,9 @@ def gradient(
     """
     samples, parameters = count(*batch), function.parameters()
     in_training = any(module.training for each in function.modules for module in each.modules())
-    size = samples if in_training or size is None else size
+    # BatchNorm would normalise each chunk by itself
+    if in_training or size is None:
+        size = samples
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
         part = rows(batch, slice(start, min(start + size, samples)), samples)
@@ -188,12 +191,20 @@ def finite_gradient(
         part = rows(batch, kept, len(finite))
         return gradient(function, part, reduction=reduction, role=role) if kept.numel() else None
     named = zip(parameters.items(), found, strict=True)
-    total = {name: torch.zeros_like(one) if piece is None else _dense(piece) for (name, one), piece in named}
+    total = {name: torch.zeros_like(one) if piece is None else densify(piece) for (name, one), piece in named}
     return _reduce(total, len(losses), reduction, role)
 
 
-def _dense(tensor: Tensor) -> Tensor:
-    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+def densify(gradient: Tensor) -> Tensor:
+    """Return a gradient as a dense one."""
+    if gradient.is_nested:
+        return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
+    return gradient if gradient.layout == torch.strided else gradient.to_dense()
+
+
+def view_real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor as real and imaginary parts, each a number that moves by itself."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _reduce(total: Point, samples: int, reduction: str, role: str) -> Point:
@@ -231,7 +242,7 @@ def project(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tu
 
 def real_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the products of entries, of real and imaginary parts by themselves, never sparse."""
-    left, right = _dense(left), _dense(right)
+    left, right = densify(left), densify(right)
     if left.is_complex():
         left, right = (torch.view_as_real(one.resolve_conj()) for one in (left, right))
     return left * right

@@ -64,7 +64,10 @@ class Caches:
             attributes.update(own)
             for container, contents in containers:
                 container.clear()
-                (container.extend if isinstance(container, list) else container.update)(contents)
+                if isinstance(container, list):
+                    container.extend(contents)
+                else:
+                    container.update(contents)
 
 
 def _find_own_modes(found: Held) -> list[nn.Module]:
@@ -119,7 +122,10 @@ def renew(model: nn.Module) -> None:
 def _call(module: nn.Module, *, mode: bool) -> None:
     """Call a module's own `train()` or `eval()`; an exported program has none, and no modes."""
     try:
-        module.train() if mode else module.eval()
+        if mode:
+            module.train()
+        else:
+            module.eval()
     except NotImplementedError:
         set_training(modules_of(module), mode=mode)
 

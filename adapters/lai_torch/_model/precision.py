@@ -49,6 +49,7 @@ class Lowered:
             yield
         finally:
             _ASKED.reset(asked)
+            # set while it runs: a pass within the pass is not lowered twice
             self._own = None
             if before is None:
                 vars(self.model).pop("forward", None)
@@ -127,6 +128,7 @@ def float8_layers(*parts: Any, trained: bool) -> Iterator[None]:
     layers = [one for one in modules if isinstance(one, kind)]
     before = [vars(one).get("forward") for one in layers]
     for own in before:
+        # what is put in its place would leave out what that one does
         if own is not None and getattr(own, "func", None) not in {_compute_unrounded, kind.forward}:
             msg = (
                 "model: expected float8 layers that run torchao's forward function, got one with a forward "
@@ -139,6 +141,7 @@ def float8_layers(*parts: Any, trained: bool) -> Iterator[None]:
         yield
     finally:
         for one, own in zip(layers, before, strict=True):
+            # the class's own is found again once the instance has none
             if own is None:
                 vars(one).pop("forward", None)
             else:

@@ -176,6 +176,7 @@ def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
 def _full_precision(tensors: Sequence[Tensors]) -> Iterator[None]:
     """Switch autocast off on the devices of the tensors."""
     with ExitStack() as stack:
+        # a model on another device may still compute on the CPU
         for kind in {"cpu"}.union(*(each.devices for each in tensors)):
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
@@ -188,8 +189,7 @@ def _disable_compilation() -> AbstractContextManager[Any]:
 
 
 def _tensors(model: nn.Module, loss: Any) -> list[Tensors]:
-    roots = [model, *([loss] if isinstance(loss, nn.Module) else ())]
-    return [Tensors(root) for root in roots]
+    return [Tensors(one) for one in (model, loss) if isinstance(one, nn.Module)]
 
 
 @contextmanager
@@ -217,6 +217,7 @@ def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
         yield
     finally:
         for parameter, gradient in gradients:
+            # also what a pass wrote there by itself
             if parameter.grad is not gradient:
                 parameter.grad = gradient
 
@@ -236,6 +237,7 @@ def use_eval_mode(model: nn.Module) -> Iterator[None]:
     """
     modules = modules_of(model)
     flags = [module.training for module in modules]
+    # a module may do more than set a flag there, such as merge weights
     if any(flags) and has_own_modes(modules):
         with enter_own_eval_mode(model, flags):
             yield

@@ -114,11 +114,11 @@ class Tensors:
             for name, tensor in module._buffers.items() if module._buffers else ():
                 self.buffers.append((module, name, tensor))
                 if tensor is not None:
-                    self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
+                    self.copies.append((tensor, tensor.detach().clone(), count_writes(tensor)))
         self.watched = collect_held(model).counted
         if self.first or self.written:
             written = [one for one in collect_held(model).dense if self.first or id(one) in self.written]
-            self.copies += [(one, one.detach().clone(), _version(one)) for one in written]
+            self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]
             self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
         self.versions = list(map(_VERSION, self.watched))
 
@@ -137,14 +137,17 @@ class Tensors:
             If forward wrote a parameter for the first time after it ran without.
         """
         for module, name, buffer in self.buffers:
+            # forward may have assigned another tensor, or removed the buffer
             if name not in module._buffers or module._buffers[name] is not buffer:
                 module._buffers[name] = buffer
+        # what a pass writes depends on which modules train
         known = _WRITTEN.setdefault(self.model, {})
         self.written = known.setdefault(self.flags, self.written)
         for tensor, copy, version in self.copies:
-            if self.first and (_version(tensor) != version or not _is_same(tensor, copy)):
+            # `.data` is written without a count: the first pass compares values
+            if self.first and (count_writes(tensor) != version or not _is_same(tensor, copy)):
                 self.written.add(id(tensor))
-            if id(tensor) in self.written or _version(tensor) != version:
+            if id(tensor) in self.written or count_writes(tensor) != version:
                 _write(tensor, copy)
         if list(map(_VERSION, self.watched)) != self.versions:
             pairs = zip(self.watched, self.versions, strict=True)
@@ -178,7 +181,7 @@ def list_strided(tensor: Tensor) -> list[Tensor]:
     return [tensor.to_dense()]
 
 
-def _version(tensor: Tensor) -> int:
+def count_writes(tensor: Tensor) -> int:
     """Count the writes to a tensor; those made in inference mode are not counted."""
     return 0 if tensor.is_inference() else tensor._version
 

@@ -47,11 +47,14 @@ class Masks:
             _check(mask, samples)
             found = [] if mask is None else [mask]
         masks = tuple(mask != 0 for mask in found)
+        # looked at until a batch is padded: a mask without zeros changes no mean
         if masks and not self.padded:
             every = torch.stack([mask.all() for mask in masks]).all()
             self.padded = not bool(every)
+        # a batch without padding needs no mask, and its positions are averaged as they are
         if not self.padded:
             return ()
+        # a layer finds its mask by the number of its positions
         if len({mask.shape for mask in masks}) < len(masks):
             warnings.warn(
                 "attention_mask: expected encoder and decoder to have other numbers of positions, by which "

@@ -107,9 +107,11 @@ class Held:
 
     def add_loss(self, loss: "Held") -> "Held":
         """Return this and a loss's modules and parameters, which are called `loss.NAME`."""
+        # made anew for another loss alone: what is memoised is kept with it
         if self._with is None or self._with[0] is not loss:
             known = set(map(id, self.parameters.values()))
             own = {f"loss.{name}": one for name, one in loss.parameters.items() if id(one) not in known}
+            # a parameter that the loss shares with the model keeps the model's name
             both = Held([*self.modules, *loss.modules], {**self.parameters, **own}, self.buffers)
             self._with = loss, both
         return self._with[1]
@@ -195,10 +197,12 @@ def collect_held(model: nn.Module, loss: Any = None) -> Held:
 
 def _collect(root: nn.Module) -> Held:
     step, key = Step.current, id(root)
+    # outside a step the model may have changed since it was last looked at
     if step is None:
         return Held.collect(root)
     if key not in step.seen:
         before = step.last.get(key)
+        # a class with a walk of its own may find what the tables do not show
         if before is None or not _is_plain(root) or not before.is_still_so():
             step.last[key] = Held.collect(root)
         step.seen.add(key)
@@ -229,6 +233,7 @@ def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:
     """Give modules a flag of training; `nn.Module.__setattr__` takes ten times as long."""
     for module in modules:
         own = module.__dict__
+        # a class with a flag or a `__setattr__` of its own is asked
         if "training" in own and type(module).__setattr__ is nn.Module.__setattr__:
             own["training"] = mode
         else:

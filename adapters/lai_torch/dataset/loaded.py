@@ -151,6 +151,7 @@ class Loaded:
         if isinstance(self.scorer.loss, nn.Module):
             versions += versions_of(self.scorer.loss)
         if self.versions and versions != self.versions:
+            # a sum cannot be made again
             if self.samples is None:
                 msg = (
                     "model: expected the parameters at which `validation` was summed up, got parameters or "
@@ -176,6 +177,7 @@ class Loaded:
         """Return scores, their errors, losses and gradient norms of a batch."""
         with use_eval_mode(self.model):
             reading = None
+            # a batch with records that the side lacks has the side made again, with them
             while reading is None:
                 side = self.sum_batches(size)
                 try:

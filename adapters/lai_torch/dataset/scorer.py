@@ -133,7 +133,8 @@ class Scorer(BatchScorer):
     @cached_property
     def _ready(self) -> Loaded:
         held = self._validation()
-        held = move_to_model(held, self._model) if isinstance(held, tuple) else held
+        if isinstance(held, tuple):
+            held = move_to_model(held, self._model)
         return Loaded(self._model, self.loss, held, self.estimator)
 
     def _count(self, pair: Any) -> int:

@@ -120,11 +120,13 @@ def score_dataset(
     """
     check_count("rows_per_file", rows_per_file, 1)
     names = {name: values for name, values in (("ids", ids), ("groups", groups)) if isinstance(values, str)}
+    if not Scorer._is_summary(validation):
+        validation = whole(validation)
     made = partial(
         Scorer,
         model,
         loss,
-        validation if Scorer._is_summary(validation) else whole(validation),
+        validation,
         estimator=estimator,
         parts=parts,
         batch_size=batch_size,
@@ -149,7 +151,7 @@ def score_dataset(
             {"estimator": fingerprint(scorer.estimator)},
             {"ids": ids, "groups": groups},
             rows=rows_per_file,
-            process=_process() if process is None else process,
+            process=process or _process(),
             progress=progress,
         )
     finally:
@@ -232,7 +234,8 @@ def top_samples(
     traced = partial(trace, model, loss, gradients=gradients)
 
     def pair(role: str, batch: Any) -> Any:
-        batch = tuple(batch) if isinstance(batch, list) else batch
+        if isinstance(batch, list):
+            batch = tuple(batch)
         check_batch(role, batch)
         return move_to_model(batch, model)
 

@@ -89,6 +89,7 @@ def _read_folder(folder: Path) -> Samples:
     files = [file for file in files if not any(part.startswith(".") for part in file.parts)]
     texts = [file for file in files if file.suffix.lower() == ".txt"]
     images = [file for file in files if file.suffix.lower() in IMAGES]
+    # neither, or a mixture of which a model reads half
     if bool(texts) == bool(images):
         msg = f"expected either .txt files or images in it, got {len(texts)} and {len(images)} of them"
         raise ValueError(msg)
@@ -371,6 +372,7 @@ def score_samples(
 ) -> pa.Table:
     """Score the samples; LAI reads a language model's pairs of tokens by a sketch."""
     chosen: Any = estimator
+    # output gradients are as wide as the vocabulary
     if estimator == "lai" and problem.loss is next_token_losses:
         chosen = LAI(positions="tokens", sketch=min(SKETCH, problem.model.config.vocab_size))
     data, validation = (

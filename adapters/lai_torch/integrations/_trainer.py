@@ -57,7 +57,8 @@ def check_one_part(curation: Mapping[str, Any], micro_batches: int) -> None:
 
 def usual_loss(model: Any) -> Any:
     """Return the loss that a model of its kind is usually trained on."""
-    kind = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
+    base = getattr(model, "get_base_model", lambda: model)()
+    kind = type(base).__name__
     for names, loss in LOSSES:
         if kind in names.values() and getattr(model.config, "num_labels", 2) > 1:
             return loss

@@ -82,6 +82,7 @@ class Curation(Callback):
         """
         scored = pl_module if self.model is None else self.model(pl_module)
         self._processes = trainer.world_size
+        # Lightning has started them by now; their batches are one
         if self._processes > 1:
             self.options["group"] = dist.group.WORLD
         self.curator = Weigher(scored, self.loss, self.validation, **self.options)
@@ -129,6 +130,7 @@ class Curation(Callback):
             raise RuntimeError(msg)
         self._asked = True
         pairs = [make_batch(self.curator.model, batch, None) for batch in batches]
+        # a mixture learns from the scores of each source
         if self._sources is not None and groups is None:
             msg = "groups: expected the source of each sample, as a sampler is given, got None"
             raise ValueError(msg)
@@ -144,6 +146,7 @@ class Curation(Callback):
     def _gather_rows(self, *columns: Tensor) -> list[Tensor]:
         """Return the rows of all processes."""
         own, found = [column.cpu() for column in columns], [None] * self._processes
+        # no process group has been started
         if self._processes == 1:
             return own
         dist.all_gather_object(found, own)
@@ -156,6 +159,7 @@ class Curation(Callback):
         more: dict[str, Any] = {}
         if self.auxiliary is not None:
             more = {"auxiliary": self.auxiliary(outputs, batch[1])}
+            # a single number is one of each micro-batch: these rows' part of it
             more["share"] = int((weights > 0).sum()) / max(kept, 1)
         found: Tensor = curator.objective(self.loss(outputs, batch[1]), weights, **more) * self._processes
         return found
@@ -184,6 +188,7 @@ class Curation(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Return the curator's state, and a mixture's, which Lightning puts into its checkpoints."""
         found = {} if self.curator is None else self.curator.state_dict()
+        # a checkpoint without a mixture is one of `Weigher.state_dict`
         if self._sources is None or self.sampler is None:
             return found
         place = self.sampler.state_dict(batches=self._trained)
@@ -204,6 +209,7 @@ class Curation(Callback):
                 raise ValueError(msg)
             self._sources.load_state_dict(state.pop("sources"))
             self.sampler.load_state_dict(state["sampler"])
+            # what was drawn ahead of training, by workers, is drawn again
             self._trained = state.pop("sampler")["batch"]
         self._state = state or None
 
@@ -244,7 +250,9 @@ class SpikeWatch(Callback):
             Lightning's.
         """
         del trainer, pl_module
-        self.monitor.watch(*(batch if self.split is None else self.split(batch)))
+        if self.split is not None:
+            batch = self.split(batch)
+        self.monitor.watch(*batch)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Check the gradient of the batches since the last step.

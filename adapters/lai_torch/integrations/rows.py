@@ -37,9 +37,15 @@ def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
     tuple
         Rows of the batch and of the weights.
     """
-    index = (weights > 0).nonzero().squeeze(1)
-    index = index if len(index) else index.new_zeros(1)
+    index = _find_kept(weights)
     return rows(batch, index, len(weights)), weights[index]
+
+
+def _find_kept(weights: Tensor) -> Tensor:
+    index = (weights > 0).nonzero().squeeze(1)
+    if not len(index):
+        index = index.new_zeros(1)
+    return index
 
 
 def split_into_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -106,8 +112,7 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
         The row, and the weights of its documents.
     """
     documents = _check_packed(batch).flatten()
-    index = (weights > 0).nonzero().squeeze(1)
-    index = index if len(index) else index.new_zeros(1)
+    index = _find_kept(weights)
     chosen = torch.isin(documents, index)
     row = {
         name: value.flatten(0, 1)[chosen].unsqueeze(0) if isinstance(value, Tensor) else value

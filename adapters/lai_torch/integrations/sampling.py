@@ -201,8 +201,9 @@ class MixtureStream(Draws, IterableDataset[Any]):
             if state is not None:
                 stream.load_state_dict(state)
                 skipped = 0
-            items = iter(stream if isinstance(stream, Iterable) else stream())
-            self._items[source] = islice(items, skipped, None)
+            if not isinstance(stream, Iterable):
+                stream = stream()
+            self._items[source] = islice(iter(stream), skipped, None)
         return self._items[source]
 
     def _name_source(self, item: Any, source: int) -> Any:

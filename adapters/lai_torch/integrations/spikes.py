@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lai_core.diagnosis import Diagnosis, SpikeLog
 from lai_core.diagnosis import SpikeRule as SpikeRule
-from lai_torch._exact.optimizer_step import check_optimizer, measure_step
+from lai_torch._exact.optimizer_step import check_optimizer, measure_step, read_norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss
 from lai_torch._model.snapshot import Streams
@@ -131,7 +131,7 @@ class SpikeMonitor:
             Rows are numbered through the step's batches. None of a step that does not spike.
         """
         batches, self._batches = self._batches, []
-        number = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        number = read_norm(norm)
         first = self.log.step == self.log.rule.warmup
         update_excess = None if self.optimizer is None else self._judge_update(self.optimizer)
         known = bool(batches) or self._divided  # a process does not know what others watched
@@ -208,12 +208,14 @@ class SpikeMonitor:
 
         def check_and_clip(parameters: Any, max_norm: float, *others: Any, **options: Any) -> Any:
             listed = list(parameters)
+            # clipped once the rows that spike are out of it
             norm = clip(listed, float("inf") if self.leave_out else max_norm, *others, **options)
             if norm is not None and self.check(norm) is not None:
                 trainer.log({"spike/norm": float(norm)})
             return clip(listed, max_norm, *others, **options) if self.leave_out else norm
 
         def watch(module: nn.Module, _: Any, given: dict[str, Any]) -> None:
+            # neither evaluation nor a diagnosis is watched
             if module.training and torch.is_grad_enabled() and not self._busy and "labels" in given:
                 self.watch(dict(given), dict(given))
 
@@ -228,10 +230,12 @@ def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bo
     named = list_parameters(reader.model, reader.loss)
     given = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
     left = set(rows) - set(found.named)
+    # with no row named, or none left, there is no gradient of the others
     if not found.named or not left or any(one.is_sparse or one.is_complex() for one in given.values()):
         return False
     others = add_gradients(reader, batches, left, found.nonfinite)
     scale = 1 / len(rows)
+    # a gradient that is not finite cannot be compared: what is left is scaled as a mean
     if all(bool(one.isfinite().all()) for one in given.values()):
         whole = add_gradients(reader, batches, rows, ())
         scale = _multiply(whole, given) / _multiply(whole, whole)

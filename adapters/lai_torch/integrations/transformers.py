@@ -87,6 +87,7 @@ class Curated:
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, names = groups, list[str]()
+        # the collator turns text into numbers, which alone go to a device
         if groups is not None:
             names = names_of(trainer.train_dataset, groups, mixture, fixed)
             trainer.data_collator = WithGroups(trainer.data_collator, groups, names)
@@ -166,6 +167,7 @@ class Curated:
         """
         trainer: Any = super()
         folder = resume_from_checkpoint
+        # the trainer's own choice may be one that an interruption cut off
         if folder is True:
             output = self.args.output_dir  # type: ignore[attr-defined]
             folder = last_whole(output) or get_last_checkpoint(output)
@@ -199,6 +201,7 @@ class Curated:
         trainer: Any = super()
         found, prepare = trainer.get_batch_samples(*arguments)[0], self._prepare_inputs  # type: ignore[attr-defined]
         batches = [dict(prepare(batch)) for batch in found]
+        # the end of an epoch
         if not batches:
             return batches, None
         curator = self.curator
@@ -206,6 +209,7 @@ class Curated:
         parts = [self._parts(split_into_samples(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
         with disable_autocast(curator.model):
+            # once: whether documents see one another is a property of the model
             if any(packed) and not self._apart:
                 self._check_documents(batches[packed.index(True)])
             weights, report = curator.weigh(parts, groups=groups)
@@ -228,6 +232,7 @@ class Curated:
                 "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
             )
             raise ValueError(msg)
+        # a packed row holds several samples, each of a group
         if documents is not None and groups.shape != (number := int(documents[-1, -1]) + 1,):
             msg = (
                 f"groups: expected one number a document, ({number},), got shape {tuple(groups.shape)} "
@@ -263,10 +268,12 @@ class Curated:
             What the trainer's own returns.
         """
         weights = inputs.pop(WEIGHTS, None)
+        # an evaluation, for which nothing was weighed
         if weights is None:
             trainer: Any = super()
             return trainer.compute_loss(model, self._drop_groups(inputs), *arguments, **options)
         outputs, losses = self._compute_trained(model, inputs)
+        # the outputs are not needed again
         if self.auxiliary is None:
             return self.curator.objective(losses, weights)
         share = int((weights > 0).sum()) / max(self._kept, 1)
@@ -304,7 +311,8 @@ class Curated:
         trainer: Any = super()
         if "loss" in logs:
             logs.update(self.shown.take(self._gather_numbers))
-            logs.update({} if self._mixing is None else self._mixing.shares())
+            if self._mixing is not None:
+                logs.update(self._mixing.shares())
         trainer.log(logs, *arguments, **options)
 
     def get_eval_dataloader(self, *arguments: Any, **options: Any) -> Any:
@@ -386,6 +394,7 @@ class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
 def disable_autocast(model: nn.Module) -> Iterator[None]:
     """Run a block with the forward pass that accelerate has put autocast around as it was before."""
     around, before = model.__dict__.get("forward"), model.__dict__.get("_original_forward")
+    # accelerate has put nothing around it
     if before is None:
         yield
         return

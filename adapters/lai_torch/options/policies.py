@@ -128,10 +128,12 @@ def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, share: float
     total = weights.sum() if some else torch.ones_like(weights.sum())
     usual = weights[kept].mean() if some else 1.0 / len(weights)
     raised = weights.clone()
+    # of each group the best by score, at the usual weight of what is kept
     for group in groups.unique():
         members = ((groups == group) & torch.isfinite(scores)).nonzero().squeeze(1)
         wanted = math.ceil(share * int((groups == group).sum()))
         best = members[scores[members].argsort(descending=True)][:wanted]
+        # a group that keeps enough is left as the policy has it
         if int((weights[members] > 0).sum()) < wanted:
             raised[best] = torch.where(raised[best] > 0, raised[best], usual)
     return raised * (total / raised.sum()) if bool((raised > 0).any()) else raised

@@ -81,8 +81,7 @@ def check_uncoupled(model: nn.Module, name: str) -> None:
 def find_coupling(model: nn.Module) -> str | None:
     """Return the name of a module that normalises over the batch; None if there is none."""
     kind = nn.modules.batchnorm._BatchNorm
-    found = next((one for one in modules_of(model) if isinstance(one, kind) and one.training), None)
-    return None if found is None else next(name for name, one in model.named_modules() if one is found)
+    return _find_module(model, lambda one: isinstance(one, kind) and one.training)
 
 
 def find_rounding(model: nn.Module) -> str | None:
@@ -90,8 +89,14 @@ def find_rounding(model: nn.Module) -> str | None:
     kind = float8_linear()
     if kind is None:
         return None
-    found = next((one for one in modules_of(model) if isinstance(one, kind)), None)
-    return None if found is None else next(name for name, one in model.named_modules() if one is found)
+    return _find_module(model, lambda one: isinstance(one, kind))
+
+
+def _find_module(model: nn.Module, matches: Callable[[nn.Module], bool]) -> str | None:
+    found = next(filter(matches, modules_of(model)), None)
+    if found is None:  # as in most steps: the walk that finds names is slow
+        return None
+    return next(name for name, one in model.named_modules() if one is found)
 
 
 def acts_alike(tracer: Tracer, batch: Batch) -> bool:
@@ -154,7 +159,7 @@ class Losses:
         Rows without a weight, behind the others, count for nothing, but are in the graph.
         """
         size = len(weights)
-        terms = [self.losses] if self.auxiliary is None else [self.losses, self.auxiliary]
+        terms = [one for one in (self.losses, self.auxiliary) if one is not None]
         parts = []
         for each in terms:
             if not each.ndim:
@@ -208,11 +213,17 @@ class KeptPass:
                 raise
             return Gradient("kept", losses)
         total = found.total(weighed.shares)
-        total = total if parts == 1 else total / parts
-        (total if self.scaler is None else self.scaler.scale(total)).backward()
+        if parts != 1:
+            total = total / parts
+        self._backpropagate(total)
         values = found.losses.detach().to(losses)
         losses = values if index is None else losses.index_copy_(0, index, values)
         return Gradient("kept", losses, total.detach())
+
+    def _backpropagate(self, total: Tensor) -> None:
+        if self.scaler is not None:
+            total = self.scaler.scale(total)
+        total.backward()
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
         """Run a model forward on rows that are trained on."""
@@ -268,6 +279,7 @@ class WholePass:
         try:
             self.check_alike(trace, summary)
         except ValueError:
+            # the pass that follows is to draw the random numbers of this one
             if before is not None:
                 before.restore()
             raise

@@ -74,7 +74,7 @@ class SelectivePass:
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self.loss, self.kept, self.last = model, loss, kept, last
-        self.masks = Masks(None) if masks is None else masks
+        self.masks = masks or Masks(None)
         self.proves = True
         self.captured = Captured(model, autocast)
 
@@ -126,6 +126,7 @@ class SelectivePass:
         pairs = zip(run.outputs, gradients, strict=True)
         used = {node: gradient for node, gradient in pairs if gradient is not None}
         *layers, last = run.layers(list(used))
+        # it takes an eager trace of the batch, and holds for all batches of these graphs
         if run.pair.own is None:
             run.pair.own = self._find_owned([*layers, last], batch)
         known = {id(layer): one for layer, one in zip([*layers, last], run.pair.own, strict=True)}
@@ -139,11 +140,13 @@ class SelectivePass:
         if averaged:
             inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
             named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
-            mean = lai.LayerTrace(average_valid(inputs, valid), gradients[0], **named)
-            return lai.Trace([*records, _unread(mean) if final is None else mean])
-        gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
-        record = self._record(run, last, gradient, valid, own=True, bias=bias)
-        return lai.Trace([*records, _unread(record) if final is None else record])
+            record: lai.Record = lai.LayerTrace(average_valid(inputs, valid), gradients[0], **named)
+        else:
+            gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
+            record = self._record(run, last, gradient, valid, own=True, bias=bias)
+        if final is None:
+            record = _unread(record)
+        return lai.Trace([*records, record])
 
     def _record(
         self,
@@ -191,10 +194,12 @@ class SelectivePass:
         found: list[tuple[bool, bool] | None] = []
         expected = list(readouts)
         for layer in layers:
+            # what is frozen has no part in scores
             if trains.isdisjoint(layer.names):
                 found.append(None)
                 continue
             source = expected[0].layer.source if expected else None
+            # a product that the eager trace left out; those that it read come in the same order
             if source is None or not trains.intersection(layer.names) <= set(source.names):
                 found.append(None)
                 continue
@@ -242,6 +247,7 @@ def _match_picked(
 
     None where it is not, or the losses read it otherwise.
     """
+    # one output `(n, t, c)`; a small gradient is formed in fewer calls
     if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
         return None
     (output,), (end,) = found, map(get_gradient_edge, found)
@@ -251,12 +257,14 @@ def _match_picked(
         all(one.target in {*RESHAPES, CAST} for one in run.find_nodes_after(last, run.outputs))
         and not last.left
     )
+    # the losses have to pick entries of what the last layer gave, reshaped or cast at most
     if part is None or not plain or not output.is_contiguous():
         return None
     inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
     if run.sample_axis(node, "output") != IN_FRONT or inputs.shape[:-1] != output.shape[:-1]:
         return None
     key = "averages", output.shape, output.dtype, len(valid), part.views
+    # compared once for each form of outputs: it takes the gradient that is to be saved
     if key not in run.pair.told:
         (gradient,) = torch.autograd.grad(losses.sum(), [output], retain_graph=True)
         stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one)
@@ -270,6 +278,7 @@ def _vjp(
     """Return the gradient of the weighted losses of some rows; None: all."""
     try:
         return run.vjp(gradients, weights, rows, **options)
+    # memory says nothing about the rows
     except torch.OutOfMemoryError:
         raise
     except (IndexError, RuntimeError) as error:
@@ -288,11 +297,13 @@ def _check_rows(run: Run, gradients: Given, losses: Tensor) -> None:
     """
     everyone = torch.isfinite(losses).nonzero().squeeze(1)
     rows = everyone[1::2]
+    # with one finite sample there is nothing to leave out
     if not rows.numel():
         return
     signed = draw_weights(losses, torch.zeros_like(losses).index_fill_(0, rows, 1.0) > 0)
     found = _vjp(run, gradients, signed[rows], rows)
     masked = _vjp(run, gradients, signed[everyone], everyone if len(everyone) < len(losses) else None)
+    # one sample's infinite gradient spoils both sums, and the comparison tells nothing
     if not all(bool(torch.isfinite(one).all()) for one in masked.values()):
         return
     precision, blocks = run.pair.memoise(coarsest), []
@@ -318,7 +329,8 @@ def _leaves(tree: Any) -> list[Tensor]:
             found[id(one)] = one
             continue
         parts = list(one) if isinstance(one, list | tuple) else list(getattr(one, "__dict__", {}).values())
-        parts += one.values() if isinstance(one, Mapping) else []
+        if isinstance(one, Mapping):
+            parts += one.values()
         fresh = [part for part in parts if id(part) not in seen and not isinstance(part, nn.Module | type)]
         seen.update(map(id, fresh))
         pending.extend(fresh)

@@ -37,8 +37,10 @@ class SynchronisedPass(KeptPass):
         if not weighed.kept:
             return Gradient("kept", losses)
         trained, shares, index = batch, weighed.shares, weighed.rows
+        # where every process keeps its whole batch, rows stay where the loader put them
         if self.balance and group.reduce_max(index is not None):
             trained, shares, index = balance_rows(batch, weighed, group)
+        # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
         values = found.losses.detach()[: len(shares)].to(losses)
         moved = trained is not batch
@@ -47,8 +49,7 @@ class SynchronisedPass(KeptPass):
         objective = (values * shares.to(values)).sum()
         share = self._share(len(shares))
         if found.losses.numel():
-            total = found.total(shares, share) * (self.engine.factor / parts)
-            (total if self.scaler is None else self.scaler.scale(total)).backward()
+            self._backpropagate(found.total(shares, share) * (self.engine.factor / parts))
         for buffer, before in buffers:
             buffer.data.copy_(before)
         return Gradient("kept", losses, objective, moved)
@@ -83,7 +84,9 @@ class SynchronisedPass(KeptPass):
     def _part(self, batch: Batch, index: Tensor | None, kept: int) -> tuple[Batch, int]:
         """Return the rows to run, and how many: BatchNorm needs two, and a wrapper one from every process."""
         samples = count(*batch)
-        least = (2 if find_coupling(self.model) else 1) if kept or self.engine.lockstep else 0
+        least = 0
+        if kept or self.engine.lockstep:
+            least = 2 if find_coupling(self.model) else 1
         size = max(kept, least)
         if index is None and size == kept:
             return batch, samples
@@ -111,6 +114,7 @@ def plan_of(counts: list[int]) -> Plan:
     spare = [(rank, counts[rank] - quota[rank]) for rank in range(size) if counts[rank] > quota[rank]]
     lack = [(rank, quota[rank] - counts[rank]) for rank in range(size) if counts[rank] < quota[rank]]
     plan = [[0] * size for _ in range(size)]
+    # each turn is the last one of a giver or of a taker, so that there are fewer than processes
     while spare and lack:
         (giver, more), (taker, fewer) = spare.pop(), lack.pop()
         rows = min(more, fewer)
@@ -128,6 +132,7 @@ def balance_rows(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, T
     counts = [int((weighed.everyone[part] > 0).sum()) for part in slices]
     plan, samples = plan_of(counts), count(*batch)
     gives, takes = plan[group.rank], [row[group.rank] for row in plan]
+    # the plan is the same on every process: none of them goes on to exchange rows
     if not any(map(any, plan)):
         return batch, weighed.shares, weighed.rows
     staying = len(weighed.shares) - sum(gives)
@@ -145,6 +150,7 @@ def balance_rows(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, T
 
     with group.raise_together():
         shapes = repr([(one.shape[1:], one.dtype, holds_rows(one, samples)) for one in tensors(batch)])
+    # rows travel as plain numbers, and would be read in the form that they have here
     if not group.has_equal(shapes):
         msg = (
             "balance: expected the processes' batches to have the same shape behind the first axis, so that "

@@ -286,6 +286,7 @@ def _blocks(modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool])
     """Return the parameters in parts by blocks; one of no block is with those of its own module."""
     claimed: set[int] = set()
     found = []
+    # the innermost block claims a parameter, before those around it that hold it, too
     children_first = modules[::-1]
     for module, recurse in [
         *((each, True) for each in children_first if block_of(each)),

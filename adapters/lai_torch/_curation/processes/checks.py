@@ -46,6 +46,7 @@ def check_spread(
     if engine.group.size == 1:
         return
     adds_up = facts.summary is not None and getattr(estimator, "positions", None) != "flatten"
+    # each process has all of it, and finds what the others find
     alike = isinstance(validation.source, tuple) or validation.is_summary
     if getattr(estimator, "parts", None) is not None and not alike:
         msg = (
@@ -89,6 +90,7 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
     """Raise on every process unless parameters and validation set are the same on each."""
     if engine.group.size == 1:
         return
+    # shards differ, as they are meant to
     parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
     if not engine.group.has_equal(digest(parameters)):
         msg = (
@@ -96,6 +98,7 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
             "or load the same state"
         )
         raise ValueError(msg)
+    # loaders may differ, each with a part of its own; the comparison below is for all to enter
     given, what, way_out = [], "", ""
     if isinstance(validation.source, tuple):
         given, what = tensors(validation.source), "(inputs, targets)"

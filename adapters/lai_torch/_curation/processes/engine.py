@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lai_torch._curation.processes.blocks import comes_from, gather_parameters
 from lai_torch._curation.processes.finite import are_finite
 from lai_torch._curation.processes.group import Group
-from lai_torch._model.walk import forget
+from lai_torch._model.walk import forget, modules_of
 
 AVERAGING = {
     "require_backward_grad_sync": True,
@@ -101,6 +101,7 @@ class Engine:
 
         A parameter that no process has a gradient of is left without.
         """
+        # the wrapper adds them up in the backward pass
         if self.lockstep or self.group.size == 1:
             return
         held = [parameter for parameter in parameters if parameter.requires_grad]
@@ -113,6 +114,7 @@ class Engine:
                 )
                 raise ValueError(msg)
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
+        # added up with the gradients: how many processes have one of each parameter
         flags = torch.tensor([p.grad is not None for p in held], device="cpu").to(held[0])
         *sums, flags = self.group.reduce_sum([*own, flags])
         for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
@@ -136,8 +138,8 @@ class Engine:
         if not self.sharded:
             return _WHOLE
         self.reset()
-        forget()
-        modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
+        modules = modules_of(self.model, self.loss)
+        forget()  # what is known of the parameters is about their parts
         return gather_parameters(modules, _is_sharded, self.group, by_block=by_block)
 
     def reset(self) -> None:
@@ -199,6 +201,7 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
             msg = "group: expected the processes of the model's wrapper, got False; leave it out"
             raise ValueError(msg)
         return Group(model.process_group if wraps else _mesh_of(model).get_group(), device)
+    # whether their batches are one cannot be seen
     if given is None and running and dist.get_world_size() > 1:
         msg = (
             f"group: torch.distributed runs {dist.get_world_size()} processes and the model has no wrapper, "

@@ -45,9 +45,9 @@ def are_finite(tensors: Sequence[Tensor], seen: bool | None = None) -> bool:
     if seen is None:
         number = witness(tensors)
         seen = number is not None and bool(torch.isfinite(number))
-    return seen or all(bool(torch.isfinite(_entries(one)).all()) for one in tensors)
+    return seen or all(bool(torch.isfinite(list_entries(one)).all()) for one in tensors)
 
 
-def _entries(tensor: Tensor) -> Tensor:
+def list_entries(tensor: Tensor) -> Tensor:
     """Return what a tensor holds: of a sparse one the values, each place's added up."""
     return tensor.coalesce().values() if tensor.layout == torch.sparse_coo else tensor

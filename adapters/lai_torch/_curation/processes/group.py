@@ -111,6 +111,7 @@ class Group:
             return vector, [slice(0, len(vector))]
         told = torch.tensor([len(vector), KINDS.index(vector.dtype)], device=self.device)
         lengths, kinds = zip(*torch.stack(self._gather_equal(told)).tolist(), strict=True)
+        # seen by all, since all hold the same kinds
         if len(set(kinds)) > 1:
             names = ", ".join(str(KINDS[kind]) for kind in sorted(set(kinds)))
             msg = (
@@ -118,6 +119,7 @@ class Group:
                 "inputs and targets the same types"
             )
             raise ValueError(msg)
+        # an all-gather takes as many rows of each process
         padded = vector.new_zeros((max(lengths), *vector.shape[1:]))
         padded[: len(vector)] = vector
         rows = [part[:length] for part, length in zip(self._gather_equal(padded), lengths, strict=True)]

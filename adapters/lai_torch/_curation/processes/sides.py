@@ -31,6 +31,7 @@ def sum_sides(
         raise ValueError(msg)
     (samples,) = group.totals(summary.samples)
     factors = _gather_factors(summary, group)
+    # where factors of all processes are gathered, the first total is made of them
     own = summary.summed(memory_budget=memory_budget).totals if factors is None else summary.totals[1:]
     blocks = iter(group.reduce_sum([block for parts in own for block in parts]))
     totals = tuple(tuple(next(blocks) for _ in parts) for parts in own)
