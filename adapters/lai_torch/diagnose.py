@@ -149,12 +149,14 @@ def diagnose_batches(
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
         counts = shared.objects(len(batches))
+        # processes take part batch by batch
         if len({*counts}) > 1 or not batches:
             msg = f"watch: expected as many micro-batches on every process, at least one, got {counts}"
             raise ValueError(msg)
         with shared.raise_together():  # what one process refuses, each raises
             for batch in batches:
                 check_ids(batch.ids, count(*usable(batch.given)))
+            # one batch's trace can be kept; of several the passes run again
             found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
         kinds = shared.objects({one.part.traced for one in found if one.part.rows})
         if len({kind for own in kinds for kind in own}) > 1:  # sums of two kinds do not meet

@@ -97,8 +97,10 @@ class Report:
     @cached_property
     def loss(self) -> float:
         """`sum_j weights_j loss_j`; NaN if nothing was kept. Computed when it is first read."""
+        # of several processes, the sum over all of them has been sent already
         if self.total is not None:
             return self.total
+        # those of the pass that trained, which dropout makes others than the scored ones
         losses = self.losses if self.trained_losses is None else self.trained_losses
         return sum_weighted_losses(self.weights, losses)
 
@@ -191,6 +193,7 @@ class ScoredReport(Report):
 
 def score_quantiles(scores: Tensor) -> dict[str, float]:
     """Return `score_low`, `score_median` and `score_high` of the finite scores; nothing if there are none."""
+    # one score that is not finite would be every quantile
     finite = scores.detach()[torch.isfinite(scores)].double()
     return {
         f"score_{name}": float(finite.quantile(at)) for name, at in QUANTILES.items() if finite.numel() > 0
@@ -200,6 +203,7 @@ def score_quantiles(scores: Tensor) -> dict[str, float]:
 def sum_weighted_losses(weights: Tensor, losses: Tensor) -> float:
     """Return the sum of the losses with a positive weight, weighted; NaN if there is none."""
     kept = weights > 0
+    # a sum of nothing is no loss of 0
     if not bool(kept.any()):
         return float("nan")
     return float((weights[kept] * losses[kept].to(weights)).sum())
@@ -219,6 +223,7 @@ def _list_ids(ids: Any, samples: int) -> list[Any]:
     """Return ids as plain values."""
     if ids is None:
         return list(range(samples))
+    # arrays of any library give plain numbers so
     if hasattr(ids, "tolist"):
         ids = ids.tolist()
     return [one.item() if hasattr(one, "item") else one for one in ids]

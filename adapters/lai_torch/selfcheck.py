@@ -122,6 +122,7 @@ def selfcheck(
     trace = recording.trace
     gradients = _differentiate_each(model, loss, (inputs, targets), len(recording.losses))
     exact = _kernel(list(gradients.values()))  # the loss's own parameters included
+    # a layer whose part is below the roundings of the whole is not held to its own size
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
     keys: dict[tuple[str, ...], list[Any]] = defaultdict(list)  # of the matrices of one parameter all
@@ -251,6 +252,7 @@ def _backward_errors(
         with undo(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
             name = forward.backward(read_weights(weights, weights), 1).name
+            # the pass handed the batch on to another one
             if name != backward:
                 msg = (
                     f"inputs: expected at least two samples to check {backward!r} on; this batch is trained "

@@ -42,6 +42,7 @@ def check_kinds(model: Any, loss: Any, generator: Any) -> None:
     if not isinstance(model, nn.Module):
         msg = f"model: expected a torch.nn.Module, got {_kind_of(model)}"
         raise TypeError(msg)
+    # a class is callable, and makes a loss
     if not callable(loss) or isinstance(loss, type):
         msg = (
             f"loss: expected a function loss(outputs, targets) -> (n,), got {_kind_of(loss)}; for example "
@@ -78,6 +79,7 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
             "torch.optim.SGD(model.parameters(), lr=0.1)"
         )
         raise TypeError(msg)
+    # `model.to(device)` may have replaced them since
     parameters = {id(parameter) for parameter in model.parameters()}
     if not any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):
         msg = (
@@ -85,6 +87,7 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
             "model.parameters(), after the model is on its device"
         )
         raise ValueError(msg)
+    # such as LBFGS, which asks for losses at points of its own
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         msg = (
@@ -97,9 +100,11 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
 def check_together(estimator: Estimator, validation: Validation, optimizer: Any, backward: str) -> None:
     """Raise unless an estimator goes with the validation side, the optimizer and the pass."""
     name, facts = estimator.name, estimator.facts
+    # the step that it scores at half is the optimizer's
     if facts.learning_rate and optimizer is None:
         msg = f"optimizer: estimator {name!r} needs the optimizer's learning rates, got None"
         raise ValueError(msg)
+    # neither has samples to fit on that are not scored
     if facts.fits_weights and (validation.is_summary or validation.is_batch):
         msg = (
             f"validation: estimator {name!r} is calibrated on validation samples; pass "
@@ -119,6 +124,7 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
     if validation.is_summary:
         check_summary(validation.source, estimator)
     check_choice("backward", backward, PASSES)
+    # its graph keeps the layers' inputs, and the last layer's gradient alone
     selective = [each for each in CATALOGUE if each.gradients == "output" and not each.gates]
     able = selective if backward == "selective" else [each for each in CATALOGUE if each.shared_forward]
     if backward != "kept" and facts not in able:

@@ -315,6 +315,7 @@ class Assembly:
         samples = self.plan.samples
         needed = samples * parameter.numel() * parameter.element_size()
         if needed > GRADIENT_BUDGET:
+            # the function is named that keeps the parameter from a record of its own
             used = self.plan.uses_by_name.get(name)
             function = name_function(self.graph.names[used[0].node]) if used else "no known function"
             reason = f"{function}; its per-sample gradients take {needed} bytes of {GRADIENT_BUDGET}"

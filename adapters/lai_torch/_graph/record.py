@@ -451,8 +451,10 @@ class Reader:
             own = {name for one in plan.last if one.source is not None for name in one.source.names}
             hooked = {name for name in own if by_name[name]._backward_hooks}
             by_name = {name: by_name[name] for name in recording.explained.get(final.weight, ())}
+            # a hook changes a gradient that the records do not have
             if hooked - by_name.keys():
                 raise _build_hook_error(min(hooked - by_name.keys()))
+        # the coarsest type in the graph sets how far two passes may differ
         eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]

@@ -26,6 +26,7 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
     before = _versions(batch)
     inputs, targets = _copy_containers(batch)
     losses = loss(call(model, inputs), targets)
+    # the next pass would see another batch
     if before != _versions(batch):
         msg = (
             "inputs, targets: expected a model and a loss that leave the batch as it is, got ones that write "

@@ -59,6 +59,7 @@ class Caches:
     def restore(self) -> None:
         """Put the attributes back, and what the lists, sets and dictionaries among them held."""
         for attributes, own, containers in self._saved:
+            # what the pass added may hold its graph
             for name in _select_own(attributes).keys() - own.keys():
                 del attributes[name]
             attributes.update(own)
@@ -98,6 +99,7 @@ def enter_own_eval_mode(model: nn.Module, flags: Sequence[bool]) -> Iterator[Non
     try:
         with switch:
             _call(model, mode=False)
+        # an override may have left a module as it was
         set_training([module for module in modules if module.training], mode=False)
         yield
     finally:
@@ -110,6 +112,7 @@ def renew(model: nn.Module) -> None:
     """Let a model in eval mode drop its caches, as its `train()` does: parameters have changed."""
     modules = modules_of(model)
     flags = [module.training for module in modules]
+    # caches of what parameters give are those of eval mode
     if any(flags) or not has_own_modes(modules):
         return
     switch = _Switch(model)
@@ -132,6 +135,7 @@ def _call(module: nn.Module, *, mode: bool) -> None:
 
 def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
     """Give every module its flag back: parents come first, and take their children along."""
+    # by its own method first; a flag that this does not set is set by itself
     for switch in (_call, _set):
         for module, flag in zip(modules, flags, strict=True):
             if module.training != flag:
@@ -179,6 +183,7 @@ class _Switch(TorchDispatchMode):
         for (one, _), trains in zip(self._places.values(), self._trains, strict=True):
             if one.requires_grad != trains:
                 one.requires_grad_(trains)
+        # a walk from before would not show what was replaced
         forget()
         now = self._parameters()
         for name, (one, place) in self._places.items():
@@ -196,6 +201,7 @@ class _Switch(TorchDispatchMode):
             If it writes to a parameter.
         """
         kwargs = kwargs or {}
+        # copied at the first operation: most switches run none
         if self._streams is None:
             self._streams = Streams(self.found.modules)
         # an operation writes to its first argument, or to `out`

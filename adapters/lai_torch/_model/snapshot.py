@@ -267,6 +267,7 @@ def find_name(loss: Any, leaf: Tensor) -> str:
     for name, value in outside.items():
         if value is leaf:
             return repr(name)
+        # a module that the loss holds, not one that was handed over
         if isinstance(value, nn.Module):
             for path, parameter in value.named_parameters():
                 if parameter is leaf:

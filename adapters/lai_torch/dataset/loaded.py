@@ -121,10 +121,12 @@ class Loaded:
     def __init__(self, model: nn.Module, loss: Loss, held: Any, estimator: Estimator) -> None:
         self.model, self.estimator, self.side, self.samples = model, estimator, None, held
         self.versions: list[Any] = []
+        # saved by itself, without what traces told of the model
         if isinstance(held, lai.ValidationSummary):
             held = _convert_summary(held, estimator)
         summary = held if isinstance(held, Summary) else None
         if summary is not None:
+            # a sum is that of one estimator's options
             if summary.estimator != (asked := options_of(estimator)):
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
@@ -147,6 +149,7 @@ class Loaded:
     @run_alone
     def sum_batches(self, size: int) -> Any:
         """Return the validation side, made when it is first asked for and when parameters have changed."""
+        # counted by autograd: parameters that were written since have another validation gradient
         versions = versions_of(self.model)
         if isinstance(self.scorer.loss, nn.Module):
             versions += versions_of(self.scorer.loss)
@@ -193,6 +196,7 @@ class Loaded:
     def _norms(self, reading: Reading, positions: str | None) -> Tensor:
         norms = torch.full_like(reading.losses, math.nan, dtype=torch.double)
         sketched = getattr(self.estimator, "sketch", None) is not None
+        # a sketched gradient has another norm
         if self.estimator.name in SUMMED and not sketched and reading.seen is not None:
             squared = lai.self_influence(reading.seen, self.estimator.name, positions=positions or "tokens")
             norms[slice(None) if reading.rows is None else reading.rows] = squared.double().sqrt()

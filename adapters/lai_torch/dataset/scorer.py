@@ -78,6 +78,7 @@ class Scorer(BatchScorer):
     ) -> None:
         super().__init__(validation, batch_size, collate, ids, groups)
         chosen = with_defaults(estimator)
+        # a table is of single samples, whatever the batch
         if chosen.name in {"midpoint", "preconditioned_lai"}:
             msg = (
                 f"estimator: expected one that scores a sample by itself, got {chosen.name!r}, which depends "

@@ -120,6 +120,7 @@ def score_dataset(
     """
     check_count("rows_per_file", rows_per_file, 1)
     names = {name: values for name, values in (("ids", ids), ("groups", groups)) if isinstance(values, str)}
+    # a loader is read once, for all checkpoints
     if not Scorer._is_summary(validation):
         validation = whole(validation)
     made = partial(
@@ -134,6 +135,7 @@ def score_dataset(
         **names,
     )
     scorer = made()
+    # checkpoints are loaded into the user's own model
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
     def load(checkpoint: str, state: Any) -> Scorer:
@@ -162,6 +164,7 @@ def score_dataset(
 def load_state(model: nn.Module, checkpoint: str, state: Any) -> None:
     """Load a checkpoint, a state dict or the path of one, into a model."""
     try:
+        # a path: checkpoints need not be in memory together
         if not isinstance(state, Mapping):
             state = torch.load(state, weights_only=True, map_location="cpu")
         model.load_state_dict(state)
@@ -234,6 +237,7 @@ def top_samples(
     traced = partial(trace, model, loss, gradients=gradients)
 
     def pair(role: str, batch: Any) -> Any:
+        # as a loader collates a pair
         if isinstance(batch, list):
             batch = tuple(batch)
         check_batch(role, batch)

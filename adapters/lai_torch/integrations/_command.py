@@ -127,6 +127,7 @@ def _lines(path: Path) -> list[str]:
 def _read_json(path: Path) -> dict[str, list[Any]]:
     """Read one array of records, or one record a line."""
     whole = _decode(path)
+    # an array, whatever the file's name ends with
     records = json.loads(whole) if whole.lstrip().startswith("[") else list(map(json.loads, _lines(path)))
     if not all(isinstance(record, dict) for record in records):
         msg = 'expected records, as {"text": ...}, got other values'
@@ -170,6 +171,7 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
     """Load a transformers model, a folder or a name on the hub, with its tokenizer or image processor."""
     config = transformers.AutoConfig.from_pretrained(model)
     (architecture, *_) = config.architectures or [""]
+    # code that comes with a model is not run
     if not hasattr(transformers, architecture):
         msg = f"expected an architecture of transformers in config.json, got {architecture!r}"
         raise ValueError(msg)
@@ -184,8 +186,10 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
         msg = "expected a tokenizer beside the model, got none; write it there by tokenizer.save_pretrained"
         raise ValueError(msg)
     _set_padding(loaded.config, tokenizer, needed=classes is not None)
+    # keys and values are cached for generation alone
     loaded.config.use_cache = False
     longest = getattr(config, "max_position_embeddings", None) or max_length
+    # a longer text would have positions that the model has no embedding of
     limits = max_length, tokenizer.model_max_length, longest
     taken = tuple(inspect.signature(loaded.forward).parameters)
     return Problem(loaded, loss, TextBatches(tokenizer, classes, min(limits), taken))
@@ -227,6 +231,7 @@ class TextBatches:
                 msg = f"expected texts with at least one token of the tokenizer, got {shorten(text)!r}"
                 raise ValueError(msg)
         inputs = {name: value for name, value in tokens.items() if name in self.taken}
+        # a classifier's targets are classes; a language model's are the tokens, without padding
         if self.classes is not None:
             return inputs, {"labels": class_numbers(labels, self.classes)}
         return inputs, {"labels": tokens["input_ids"].masked_fill(mask == 0, IGNORED)}
@@ -256,6 +261,7 @@ def _open_image(path: Path) -> Any:
 
 def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tensor:
     """Return the classes' numbers, from names that the model has or from the numbers themselves."""
+    # a name that is a number, too, is the name
     known = {**{str(number): number for number in classes.values()}, **classes}
     unknown = sorted({str(label) for label in labels} - {*known})
     if unknown:
@@ -342,6 +348,7 @@ def score(
         samples = read_samples(data)
     with name_argument(f"--validation {validation}"):
         good = read_samples(validation)
+        # one model reads both
         if good.are_images != samples.are_images:
             msg = f"expected {'images' if samples.are_images else 'texts'}, as in --data, got the other"
             raise ValueError(msg)
