@@ -119,6 +119,7 @@ class Updater:
         if found.objective is not None:
             # scaled gradients may be infinite yet fine: their scaler looks at them
             gradients = [] if self.scaler is not None else list(map(local, self._gradients()))
+            # one number for all gradients, read in the same wait as the losses
             seen = witness(gradients)
             asked = [one for one in (*weighed.asked, found.objective, seen) if one is not None]
             kind = torch.float64 if any(one.dtype == torch.float64 for one in asked) else torch.float32

@@ -198,6 +198,7 @@ def _adam_slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor:
     epsilon = float(group["eps"])
     gradient = view_real(-moved.gradient if group["maximize"] else moved.gradient)
     decoupled = isinstance(optimizer, torch.optim.AdamW) or group.get("decoupled_weight_decay", False)
+    # decay within the gradient goes through both moments; AdamW's does not
     if group["weight_decay"] and not decoupled:
         gradient = gradient + float(group["weight_decay"]) * view_real(moved.value)
     nothing = torch.zeros_like(moved.gradient)

@@ -214,9 +214,11 @@ def check_past(
     places = {(bias.node, bias.slot) for bias in added}
     for use in uses:
         inside = use.node in finals or (use.node, use.slot) in places
+        # uses before the last layer, and those that are the last layer
         if use.node not in near or inside or not use.source.names:
             continue
         name, function = use.source.names[0], name_function(graph.names[use.node])
+        # a penalty on the last layer's weight, or weights that are tied to it
         if not own.isdisjoint(use.source.names):
             msg = (
                 f"model: the loss reads {name!r}, a parameter of the last layer, in another way too, which "

@@ -195,6 +195,7 @@ def _place_entries(plain: Tensor, scaled: list[Tensor], codes: Tensor, base: int
     samples, digits = codes.shape[1], len(codes) // 2
     for digit, other in enumerate(scaled[:digits]):
         ratio = torch.where(nonzero, other / plain, 1)
+        # powers of two are real
         if ratio.is_complex():
             ratio = ratio.real
         power = torch.log2(ratio.to(torch.float64).nan_to_num(0.0).clamp(min=1e-300)).round()

@@ -129,6 +129,7 @@ class Reader:
 
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
         """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
+        # plans were made for other parameters
         if left != self.left:
             self._plans.clear()
         self.routed, self.left = routed, left
@@ -184,12 +185,14 @@ class Reader:
                 if plan.is_still_dead(received):
                     return self._assemble(graph, plan, positions, received)
         calls = 1 if plan is None else plan.calls
+        # a loss that is no number is the same beside any samples, and proves nothing
         if self.finite and not bool(torch.isfinite(losses).all()):
             msg = (
                 "loss: expected finite losses of a batch in which samples are proved independent, got others"
             )
             raise NotFiniteError(msg)
         recording = self._prove(graph, batch, positions, alike=alike)
+        # a plan that does not hold for other batches is made again for each
         if recording.plan.settled:
             recording.plan.calls = calls
             self._plans[key] = recording.plan
@@ -327,6 +330,7 @@ class Reader:
         }
         edges = [edge for edge in graph.list_received() if edge not in moved]
         varies: bool | None = True
+        # other functions ran on the exchanged samples: the batch's own pass has to do
         if exchange is not None and exchange.matches(graph):
             # In the exchanged batch every sample is there twice, so that no parameter has a gradient of one
             # alone.
@@ -366,6 +370,7 @@ class Reader:
                 name = layer.source.names[0] if layer.source is not None else layer.name
                 if name in self.routed or isinstance(layer.place, Entries):
                     unread[name] = "rows that are routed to it"
+                # its graph is another one on each kind of device
                 elif name in recurrent:
                     unread[name] = recurrent[name]
                 else:
@@ -374,9 +379,11 @@ class Reader:
             check_past(graph, uses, layers, last, biases)
             unread = find_unread(graph, uses, layers) | self._find_ragged(graph, places, sources) | unread
         except ValueError as error:
+            # Ghost needs no last layer, unless one was named
             if not self.every or self.last is not None:
                 raise
             refusal, last = str(error), []
+        # where the samples lie depends on the data: a layer may be without some of them
         if varies:
             alone = _find_unreached(graph, layers)
             unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}

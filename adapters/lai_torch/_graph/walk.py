@@ -93,6 +93,7 @@ class Graph:
 
     def gradients(self, edges: list[Edge], weights: Tensor) -> list[Tensor | None]:
         """Return the gradients of the weighted sum of the losses that arrive at `edges`; keep the graph."""
+        # torch refuses an empty list
         if not edges:
             return []
         wanted = [self.gradient_edge(edge) for edge in edges]
@@ -122,6 +123,7 @@ def walk(losses: Tensor) -> Graph:
     for node in nodes:  # grows while it is read
         own: list[Edge | None] = []
         for child, result in node.next_functions:
+            # an argument without a gradient; edges are found by the place of theirs
             if child is None:
                 own.append(None)
                 continue

@@ -116,6 +116,7 @@ class Tensors:
                 if tensor is not None:
                     self.copies.append((tensor, tensor.detach().clone(), count_writes(tensor)))
         self.watched = collect_held(model).counted
+        # copies of parameters are held where a pass writes some, or may
         if self.first or self.written:
             written = [one for one in collect_held(model).dense if self.first or id(one) in self.written]
             self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]

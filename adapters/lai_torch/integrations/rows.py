@@ -43,6 +43,7 @@ def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
 
 def _find_kept(weights: Tensor) -> Tensor:
     index = (weights > 0).nonzero().squeeze(1)
+    # one row runs, with weight 0, for a wrapper waits for every process
     if not len(index):
         index = index.new_zeros(1)
     return index
@@ -122,6 +123,7 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     lengths = torch.bincount(documents)[index]
     ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
     made = dict.fromkeys(LENGTHS[:2], ends) | {name: int(lengths.max()) for name in LENGTHS[2:4]}
+    # documents are numbered anew, without those that were left out
     numbers = torch.arange(len(index), dtype=torch.int32, device=lengths.device)
     made["seq_idx"] = numbers.repeat_interleave(lengths).unsqueeze(0)
     return row | {name: value for name, value in made.items() if name in batch}, weights[index]
@@ -181,6 +183,7 @@ def _check_packed(batch: Mapping[str, Any]) -> Tensor:
         msg = f"batch: expected packed rows, with position_ids and no attention_mask, got {sorted(batch)}"
         raise ValueError(msg)
     for name, value in batch.items():
+        # an entry of another form could not be cut into documents
         if isinstance(value, Tensor) and name not in LENGTHS and value.shape[:2] != documents.shape:
             msg = (
                 f"batch: expected packed rows whose entries have {tuple(documents.shape)} positions, got "

@@ -213,6 +213,7 @@ class KeptPass:
                 raise
             return Gradient("kept", losses)
         total = found.total(weighed.shares)
+        # a batch of an accumulated step counts with its part
         if parts != 1:
             total = total / parts
         self._backpropagate(total)
