@@ -160,7 +160,10 @@ class Weigher:
         check_kinds(model, loss, generator)
         if generator is None:
             generator = make_generator()
-        training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
+        training = Kept()
+        # options of the pass that runs the kept rows again
+        if isinstance(backward, Kept):
+            training, backward = backward, "kept"
         # without an optimizer the gradients are those of a loop, which the wrapper adds up
         own = optimizer is not None and (backward != "kept" or accumulate != 1)
         self._engine = Engine(model, loss, group, own=own)
@@ -199,7 +202,9 @@ class Weigher:
 
     def __repr__(self) -> str:
         """Name the estimator, what it scores against, and how far training is."""
-        source = self.validation if isinstance(self.validation, str) else type(self.validation).__name__
+        source = self.validation
+        if not isinstance(self.validation, str):
+            source = type(self.validation).__name__
         facts = f"validation={source}, steps={self.steps}, skipped={self.skipped}"
         return f"{type(self).__name__}({self.estimator}, {facts})"
 
@@ -301,7 +306,9 @@ class Weigher:
         Tensor
             The weighted sum, times what the model's wrapper will divide it by.
         """
-        terms = [losses] if auxiliary is None else [losses, check_auxiliary(auxiliary, len(losses))]
+        terms = [losses]
+        if auxiliary is not None:
+            terms = [losses, check_auxiliary(auxiliary, len(losses))]
         held = [
             torch.where(weights > 0, each, torch.zeros_like(each)) if each.ndim else each for each in terms
         ]

@@ -147,9 +147,10 @@ class Report:
             "not_finite": float(self.dropped),
             "skipped": float(self.skipped),
             "validation_age": float(self.age),
-            **({} if self.scores is None else score_quantiles(self.scores)),
             **{f"dropped/{group}": share for group, share in (self.group_drops or {}).items()},
         }
+        if self.scores is not None:
+            found |= score_quantiles(self.scores)
         return {f"curation/{name}": value for name, value in found.items() if math.isfinite(value)}
 
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:

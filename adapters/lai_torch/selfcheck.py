@@ -133,11 +133,15 @@ def selfcheck(
         own = _kernel([gradients[name] for name in together])
         name = found[0].removesuffix(TRANSPOSED) if len(found) == 1 else together[0]
         layers[name] = relative_error(lai.ghost_kernel(part, part), own, floor)
-    passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
+    passed = None
+    if backward is not None:
+        passed = _backward_errors(model, loss, (inputs, targets), last, backward)
     ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
     error = relative_error(scores, exact.sum(0), floor, terms=exact)
-    agreed = None if float32 is None else _agreements(model, loss, (inputs, targets), float32)
+    agreed = None
+    if float32 is not None:
+        agreed = _agreements(model, loss, (inputs, targets), float32)
     return SelfCheck(ghost, layers, error, agreed, passed)
 
 

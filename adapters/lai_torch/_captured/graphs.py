@@ -115,8 +115,8 @@ def find_final_products(outputs: Iterable[fx.Node], products: Iterable[fx.Node])
         node = pending.pop()
         if node not in seen:
             seen.add(node)
-            ends = node in known or node.target is torch.ops.aten.detach.default
-            pending.extend(() if ends else node.all_input_nodes)
+            if node not in known and node.target is not torch.ops.aten.detach.default:
+                pending.extend(node.all_input_nodes)
     return [node for node in known if node in seen]
 
 
@@ -161,7 +161,9 @@ def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: 
         reached = [layer for layer in reached if layer.name == last]
     if len(reached) != 1:
         names = [layer.name for layer in reached]
-        way_out = f"; pass last={names[0]!r} (or another of them)" if names else "; use backward='kept'"
+        way_out = "; use backward='kept'"
+        if names:
+            way_out = f"; pass last={names[0]!r} (or another of them)"
         msg = f"backward: 'selective' expects one final layer, found {len(names)}: {names}{way_out}"
         raise ValueError(msg)
     return reached[0]

@@ -46,7 +46,9 @@ def detach_without_gradients(module: fx.GraphModule) -> None:
             if read and (value is None or (itself and (name.endswith("_") or name.startswith("i")))):
                 msg = f"it writes, where gradients are off, to a tensor that requires one ({node.target})"
                 raise ValueError(msg)
-            for one in [] if itself else read:  # `x.float()` may be x, with its gradient
+            if itself:  # `x.float()` may be x, with its gradient
+                continue
+            for one in read:
                 with graph.inserting_after(inputs[-1] if one in inputs else one):
                     node.replace_input_with(one, graph.call_method("detach", (one,)))
     module.recompile()
@@ -193,8 +195,10 @@ def function_of(module: fx.GraphModule, also: Sequence[fx.Node] = ()) -> Callabl
     """
     env: dict[fx.Node, fx.Node] = {}
     graph = fx.Graph()
-    found = graph.graph_copy(module.graph, env)
-    graph.output((found, tuple(env[node] for node in also)) if also else found)
+    found: Any = graph.graph_copy(module.graph, env)
+    if also:
+        found = found, tuple(env[node] for node in also)
+    graph.output(found)
     graph.set_codegen(_Boxed())
     return fx.GraphModule(module, graph).forward
 

@@ -126,7 +126,9 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
     check_choice("backward", backward, PASSES)
     # its graph keeps the layers' inputs, and the last layer's gradient alone
     selective = [each for each in CATALOGUE if each.gradients == "output" and not each.gates]
-    able = selective if backward == "selective" else [each for each in CATALOGUE if each.shared_forward]
+    able = selective
+    if backward != "selective":
+        able = [each for each in CATALOGUE if each.shared_forward]
     if backward != "kept" and facts not in able:
         fitting = ", ".join(repr(each.name) for each in able)
         msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"

@@ -328,9 +328,13 @@ class Traced:
         if trace is None:
             nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
             return Scored(nothing, reading.losses, side.positions, weights)
-        positions = self._positions_for(trace) if isinstance(side, Itself) else side.positions
+        positions = side.positions
+        if isinstance(side, Itself):
+            positions = self._positions_for(trace)
         trace = self._sketch(trace, side.sketch)
-        options: dict[str, Any] = {} if positions is None else {"positions": positions}
+        options: dict[str, Any] = {}
+        if positions is not None:
+            options["positions"] = positions
         if weights is not None:
             options["layer_weights"] = weights
         if isinstance(side, Itself):
@@ -452,7 +456,9 @@ def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
     if gradients.ndim == 2:
         gradients = gradients.unsqueeze(1)
     counted = find_finite(reading).unsqueeze(1).expand(gradients.shape[:2])
-    return gradients, counted if last.valid is None else counted & last.valid
+    if last.valid is not None:
+        counted = counted & last.valid
+    return gradients, counted
 
 
 # ---- derivatives along the exact validation gradient: no trace, any architecture
@@ -463,7 +469,9 @@ def _sum_gradient(function: Function, validation: Batch, size: int) -> Point | N
     total: Point | None = None
     for chunk in chunks(validation, size):
         if (one := finite_gradient(function, chunk, reduction="sum")) is not None:
-            total = one if total is None else {name: total[name] + one[name] for name in one}
+            if total is not None:
+                one = {name: total[name] + one[name] for name in one}
+            total = one
     return total
 
 
@@ -511,7 +519,10 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
     prover = Prover(function)
 
     def read(batch: Batch, side: Side) -> Reading:
-        validation, size = (batch, count(*batch)) if isinstance(side, Itself) else side.parts[0]
+        if isinstance(side, Itself):
+            validation, size = batch, count(*batch)
+        else:
+            validation, size = side.parts[0]
         middle, vjp = function.point(), None
         step = finite_gradient(function, batch, reduction="mean", role="inputs")
         if step is not None:

@@ -77,11 +77,9 @@ class Tracer:
         read = recording.readouts[-1:] if self.head_alone else recording.readouts
         if any(one.layer.trains for one in read):
             return
-        what = (
-            f"LLI scores the last layer alone, {read[-1].layer.name!r}"
-            if self.head_alone
-            else "LAI reads layers"
-        )
+        what = "LAI reads layers"
+        if self.head_alone:
+            what = f"LLI scores the last layer alone, {read[-1].layer.name!r}"
         msg = (
             f"model: expected a layer that trains, got frozen ones: {what}, so that every score would be "
             "zero; use estimator 'ghost' or 'exact', which score the parameters that train"

@@ -34,7 +34,9 @@ class Update:
     @classmethod
     def record_trained(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
         """Return what became of a batch that was trained on, if it was used."""
-        moved = float(found.objective) if found.moved and found.objective is not None else None
+        moved = None
+        if found.moved and found.objective is not None:
+            moved = float(found.objective)
         kept, dropped, weights = weighed.kept, weighed.dropped, weighed.weights
         if not used:
             dropped += int(((weights > 0) & ~torch.isfinite(found.losses)).sum())
@@ -118,7 +120,9 @@ class Updater:
         finite, ran = True, found.objective is not None
         if found.objective is not None:
             # scaled gradients may be infinite yet fine: their scaler looks at them
-            gradients = [] if self.scaler is not None else list(map(local, self._gradients()))
+            gradients = []
+            if self.scaler is None:
+                gradients = list(map(local, self._gradients()))
             # one number for all gradients, read in the same wait as the losses
             seen = witness(gradients)
             asked = [one for one in (*weighed.asked, found.objective, seen) if one is not None]

@@ -94,7 +94,10 @@ def forward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pai
                 parameter.copy_(dual)  # the same value; the tangent ends with the level
         found = forward_ad.unpack_dual(function(batch))
         losses = found.primal.detach().clone()
-        return torch.zeros_like(losses) if found.tangent is None else found.tangent.detach().clone(), losses
+        # without a tangent, the losses do not depend on what moves
+        if found.tangent is None:
+            return torch.zeros_like(losses), losses
+        return found.tangent.detach().clone(), losses
 
 
 def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pair:

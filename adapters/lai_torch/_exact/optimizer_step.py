@@ -196,7 +196,9 @@ def _adam_slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor:
     group, state = moved.group, moved.state
     first_decay, second_decay = (float(decay) for decay in group["betas"])
     epsilon = float(group["eps"])
-    gradient = view_real(-moved.gradient if group["maximize"] else moved.gradient)
+    gradient = view_real(moved.gradient)
+    if group["maximize"]:
+        gradient = -gradient
     decoupled = isinstance(optimizer, torch.optim.AdamW) or group.get("decoupled_weight_decay", False)
     # decay within the gradient goes through both moments; AdamW's does not
     if group["weight_decay"] and not decoupled:

@@ -317,7 +317,9 @@ class Assembly:
         if needed > GRADIENT_BUDGET:
             # the function is named that keeps the parameter from a record of its own
             used = self.plan.uses_by_name.get(name)
-            function = name_function(self.graph.names[used[0].node]) if used else "no known function"
+            function = "no known function"
+            if used:
+                function = name_function(self.graph.names[used[0].node])
             reason = f"{function}; its per-sample gradients take {needed} bytes of {GRADIENT_BUDGET}"
             self.plan.unexplained[name] = reason
             return []
@@ -449,7 +451,9 @@ class Assembly:
             return own.unfolded()
         if own is not None:
             return own
-        flat = self._convolve(layer.node, layer.slot, layer.place, gradient) if convolved else None
+        flat = None
+        if convolved:
+            flat = self._convolve(layer.node, layer.slot, layer.place, gradient)
         if flat is None:
             return self._read_out(layer)
         patches, biased = flat.unfolded(), layer.node in self.plan.biases

@@ -55,7 +55,8 @@ def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
 def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -> Tensor:
     """Return the gates between two layers, `(n, d)`."""
     slots = PRODUCTS[graph.names[layer.node]].slots
-    edge = graph.edges[layer.node][slots[0] if layer.slot == slots[1] else slots[1]]
+    # the other argument of the product: the layer's input
+    edge = graph.edges[layer.node][slots[1 - slots.index(layer.slot)]]
     stops = {one.node for one in layers}
     # gates are those between two layers, with no other one on the way
     if edge is None or stops.intersection(graph.reach(edge[0], stops)) != {before.node}:

@@ -125,10 +125,12 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         if compared and _differ(problem, moved, plain[index.to(device)], everyone, plain):
             # A sample's rows do not carry its loss to another place.
             shapes = [tuple(one.shape) for one in find_unaligned(batch, samples) if isinstance(one, Tensor)]
-            held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
+            held = ""
+            if shapes:
+                held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
             msg = (
                 "model: expected rows that can be exchanged, got losses that do not move with their samples' "
-                f"rows: samples are coupled, or no rows of the batch{held if shapes else ''}"
+                f"rows: samples are coupled, or no rows of the batch{held}"
             )
             raise CoupledError(msg)
         if moved.requires_grad:

@@ -269,7 +269,9 @@ class Reader:
         known = any(names <= one for one in self._varying)
         with empty_gradients(named.values()):
             try:
-                exchange = None if known else self._exchange(graph, (self.model, self.loss, batch))
+                exchange = None
+                if not known:
+                    exchange = self._exchange(graph, (self.model, self.loss, batch))
                 places, ambiguous, varies = self._place(graph, exchange)
                 self._settle(graph, exchange, places, ambiguous, alike=alike)
                 plan = self._plan(graph, places, ambiguous, varies=varies)
@@ -465,7 +467,10 @@ class Reader:
         eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
-        wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
+        wrong = []
+        # without a parameter there is nothing to compare
+        if by_name:
+            wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps)
         wrong = [name for name in wrong if name not in plan.unexplained]
         # a pass for each sample may still explain what no record does; tried once
         if wrong and self.every and plan.left.isdisjoint(wrong):
@@ -546,7 +551,9 @@ class Reader:
 
     def _warn(self, plan: Plan) -> None:
         """Warn once of matrices that LAI does not read."""
-        new = {} if self.every else {k: v for k, v in plan.unread.items() if k not in self._said}
+        new = {}
+        if not self.every:
+            new = {k: v for k, v in plan.unread.items() if k not in self._said}
         self._said |= new.keys()
         if new:
             listed = "; ".join(f"{name!r} (used by {function})" for name, function in new.items())

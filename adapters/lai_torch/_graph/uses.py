@@ -107,7 +107,9 @@ class Sources:
                 return Source(source.edge, source.names, source.leaves, turned)
         # One matrix of several: which one is seen of where random entries arrive.
         flat = probe.squeeze() if probe.ndim > 2 else probe
-        reached = back.flatten(1).any(1).nonzero().flatten().tolist() if back.ndim == 3 else []
+        reached = []
+        if back.ndim == 3:
+            reached = back.flatten(1).any(1).nonzero().flatten().tolist()
         if len(reached) == 1 and flat.ndim == 2:
             slab = back[reached[0]]
             for turned, seen in ((False, flat), (True, flat.mT)):

@@ -81,7 +81,9 @@ class Graph:
         found, pending = {start: None}, [start]
         while pending:
             node = pending.pop()
-            for edge in self.edges[node] if node not in stops else ():
+            if node in stops:
+                continue
+            for edge in self.edges[node]:
                 if edge is not None and edge[0] not in found:
                     found[edge[0]] = None
                     pending.append(edge[0])

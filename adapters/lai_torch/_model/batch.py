@@ -150,7 +150,9 @@ def _are_entries(parts: list[Any]) -> bool:
     if any(isinstance(part, Mapping) for part in parts):
         return True
     kinds = {(part.dtype, part.shape[1:]) if isinstance(part, Tensor) else None for part in parts}
-    lengths = {part.shape[:1] for part in parts} if len(kinds) == 1 and None not in kinds else set()
+    lengths = set()
+    if len(kinds) == 1 and None not in kinds:
+        lengths = {part.shape[:1] for part in parts}
     return len(lengths) > 1 or torch.Size() in lengths
 
 

@@ -136,8 +136,9 @@ def float8_layers(*parts: Any, trained: bool) -> Iterator[None]:
             )
             raise ValueError(msg)
     try:
+        forward = kind.forward if trained else _compute_unrounded
         for one in layers:
-            one.forward = partial(kind.forward if trained else _compute_unrounded, one)
+            one.forward = partial(forward, one)
         yield
     finally:
         for one, own in zip(layers, before, strict=True):

@@ -43,7 +43,9 @@ class Masks:
             found = _attention_masks(model, inputs, samples)
         else:
             given = self.given
-            mask = given if isinstance(given, Tensor) or not callable(given) else given(inputs)
+            mask: Any = given
+            if callable(given) and not isinstance(given, Tensor):
+                mask = given(inputs)
             _check(mask, samples)
             found = [] if mask is None else [mask]
         masks = tuple(mask != 0 for mask in found)

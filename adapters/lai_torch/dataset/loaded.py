@@ -133,7 +133,9 @@ class Loaded:
             self.estimator, self.samples = cut(estimator, summary.parts), None
             side = move_side(summary.side, _device(model))
             # an exact side of the release before is the gradient alone
-            self.side = side if isinstance(side, ValidationSide) else ValidationSide((side,))
+            self.side = side
+            if not isinstance(side, ValidationSide):
+                self.side = ValidationSide((side,))
         remakes = self.samples is not None
         self.scorer = make_scorer(model, loss, None, self.estimator, make_generator(), remakes=remakes)
         self.state = CuratorState(estimator.name)
@@ -189,7 +191,10 @@ class Loaded:
                     self.side = None
             scored = self.scorer.score(iter([reading]), side, self.state)
         nothing = torch.full_like(scored.losses, math.nan)
-        error = nothing if scored.sizes is None else standard_errors(scored.parts, sizes=scored.sizes)
+        error = nothing
+        # the spread over parts of the validation set tells how far the sum may be off
+        if scored.sizes is not None:
+            error = standard_errors(scored.parts, sizes=scored.sizes)
         numbers = scored.scores, error, scored.losses, self._norms(reading, scored.positions)
         return tuple(values.double() for values in numbers)
 

@@ -142,6 +142,8 @@ class Scorer(BatchScorer):
         return count(*pair)
 
     def _array(self, values: Any) -> Tensor:
-        tensor = values if isinstance(values, Tensor) else torch.tensor(values, device="cpu")
+        tensor = values
+        if not isinstance(values, Tensor):
+            tensor = torch.tensor(values, device="cpu")
         types = (each.dtype for each in self._model.parameters() if each.is_floating_point())
         return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor

@@ -249,7 +249,9 @@ def top_samples(
             for batch in source.load(range(source.samples), batch_size):
                 training = traced(*pair("dataset, a batch", batch))
                 scores = kernel(held_out, training)
-                yield scores / lai.self_influence(training, estimator).sqrt() if relative else scores
+                if relative:
+                    scores = scores / lai.self_influence(training, estimator).sqrt()
+                yield scores
 
     named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
     return top_samples(blocks(), top=top, **named, samples=source.samples, progress=progress)

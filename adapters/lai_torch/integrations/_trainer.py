@@ -169,7 +169,9 @@ class Mixing:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds."""
-        sampler = None if self.sampler is None else self.sampler.state_dict(batches=self.drawn)
+        sampler = None
+        if self.sampler is not None:
+            sampler = self.sampler.state_dict(batches=self.drawn)
         return {"sources": self.sources.state_dict(), "sampler": sampler}
 
 

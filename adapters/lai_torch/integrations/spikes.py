@@ -133,7 +133,9 @@ class SpikeMonitor:
         batches, self._batches = self._batches, []
         number = read_norm(norm)
         first = self.log.step == self.log.rule.warmup
-        update_excess = None if self.optimizer is None else self._judge_update(self.optimizer)
+        update_excess = None
+        if self.optimizer is not None:
+            update_excess = self._judge_update(self.optimizer)
         known = bool(batches) or self._divided  # a process does not know what others watched
         excess = self.log.judge(number, known=known, also=update_excess is not None)
         if first and not known:
@@ -245,7 +247,10 @@ def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bo
         if not _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(others, others):
             return False  # what trains is not a multiple of these losses
     for name, one in given.items():
-        one.copy_(scale * others[name] if name in others else torch.zeros_like(one))
+        if name in others:
+            one.copy_(scale * others[name])
+        else:
+            one.zero_()
     return True
 
 

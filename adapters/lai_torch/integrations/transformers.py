@@ -98,7 +98,9 @@ class Curated:
         self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         chosen = validation_set(trainer.eval_dataset, validation)
-        self._validation = chosen if isinstance(validation, str) else self._prepare_data(chosen)
+        self._validation = chosen
+        if not isinstance(validation, str):
+            self._validation = self._prepare_data(chosen)
         self._curator: Weigher | None = None
         self._resumed: Path | None = None
         self._kept, self._apart = 0, False
@@ -142,10 +144,14 @@ class Curated:
         trainer: Any = self
         if self._mixing is None:
             return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
-        data, saved = trainer.train_dataset if train_dataset is None else train_dataset, self._read_state()
+        if train_dataset is None:
+            train_dataset = trainer.train_dataset
+        saved = self._read_state()
         state = None if saved is None else saved["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
-        return self._mixing.make_sampler(data, size * trainer.args.world_size, trainer.args.seed, state)
+        return self._mixing.make_sampler(
+            train_dataset, size * trainer.args.world_size, trainer.args.seed, state
+        )
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.
@@ -205,7 +211,9 @@ class Curated:
         if not batches:
             return batches, None
         curator = self.curator
-        groups = None if self.groups is None else [self._take_groups(self.groups, batch) for batch in batches]
+        groups = None
+        if self.groups is not None:
+            groups = [self._take_groups(self.groups, batch) for batch in batches]
         parts = [self._parts(split_into_samples(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
         with disable_autocast(curator.model):
@@ -352,7 +360,9 @@ class Curated:
         """Make the trainer's loaders, in the block, with a collator that drops groups."""
         trainer: Any = self
         collate = trainer.data_collator
-        trainer.data_collator = collate.drop if isinstance(collate, WithGroups) else collate
+        trainer.data_collator = collate
+        if isinstance(collate, WithGroups):
+            trainer.data_collator = collate.drop
         try:
             yield
         finally:

@@ -22,7 +22,10 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
         trainer: Any = self
         if trainer._skip_prepare_dataset:
             return dataset
-        packing = trainer.args.packing if trainer.args.eval_packing is None else trainer.args.eval_packing
+        packing = trainer.args.eval_packing
+        # TRL's own default
+        if trainer.args.eval_packing is None:
+            packing = trainer.args.packing
         given = trainer.processing_class, trainer.args, packing, trainer._formatting_func
         return trainer._prepare_dataset(dataset, *given, "validation")
 

@@ -117,7 +117,10 @@ class GroupFloor:
             raise ValueError(msg)
         # the inner policy may ask for anything that a policy sees
         weights = ask(self.policy, scores, seen | {"groups": groups})
-        total = scores.sum(0) if scores.ndim > 1 else scores  # of parts, the sum is the score
+        # of parts, the sum is the score
+        total = scores
+        if scores.ndim > 1:
+            total = scores.sum(0)
         # a group's floor keeps no sample whose score is not known
         finite = torch.isfinite(total)
         return _raise_weights(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)

@@ -259,7 +259,9 @@ class WholePass:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
-        before = Streams(modules_of(self.model, self.tracer.loss)) if self.tracer.every_layer else None
+        before = None
+        if self.tracer.every_layer:
+            before = Streams(modules_of(self.model, self.tracer.loss))
         try:
             trace, losses = self.tracer(batch, live=True)
         except NotFiniteError:

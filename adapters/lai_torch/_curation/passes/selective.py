@@ -96,7 +96,9 @@ class SelectivePass:
             if not run.pair.calls & (run.pair.calls - 1):
                 run.pair.own = None
             valid = self.masks(self.model, batch[0], samples)
-            picked = _match_picked(run, losses, found, valid) if summary.positions == "mean" else None
+            picked = None
+            if summary.positions == "mean":
+                picked = _match_picked(run, losses, found, valid)
             gradients: Sequence[Tensor | None] = ()
             if picked is None and found:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)

@@ -75,7 +75,10 @@ class SynchronisedPass(KeptPass):
                 part, size = self._part(batch, index, len(shares))
                 if size and not len(shares):
                     buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
-                found = self._run_rows(self.engine.trained, part, size) if size else Losses(shares[:0])
+                found = Losses(shares[:0])
+                # a process with no row to run takes part in the collectives alone
+                if size:
+                    found = self._run_rows(self.engine.trained, part, size)
         except BaseException:
             self.engine.reset()
             raise

@@ -138,6 +138,7 @@ class Engine:
         if not self.sharded:
             return _WHOLE
         self.reset()
+        # a loss may hold sharded parameters, too
         modules = modules_of(self.model, self.loss)
         forget()  # what is known of the parameters is about their parts
         return gather_parameters(modules, _is_sharded, self.group, by_block=by_block)
@@ -151,8 +152,9 @@ class Engine:
 
 def local(tensor: Tensor) -> Tensor:
     """Return this process's part of a tensor."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    return tensor
 
 
 def _is_sharded(module: Any) -> bool:
@@ -200,7 +202,9 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
         if given is False:
             msg = "group: expected the processes of the model's wrapper, got False; leave it out"
             raise ValueError(msg)
-        return Group(model.process_group if wraps else _mesh_of(model).get_group(), device)
+        if wraps:
+            return Group(model.process_group, device)
+        return Group(_mesh_of(model).get_group(), device)
     # whether their batches are one cannot be seen
     if given is None and running and dist.get_world_size() > 1:
         msg = (

@@ -32,7 +32,9 @@ def sum_sides(
     (samples,) = group.totals(summary.samples)
     factors = _gather_factors(summary, group)
     # where factors of all processes are gathered, the first total is made of them
-    own = summary.summed(memory_budget=memory_budget).totals if factors is None else summary.totals[1:]
+    own = summary.totals[1:]
+    if factors is None:
+        own = summary.summed(memory_budget=memory_budget).totals
     blocks = iter(group.reduce_sum([block for parts in own for block in parts]))
     totals = tuple(tuple(next(blocks) for _ in parts) for parts in own)
     if factors is not None:
