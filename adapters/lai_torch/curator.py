@@ -19,9 +19,9 @@ from lai_torch._curation.checks import (
     check_seen,
     check_together,
     check_trains,
-    counted,
+    count_samples,
 )
-from lai_torch._curation.outcome import Groups, count_step, gathered_groups, joined_groups, reported
+from lai_torch._curation.outcome import Groups, count_step, gather_groups, join_groups, make_report
 from lai_torch._curation.passes.base import Losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
@@ -30,10 +30,10 @@ from lai_torch._curation.scoring import Scoring
 from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Update, Updater
-from lai_torch._curation.validation import Validation, own_stream, paired
+from lai_torch._curation.validation import Validation, make_batch, make_generator
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
-from lai_torch._model.preserve import alone
+from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, EstimatorName, Kept, Policy, with_defaults
 from lai_torch.options.passes import PassName
@@ -158,13 +158,17 @@ class Weigher:
     ) -> None:
         """Check all options, those of a `Curator` among them, on every process alike."""
         check_kinds(model, loss, generator)
-        generator = own_stream() if generator is None else generator
-        training, backward = (backward, "kept") if isinstance(backward, Kept) else (Kept(), backward)
+        if generator is None:
+            generator = make_generator()
+        training = Kept()
+        # options of the pass that runs the kept rows again
+        if isinstance(backward, Kept):
+            training, backward = backward, "kept"
         # without an optimizer the gradients are those of a loop, which the wrapper adds up
         own = optimizer is not None and (backward != "kept" or accumulate != 1)
         self._engine = Engine(model, loss, group, own=own)
         self._group, model = self._engine.group, self._engine.model
-        with self._group.agreed():
+        with self._group.raise_together():
             check_model(model)
             chosen = with_defaults(estimator)
             self._validation = Validation(validation, share, generator)
@@ -180,6 +184,7 @@ class Weigher:
         options |= {"estimator": chosen, "backward": backward, "balance": training.balance}
         options |= {"what the policy asks for": sorted(wants(policy))}
         check_alike(self._engine, model, optimizer, self._validation, options)
+        # draws have to be those of the other processes: all take the first one's state
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
         self.estimator, self.warmup = chosen, warmup
@@ -193,11 +198,13 @@ class Weigher:
             backward=backward,
             training=training,
         )
-        self._group.spent()  # reports count what calls take
+        self._group.take_traffic()  # reports count what calls take
 
     def __repr__(self) -> str:
         """Name the estimator, what it scores against, and how far training is."""
-        source = self.validation if isinstance(self.validation, str) else type(self.validation).__name__
+        source = self.validation
+        if not isinstance(self.validation, str):
+            source = type(self.validation).__name__
         facts = f"validation={source}, steps={self.steps}, skipped={self.skipped}"
         return f"{type(self).__name__}({self.estimator}, {facts})"
 
@@ -209,7 +216,7 @@ class Weigher:
         )
         raise TypeError(msg)
 
-    @alone
+    @run_alone
     def score(
         self, inputs: Any, targets: Any = None, *, groups: Tensor | Sequence[str] | None = None
     ) -> tuple[Tensor, ScoredReport]:
@@ -229,13 +236,13 @@ class Weigher:
             The weights `(n,)` with which to train, and the report.
         """
         with self._step, self._undo():
-            with self._group.agreed():
-                batch = paired(self._engine.model, inputs, targets)
-                samples = counted(batch, groups)
-            self.state, _, weights, report = self._weighed("score", [batch], samples, groups)
-        return weights, cast(ScoredReport, self._priced(report))
+            with self._group.raise_together():
+                batch = make_batch(self._engine.model, inputs, targets)
+                samples = count_samples(batch, groups)
+            self.state, _, weights, report = self._score_and_weigh("score", [batch], samples, groups)
+        return weights, cast(ScoredReport, self._add_traffic(report))
 
-    @alone
+    @run_alone
     def weigh(
         self, batches: Sequence[Any], *, groups: Sequence[Tensor | Sequence[str]] | None = None
     ) -> tuple[list[Tensor], Report]:
@@ -261,16 +268,20 @@ class Weigher:
             all of this process's rows, one batch behind the other.
         """
         with self._step, self._undo():
-            with self._group.agreed():
-                pairs = [paired(self._engine.model, batch, None) for batch in batches]
+            with self._group.raise_together():
+                pairs = [make_batch(self._engine.model, batch, None) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
-            own = joined_groups(groups)
-            state, scored, weights, report = self._weighed("weigh", pairs, sum(sizes), own, curated=curated)
+            # the policy sees one batch, whatever the micro-batches are
+            own = join_groups(groups)
+            state, scored, weights, report = self._score_and_weigh(
+                "weigh", pairs, sum(sizes), own, curated=curated
+            )
+            # counted here: the trainer's own update is not seen
             self.state = count_step(state, scored, report)
         self._warn_of_nothing()
-        return list(weights.split(sizes)), self._priced(report)
+        return list(weights.split(sizes)), self._add_traffic(report)
 
     def objective(
         self, losses: Tensor, weights: Tensor, *, auxiliary: Tensor | None = None, share: float = 1.0
@@ -295,7 +306,9 @@ class Weigher:
         Tensor
             The weighted sum, times what the model's wrapper will divide it by.
         """
-        terms = [losses] if auxiliary is None else [losses, check_auxiliary(auxiliary, len(losses))]
+        terms = [losses]
+        if auxiliary is not None:
+            terms = [losses, check_auxiliary(auxiliary, len(losses))]
         held = [
             torch.where(weights > 0, each, torch.zeros_like(each)) if each.ndim else each for each in terms
         ]
@@ -314,7 +327,7 @@ class Weigher:
         """
         return dump_state(self.state) | {"generator": self._validation.generator.get_state()}
 
-    @alone
+    @run_alone
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a state that `state_dict` returned, of this release or the one before.
 
@@ -324,6 +337,7 @@ class Weigher:
             That state, from a curator with the same options.
         """
         loaded = load_state(self.state, state)
+        # after the check of the state, so that a refusal changes nothing
         self._validation.generator.set_state(state["generator"])
         self.state = loaded
 
@@ -360,15 +374,15 @@ class Weigher:
         counts["the summary's age"] = self.state.served
         check_call(self._engine, call, counts, rates)
 
-    def _weighed(
+    def _score_and_weigh(
         self, call: str, batches: list[Batch], samples: int, groups: Any, *, curated: bool = True
     ) -> tuple[CuratorState, Scored | None, Tensor, Report]:
         """Score and weigh without an update; return the state with the side that was scored against."""
         self._meet(call, curated)
-        named, kept = gathered_groups(self._group, groups), self._scoring.passes.kept
+        named, kept = gather_groups(self._group, groups), self._scoring.passes.kept
         state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
         weighed = self._weigh(state, scored, batches, samples, named, wait=True)
-        update = Update.untrained(weighed, None if scored is None else scored.losses)
+        update = Update.record_untrained(weighed, None if scored is None else scored.losses)
         return state, scored, weighed.weights, self._report(state, scored, weighed, update, named)
 
     def _weigh(
@@ -395,11 +409,11 @@ class Weigher:
     ) -> Report:
         """Say what became of a batch."""
         age = 0 if scored is None else state.age
-        return reported(self._group, scored, weighed, update, groups, step=state.steps, age=age)
+        return make_report(self._group, scored, weighed, update, groups, step=state.steps, age=age)
 
-    def _priced(self, report: Report) -> Report:
+    def _add_traffic(self, report: Report) -> Report:
         """Return a report with what the call told the other processes."""
-        collectives, sent = self._group.spent()
+        collectives, sent = self._group.take_traffic()
         return replace(report, collectives=collectives, bytes_sent=sent)
 
     def _warn_of_nothing(self) -> None:
@@ -495,7 +509,7 @@ class Curator(Weigher):
         scaler = backward.scaler if isinstance(backward, Kept) else None
         self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
 
-    @alone
+    @run_alone
     def step(
         self,
         inputs: Any,
@@ -534,32 +548,37 @@ class Curator(Weigher):
         """
         with self._step:
             with self._undo() as undo:
-                with self._group.agreed():
+                with self._group.raise_together():
                     if self._optimizer is None:
                         msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
                         raise ValueError(msg)
-                    batch, curated = paired(self._engine.model, inputs, targets), self._curates()
+                    batch, curated = make_batch(self._engine.model, inputs, targets), self._curates()
                     check_trains(self.model, self._scoring.scorer.loss)
-                    samples = counted(batch, groups, ids)
+                    samples = count_samples(batch, groups, ids)
                 self._meet("step", curated)
-                named = gathered_groups(self._group, groups)
+                # the first collective: what one process refuses of its batch has been raised on all
+                named = gather_groups(self._group, groups)
+                # a step that is timed begins when the device is idle
                 began = self._scoring.passes.read_time(self.state)
                 state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
                 weighed = self._weigh(state, scored, [batch], samples, named)
                 state, update = self._updater.accumulate(state, weighed, forward.backward, undo)
                 report = self._report(state, scored, weighed, update, named)
+                # set once the optimizer has stepped, so that an error before leaves the counters as they were
                 after = count_step(state, scored, report)
+                # a step without scores, or that is skipped, is no measure of how long a pass takes
                 if scored is not None and not report.skipped:
                     after = self._scoring.passes.observe(after, began)
                 try:
                     if report.updated:
                         self._updater.step(undo)
                 except BaseException:
+                    # the optimizer has begun, and is not put back: the counters go with it
                     if undo.has_stepped:
                         self.state = after
                     raise
                 self.state = after
             self.state = replace(after, versions=self._scoring.refresh.read_versions())
         self._warn_of_nothing()
-        return self._priced(report)
+        return self._add_traffic(report)

@@ -21,12 +21,12 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._exact.by_position import check_positions
 from lai_torch._graph.record import Reader, Recording
-from lai_torch._graph.uses import CoupledError, densify
+from lai_torch._graph.uses import CoupledError
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
-from lai_torch._model.function import inner, losses_of
-from lai_torch._model.preserve import alone, evaluating, preserved
+from lai_torch._model.function import densify, inner, losses_of, view_real
+from lai_torch._model.preserve import preserve, run_alone, use_eval_mode
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters, set_training
+from lai_torch._model.walk import list_parameters, modules_of, set_training
 
 
 def diagnose(
@@ -131,7 +131,7 @@ class Measured:
     ids: Sequence[Any]
 
 
-@alone
+@run_alone
 def diagnose_batches(
     reader: Reader,
     batches: Sequence[Batch],
@@ -144,22 +144,24 @@ def diagnose_batches(
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
     check_usual(usual_norm)
-    with _gathered(reader, group) as shared:
-        trained = [n for n, p in named_parameters(reader.model, reader.loss).items() if p.requires_grad]
+    with _gather_parameters(reader, group) as shared:
+        trained = [n for n, p in list_parameters(reader.model, reader.loss).items() if p.requires_grad]
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
         counts = shared.objects(len(batches))
+        # processes take part batch by batch
         if len({*counts}) > 1 or not batches:
             msg = f"watch: expected as many micro-batches on every process, at least one, got {counts}"
             raise ValueError(msg)
-        with shared.agreed():  # what one process refuses, each raises
+        with shared.raise_together():  # what one process refuses, each raises
             for batch in batches:
                 check_ids(batch.ids, count(*usable(batch.given)))
+            # one batch's trace can be kept; of several the passes run again
             found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
         kinds = shared.objects({one.part.traced for one in found if one.part.rows})
         if len({kind for own in kinds for kind in own}) > 1:  # sums of two kinds do not meet
-            with shared.agreed():
+            with shared.raise_together():
                 found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
         found = [share(one, shared) for one in found]
         starts = [0, *accumulate(len(one.losses) for one in found)]
@@ -184,7 +186,7 @@ def diagnose_batches(
         )
 
 
-@alone
+@run_alone
 def _diagnose_documents(
     reader: Reader, batch: Batch, segments: Tensor, usual_norm: float | None
 ) -> Diagnosis:
@@ -194,30 +196,30 @@ def _diagnose_documents(
     documents = _count_documents(segments)
     check_ids(batch.ids, documents)
 
-    def own_losses() -> Tensor:
+    def compute_losses() -> Tensor:
         losses = check_positions(losses_of(model, loss, given))
         check_segment_numbers(segments, losses.shape, documents)
         own = segments.flatten().to(losses.device) >= 0
         numbers = segments.flatten().to(losses.device)[own].long()
         return losses.new_zeros(documents).index_add(0, numbers, losses.flatten()[own])
 
-    with _gathered(reader, None):
-        trained = {n: p for n, p in named_parameters(model, loss).items() if p.requires_grad}
+    with _gather_parameters(reader, None):
+        trained = {n: p for n, p in list_parameters(model, loss).items() if p.requires_grad}
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
             raise ValueError(msg)
 
         def start(_: Sequence[int]) -> Gradients:
             def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-                with preserved(model, loss, hooks=True):
-                    losses = own_losses()
+                with preserve(model, loss, hooks=True):
+                    losses = compute_losses()
                     for group in groups:
                         yield _differentiate(losses[[kept[place] for place in group]].sum(), trained)
 
             return gradients
 
-        with preserved(model, loss, hooks=True):
-            found = own_losses().detach()
+        with preserve(model, loss, hooks=True):
+            found = compute_losses().detach()
         kept = found.isfinite().nonzero().flatten().tolist()
         part = measure_by_rows(start, kept)
         # one that is not finite may spoil the gradients of all, and is then named alone
@@ -248,18 +250,18 @@ def _count_documents(segments: Any) -> int:
 
 
 @contextmanager
-def _gathered(reader: Reader, group: Any) -> Iterator[Group]:
+def _gather_parameters(reader: Reader, group: Any) -> Iterator[Group]:
     """Have whole parameters in the model, and yield the processes that share its batches."""
-    parameters = [*named_parameters(reader.model, reader.loss).values()]
+    parameters = [*list_parameters(reader.model, reader.loss).values()]
     if any(isinstance(one, DTensor) for one in parameters):
         engine = Engine(reader.model, reader.loss, group, own=True)
-        with engine.gathered(by_block=False):  # sums are as large as the whole model anyway
+        with engine.gather(by_block=False):  # sums are as large as the whole model anyway
             yield engine.group
     else:
         yield Group(group, parameters[0].device if parameters else torch.device("cpu"))
 
 
-@alone
+@run_alone
 def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
     """Prove a model's graph on the first of some batches, if there is one and it can be proved.
 
@@ -268,14 +270,14 @@ def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
     ValueError
         Where no spike could be diagnosed either.
     """
-    with _gathered(reader, group):
+    with _gather_parameters(reader, group):
         for batch in batches[:1]:
-            with _drawn_again(reader, batch):
+            with _replay_draws(reader, batch):
                 _run(reader, usable(batch.given))
                 _record(reader, usable(batch.given), _find_coupling(reader.model))
 
 
-@alone
+@run_alone
 def add_gradients(
     reader: Reader, batches: Sequence[Batch], some: Container[int], bad: Container[int]
 ) -> dict[str, Tensor]:
@@ -295,7 +297,7 @@ def add_gradients(
 
 
 @contextmanager
-def _drawn_again(reader: Reader, batch: Batch) -> Iterator[None]:
+def _replay_draws(reader: Reader, batch: Batch) -> Iterator[None]:
     """Run the body from the random state that a batch had."""
     if batch.streams is None:
         yield
@@ -315,7 +317,7 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
     norms = _find_coupling(reader.model)
     losses, kept, part = None, list(range(samples)), NOTHING
     coupled: tuple[str, ...] = ()
-    with _drawn_again(reader, batch):
+    with _replay_draws(reader, batch):
         while kept:
             filled = _fill(given, kept, samples)
             recording = _record(reader, filled, norms) if traced else None
@@ -367,21 +369,21 @@ def share(own: Measured, group: Group) -> Measured:
     known = {key: value for one in told for key, value in one[6].items()}
 
     def meet(sums: Sums | None) -> dict[Hashable, tuple[Tensor, ...]]:
-        given = {} if sums is None else sums
+        given = sums or {}
         found = {}
         for key in sorted(known, key=str):  # what a process has no rows of is zero there
             empty = (torch.zeros(shape, dtype=kind, device=group.device) for shape, kind in known[key])
-            found[key] = tuple(group.summed([one.contiguous() for one in given.get(key, tuple(empty))]))
+            found[key] = tuple(group.reduce_sum([one.contiguous() for one in given.get(key, tuple(empty))]))
         return found
 
-    def along(total: Sums) -> list[float]:
-        with group.agreed():  # passes run again, and memory may end on one process
+    def project(total: Sums) -> list[float]:
+        with group.raise_together():  # passes run again, and memory may end on one process
             found = part.along(total) if part.rows else []
         return [one for many in group.objects(found) for one in many]
 
     def add(rows: Sequence[int]) -> Sums | None:
         first = places[group.rank]
-        with group.agreed():
+        with group.raise_together():
             found = part.add([row - first for row in rows if first <= row < places[group.rank + 1]])
         return meet(found)
 
@@ -393,7 +395,7 @@ def share(own: Measured, group: Group) -> Measured:
         rows,
         squares,
         meet(part.total) if known else None,
-        along,
+        project,
         add,
         positions if len(positions) == len(rows) and len({*map(len, positions)}) == 1 else None,
         traced=any(one[8] for one in told),
@@ -437,7 +439,7 @@ def _record_again(
     """Return a trace; where it is recorded `again` and again, it is not kept."""
     if first:
         return first.pop() if again else first[0]
-    with _drawn_again(reader, batch):
+    with _replay_draws(reader, batch):
         found = _record(reader, given, norms)
     assert found is not None  # as it was before
     return found.trace
@@ -481,7 +483,7 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
     model, loss = reader.model, reader.loss
 
     def read(proved: Recording | None) -> Recording:
-        with preserved(model, loss, hooks=True):
+        with preserve(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
             found = reader.read_as(proved, losses)
             if proved is not None:
@@ -491,14 +493,14 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
     try:
         return read(None)
     except CoupledError:  # none was read before
-        with _running_statistics(norms.values()):
+        with _use_running_statistics(norms.values()):
             proved = reader.record(batch)
         return read(proved)
 
 
 def _check_parts(reader: Reader, found: Recording) -> None:
     """Raise unless parts of rows add up to the gradient of the batch."""
-    trained = [one for one in named_parameters(reader.model, reader.loss).values() if one.requires_grad]
+    trained = [one for one in list_parameters(reader.model, reader.loss).values() if one.requires_grad]
     whole = torch.autograd.grad(found.losses.sum(), trained, allow_unused=True, retain_graph=True)
     total = sum(float(inner(one, one)) for one in whole if one is not None)
     sums = sum_gradients(found.trace, GRADIENT_BUDGET).values()
@@ -509,7 +511,7 @@ def _check_parts(reader: Reader, found: Recording) -> None:
 
 
 @contextmanager
-def _running_statistics(norms: Any) -> Iterator[None]:
+def _use_running_statistics(norms: Any) -> Iterator[None]:
     norms = list(norms)
     set_training(norms, mode=False)
     try:
@@ -524,7 +526,7 @@ def _running_statistics(norms: Any) -> Iterator[None]:
 def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
     """Return the losses of a pass that leaves nothing behind."""
     model, loss = reader.model, reader.loss
-    with preserved(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
+    with preserve(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
         return check_losses(losses_of(model, loss, batch), count(*batch)).detach()
 
 
@@ -532,10 +534,10 @@ def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[
     """Return what differentiates the losses of some rows, in one forward pass."""
     model, loss, samples = reader.model, reader.loss, count(*given)
     filled, index = _fill(given, some, samples), torch.tensor(list(some), device="cpu")
-    trained = {name: one for name, one in named_parameters(model, loss).items() if one.requires_grad}
+    trained = {name: one for name, one in list_parameters(model, loss).items() if one.requires_grad}
 
     def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-        with _drawn_again(reader, batch), preserved(model, loss, hooks=True):
+        with _replay_draws(reader, batch), preserve(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, filled), samples)
             if not losses.requires_grad:
                 msg = (
@@ -552,9 +554,7 @@ def _differentiate(loss: Tensor, trained: Mapping[str, Tensor]) -> dict[str, Ten
     """Return the gradient of a loss by parameter, of real numbers; its graph stays."""
     found = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, retain_graph=True)
     return {
-        name: torch.view_as_real(one) if one.is_complex() else densify(one)
-        for name, one in zip(trained, found, strict=True)
-        if one is not None
+        name: view_real(densify(one)) for name, one in zip(trained, found, strict=True) if one is not None
     }
 
 
@@ -565,28 +565,28 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     """Return where a row first is not finite: in the inputs, a module's output, the loss, or a gradient."""
     model, loss = reader.model, reader.loss
     inputs, targets = rows(given, torch.full((samples,), row, device="cpu"), samples)
-    named = named_parameters(model, loss)
+    named = list_parameters(model, loss)
     for what, side in (
         ("inputs", inputs),
         ("targets", targets),
         *((f"parameter {n}", p) for n, p in named.items()),
     ):
-        if not _all_finite(side):
+        if not _is_finite(side):
             return what
     found: list[str] = []
 
     def watch(name: str) -> Any:
-        return lambda _module, _args, output: None if _all_finite(output) else found.append(name)
+        return lambda _module, _args, output: None if _is_finite(output) else found.append(name)
 
     leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
     hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
     try:
-        with preserved(model, loss), evaluating(model):
+        with preserve(model, loss), use_eval_mode(model):
             output = call(model, inputs)
-            if found or not _all_finite(output):
+            if found or not _is_finite(output):
                 return next(iter(found), "the model's output")
             losses = loss(output, targets)
-            if not _all_finite(losses):
+            if not _is_finite(losses):
                 return "the loss"
             trained = {name: one for name, one in named.items() if one.requires_grad}
             own = torch.autograd.grad(losses[row], [*trained.values()], allow_unused=True)
@@ -597,11 +597,11 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     finally:
         for hook in hooks:
             hook.remove()
-    bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _all_finite(one)]
+    bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _is_finite(one)]
     return f"the gradient of {bad[-1]}" if bad else _TOGETHER
 
 
-def _all_finite(tree: Any) -> bool:
+def _is_finite(tree: Any) -> bool:
     return all(
         bool(one.isfinite().all()) for one in tensors(tree) if one.is_floating_point() or one.is_complex()
     )

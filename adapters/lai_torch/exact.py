@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from lai_core._adapters import check_batch, check_choice, check_exact_options
 from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.directional import METHODS
-from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._model.batch import Loss, count, mark_staying
 from lai_torch._model.function import Function, Point, gradient
-from lai_torch._model.preserve import alone
+from lai_torch._model.preserve import run_alone
 
 
 class ExactScores(NamedTuple):
@@ -165,9 +165,12 @@ def exact_scores(
             role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"
             raise ValueError(msg) from error
-    function = Function(model, RowSums(loss) if per_position else loss)
+    # one number a row: a sum over positions, of which each is scored by itself later
+    if per_position:
+        loss = RowSums(loss)
+    function = Function(model, loss)
     step = _Step(at, learning_rate, reduction, optimizer, max_norm)
-    found = _found(function, validation, training, step, method)
+    found = _compute_scores(function, validation, training, step, method)
     return found if explain else found.scores
 
 
@@ -181,13 +184,14 @@ class _Step(NamedTuple):
     max_norm: float | None
 
 
-@alone
-def _found(
+@run_alone
+def _compute_scores(
     function: Function, validation: Any, training: Any, meant: _Step, method: str | None
 ) -> ExactScores:
     direction = _direction(function, validation, training, meant)
     prover = Prover(function, method)
     found: Any = prover(direction, training)
+    # samples are proved first: positions are scored along the same direction
     if isinstance(function.loss, RowSums):
         found = score_positions(function, direction, training, found, prover.methods)
     return ExactScores(found.scores, found.method, found.reason, found.residual)
@@ -196,18 +200,20 @@ def _found(
 def _direction(function: Function, validation: Any, training: Any, meant: _Step) -> Point:
     """Return the validation gradient at the point that is meant, in chunks no larger than the batch."""
     size = count(*training)
+    # plain SGD from where the model is: no step has to be taken
     if meant.optimizer is None and meant.at == "start":
         return gradient(function, validation, reduction="sum", size=size)
     start = function.point()
     step = gradient(function, training, reduction=meant.reduction, role="training")
     if meant.optimizer is not None:
+        # half the gradient, whatever the optimizer makes of it
         if meant.at == "midpoint":
             step = {name: 0.5 * part for name, part in step.items()}
-        after, vjp = stepped(function, start, step, meant.optimizer, meant.max_norm)
-        with function.at(after):
+        after, vjp = take_step(function, start, step, meant.optimizer, meant.max_norm)
+        with function.set_parameters(after):
             return vjp(gradient(function, validation, reduction="sum", size=size))
     rate = meant.learning_rate or 0.0  # checked: it is positive
-    with function.at({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
+    with function.set_parameters({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
         return gradient(function, validation, reduction="sum", size=size)
 
 

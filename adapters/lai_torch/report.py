@@ -97,14 +97,20 @@ class Report:
     @cached_property
     def loss(self) -> float:
         """`sum_j weights_j loss_j`; NaN if nothing was kept. Computed when it is first read."""
+        # of several processes, the sum over all of them has been sent already
         if self.total is not None:
             return self.total
+        # those of the pass that trained, which dropout makes others than the scored ones
         losses = self.losses if self.trained_losses is None else self.trained_losses
-        return weighted_loss(self.weights, losses)
+        return sum_weighted_losses(self.weights, losses)
 
     def __repr__(self) -> str:
         """Say what became of the batch, in a line; its arrays by their length."""
-        became = "updated" if self.updated else "skipped" if self.skipped else "not updated"
+        became = "not updated"
+        if self.updated:
+            became = "updated"
+        elif self.skipped:
+            became = "skipped"
         return (
             f"Report(step={self.step}, samples={len(self.weights)}, kept={self.kept}, "
             f"dropped={self.dropped}, loss={self.loss:.4g}, {became}, backward={self.backward!r})"
@@ -141,9 +147,10 @@ class Report:
             "not_finite": float(self.dropped),
             "skipped": float(self.skipped),
             "validation_age": float(self.age),
-            **({} if self.scores is None else score_quantiles(self.scores)),
             **{f"dropped/{group}": share for group, share in (self.group_drops or {}).items()},
         }
+        if self.scores is not None:
+            found |= score_quantiles(self.scores)
         return {f"curation/{name}": value for name, value in found.items() if math.isfinite(value)}
 
     def rows(self, ids: Any = None) -> list[dict[str, Any]]:
@@ -164,7 +171,7 @@ class Report:
         if ids is not None:
             check_ids(ids, samples)
         scores = [None] * samples if self.scores is None else self.scores.tolist()
-        columns = _listed(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
+        columns = _list_ids(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
         return [
             {
                 "step": self.step,
@@ -187,15 +194,17 @@ class ScoredReport(Report):
 
 def score_quantiles(scores: Tensor) -> dict[str, float]:
     """Return `score_low`, `score_median` and `score_high` of the finite scores; nothing if there are none."""
+    # one score that is not finite would be every quantile
     finite = scores.detach()[torch.isfinite(scores)].double()
     return {
         f"score_{name}": float(finite.quantile(at)) for name, at in QUANTILES.items() if finite.numel() > 0
     }
 
 
-def weighted_loss(weights: Tensor, losses: Tensor) -> float:
+def sum_weighted_losses(weights: Tensor, losses: Tensor) -> float:
     """Return the sum of the losses with a positive weight, weighted; NaN if there is none."""
     kept = weights > 0
+    # a sum of nothing is no loss of 0
     if not bool(kept.any()):
         return float("nan")
     return float((weights[kept] * losses[kept].to(weights)).sum())
@@ -211,10 +220,14 @@ def check_ids(ids: Any, samples: int) -> None:
         raise ValueError(msg)
 
 
-def _listed(ids: Any, samples: int) -> list[Any]:
+def _list_ids(ids: Any, samples: int) -> list[Any]:
     """Return ids as plain values."""
-    named = range(samples) if ids is None else ids.tolist() if hasattr(ids, "tolist") else ids
-    return [one.item() if hasattr(one, "item") else one for one in named]
+    if ids is None:
+        return list(range(samples))
+    # arrays of any library give plain numbers so
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    return [one.item() if hasattr(one, "item") else one for one in ids]
 
 
 def _finite(value: float | None) -> float | None:

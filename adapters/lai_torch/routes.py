@@ -11,11 +11,11 @@ from lai_core.estimators.costs import Route as Route
 from lai_core.estimators.costs import list_routes
 from lai_torch._model.batch import Loss, call
 from lai_torch._model.function import plain_attention
-from lai_torch._model.preserve import alone, preserved
+from lai_torch._model.preserve import preserve, run_alone
 from lai_torch.trace import trace
 
 
-@alone
+@run_alone
 def routes(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, sketches: Sequence[int] = (16, 32, 64, 128)
 ) -> tuple[Route, ...]:
@@ -53,6 +53,6 @@ def routes(
     """
     found = trace(model, loss, inputs, targets)
     counter = FlopCounterMode(display=False)
-    with preserved(model), torch.no_grad(), plain_attention(), counter:
+    with preserve(model), torch.no_grad(), plain_attention(), counter:
         call(model, inputs)
     return list_routes(found, int(counter.get_total_flops()) // 2, sketches=sketches)

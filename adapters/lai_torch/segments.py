@@ -22,10 +22,10 @@ from lai_torch._exact.by_position import RowSums, check_positions
 from lai_torch._graph.places import Scale
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.walk import walk
-from lai_torch._model.batch import Loss, mapped, tensors
+from lai_torch._model.batch import Loss, map_tensors, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import zeros_filled
-from lai_torch._model.preserve import alone, preserved
+from lai_torch._model.preserve import preserve, run_alone
 from lai_torch.exact import exact_scores
 from lai_torch.trace import trace
 
@@ -95,14 +95,18 @@ def segment_scores(
         raise TypeError(msg)
     check_segment_numbers(segments, segments.shape, count)
     segments = segments.long()
+    # positions of no segment, such as padding
     segments = torch.where((segments >= 0) & (segments < count), segments, -1)
+    # a position's gradient is that of its own segment where segments do not see one another
     if estimator != "exact":
         check_segments(model, loss, training, segments)
+    # of segments that are apart, what lands in one is the gradient of its own losses
     if estimator in {"exact", "ghost"}:
         scores = exact_scores(model, loss, validation, training, per_position=True)
         return sum_by_segment(scores, segments, count)
     summed = RowSums(loss)
     known, scored = (trace(model, summed, *batch) for batch in (validation, training))
+    # a product of rows does not show that there is an axis of positions
     if segments.shape[1] == 1:
         scored = _add_positions(scored)
     summary = lai.summarize(known, estimator, positions=positions)
@@ -124,7 +128,7 @@ def _add_positions(scored: lai.Trace) -> lai.Trace:
     return lai.Trace([add(record) for record in scored.layers])
 
 
-@alone
+@run_alone
 def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor) -> None:
     """Raise if segments of a batch see one another, in the mode in which the model is.
 
@@ -143,7 +147,7 @@ def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor
     """
 
     def losses(batch: Any) -> Tensor:
-        with preserved(model, loss):
+        with preserve(model, loss):
             return check_positions(losses_of(model, loss, batch))
 
     def message(segment: int) -> str:
@@ -213,7 +217,7 @@ def check_apart(
 
         def change(tree: Any, own: list[Tensor], index: Tensor = index) -> Any:
             names = set(map(id, own))
-            return mapped(
+            return map_tensors(
                 tree, lambda one: one.flatten(0, 1)[index].view(one.shape) if id(one) in names else one
             )
 
@@ -247,7 +251,7 @@ def _check_gradients(
     with torch.enable_grad():
         # a copy, for a model may write to what is no leaf alone
         usual = losses(
-            (mapped(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
+            (map_tensors(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
         )
     check_segment_numbers(segments, usual.shape, 1)
     if not usual.requires_grad:
@@ -256,7 +260,9 @@ def _check_gradients(
     ids = [one.flatten() for one in contents if one.numel() == segments.numel() and id(one) not in real]
     entries: list[Any] = list(real.values())
     for node, name in enumerate(graph.names):
-        index = saved(graph.nodes[node], "indices") if name == "EmbeddingBackward0" else None
+        index = None
+        if name == "EmbeddingBackward0":
+            index = saved(graph.nodes[node], "indices")
         if index is not None and any(torch.equal(index.flatten(), one.to(index)) for one in ids):
             entries.append(graph.gradient_edge((node, 0)))
 
@@ -275,7 +281,7 @@ def _check_scaled(
     """Raise unless powers of two that weigh segments scale the gradients at their own positions alone."""
     names, number = segments.unique(return_inverse=True)
     kept = (segments >= 0).double()
-    scale = Scale.of({one.dtype for one in gradients(kept)})
+    scale = Scale.choose_scale({one.dtype for one in gradients(kept)})
     plain = gradients(kept * 2.0**scale.shift)
     for code in scale.codes(len(names), segments.device):
         factors = torch.exp2(code[number].double()) * kept
@@ -312,7 +318,8 @@ def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:
         if one.shape == (*segments.shape, *segments.shape[1:]) and len(one.unique()) <= 2:
             continue
         values = one.detach().reshape(segments.numel(), -1)
-        values = values.long() if values.dtype == torch.bool else values
+        if values.dtype == torch.bool:
+            values = values.long()
         for kind, numbers in zip(found, (values - values[first], values), strict=True):
             if not torch.equal(numbers[own][like], numbers[own]):
                 kind.append(one)

@@ -13,17 +13,17 @@ import lai_core as lai
 from lai_core import _adapters
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.scoring import made_pass
+from lai_torch._curation.scoring import make_pass
 from lai_torch._curation.state import ValidationSide
 from lai_torch._curation.weigh import read_weights
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.prove import draw_weights, run_again
 from lai_torch._graph.record import Reader
-from lai_torch._model.batch import Loss, count, mapped, rows
-from lai_torch._model.function import Function, losses_of
+from lai_torch._model.batch import Loss, count, map_tensors, rows
+from lai_torch._model.function import Function, losses_of, view_real
 from lai_torch._model.precision import float8_layers
-from lai_torch._model.preserve import alone, preserved, undone
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.preserve import preserve, run_alone, undo
+from lai_torch._model.walk import list_parameters
 from lai_torch.curator import Weigher
 from lai_torch.exact import exact_scores
 from lai_torch.options import Estimator, EstimatorName
@@ -61,7 +61,7 @@ class SelfCheck(_adapters.SelfCheck):
     backward: Mapping[str, float] | None = None
 
 
-@alone
+@run_alone
 def selfcheck(
     model: nn.Module,
     loss: Loss,
@@ -114,14 +114,15 @@ def selfcheck(
     if backward not in {None, *PASSES}:
         msg = f"backward: expected None or one of {', '.join(map(repr, PASSES))}, got {backward!r}"
         raise ValueError(msg)
-    if not any(one.requires_grad for one in named_parameters(model).values()):
+    if not any(one.requires_grad for one in list_parameters(model).values()):
         msg = "model: expected at least one trainable parameter, got none"
         raise ValueError(msg)
     recording = Reader(model, loss, every=True, last=last).record((inputs, targets))
     check_explained(recording.plan.unexplained)
     trace = recording.trace
-    gradients = _one_by_one(model, loss, (inputs, targets), len(recording.losses))
+    gradients = _differentiate_each(model, loss, (inputs, targets), len(recording.losses))
     exact = _kernel(list(gradients.values()))  # the loss's own parameters included
+    # a layer whose part is below the roundings of the whole is not held to its own size
     floor = torch.finfo(exact.dtype).eps * float(exact.abs().max())
     layers = {}
     keys: dict[tuple[str, ...], list[Any]] = defaultdict(list)  # of the matrices of one parameter all
@@ -132,15 +133,19 @@ def selfcheck(
         own = _kernel([gradients[name] for name in together])
         name = found[0].removesuffix(TRANSPOSED) if len(found) == 1 else together[0]
         layers[name] = relative_error(lai.ghost_kernel(part, part), own, floor)
-    passed = None if backward is None else _backward_errors(model, loss, (inputs, targets), last, backward)
+    passed = None
+    if backward is not None:
+        passed = _backward_errors(model, loss, (inputs, targets), last, backward)
     ghost = relative_error(lai.ghost_kernel(trace, trace), exact, floor)
     scores = exact_scores(model, loss, (inputs, targets), (inputs, targets))
     error = relative_error(scores, exact.sum(0), floor, terms=exact)
-    agreed = None if float32 is None else _agreements(model, loss, (inputs, targets), float32)
+    agreed = None
+    if float32 is not None:
+        agreed = _agreements(model, loss, (inputs, targets), float32)
     return SelfCheck(ghost, layers, error, agreed, passed)
 
 
-@alone
+@run_alone
 def check_per_sample_gradients(model: nn.Module, loss: Loss, batch: Any) -> SelfCheck:
     """Raise unless a model's per-sample gradients are well defined on a batch, and computed right.
 
@@ -186,7 +191,7 @@ def check_per_sample_gradients(model: nn.Module, loss: Loss, batch: Any) -> Self
     found = selfcheck(model, loss, *batch)
     draws = run_again((model, loss, batch), gradients=False)[1] is not None
     remark = "the model draws random numbers, others for a sample alone: call model.eval(), or set p=0"
-    trainable = [one for one in named_parameters(model, loss).values() if one.requires_grad]
+    trainable = [one for one in list_parameters(model, loss).values() if one.requires_grad]
     eps = max(torch.finfo(one.dtype).eps for one in trainable)
     check_agreement(found, eps, remark if draws else "please report the model")
     return found
@@ -206,7 +211,7 @@ def _agreements(
     for one in (model, loss):
         if isinstance(one, nn.Module):
             one.float()
-    batch = mapped(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    batch = map_tensors(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
     if isinstance(estimator, Estimator) and getattr(estimator, "autocast", None):
         estimator = replace(estimator, autocast=None)  # type: ignore[call-arg]  # of those that have it
     return agreements(own, _scores(model, loss, batch, estimator, trained=False))
@@ -217,11 +222,11 @@ def _scores(
 ) -> tuple[Tensor, Tensor]:
     """Return a batch's scores along itself: by a weigher, and by plain autograd of one sample at a time."""
     scores = Weigher(model, loss, batch, estimator=estimator).score(*batch)[1].scores
-    gradients = _one_by_one(model, loss, batch, count(*batch), trained=trained).values()
+    gradients = _differentiate_each(model, loss, batch, count(*batch), trained=trained).values()
     return scores, _kernel([part.float() for part in gradients]).sum(0)
 
 
-def _one_by_one(
+def _differentiate_each(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], samples: int, *, trained: bool = False
 ) -> dict[str, Tensor]:
     """Return each sample's gradient of each trainable parameter, `(n, size)`; `trained`: in float8, too."""
@@ -230,12 +235,12 @@ def _one_by_one(
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}
     for sample in range(samples):
         one = rows(batch, slice(sample, sample + 1), samples)
-        with function.preserved(), float8_layers(model, loss, trained=trained):
-            gradients = torch.autograd.grad(function(one).sum(), list(trainable.values()), allow_unused=True)
-        for (name, parameter), gradient in zip(trainable.items(), gradients, strict=True):
-            one_found = torch.zeros_like(parameter) if gradient is None else gradient
-            real = torch.view_as_real(one_found) if one_found.is_complex() else one_found
-            found[name].append(real.flatten())
+        with function.preserve(), float8_layers(model, loss, trained=trained):
+            gradients = torch.autograd.grad(
+                function(one).sum(), list(trainable.values()), materialize_grads=True
+            )
+        for name, gradient in zip(trainable, gradients, strict=True):
+            found[name].append(view_real(gradient).flatten())
     return {name: torch.stack(parts) for name, parts in found.items()}
 
 
@@ -243,28 +248,31 @@ def _backward_errors(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], last: str | None, backward: str
 ) -> dict[str, float]:
     """Return each parameter's largest relative error over several sets of kept samples."""
-    taken = made_pass(model, loss, backward, last)
+    taken = make_pass(model, loss, backward, last)
     if isinstance(taken, SelectivePass):
         taken.proves = False  # the comparison here is stronger than its own
     found: dict[str, float] = {}
     for weights in _weightings(count(*batch), next(model.parameters()).device):
-        with undone(model, loss):
+        with undo(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
             name = forward.backward(read_weights(weights, weights), 1).name
+            # the pass handed the batch on to another one
             if name != backward:
                 msg = (
                     f"inputs: expected at least two samples to check {backward!r} on; this batch is trained "
                     f"by the pass {name!r}"
                 )
                 raise ValueError(msg)
-            gradients = {name: p.grad for name, p in named_parameters(model, loss).items()}
-        masked = _masked(model, loss, batch, weights)
-        signed = _masked(model, loss, batch, weights * draw_weights(weights, torch.isfinite(weights)).sign())
+            gradients = {name: p.grad for name, p in list_parameters(model, loss).items()}
+        masked = _differentiate(model, loss, batch, weights)
+        signs = draw_weights(weights, torch.isfinite(weights)).sign()
+        signed = _differentiate(model, loss, batch, weights * signs)
         sizes = {name: float(one.abs().max()) for name, one in signed.items()}
         largest = max(*sizes.values(), *(float(one.abs().max()) for one in masked.values()))
         for name, exact in masked.items():
             gradient = gradients[name]
-            gradient = torch.zeros_like(exact) if gradient is None else gradient
+            if gradient is None:
+                gradient = torch.zeros_like(exact)
             least = max(sizes[name], torch.finfo(exact.dtype).eps ** 0.5 * largest)
             error = relative_error(gradient, exact, least)
             found[name] = max(found.get(name, 0.0), error)
@@ -279,12 +287,13 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
     return [torch.where(kept, unequal, torch.zeros_like(unequal)) for kept in sets]
 
 
-def _masked(model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor) -> dict[str, Tensor]:
+def _differentiate(
+    model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor
+) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
-    trainable = {name: p for name, p in named_parameters(model, loss).items() if p.requires_grad}
-    with preserved(model, loss), float8_layers(model, loss, trained=True):
+    trainable = {name: p for name, p in list_parameters(model, loss).items() if p.requires_grad}
+    with preserve(model, loss), float8_layers(model, loss, trained=True):
         values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
-        found = torch.autograd.grad(total, list(trainable.values()), allow_unused=True)
-    pairs = zip(trainable.items(), found, strict=True)
-    return {name: torch.zeros_like(p) if one is None else one for (name, p), one in pairs}
+        found = torch.autograd.grad(total, list(trainable.values()), materialize_grads=True)
+    return dict(zip(trainable, found, strict=True))

@@ -12,12 +12,12 @@ from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss
-from lai_torch._model.preserve import alone
+from lai_torch._model.preserve import run_alone
 from lai_torch._model.valid import Valid
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.walk import list_parameters
 
 
-@alone
+@run_alone
 def trace(
     model: nn.Module,
     loss: Loss,
@@ -83,7 +83,7 @@ def trace(
     ['0', '2']
     """
     check_choice("gradients", gradients, ("output", "all"))
-    if gradients == "all" and not any(one.requires_grad for one in named_parameters(model).values()):
+    if gradients == "all" and not any(one.requires_grad for one in list_parameters(model).values()):
         msg = "model: expected at least one trainable parameter for gradients='all', got none"
         raise ValueError(msg)
     reader = Reader(model, loss, every=gradients == "all", last=last, valid=valid)
@@ -93,7 +93,7 @@ def trace(
     return recording.trace
 
 
-@alone
+@run_alone
 def trace_gates(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None
 ) -> GateTrace:
@@ -208,6 +208,7 @@ class PerSampleNorms:
     """
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
+        # the wrapper runs, so that it averages; the module within it is read
         wrapper = getattr(model, "_orig_mod", model)
         if isinstance(wrapper, nn.parallel.DistributedDataParallel):
             if wrapper.static_graph:
@@ -219,7 +220,7 @@ class PerSampleNorms:
             wrapper = wrapper.module  # proofs run on some processes alone, and communicate nothing
         self._trained, self._reader = model, Reader(wrapper, loss, every=True)
 
-    @alone
+    @run_alone
     def forward(self, inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
         """Run model and loss on a batch.
 
@@ -239,7 +240,7 @@ class PerSampleNorms:
         ValueError
             As `per_sample_norms` does.
         """
-        named = named_parameters(self._reader.model, self._reader.loss)  # an engine is named before it runs
+        named = list_parameters(self._reader.model, self._reader.loss)  # an engine is named before it runs
         if any(hasattr(one, "device_mesh") for one in named.values()):
             msg = (
                 "model: expected whole parameters, got sharded ones (fully_shard); lai_torch.diagnose "
@@ -303,7 +304,7 @@ def check_explained(unexplained: Mapping[str, str]) -> None:
     raise ValueError(msg)
 
 
-@alone
+@run_alone
 def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None) -> Coverage:
     """Say which parameters Ghost explains on a batch, and what share of all trainable scalars they are.
 
@@ -334,11 +335,12 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     """
     reader = Reader(model, loss, every=True, last=last)
     recording = reader.record((inputs, targets))
-    named = named_parameters(model, loss)
+    named = list_parameters(model, loss)
     sizes = {name: parameter.numel() for name, parameter in named.items() if parameter.requires_grad}
     unexplained = dict(recording.plan.unexplained)
     kinds = {name: tuple(recording.kinds.get(name, ())) for name in sizes if name not in unexplained}
     total = sum(sizes.values())
     share = sum(sizes[name] for name in kinds) / total if total else 1.0
+    # what is frozen needs no explanation, and is named so that nobody misses it
     frozen = tuple(name for name, parameter in named.items() if not parameter.requires_grad)
     return Coverage(share, total, kinds, unexplained, frozen)

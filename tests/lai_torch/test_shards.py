@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lai_torch._curation.processes.blocks import gathered
+from lai_torch._curation.processes.blocks import gather_parameters
 from lai_torch._curation.processes.group import Group
 from lai_torch._graph.prove import SMALL, Sketch
 from torch import nn
@@ -26,7 +26,7 @@ def test_written_shards_are_refused():
     with (
         pytest.raises(ValueError, match="wrote the sharded parameter 'weight' of a Linear"),
         torch.no_grad(),
-        gathered([model], lambda module: True, Group(), by_block=True),
+        gather_parameters([model], lambda module: True, Group(), by_block=True),
     ):
         model.weight.data.mul_(0.5)
 
@@ -38,13 +38,13 @@ def test_sketches_keep_distances(shape):
     small, column = gradient.clone(), gradient.clone()
     small.view(-1)[-1] += 1e-6
     column[..., 0] *= 1.001
-    own = Sketch.of(gradient)
+    own = Sketch.project_gradient(gradient)
     assert own.values.numel() <= max(SMALL, gradient.numel() // 20)
-    assert own.distance(Sketch.of(gradient.clone())) == 0.0
+    assert own.distance(Sketch.project_gradient(gradient.clone())) == 0.0
     assert own.size() == pytest.approx(float(gradient.norm()), rel=0.35)
     for other in (small, column):
         apart = float((gradient - other).norm())
-        assert own.distance(Sketch.of(other)) == pytest.approx(apart, rel=0.5)
+        assert own.distance(Sketch.project_gradient(other)) == pytest.approx(apart, rel=0.5)
         assert own.compare(other, "weight") == pytest.approx(apart, rel=0.5)
     if len(shape) == 2:  # a record of the transposed matrix
         assert own.compare(gradient.mT, "weight") < 1e-10

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lai_torch.integrations.losses import documents_of, next_token_losses
-from lai_torch.integrations.rows import LENGTHS, check_documents, kept_documents, unpacked
+from lai_torch.integrations.rows import LENGTHS, check_documents, kept_documents, unpack
 from lai_torch.integrations.trl import CuratedSFTTrainer
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.models.qwen2 import modeling_qwen2
@@ -139,7 +139,7 @@ def outputs_of(batch):
 @given(DOCUMENTS)
 def test_documents_losses_packed_and_unpacked(documents):
     batch, lengths = packed(documents)
-    apart = unpacked(batch)
+    apart = unpack(batch)
     assert apart["attention_mask"].sum(1).tolist() == lengths
     found, expected = (next_token_losses(outputs_of(one), one) for one in (batch, apart))
     torch.testing.assert_close(found, expected)
@@ -186,9 +186,9 @@ def documents_checked(losses):
 
 test_documents_that_cannot_be_scored_are_named = refusals(
     {
-        f"ValueError: {NOT_PACKED}": lambda: unpacked({"input_ids": torch.ones(1, 4)}),
+        f"ValueError: {NOT_PACKED}": lambda: unpack({"input_ids": torch.ones(1, 4)}),
         "ValueError: batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of": (
-            lambda: unpacked({"position_ids": PLACES, "pixels": torch.ones(3, 2)})
+            lambda: unpack({"position_ids": PLACES, "pixels": torch.ones(3, 2)})
         ),
         f"ValueError: {NOT_APART}that moves with another's contents; ": documents_checked(
             lambda sums: sums + 1e-9 * sums.sum()

@@ -14,10 +14,10 @@ from torch import Tensor, fx, nn
 from lai_torch._captured.graphs import is_random, results
 from lai_torch._captured.pair import Pair, detach_without_gradients
 from lai_torch._captured.run import Run
-from lai_torch._model.batch import call, holds_rows, mapped, tensors
-from lai_torch._model.precision import raised
-from lai_torch._model.preserve import preserved
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.batch import call, holds_rows, map_tensors, tensors
+from lai_torch._model.precision import raise_precision
+from lai_torch._model.preserve import preserve
+from lai_torch._model.walk import list_parameters
 
 Values = list[Any]
 EXPECTED = (
@@ -55,30 +55,35 @@ class Captured:
         # without a setting, as in torch 2.6, such a number is one of the things it was captured with
         known = {name: value for name, value in config.items() if hasattr(torch._dynamo.config, name)}
         self._settings: Any = torch._dynamo.config.patch(known)
-        compiled, partition = (weakly(method) for method in (self._compiled, self._partition))
-        differentiated = aot_autograd(fw_compiler=compiled, bw_compiler=_never_called, partition_fn=partition)
+        compiled, partition = (bind_weakly(method) for method in (self._compile, self._partition))
+        differentiated = aot_autograd(
+            fw_compiler=compiled, bw_compiler=_return_uncompiled, partition_fn=partition
+        )
 
         def backend(graph: fx.GraphModule, example: Any) -> Any:
             _check_unhooked(graph)
             detach_without_gradients(graph)
             return differentiated(graph, example)
 
-        self._function = torch.compile(own_code(_caller(model, autocast)), backend=backend, fullgraph=True)
+        self._function = torch.compile(rename_code(_caller(model, autocast)), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
-        aliases = mapped(inputs, lambda one: _with_symbolic_batch(one, samples))
+        aliases = map_tensors(inputs, lambda one: _declare_symbolic_batch(one, samples))
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
-        with naming(EXPECTED, functools.partial(self._eagerly, inputs), self._why), self._settings:
+        with (
+            explain_errors(EXPECTED, functools.partial(self._eagerly, inputs), self._explain),
+            self._settings,
+        ):
             return self._function(aliases)
 
     def _eagerly(self, inputs: Any) -> None:
-        with preserved(self.model), torch.no_grad():
+        with preserve(self.model), torch.no_grad():
             call(self.model, inputs)
 
-    def _why(self, error: Exception) -> str:
+    def _explain(self, error: Exception) -> str:
         from torch._dynamo.exc import FailOnRecompileLimitHit
         from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
@@ -105,9 +110,9 @@ class Captured:
         forward, backward = default_partition(joint, inputs, **options)
         returned = options["num_fwd_outputs"]
         self._split = forward, backward, returned
-        return _without_saved(forward, returned), _of_tangents(backward)
+        return _drop_saved(forward, returned), _keep_tangents(backward)
 
-    def _compiled(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
+    def _compile(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
         """Compile the forward graph to one that also keeps the layers' inputs and what follows the last."""
         if self._split is None:  # nothing requires a gradient
             return graph.forward
@@ -116,7 +121,7 @@ class Captured:
         self.captures += 1
         pair = Pair(forward, backward, returned)
 
-        run = functools.partial(weakly(self._run), pair, returned)
+        run = functools.partial(bind_weakly(self._run), pair, returned)
         run._boxed_call = True  # type: ignore[attr-defined]  # takes its arguments as one list
         return run
 
@@ -124,7 +129,7 @@ class Captured:
         """Run a forward graph on arguments that it takes over, and keep what it kept."""
         given = list(arguments)
         arguments.clear()
-        found, values = pair.run(given, named_parameters(self.model), self._inputs)
+        found, values = pair.run(given, list_parameters(self.model), self._inputs)
         self._last = pair, values
         return found[:returned]
 
@@ -137,7 +142,7 @@ def _check_unhooked(module: fx.GraphModule) -> None:
         raise ValueError(msg)
 
 
-def _without_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
+def _drop_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
     """Return a forward graph that returns what goes to the caller alone."""
     graph = fx.Graph()
     found: Any = graph.graph_copy(forward.graph, {})
@@ -145,7 +150,7 @@ def _without_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
     return fx.GraphModule(forward, graph)
 
 
-def _of_tangents(backward: fx.GraphModule) -> fx.GraphModule:
+def _keep_tangents(backward: fx.GraphModule) -> fx.GraphModule:
     """Return a backward graph of the gradients at the outputs alone: it is asked for and never run."""
     graph = fx.Graph()
     tangents = [
@@ -176,17 +181,17 @@ def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], A
             return call(model, inputs)
         with torch.autocast(next(model.parameters()).device.type, autocast):
             outputs = call(model, inputs)
-        return raised(outputs, autocast)
+        return raise_precision(outputs, autocast)
 
     return run
 
 
-def _never_called(graph: fx.GraphModule, example: Any) -> Any:
+def _return_uncompiled(graph: fx.GraphModule, example: Any) -> Any:
     """Stand in for the compiled backward: `Run` runs the graph itself."""
     return graph.forward
 
 
-def _with_symbolic_batch(tensor: Tensor, samples: int) -> Tensor:
+def _declare_symbolic_batch(tensor: Tensor, samples: int) -> Tensor:
     """Return an alias of an input, whose first axis is declared free if it holds the samples."""
     alias = tensor.detach()
     if holds_rows(tensor, samples):
@@ -197,13 +202,13 @@ def _with_symbolic_batch(tensor: Tensor, samples: int) -> Tensor:
 _serial = itertools.count()
 
 
-def own_code(function: Any) -> Any:
+def rename_code(function: Any) -> Any:
     """Give a function a name of its own: compilations are counted by code and its name."""
     function.__code__ = function.__code__.replace(co_name=f"{function.__name__}_{next(_serial)}")
     return function
 
 
-def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+def bind_weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method as a function that does not keep its object, which has to be there when it runs.
 
     The compiler keeps its back ends as long as the process lives: these must not keep a model.
@@ -213,7 +218,9 @@ def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def naming(expected: str, eagerly: Callable[[], Any], why: Callable[[Exception], str]) -> Iterator[None]:
+def explain_errors(
+    expected: str, eagerly: Callable[[], Any], why: Callable[[Exception], str]
+) -> Iterator[None]:
     """Compile inside, and say of what does not compile what was expected, and why it does not.
 
     An error of the function's own comes up as it is, where it is called `eagerly`.

@@ -105,7 +105,7 @@ def results(graph: fx.Graph) -> list[Any]:
     return list(returned)
 
 
-def reaching(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx.Node]:
+def find_final_products(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx.Node]:
     """Return the products that reach the outputs without passing another, in order."""
     # Backwards from the outputs, along each path to its first product: what lies before that is read through
     # it. A detached value ends a path too, since no gradient passes it.
@@ -115,8 +115,8 @@ def reaching(outputs: Iterable[fx.Node], products: Iterable[fx.Node]) -> list[fx
         node = pending.pop()
         if node not in seen:
             seen.add(node)
-            ends = node in known or node.target is torch.ops.aten.detach.default
-            pending.extend(() if ends else node.all_input_nodes)
+            if node not in known and node.target is not torch.ops.aten.detach.default:
+                pending.extend(node.all_input_nodes)
     return [node for node in known if node in seen]
 
 
@@ -146,7 +146,7 @@ def check_differentiable(nodes: Iterable[fx.Node], name: str) -> None:
             raise ValueError(msg)
 
 
-def found_layers(
+def find_layers(
     graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]
 ) -> dict[fx.Node, Layer]:
     """Return the layers, in order, of a graph whose inputs `samples` depend on the samples."""
@@ -156,12 +156,14 @@ def found_layers(
 
 def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: str | None) -> Layer:
     """Return the last layer: the one that reaches the outputs without passing another, or of that name."""
-    reached = [layers[node] for node in reaching(outputs, layers)]
+    reached = [layers[node] for node in find_final_products(outputs, layers)]
     if last is not None:
         reached = [layer for layer in reached if layer.name == last]
     if len(reached) != 1:
         names = [layer.name for layer in reached]
-        way_out = f"; pass last={names[0]!r} (or another of them)" if names else "; use backward='kept'"
+        way_out = "; use backward='kept'"
+        if names:
+            way_out = f"; pass last={names[0]!r} (or another of them)"
         msg = f"backward: 'selective' expects one final layer, found {len(names)}: {names}{way_out}"
         raise ValueError(msg)
     return reached[0]

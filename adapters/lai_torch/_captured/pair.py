@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, fx
 from torch.fx.graph import CodeGen
 
-from lai_torch._captured.graphs import Layer, found_layers, reaching, results, tail
-from lai_torch._captured.sample_axis import sized
+from lai_torch._captured.graphs import Layer, find_final_products, find_layers, results, tail
+from lai_torch._captured.sample_axis import find_sized
 from lai_torch._graph.places import Axis
 
 _SWITCH = torch._C._set_grad_enabled
@@ -46,7 +46,9 @@ def detach_without_gradients(module: fx.GraphModule) -> None:
             if read and (value is None or (itself and (name.endswith("_") or name.startswith("i")))):
                 msg = f"it writes, where gradients are off, to a tensor that requires one ({node.target})"
                 raise ValueError(msg)
-            for one in [] if itself else read:  # `x.float()` may be x, with its gradient
+            if itself:  # `x.float()` may be x, with its gradient
+                continue
+            for one in read:
                 with graph.inserting_after(inputs[-1] if one in inputs else one):
                     node.replace_input_with(one, graph.call_method("detach", (one,)))
     module.recompile()
@@ -106,7 +108,7 @@ class Pair:
         self.tangents = [place for place, name in enumerate(self.names) if name.startswith("tangents")]
         self._results = results(forward.graph)
         self.outputs = [node for node in self._results[:returned] if isinstance(node, fx.Node)]
-        self.sized = sized(forward.graph)
+        self.sized = find_sized(forward.graph)
         self.parameters: dict[str, str] = {}
         self.layers: dict[fx.Node, Layer] = {}
         self.sample_axes: dict[Any, dict[fx.Node, list[Axis]]] = {}
@@ -118,7 +120,7 @@ class Pair:
         self._names: list[str | None] = []
         self._valued: list[str] = []
 
-    def once(self, find: Callable[..., Found], *given: Any) -> Found:
+    def memoise(self, find: Callable[..., Found], *given: Any) -> Found:
         """Return what a function finds of the graphs for what is given, found once for each."""
         key = find, given
         if key not in self.told:
@@ -158,12 +160,12 @@ class Pair:
         self.parameters = {node.name: known[where] for node, where in tensors.items() if where in known}
         samples = [node for node, where in tensors.items() if where in batched and where not in known]
         graph = self.forward.graph
-        self.layers = found_layers(graph, self.parameters, samples)
-        final = reaching(self.outputs, self.layers)
+        self.layers = find_layers(graph, self.parameters, samples)
+        final = find_final_products(self.outputs, self.layers)
         kept = dict.fromkeys([*(layer.inputs for layer in self.layers.values()), *final])
         for one in final:  # what is computed from it, should it be the last layer
             behind = tail(graph, [one], self.outputs)
-            kept |= dict.fromkeys(_entering(behind))
+            kept |= dict.fromkeys(_find_inputs(behind))
         self._run_forward = function_of(self.forward, list(kept))
         self._valued = [getattr(one, "name", "") for one in (*self.inputs, *kept, *self._results)]
 
@@ -179,7 +181,7 @@ def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
     return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 
-def _entering(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
+def _find_inputs(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
     """Return the nodes outside that `nodes` read."""
     inside = set(nodes)
     return (before for node in nodes for before in node.all_input_nodes if before not in inside)
@@ -193,8 +195,10 @@ def function_of(module: fx.GraphModule, also: Sequence[fx.Node] = ()) -> Callabl
     """
     env: dict[fx.Node, fx.Node] = {}
     graph = fx.Graph()
-    found = graph.graph_copy(module.graph, env)
-    graph.output((found, tuple(env[node] for node in also)) if also else found)
+    found: Any = graph.graph_copy(module.graph, env)
+    if also:
+        found = found, tuple(env[node] for node in also)
+    graph.output(found)
     graph.set_codegen(_Boxed())
     return fx.GraphModule(module, graph).forward
 

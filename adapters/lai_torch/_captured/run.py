@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
 from lai_torch._captured.pair import Pair
-from lai_torch._captured.sample_axis import Sizes, resized, sample_axes, take_rows, weigh_rows
+from lai_torch._captured.sample_axis import Sizes, compute_from_sizes, sample_axes, take_rows, weigh_rows
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import flatten_positions
 
@@ -46,19 +46,20 @@ class Run:
         if self._others not in pair.sample_axes:
             pair.sample_axes[self._others] = sample_axes(pair.forward.graph, self.sizes)
         self._axes = pair.sample_axes[self._others]
-        self.order, self.outputs = self._matched(found)
+        self.order, self.outputs = self._match_gradients(found)
 
     def _sizes(self, batched: set[int]) -> Sizes:
         """Read the values of the symbols off the inputs, and which of them are the number of samples."""
         symbols, batch = {}, set()
-        for name, axis, symbol in self.pair.once(_symbolic):
+        for name, axis, symbol in self.pair.memoise(_symbolic):
             value = self.values[name]
             symbols[symbol] = int(value) if axis is None else value.shape[axis]
+            # the first axis of an input that holds rows: its symbol is the number of samples
             if axis == 0 and value.data_ptr() in batched:
                 batch.add(symbol)
         return Sizes(symbols, frozenset(batch))
 
-    def _matched(self, found: Sequence[Tensor]) -> tuple[list[int], list[fx.Node]]:
+    def _match_gradients(self, found: Sequence[Tensor]) -> tuple[list[int], list[fx.Node]]:
         """Say which of the differentiable outputs each gradient that the backward graph takes is of."""
         where = {_identity(one): index for index, one in enumerate(found)}
         pairs = []
@@ -66,6 +67,7 @@ class Run:
             value = self.values.get(node.name)
             if isinstance(value, Tensor) and (index := where.pop(_identity(value), None)) is not None:
                 pairs.append((index, node))
+        # of outputs that share memory it cannot be told which one a gradient is of
         if where or len(pairs) != len(self.pair.tangents):
             msg = (
                 f"backward: 'selective' expects differentiable outputs that share no memory, found "
@@ -76,11 +78,11 @@ class Run:
 
     def layers(self, outputs: Sequence[fx.Node]) -> list[Layer]:
         """Return the layers, the last one last."""
-        return self.pair.once(_ordered, tuple(outputs), self.last)
+        return self.pair.memoise(_order_layers, tuple(outputs), self.last)
 
-    def behind(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+    def find_nodes_after(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Return the nodes between the last layer and the outputs, in order."""
-        return self.pair.once(_behind, last.output, last.name, tuple(outputs))
+        return self.pair.memoise(_find_nodes_after, last.output, last.name, tuple(outputs))
 
     def sample_axis(self, node: fx.Node, name: str) -> Axis:
         """Return where a layer's input or output holds the samples."""
@@ -96,9 +98,10 @@ class Run:
     def lay_out(self, node: fx.Node, value: Tensor, layer: Layer) -> Tensor:
         """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions."""
         axis = self.sample_axis(node, layer.name)
+        # W @ h: its features come before its samples
         if layer.left:
             axis, value = replace(axis, axis=1 - axis.axis), value.T
-        return flatten_positions(axis.in_front(value))
+        return flatten_positions(axis.move_to_front(value))
 
     def vjp(
         self,
@@ -115,6 +118,7 @@ class Run:
         """
         tangents = self._tangents(gradients, weights, rows)
         arguments: Values = list(map(self.values.get, self.pair.names))
+        # held by the list alone, which the backward graph empties as it runs
         if release:
             self.values = {}
         if rows is not None:
@@ -124,7 +128,7 @@ class Run:
         del tangents
         with torch.no_grad():
             found = self.pair.run_backward(arguments)  # frees what it has used
-        return self._named(found)
+        return self._name_gradients(found)
 
     def _cut(self, saved: Values, rows: Tensor) -> None:
         """Make of what was saved for the backward graph that of the samples `rows`, which are in order."""
@@ -132,9 +136,9 @@ class Run:
         # tensors the rows are taken on each axis that holds samples (two in a matrix of samples by samples).
         for place, number in self._fewer(rows.numel()):
             saved[place] = number
-        for place, source, axes in self.pair.once(_batched, self._others):
+        for place, source, axes in self.pair.memoise(_find_batched, self._others):
             if not axes:
-                saved[place] = resized(source, self.sizes, rows.numel())
+                saved[place] = compute_from_sizes(source, self.sizes, rows.numel())
             for axis in axes:
                 saved[place] = take_rows(axis, saved[place], rows)
 
@@ -164,11 +168,11 @@ class Run:
             if callable(gradient):
                 kept = gradient(index).to(value).contiguous()
             else:
-                kept = take_rows(axis, _laid_out_as(value, gradient), index)
+                kept = take_rows(axis, _match_strides(value, gradient), index)
             result.append(weigh_rows(axis, kept, weights))
         return result
 
-    def _named(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
+    def _name_gradients(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
         """Return the backward graph's results by parameter, each in memory of its own."""
         names = self.pair.parameters
         result: dict[str, Tensor] = {}
@@ -182,6 +186,7 @@ class Run:
                         "use Embedding(sparse=False), or backward='kept'"
                     )
                     raise ValueError(msg)
+                # a graph may return one tensor for two parameters, and `.grad` is written in place
                 own = gradient.clone() if gradient.data_ptr() in seen else gradient
                 seen.add(own.data_ptr())
                 result[name] = result[name] + own if name in result else own
@@ -206,7 +211,7 @@ def _symbol(place: tuple[str, int | None, Any]) -> str:
     return str(place[2])
 
 
-def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[Axis]]]:
+def _find_batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[Axis]]]:
     """Return what is saved of the samples: where, by which node, and where it holds them.
 
     Of what is computed from sizes alone, nowhere.
@@ -217,20 +222,20 @@ def _batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Se
     return [(place, node, () if node in pair.sized else axes[node]) for place, node in saved]
 
 
-def _ordered(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
+def _order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
     """Return the layers of a graph with these differentiable outputs, the last one last."""
     last = final_layer(pair.layers, outputs, name)
     return [*(layer for layer in pair.layers.values() if layer.output is not last.output), last]
 
 
-def _behind(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+def _find_nodes_after(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
     """Return the nodes between the last layer and the outputs, in order, all of them differentiable."""
     found = tail(pair.forward.graph, [start], outputs)
     check_differentiable(found, name)
     return found
 
 
-def _laid_out_as(value: Tensor, gradient: Tensor | None) -> Tensor:
+def _match_strides(value: Tensor, gradient: Tensor | None) -> Tensor:
     """Return the gradient with the strides of its output, which the backward graph was captured for."""
     if gradient is None:
         return torch.zeros_like(value)

@@ -6,8 +6,8 @@ symbol, and which of the two is outermost follows from the reshaping that merged
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -85,7 +85,8 @@ def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Axis]]:
             inherited |= merged.get(before, {})
         value = node.meta.get("val")
         if isinstance(value, Tensor):
-            found[node] = _placed(node, value.shape, sizes, inherited, found)
+            found[node] = _place_samples(node, value.shape, sizes, inherited, found)
+            # an axis with one entry a sample can be split in one way alone: nothing has to be passed on
             inherited |= {
                 one.outer * one.inner: (one.outer, one.inner)
                 for one in found[node]
@@ -95,7 +96,7 @@ def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Axis]]:
     return found
 
 
-def _placed(
+def _place_samples(
     node: fx.Node,
     shape: Any,
     sizes: Sizes,
@@ -109,7 +110,7 @@ def _placed(
         # as an input's axis of as many entries; samples outermost where no input has one
         outer, inner = inherited.get(many, (1, many))
         if node.target is torch.ops.aten.cat.default:
-            outer, inner = _joined(node, axis, many, found) or (outer, inner)
+            outer, inner = _find_joined(node, axis, many, found) or (outer, inner)
         before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
         if node.target in RESHAPES and len(before) == len(multiples) == 1:
             # Reshaping keeps the order of the entries. So the number of blocks of samples that lie one after
@@ -129,16 +130,18 @@ def _placed(
     return result
 
 
-def _joined(node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Axis]]) -> tuple[int, int] | None:
+def _find_joined(
+    node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Axis]]
+) -> tuple[int, int] | None:
     """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
     # p batches one after another: entry i n + j of the axis is sample j of part i, so outer = p, inner = 1.
-    parts, *rest = node.args
-    parts, along = cast("Sequence[fx.Node]", parts), cast("int", rest[0] if rest else 0)
+    given: Any = (*node.args, 0)  # the first axis, where none is given
+    parts, along = given[:2]
     plain = all(found.get(part) == [Axis(axis, 1, 1, ANY)] for part in parts)
     return (many, 1) if along % node.meta["val"].ndim == axis and plain else None
 
 
-def sized(graph: fx.Graph) -> set[fx.Node]:
+def find_sized(graph: fx.Graph) -> set[fx.Node]:
     """Return the nodes that are computed from sizes alone, as row numbers are.
 
     Rows of `arange(n)` are not `arange(rows)`: what is computed from sizes is computed again for fewer
@@ -154,12 +157,12 @@ def sized(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
-def resized(node: fx.Node, sizes: Sizes, samples: int) -> Any:
+def compute_from_sizes(node: fx.Node, sizes: Sizes, samples: int) -> Any:
     """Return what a node that is computed from sizes alone is for so many samples."""
     if isinstance(node.meta["val"], SYMBOLIC):
         return sizes.value(node.meta["val"], samples)
     target: Any = node.target
-    arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: resized(one, sizes, samples))
+    arguments = fx.node.map_arg((node.args, node.kwargs), lambda one: compute_from_sizes(one, sizes, samples))
     return target(*arguments[0], **arguments[1])
 
 

@@ -12,7 +12,7 @@ from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.outcome import check_groups
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import count
-from lai_torch._model.walk import check_kinds_served, named_parameters
+from lai_torch._model.walk import check_kinds_served, list_parameters
 from lai_torch.options import Estimator
 from lai_torch.options.passes import PassName
 from lai_torch.options.protocols import find_measure, wants
@@ -42,6 +42,7 @@ def check_kinds(model: Any, loss: Any, generator: Any) -> None:
     if not isinstance(model, nn.Module):
         msg = f"model: expected a torch.nn.Module, got {_kind_of(model)}"
         raise TypeError(msg)
+    # a class is callable, and makes a loss
     if not callable(loss) or isinstance(loss, type):
         msg = (
             f"loss: expected a function loss(outputs, targets) -> (n,), got {_kind_of(loss)}; for example "
@@ -63,7 +64,7 @@ def check_trains(model: nn.Module, loss: Any) -> None:
         found = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
         msg = f"step: expected gradients to be on, got a call under {found}; leave it (score() works there)"
         raise ValueError(msg)
-    if not any(parameter.requires_grad for parameter in named_parameters(model, loss).values()):
+    if not any(parameter.requires_grad for parameter in list_parameters(model, loss).values()):
         msg = "model: expected at least one trainable parameter to step on, got none: all are frozen"
         raise ValueError(msg)
 
@@ -78,6 +79,7 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
             "torch.optim.SGD(model.parameters(), lr=0.1)"
         )
         raise TypeError(msg)
+    # `model.to(device)` may have replaced them since
     parameters = {id(parameter) for parameter in model.parameters()}
     if not any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):
         msg = (
@@ -85,6 +87,7 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
             "model.parameters(), after the model is on its device"
         )
         raise ValueError(msg)
+    # such as LBFGS, which asks for losses at points of its own
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         msg = (
@@ -97,9 +100,11 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
 def check_together(estimator: Estimator, validation: Validation, optimizer: Any, backward: str) -> None:
     """Raise unless an estimator goes with the validation side, the optimizer and the pass."""
     name, facts = estimator.name, estimator.facts
+    # the step that it scores at half is the optimizer's
     if facts.learning_rate and optimizer is None:
         msg = f"optimizer: estimator {name!r} needs the optimizer's learning rates, got None"
         raise ValueError(msg)
+    # neither has samples to fit on that are not scored
     if facts.fits_weights and (validation.is_summary or validation.is_batch):
         msg = (
             f"validation: estimator {name!r} is calibrated on validation samples; pass "
@@ -119,8 +124,11 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
     if validation.is_summary:
         check_summary(validation.source, estimator)
     check_choice("backward", backward, PASSES)
+    # its graph keeps the layers' inputs, and the last layer's gradient alone
     selective = [each for each in CATALOGUE if each.gradients == "output" and not each.gates]
-    able = selective if backward == "selective" else [each for each in CATALOGUE if each.shared_forward]
+    able = selective
+    if backward != "selective":
+        able = [each for each in CATALOGUE if each.shared_forward]
     if backward != "kept" and facts not in able:
         fitting = ", ".join(repr(each.name) for each in able)
         msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"
@@ -128,8 +136,11 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
     if getattr(estimator, "autocast", None) and backward not in {"kept", "selective"}:
         msg = f"autocast: {backward!r} trains on the pass that is scored; leave it out, or use 'selective'"
         raise ValueError(msg)
+    # a pass that trains, or that is the validation set, too, has to hold the whole batch
     if getattr(estimator, "chunk", None) is not None and (backward != "kept" or validation.is_batch):
-        other = f"backward={backward!r}" if backward != "kept" else f"validation={validation.source!r}"
+        other = f"backward={backward!r}"
+        if backward == "kept":
+            other = f"validation={validation.source!r}"
         msg = f"chunk: {other} runs the whole batch at once; leave it out, or use 'kept' and a validation set"
         raise ValueError(msg)
 
@@ -140,6 +151,7 @@ def check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
         msg = f"validation: expected a summary for {wanted!r}, got one for {summary.estimator!r}"
         raise ValueError(msg)
     positions = getattr(estimator, "positions", None)
+    # a sum is over one reading of positions, which cannot be changed afterwards
     if positions is not None and summary.positions not in {None, positions}:
         msg = (
             f"positions: expected {summary.positions!r}, how the summary reads them, got {positions!r}; "
@@ -157,13 +169,9 @@ def check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
 def check_seen(policy: Any, validation: Validation) -> None:
     """Raise if a policy asks for what there is not."""
     asked = wants(policy)
-    if "validation_losses" in asked and (validation.is_batch or validation.is_summary):
-        got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
-        msg = (
-            f"validation: the policy asks for the losses of a validation set, got {got}; pass "
-            "(inputs, targets) or a loader"
-        )
-        raise ValueError(msg)
+    # of a batch that is scored against itself, or of a sum, there are none
+    if "validation_losses" in asked:
+        _check_is_set(validation, "validation: the policy asks for the losses of a validation set")
     if "measured" in asked and find_measure(policy) is None:
         msg = (
             "policy: one that asks for 'measured' expects a method measure(inputs, targets) -> (n,), got "
@@ -174,9 +182,14 @@ def check_seen(policy: Any, validation: Validation) -> None:
 
 def check_parts(estimator: Estimator, validation: Validation) -> None:
     """Raise unless a validation set can be cut into the estimator's parts, if it has any."""
-    if getattr(estimator, "parts", None) is not None and (validation.is_batch or validation.is_summary):
+    if getattr(estimator, "parts", None) is not None:
+        _check_is_set(validation, "parts: expected a validation set to cut")
+
+
+def _check_is_set(validation: Validation, expected: str) -> None:
+    if validation.is_batch or validation.is_summary:
         got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
-        msg = f"parts: expected a validation set to cut, got {got}; pass (inputs, targets) or a loader"
+        msg = f"{expected}, got {got}; pass (inputs, targets) or a loader"
         raise ValueError(msg)
 
 
@@ -184,6 +197,7 @@ def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> N
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
         check_count(name, value, least)
+    # True is an int
     number = isinstance(max_norm, int | float) and not isinstance(max_norm, bool)
     if max_norm is not None and not (number and max_norm > 0.0):
         msg = f"max_norm: expected a number above 0, or None, got {max_norm!r}"
@@ -197,22 +211,27 @@ def check_micro_batches(
     if not batches:
         msg = "batches: expected at least one, got none"
         raise ValueError(msg)
+    # what is scored against itself cannot be cut
     whole = validation.is_batch or not estimator.in_parts
     if whole and len(batches) > 1:
-        what = f"validation={validation.source!r}" if validation.is_batch else f"estimator {estimator.name!r}"
+        what = f"estimator {estimator.name!r}"
+        if validation.is_batch:
+            what = f"validation={validation.source!r}"
         msg = (
             f"batches: {what} reads an optimizer step in one part, got {len(batches)} micro-batches; "
             "pass one, or use 'lai' with a validation set"
         )
         raise ValueError(msg)
-    if groups is not None and len(groups) != len(batches):
+    if groups is None:
+        groups = [None] * len(batches)
+    if len(groups) != len(batches):
         msg = f"groups: expected those of each batch ({len(batches)}), got {len(groups)}"
         raise ValueError(msg)
-    for index, batch in enumerate(batches):
-        check_groups(None if groups is None else groups[index], count(*batch))
+    for own, batch in zip(groups, batches, strict=True):
+        check_groups(own, count(*batch))
 
 
-def counted(batch: Any, groups: Any, ids: Any = None) -> int:
+def count_samples(batch: Any, groups: Any, ids: Any = None) -> int:
     """Return how many samples a batch has, after checking what came with it."""
     samples = count(*batch)
     if ids is not None:

@@ -25,24 +25,24 @@ from lai_torch._curation.readings import (
     Itself,
     Reading,
     Scored,
+    build_not_finite_error,
     chunks,
     cut_evenly,
     find_finite,
     join_scored,
-    nothing_finite,
     select_finite,
     share_of,
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import Tracer, UnlikeError, check_alike
-from lai_torch._exact.optimizer_step import check_optimizer, stepped
+from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.record import NotFiniteError, Reader
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, Point, UnusableError, finite_gradient, losses_of
 from lai_torch._model.precision import Lowered
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserve
 from lai_torch.options import LAI, CalibratedLAI, Estimator, PreconditionedLAI
 from lai_torch.trace import GateTrace
 
@@ -85,12 +85,12 @@ class Scorer:
         """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
         seed = self.draw_seed()
         if not self.adds_up or self.group.size == 1:
-            with self.group.agreed():
+            with self.group.raise_together():
                 return None if validation is None else self._summarize_alone(validation, size, seed)
         device = next(self.model.parameters()).device
         sides = []
         for part in self._cut(validation):
-            with self.group.agreed():
+            with self.group.raise_together():
                 share = self._share(part)
                 own = None if share is None else self.sum_up(share, size, seed)
             sides.append(sum_sides(own, self.group, device, self.memory_budget))
@@ -120,36 +120,36 @@ class Scorer:
     def score(self, readings: Iterator[Reading], side: Side, state: CuratorState) -> Scored:
         """Score consecutive parts of a batch; NaN where a sample is not finite."""
         readings, side = self.exchange(readings, side)
-        with self.group.agreed():
+        with self.group.raise_together():
             # not a loop, whose variable would hold one part's trace while the next is made
             multiply = functools.partial(self.multiply, state, side)
             scored = join_scored(list(map(multiply, readings)))
             sizes = None if self.cut is None or isinstance(side, Itself) else side.sizes
             return replace(scored, sizes=sizes)
 
-    def all_losses(self, validation: Batch | None, size: int) -> Tensor:
+    def measure_losses(self, validation: Batch | None, size: int) -> Tensor:
         """Return the losses of a validation set, of which several processes run a part each."""
         own = torch.zeros(0, dtype=torch.float64, device=next(self.model.parameters()).device)
-        with self.group.agreed():
+        with self.group.raise_together():
             share = self._share(validation)
             if share is not None:
                 found = (find_losses(self.model, self.loss, one, self.tracer) for one in chunks(share, size))
                 own = torch.cat([losses.to(own) for losses in found])
-        return self.group.gathered(own)[0]
+        return self.group.gather_rows(own)[0]
 
 
 def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
     """Return the sides of parts as one; those without a finite loss are None, and left out."""
     found = [side for side in sides if side is not None]
     if not found:
-        raise nothing_finite()
+        raise build_not_finite_error()
     return replace(found[0], parts=tuple(part for side in found for part in side.parts))
 
 
 def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: Tracer | None = None) -> Tensor:
     """Return the losses of a batch, in the precision of its trace; the model runs without gradients."""
     lowered = Lowered(model, None) if tracer is None else tracer.lowered
-    with lowered(), preserved(model, loss), torch.no_grad():
+    with lowered(), preserve(model, loss), torch.no_grad():
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
@@ -165,7 +165,7 @@ def make_scorer(
     remakes: bool = True,  # whether a side can be made again, where a batch has other records than it
 ) -> Scorer:
     """Return the functions of an estimator on a model."""
-    facts, group = estimator.facts, Group() if group is None else group
+    facts, group = estimator.facts, group or Group()
     shared: dict[str, Any] = {"group": group, "one_set": one_set}
     if facts.learning_rate:
         return replace(_make_midpoint(model, loss, optimizer, getattr(estimator, "of", "sgd")), **shared)
@@ -175,6 +175,7 @@ def make_scorer(
     made = shared | {"read": traced.read, "sum_up": traced.sum_up, "exchange": traced.exchange}
     made |= {"check_alike": traced.check_alike, "draw_seed": traced.draw_seed, "tracer": traced.tracer}
     made |= {"cut": getattr(estimator, "parts", None), "memory_budget": traced.memory_budget}
+    # flattened positions have no summary: their traces are kept as they are
     sums = facts.summary is not None and traced.positions != "flatten"
     if isinstance(estimator, PreconditionedLAI):
         made["multiply"] = functools.partial(_precondition, traced, estimator)
@@ -182,6 +183,7 @@ def make_scorer(
     else:
         product = gate_lai_scores if facts.gates else getattr(lai, f"{facts.summary}_scores")
         made["multiply"] = functools.partial(traced.multiply, product)
+    # its weights are fitted on rows of the whole set, which sums over parts do not hold
     if isinstance(estimator, CalibratedLAI):
         every = Reader(model, loss, every=True, last=traced.tracer.last, valid=traced.tracer.masks)
         made["fit"] = functools.partial(_fit_weights, traced.tracer, every)
@@ -265,7 +267,7 @@ class Traced:
                 # the gains are each pair's own; column norms are those of the weights when a batch is scored
                 traces.append(replace(trace, column_norms=()))
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
-                traces.append(self._sketched(trace, seed))
+                traces.append(self._sketch(trace, seed))
             else:
                 total = self._add(total, trace, positions, seed)
         if total is None and not traces:
@@ -286,7 +288,7 @@ class Traced:
 
     def _summarize(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:
         options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
-        return lai.summarize(self._sketched(trace, seed), str(self.facts.summary), **options)
+        return lai.summarize(self._sketch(trace, seed), str(self.facts.summary), **options)
 
     def check_alike(self, trace: Any, side: Side) -> None:
         """Raise `UnlikeError` where a batch has other records than the side that it is scored against."""
@@ -301,11 +303,11 @@ class Traced:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
         if not isinstance(side, Itself):
             return readings, side
-        with self.group.agreed():
+        with self.group.raise_together():
             (reading,) = map(select_finite, readings)  # such a batch is read in one part
         side = replace(side, sketch=self.draw_seed())
         if self.group.size > 1:
-            with self.group.agreed():
+            with self.group.raise_together():
                 own, trace = None, reading.seen
                 if trace is not None:
                     positions = self._positions_for(trace)
@@ -326,9 +328,13 @@ class Traced:
         if trace is None:
             nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
             return Scored(nothing, reading.losses, side.positions, weights)
-        positions = self._positions_for(trace) if isinstance(side, Itself) else side.positions
-        trace = self._sketched(trace, side.sketch)
-        options: dict[str, Any] = {} if positions is None else {"positions": positions}
+        positions = side.positions
+        if isinstance(side, Itself):
+            positions = self._positions_for(trace)
+        trace = self._sketch(trace, side.sketch)
+        options: dict[str, Any] = {}
+        if positions is not None:
+            options["positions"] = positions
         if weights is not None:
             options["layer_weights"] = weights
         if isinstance(side, Itself):
@@ -348,7 +354,7 @@ class Traced:
         """Return how positions are read; None where that is no choice."""
         return (self.positions or default_positions(trace)) if self.facts.positions else None
 
-    def _sketched(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
+    def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
         return trace if self.sketch is None or seed is None else sketch(trace, self.sketch, seed)
 
 
@@ -381,11 +387,12 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
         )
         raise UnusableError(msg)
     with tracer.lowered():
-        recording = every.record(part if len(kept) == used else rows(part, kept, used))
+        recording = every.record(rows(part, kept, used))
     if not recording.readouts:
         raise ValueError(recording.plan.refusal)
     last, parts = recording.readouts[-1].record, []
     for one in recording.readouts:
+        # Ghost, which the weights are fitted to, has no record of this layer
         if not one.own and one.layer.trains:
             raise make_weight_error(one.layer.name)
         parts.append(layer_parts(one.record, last, positions, trains=one.own))
@@ -424,17 +431,17 @@ def _exchange_squares(
             "out"
         )
         raise ValueError(msg)
-    with group.agreed():
+    with group.raise_together():
         (reading,) = readings  # this estimator reads a batch in one part
         if reading.seen is not None:
             gradients, counted = _outputs(reading)
             mean = lai.update_second_moment(None, gradients, valid=counted)
-    if group.size > 1 and (width := group.most(0 if mean is None else len(mean))):
+    if group.size > 1 and (width := group.reduce_max(0 if mean is None else len(mean))):
         total = torch.zeros(width + 1, dtype=torch.float64, device=next(traced.model.parameters()).device)
         if mean is not None and counted is not None:
             total[:-1] = mean.double() * counted.sum()
             total[-1] = counted.sum()
-        (total,) = group.summed([total])
+        (total,) = group.reduce_sum([total])
         mean = total[:-1] / total[-1]
     return iter([replace(reading, squares=mean)]), side
 
@@ -449,7 +456,9 @@ def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
     if gradients.ndim == 2:
         gradients = gradients.unsqueeze(1)
     counted = find_finite(reading).unsqueeze(1).expand(gradients.shape[:2])
-    return gradients, counted if last.valid is None else counted & last.valid
+    if last.valid is not None:
+        counted = counted & last.valid
+    return gradients, counted
 
 
 # ---- derivatives along the exact validation gradient: no trace, any architecture
@@ -460,7 +469,9 @@ def _sum_gradient(function: Function, validation: Batch, size: int) -> Point | N
     total: Point | None = None
     for chunk in chunks(validation, size):
         if (one := finite_gradient(function, chunk, reduction="sum")) is not None:
-            total = one if total is None else {name: total[name] + one[name] for name in one}
+            if total is not None:
+                one = {name: total[name] + one[name] for name in one}
+            total = one
     return total
 
 
@@ -482,7 +493,7 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
         else:
             direction = side.parts[0]
         if direction is None:
-            raise nothing_finite()
+            raise build_not_finite_error()
         found = prover(direction, batch)
         return Reading(found.losses, found)
 
@@ -508,20 +519,25 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
     prover = Prover(function)
 
     def read(batch: Batch, side: Side) -> Reading:
-        validation, size = (batch, count(*batch)) if isinstance(side, Itself) else side.parts[0]
+        if isinstance(side, Itself):
+            validation, size = batch, count(*batch)
+        else:
+            validation, size = side.parts[0]
         middle, vjp = function.point(), None
         step = finite_gradient(function, batch, reduction="mean", role="inputs")
         if step is not None:
             half = {name: 0.5 * part for name, part in step.items()}
             if of == "optimizer":
-                middle, vjp = stepped(function, middle, half, optimizer, None)
+                middle, vjp = take_step(function, middle, half, optimizer, None)
             else:
                 middle = _descend(function, middle, half, optimizer)
-        with function.at(middle):
+        with function.set_parameters(middle):
             target = _sum_gradient(function, validation, size)
         if target is None:
-            raise nothing_finite()
-        found = prover(target if vjp is None else vjp(target), batch)
+            raise build_not_finite_error()
+        if vjp is not None:
+            target = vjp(target)
+        found = prover(target, batch)
         return Reading(found.losses, found)
 
     def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide | None:

@@ -47,19 +47,23 @@ def check_groups(groups: Any, samples: int) -> None:
         raise TypeError(msg)
 
 
-def joined_groups(groups: Sequence[Any] | None) -> Any:
+def join_groups(groups: Sequence[Any] | None) -> Any:
     """Return the groups of several batches as those of one."""
-    if groups is None or isinstance(groups[0], Tensor):
-        return None if groups is None else torch.cat(list(groups))
+    if groups is None:
+        return None
+    if isinstance(groups[0], Tensor):
+        return torch.cat(list(groups))
     return [one for each in groups for one in each]
 
 
-def gathered_groups(group: Group, groups: Any) -> Groups | None:
+def gather_groups(group: Group, groups: Any) -> Groups | None:
     """Return the groups of all processes' samples, which all pass numbers, all text or none."""
-    kind = 0 if groups is None else NUMBERS if isinstance(groups, Tensor) else TEXT
-    if not (most := group.most(kind)):
+    kind = 0
+    if groups is not None:
+        kind = NUMBERS if isinstance(groups, Tensor) else TEXT
+    if not (most := group.reduce_max(kind)):
         return None
-    with group.agreed():
+    with group.raise_together():
         if kind != most:
             expected = ("", "whole numbers", "text")[most]
             got = ("None", "whole numbers", "text")[kind]
@@ -71,11 +75,11 @@ def gathered_groups(group: Group, groups: Any) -> Groups | None:
         names = sorted({str(one) for own in group.objects(sorted(set(groups))) for one in own})
         groups = torch.as_tensor(number_groups(groups, names), device="cpu")
     if group.size > 1:
-        groups = group.gathered(groups.to(group.device, torch.int64))[0]
+        groups = group.gather_rows(groups.to(group.device, torch.int64))[0]
     return Groups(groups, names)
 
 
-def dropped_shares(weights: Tensor, groups: Groups) -> dict[Any, float]:
+def measure_dropped_shares(weights: Tensor, groups: Groups) -> dict[Any, float]:
     """Return the share of each group that got no weight."""
     numbers = groups.numbers.to(weights.device)
     return {
@@ -90,7 +94,7 @@ SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(
 """What a report takes over from scoring."""
 
 
-def reported(
+def make_report(
     group: Group,
     scored: Scored | None,
     weighed: Weighed,
@@ -101,14 +105,19 @@ def reported(
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
     found: dict[str, Any] = {"scores": None, "losses": update.losses}
     if scored is not None:
+        # a report holds what a scored batch knows, and None of a warm-up
         found = {name: getattr(scored, name) for name in SHARED} | {"scores": scored.scores}
         found["parts"] = None if scored.sizes is None else scored.parts
     kept, dropped, loss = update.kept, update.dropped, None
     if group.size > 1:
-        nothing = math.isnan(update.loss) and not bool((update.weights > 0).any())
-        loss, everyone = group.totals(0.0 if nothing else update.loss, dropped)
+        loss = update.loss
+        if math.isnan(loss) and not bool((update.weights > 0).any()):
+            loss = 0.0  # of a process that keeps no row; the others' losses still count
+        loss, everyone = group.totals(loss, dropped)
         dropped = int(everyone)
-        loss = loss if kept else math.nan
+        # the sum of none would read as a loss of 0
+        if not kept:
+            loss = math.nan
     weights = weighed.everyone if update.used else torch.zeros_like(weighed.everyone)
     kind = Report if scored is None else ScoredReport
     return kind(
@@ -118,7 +127,7 @@ def reported(
         dropped=dropped,
         skipped=not update.used,
         updated=update.updated,
-        group_drops=None if groups is None else dropped_shares(weights, groups),
+        group_drops=None if groups is None else measure_dropped_shares(weights, groups),
         backward=update.backward,
         trained_losses=update.losses,
         total=loss,

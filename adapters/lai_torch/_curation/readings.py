@@ -58,7 +58,7 @@ class Scored:
         return self.parts[0] if len(self.parts) == 1 else self.parts.sum(0)
 
 
-def nothing_finite() -> UnusableError:
+def build_not_finite_error() -> UnusableError:
     """Build the error of a validation set without a single finite loss."""
     return UnusableError("validation: expected at least one sample with a finite loss, got none")
 

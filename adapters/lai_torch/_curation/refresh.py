@@ -9,11 +9,11 @@ from torch import nn
 from lai_torch._curation.estimators import Scorer
 from lai_torch._curation.readings import Itself
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.validation import Batch, Validation, moved, select_keys
+from lai_torch._curation.validation import Batch, Validation, move_to_model, select_keys
 from lai_torch._model.batch import count, mark_staying
 from lai_torch._model.function import UnusableError
-from lai_torch._model.preserve import evaluating
-from lai_torch._model.walk import forget, named_parameters
+from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.walk import forget, list_parameters
 
 
 class Refresh:
@@ -30,7 +30,7 @@ class Refresh:
         keeps_losses: bool = False,  # whether the policy asks for the losses of the validation set
     ) -> None:
         self.model, self.validation, self.scorer, self.refresh = model, validation, scorer, refresh
-        self.given = _given(validation, positions)
+        self.given = _take_undrawn(validation, positions)
         self.keeps_losses = keeps_losses
 
     def __call__(self, state: CuratorState, size: int) -> CuratorState:
@@ -51,16 +51,18 @@ class Refresh:
         """
         if self.given is not None or self.scorer.group.size > 1:
             return None
-        return tuple(parameter._version for parameter in named_parameters(self.model).values())
+        return tuple(parameter._version for parameter in list_parameters(self.model).values())
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
         drawn, staying = self._draw(state)
         ago = f"{state.served} step{'s' * (state.served > 1)} ago"
-        if not self.scorer.group.most(drawn is not None):
+        # no process has a batch; where one has, all take part
+        if not self.scorer.group.reduce_max(drawn is not None):
             if state.side is None:
                 msg = "validation: expected at least one batch from the loader, got none"
                 raise ValueError(msg)
+            # said once
             if not state.ended:
                 warnings.warn(
                     f"validation: the iterator has ended and cannot start again; the summary made {ago} "
@@ -71,17 +73,19 @@ class Refresh:
             return replace(state, ended=True)
         state = replace(state, staying=staying)
         try:
-            with evaluating(self.model):
+            with use_eval_mode(self.model):
                 side, losses = self.scorer.summarize(drawn, size), None
                 if self.keeps_losses:
-                    losses = self.scorer.all_losses(drawn, size)
+                    losses = self.scorer.measure_losses(drawn, size)
+        # a draw that is of no use ends no run that has an earlier side
         except UnusableError as error:
             if state.side is None:
                 raise
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
             return state
+        # raised by the model or the loss, whose messages do not say on which batch
         except Exception as error:
-            told = _on_validation(error)
+            told = _blame_validation(error)
             if told is error:
                 raise
             raise told from error
@@ -90,15 +94,15 @@ class Refresh:
     def _draw(self, state: CuratorState) -> tuple[Batch | None, tuple[Any, ...]]:
         """Return the next batch of the source, and the places of all entries that hold no rows."""
         forget()  # a loader runs code of the user's
-        with self.scorer.group.agreed():
+        with self.scorer.group.raise_together():
             drawn = self.validation.draw()
             if drawn is None:
                 return None, state.staying
-            drawn = moved(select_keys(self.model, drawn), self.model)
+            drawn = move_to_model(select_keys(self.model, drawn), self.model)
             try:
                 count(*drawn)
             except ValueError as error:
-                raise _on_validation(error) from error
+                raise _blame_validation(error) from error
             return drawn, mark_staying(state.staying, drawn)
 
 
@@ -106,9 +110,10 @@ PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, Ind
 """Errors that are made of a message alone."""
 
 
-def _on_validation(error: Exception) -> Exception:
+def _blame_validation(error: Exception) -> Exception:
     """Return an error that says it came up on the validation set, not on the batch."""
     where = "while tracing the validation set"
+    # others take more than a message, so that theirs is not written anew
     if type(error) in PLAIN:
         named = type(error)(f"{where}: {error}")
         vars(named).update(vars(error))  # its notes, on which process it happened
@@ -117,7 +122,7 @@ def _on_validation(error: Exception) -> Exception:
     return error
 
 
-def _given(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
+def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
     """Return what there is to score against without a draw."""
     if validation.is_batch:
         return Itself(exclude_self=validation.source == "batch", positions=positions)

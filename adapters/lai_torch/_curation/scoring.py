@@ -20,10 +20,10 @@ from lai_torch._curation.readings import Batch, Scored
 from lai_torch._curation.refresh import Refresh
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.tracer import UnlikeError
-from lai_torch._curation.validation import Validation, own_stream
+from lai_torch._curation.validation import Validation, make_generator
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
-from lai_torch._model.batch import Loss, mapped, mark_staying
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.batch import Loss, map_tensors, mark_staying
+from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options import LAI, Estimator, Kept
 from lai_torch.options.protocols import Policy, find_measure, wants
 
@@ -71,8 +71,10 @@ class Passes:
 
     def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
         """Return the pass of the next step, whose batch is scored or not, and the state with that choice."""
-        if not scored or not self.timing:
-            return state, self.shared if scored else self.kept
+        if not scored:
+            return state, self.kept
+        if not self.timing:
+            return state, self.shared
         if state.backward is None and not state.timed and not self._acts_alike(batch):
             state = replace(state, backward="kept")
         if state.backward is not None:
@@ -102,14 +104,14 @@ class Passes:
     def _acts_alike(self, batch: Batch) -> bool:
         """Whether `kept` and `whole` score alike, on every process: nothing is another in training mode."""
         assert isinstance(self.shared, WholePass)
-        with self.group.agreed():
+        with self.group.raise_together():
             differs = not acts_alike(self.shared.tracer, batch)
         return not self.group.totals(differs)[0]
 
 
-def made_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
+def make_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
     """Return a pass by itself, as a curator with LAI makes it."""
-    scorer = make_scorer(model, loss, None, LAI(last=last), own_stream())
+    scorer = make_scorer(model, loss, None, LAI(last=last), make_generator())
     return Passes(model, loss, scorer, name, None, Kept()).shared
 
 
@@ -165,13 +167,13 @@ class Scoring:
         tracer = self.scorer.tracer
         if tracer is not None:
             tracer.recall(state)
-        once = evaluating(self._engine.model) if chosen is self.passes.kept else nullcontext()
-        with self._engine.gathered(by_block=tracer is not None), once:
+        once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
+        with self._engine.gather(by_block=tracer is not None), once:
             known, state = state.staying, self.refresh(state, self._size(samples))
             if state.staying != known:  # the validation set told more
                 state = _mark(state, batches)
             side = state.side if self.refresh.given is None else self.refresh.given
-            with self._group.agreed():
+            with self._group.raise_together():
                 forwards = [chosen.forward(batch, side) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
             scored = None
@@ -211,8 +213,9 @@ class Scoring:
             own["losses"] = scored.losses
         measure = find_measure(policy) if "measured" in asked else None
         if measure is not None:
-            copies = [mapped(batch, torch.clone) for batch in batches]  # a policy may write to its arguments
-            with self._group.agreed():
+            # a policy may write to its arguments
+            copies = [map_tensors(batch, torch.clone) for batch in batches]
+            with self._group.raise_together():
                 own["measured"] = torch.cat([measure(*batch) for batch in copies])
         told |= {"validation_losses": state.validation_losses, "step": state.steps}
         return weigh(self._group, scored, policy, told, own, wait=wait)

@@ -60,7 +60,7 @@ class Tracer:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:
             self._check_trained(recording)
-        trace = _of_ghost(recording.trace) if self.every_layer else recording.trace
+        trace = _drop_readouts(recording.trace) if self.every_layer else recording.trace
         return trace, losses
 
     def recall(self, state: CuratorState) -> None:
@@ -77,11 +77,9 @@ class Tracer:
         read = recording.readouts[-1:] if self.head_alone else recording.readouts
         if any(one.layer.trains for one in read):
             return
-        what = (
-            f"LLI scores the last layer alone, {read[-1].layer.name!r}"
-            if self.head_alone
-            else "LAI reads layers"
-        )
+        what = "LAI reads layers"
+        if self.head_alone:
+            what = f"LLI scores the last layer alone, {read[-1].layer.name!r}"
         msg = (
             f"model: expected a layer that trains, got frozen ones: {what}, so that every score would be "
             "zero; use estimator 'ghost' or 'exact', which score the parameters that train"
@@ -89,7 +87,7 @@ class Tracer:
         raise ValueError(msg)
 
 
-def _of_ghost(trace: lai.Trace) -> lai.Trace:
+def _drop_readouts(trace: lai.Trace) -> lai.Trace:
     """Return a trace without what LAI alone reads, the last layer aside: one sample may have less of it."""
     *before, last = trace.layers
     return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last])

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._curation.passes.base import Backward, Gradient, coupling
+from lai_torch._curation.passes.base import Backward, Gradient, find_coupling
 from lai_torch._curation.processes.engine import Engine, local
-from lai_torch._curation.processes.finite import all_finite, witness
+from lai_torch._curation.processes.finite import are_finite, list_entries, witness
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
-from lai_torch.report import weighted_loss
+from lai_torch.report import sum_weighted_losses
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,11 @@ class Update:
     backward: str = "kept"  # which pass it took
 
     @classmethod
-    def of(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
+    def record_trained(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
         """Return what became of a batch that was trained on, if it was used."""
-        moved = float(found.objective) if found.moved and found.objective is not None else None
+        moved = None
+        if found.moved and found.objective is not None:
+            moved = float(found.objective)
         kept, dropped, weights = weighed.kept, weighed.dropped, weighed.weights
         if not used:
             dropped += int(((weights > 0) & ~torch.isfinite(found.losses)).sum())
@@ -42,15 +44,16 @@ class Update:
         return cls(weights, found.losses, kept, dropped, used, updated, moved, found.name)
 
     @classmethod
-    def untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
+    def record_untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
         """Return what became of a batch that was weighed, and not trained on; its losses, where known."""
-        losses = torch.full_like(weighed.weights, torch.nan) if losses is None else losses
+        if losses is None:
+            losses = torch.full_like(weighed.weights, torch.nan)
         return cls(weighed.weights, losses, weighed.kept, weighed.dropped, used=True, updated=False)
 
     @property
     def loss(self) -> float:
         """The weighted loss that was minimised here; NaN if there was none."""
-        return weighted_loss(self.weights, self.losses) if self.moved is None else self.moved
+        return sum_weighted_losses(self.weights, self.losses) if self.moved is None else self.moved
 
 
 class Updater:
@@ -78,7 +81,7 @@ class Updater:
         """
         _check_steps(self.optimizer)
         earlier = undo.detach_gradients(begins=state.batches == 0)
-        with self.engine.group.agreed():
+        with self.engine.group.raise_together():
             found = backward(weighed, self.parts, undo.restore_buffers)
         _add(earlier)
         weighed, used = self._read(weighed, found)
@@ -88,13 +91,14 @@ class Updater:
         batches, contributions, ready = state.batches + 1, state.contributions + used, False
         if batches >= self.parts:
             ready = contributions > 0 and self._make_ready()
+            # there is nothing to step with: no gradient and no statistic of these batches may stay
             if not ready:
                 clear(self.optimizer)
                 undo.restore_buffers()
             used = used and ready
             batches = contributions = 0
         state = replace(state, batches=batches, contributions=contributions)
-        return state, Update.of(weighed, found, used=used, updated=ready)
+        return state, Update.record_trained(weighed, found, used=used, updated=ready)
 
     def step(self, undo: Undo) -> None:
         """Step with the gradient that is ready."""
@@ -102,7 +106,7 @@ class Updater:
         self._step()
 
     def _step(self) -> None:
-        with self.engine.group.agreed():
+        with self.engine.group.raise_together():
             if self.scaler is None:
                 self.optimizer.step()
             else:
@@ -116,20 +120,24 @@ class Updater:
         finite, ran = True, found.objective is not None
         if found.objective is not None:
             # scaled gradients may be infinite yet fine: their scaler looks at them
-            gradients = [] if self.scaler is not None else list(map(local, self._gradients()))
+            gradients = []
+            if self.scaler is None:
+                gradients = list(map(local, self._gradients()))
+            # one number for all gradients, read in the same wait as the losses
             seen = witness(gradients)
-            asked = [*weighed.asked, found.objective, *([] if seen is None else [seen])]
+            asked = [one for one in (*weighed.asked, found.objective, seen) if one is not None]
             kind = torch.float64 if any(one.dtype == torch.float64 for one in asked) else torch.float32
             device = found.objective.device
             numbers = torch.stack([one.detach().to(device, kind) for one in asked]).tolist()
             weighed = weighed.settle(numbers)
             finite, *norms = map(math.isfinite, numbers[len(weighed.asked) :])
             # a norm that is not finite may be that of finite gradients, whose squares overflow
-            finite = finite and (norms == [True] or all_finite(gradients, False))
-            if weighed.stands_in and coupling(self.engine.model) is not None:
+            finite = finite and (norms == [True] or are_finite(gradients, False))
+            if weighed.stands_in and find_coupling(self.engine.model) is not None:
                 finite = False
         # of the processes none may be without a finite gradient, and some may be without a row
-        return weighed, self.engine.group.most(1 if finite and ran else 0 if finite else 2) == 1
+        outcome = int(ran) if finite else 2
+        return weighed, self.engine.group.reduce_max(outcome) == 1
 
     def _gradients(self) -> list[Tensor]:
         held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
@@ -163,9 +171,7 @@ def _check_steps(optimizer: Any) -> None:
 
 def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
     """Clip gradients to a common norm, in place; of sharded gradients, the norm over all shards."""
-    norms = [
-        torch.linalg.vector_norm(each.coalesce().values() if each.is_sparse else each) for each in gradients
-    ]
+    norms = [torch.linalg.vector_norm(list_entries(each)) for each in gradients]
     whole = [group.whole(norm) for norm in norms]
     if not whole:
         return

@@ -10,35 +10,35 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
 import lai_core as lai
-from lai_torch._model.batch import count, mapped, rows, tensors
+from lai_torch._model.batch import count, map_tensors, rows, tensors
 
 Batch = tuple[Any, Any]
 ITSELF = ("batch", "batch+self")
 """Score a batch against itself: each sample left out of its own score, or not (as the paper prints)."""
 
 
-def own_stream() -> torch.Generator:
+def make_generator() -> torch.Generator:
     """Return a generator with torch's seed moved on, so that its draws are not those of torch's own."""
-    return moved_on(torch.initial_seed())
+    return derive_generator(torch.initial_seed())
 
 
-def moved_on(seed: int) -> torch.Generator:
+def derive_generator(seed: int) -> torch.Generator:
     """Return a generator with a seed moved on, so that its draws are not those of that seed."""
     return torch.Generator().manual_seed((seed + 0x9E3779B97F4A7C15) % 2**64)
 
 
-def as_pair(batch: Any) -> Any:
+def pair_with_itself(batch: Any) -> Any:
     """Return a mapping as inputs and targets both: the model takes it by name, the loss sees all of it."""
     return (batch, batch) if isinstance(batch, Mapping) else batch
 
 
-def paired(model: nn.Module, inputs: Any, targets: Any) -> Batch:
+def make_batch(model: nn.Module, inputs: Any, targets: Any) -> Batch:
     """Return a batch as a model takes it; without targets, inputs are a pair, or a mapping for both sides."""
     if targets is not None:
         return inputs, targets
     if isinstance(inputs, tuple | list) and len(inputs) == 2:
         return inputs[0], inputs[1]
-    return select_keys(model, as_pair(inputs)) if isinstance(inputs, Mapping) else (inputs, None)
+    return select_keys(model, pair_with_itself(inputs)) if isinstance(inputs, Mapping) else (inputs, None)
 
 
 def select_keys(model: nn.Module, batch: Batch) -> Batch:
@@ -50,9 +50,11 @@ def select_keys(model: nn.Module, batch: Batch) -> Batch:
         If the model takes none of them.
     """
     inputs, targets = batch
+    # what the model takes has been said
     if inputs is not targets or not isinstance(inputs, Mapping):
         return batch
     parameters = inspect.signature(getattr(model, "_orig_mod", model).forward).parameters
+    # its `forward` takes any name
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return batch
     chosen = {name: value for name, value in inputs.items() if name in parameters}
@@ -97,11 +99,11 @@ class Validation:
         share: float,  # the share of a set that each draw takes
         generator: torch.Generator,  # for that draw
     ) -> None:
-        source = as_pair(collate_samples(source))
+        source = pair_with_itself(collate_samples(source))
         check_source(source, share)
         self.source, self.share, self.generator = source, share, generator
         self._iterator: Iterator[Batch] | None = None
-        self._stream = moved_on(generator.initial_seed())
+        self._stream = derive_generator(generator.initial_seed())
 
     @property
     def is_summary(self) -> bool:
@@ -113,10 +115,16 @@ class Validation:
         """Whether each batch is scored against itself."""
         return isinstance(self.source, str)
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return what is to be alike on processes that share a batch: the kind of source, and its share."""
-        kind = self.source if self.is_batch else "a summary" if self.is_summary else "a loader"
-        return {"validation": "a set" if isinstance(self.source, tuple) else kind, "share": self.share}
+        kind = "a loader"
+        if self.is_batch:
+            kind = self.source
+        elif self.is_summary:
+            kind = "a summary"
+        elif isinstance(self.source, tuple):
+            kind = "a set"
+        return {"validation": kind, "share": self.share}
 
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
@@ -126,6 +134,7 @@ class Validation:
         """
         if isinstance(self.source, tuple):
             return self._share()
+        # a loader draws its order on the CPU
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._stream.get_state())
             try:
@@ -134,7 +143,7 @@ class Validation:
                 self._stream.set_state(torch.get_rng_state())
         if found is None:
             return None
-        found = as_pair(found)
+        found = pair_with_itself(found)
         if not isinstance(found, list | tuple) or len(found) != 2:
             msg = (
                 "validation: expected the loader to give mappings, or pairs (inputs, targets), got "
@@ -148,6 +157,7 @@ class Validation:
         if self._iterator is None:
             self._iterator = iter(self.source)
         found = next(self._iterator, None)
+        # an iterator is its own, and does not start again; a loader makes a new one
         if found is None and iter(self.source) is not self.source:
             self._iterator = iter(self.source)
             found = next(self._iterator, None)
@@ -155,6 +165,7 @@ class Validation:
 
     def _share(self) -> Batch:
         inputs, targets = self.source
+        # no draw: the generator stays where it is
         if self.share == 1.0:
             return inputs, targets
         samples = count(inputs, targets)
@@ -178,6 +189,7 @@ def check_source(source: Any, share: float) -> None:
             f"'batch' or 'batch+self', got {type(source).__name__}{way_out}"
         )
         raise TypeError(msg)
+    # arrays of numpy, maybe
     if pair and not tensors(source[0]) and not tensors(source[1]):
         kinds = ", ".join(type(side).__name__ for side in source)
         msg = (
@@ -208,16 +220,16 @@ def _way_out(source: Any) -> str:
     return ""
 
 
-def moved(batch: Batch, model: nn.Module) -> Batch:
+def move_to_model(batch: Batch, model: nn.Module) -> Batch:
     """Return a batch on the model's device; as it is where the model is on several."""
     devices = {parameter.device for parameter in model.parameters()}
     if len(devices) != 1 or {tensor.device for tensor in tensors(batch)} <= devices:
         return batch
     (device,) = devices
-    return mapped(batch, lambda one: _on_device(one, device))
+    return map_tensors(batch, lambda one: _move_tensor(one, device))
 
 
-def _on_device(tensor: Tensor, device: torch.device) -> Tensor:
+def _move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.is_meta and device.type != "meta":
         msg = "validation: expected tensors that hold numbers, got one on the device meta, which holds none"
         raise ValueError(msg)

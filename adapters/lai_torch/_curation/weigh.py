@@ -57,19 +57,21 @@ def weigh(
     Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample. Where
     it keeps as many rows whatever the scores are, nothing is read here, unless told to `wait` for it.
     """
-    scores, slices = group.gathered(scored.scores)
-    parts = None if scored.sizes is None else group.gathered(scored.parts.T)[0].T
-    seen = told | {name: group.gathered(values)[0] for name, values in own.items()}
-    if parts is not None:
+    scores, slices = group.gather_rows(scored.scores)
+    given = scores
+    if scored.sizes is not None:
+        given = group.gather_rows(scored.parts.T)[0].T
+    seen = told | {name: group.gather_rows(values)[0] for name, values in own.items()}
+    if scored.sizes is not None:
         seen["sizes"] = scored.sizes
-    with group.agreed():
-        weights = _check_form(ask(policy, scores if parts is None else parts, seen), scores)
+    with group.raise_together():
+        weights = _check_form(ask(policy, given, seen), scores)
         count = None if wait or group.size > 1 else _count_kept(policy, len(scores))
         if count is None:
             found = read_weights(weights, scores, slices[group.rank])
         else:
             found = _take_rows(weights, scores, count)
-    if group.size > 1 and not group.alike(digest([found.everyone, found.everyone.cumsum(0)])):
+    if group.size > 1 and not group.has_equal(digest([found.everyone, found.everyone.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
             "draw from a generator that is seeded alike, and read nothing else"
@@ -86,6 +88,7 @@ def read_weights(weights: Tensor, scores: Tensor, own: slice = slice(None)) -> W
     kind = torch.promote_types(weights.dtype, scores.dtype)
     read, of = torch.stack([weights.to(kind), scores.to(kind)]).tolist()
     lost = list(map(math.isnan, of))
+    # a policy may turn NaN into any weight
     if any(lost):
         weights = torch.where(scores.isnan(), 0.0, weights)
         read = [0.0 if nan else weight for weight, nan in zip(read, lost, strict=True)]
@@ -95,6 +98,7 @@ def read_weights(weights: Tensor, scores: Tensor, own: slice = slice(None)) -> W
             raise ValueError(msg)
     local, kept = weights[own], [row for row, weight in enumerate(read[own]) if weight > 0.0]
     rows, shares = None, local
+    # without an index the batch is trained on as it is, uncopied
     if len(kept) < len(local):
         rows = torch.tensor(kept, dtype=torch.long, device=weights.device)
         shares = local.index_select(0, rows)
@@ -117,7 +121,8 @@ def _take_rows(weights: Tensor, scores: Tensor, count: int) -> Weighed:
 
 def _count_kept(policy: Policy, samples: int) -> int | None:
     """Return how many samples a policy keeps of so many finite scores; None where they decide it."""
-    policy = policy.policy if isinstance(policy, Scheduled) else policy
+    if isinstance(policy, Scheduled):
+        policy = policy.policy
     if not isinstance(policy, functools.partial) or policy.func is not lai.keep_top or policy.args:
         return None
     if not {"fraction"} <= policy.keywords.keys() <= {"fraction", "normalize"}:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from lai_core._adapters import tolerance
-from lai_torch._exact.directional import precision, why
-from lai_torch._exact.proof import Method, resampled
+from lai_torch._exact.directional import explain_error, precision
+from lai_torch._exact.proof import Method, resample
 from lai_torch._exact.prover import Derivative
-from lai_torch._model.batch import Loss, count, drawn, usable
-from lai_torch._model.function import Function, Point, along, losses_of, vjp
+from lai_torch._model.batch import Loss, count, seed_generator, usable
+from lai_torch._model.function import Function, Point, losses_of, project, vjp
 
 Batch = tuple[Any, Any]
 
@@ -65,22 +65,25 @@ def score_positions(
     """
     function, samples = Positions(summed.model, summed.loss), count(*batch)
     finite = torch.isfinite(found.scores)
+    # the shape is not known without a pass
     if not bool(finite.any()):
-        with function.preserved(), torch.no_grad():
+        with function.preserve(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
-    usual, reasons = resampled(batch, finite), [found.reason] if found.reason else []
-    side = _weighted(function, direction, usual)
+    usual, reasons = resample(batch, finite), [found.reason] if found.reason else []
+    side = _weight_losses(function, direction, usual)
     known = list(methods).index(found.method) if found.method in methods else 0
     for name, method in list(methods.items())[known:]:
         try:
             scores, losses = method(function, direction, usual)
+        # memory says nothing about the method
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, NotImplementedError) as error:
-            reasons.append(f"{name}: {why(error)}")
+            reasons.append(f"{name}: {explain_error(error)}")
             continue
         terms = (side.weights * scores).double()
         apart, squares = abs(float(terms.sum()) - side.value), float(side.weights.double().square().sum())
+        # the adjoint identity: scores weighted at random add up to what a reverse pass finds
         if apart <= tolerance(side.eps, float(terms.norm()), squares, magnitude=side.size):
             table, losses = (
                 torch.where(finite[:, None], one.view(samples, -1), torch.nan) for one in (scores, losses)
@@ -101,11 +104,13 @@ class _Side(NamedTuple):
     eps: float
 
 
-def _weighted(function: Function, direction: Point, batch: Batch) -> _Side:
-    with function.preserved():
+def _weight_losses(function: Function, direction: Point, batch: Batch) -> _Side:
+    with function.preserve():
         parameters = function.parameters()
         losses = function(batch)
-        pair = torch.rand(2, len(losses), generator=drawn(), dtype=torch.float64, device="cpu").to(losses)
+        pair = torch.rand(2, len(losses), generator=seed_generator(), dtype=torch.float64, device="cpu").to(
+            losses
+        )
         weights = (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0)
         pieces = vjp(losses, weights, parameters)
-        return _Side(weights, *along(pieces, [direction[name] for name in parameters]), precision(losses))
+        return _Side(weights, *project(pieces, [direction[name] for name in parameters]), precision(losses))

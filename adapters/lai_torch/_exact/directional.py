@@ -14,9 +14,9 @@ from lai_torch._graph.prove import check_overwritten
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point, inner, vjp
 from lai_torch._model.preserve import reentrant
-from lai_torch._model.snapshot import called, nodes, other_leaves
 from lai_torch._model.snapshot import check_owned as check_owned_leaves
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.snapshot import find_name, find_other_leaves, nodes
+from lai_torch._model.walk import list_parameters
 
 
 def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> None:
@@ -34,7 +34,7 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
         _strangers(function, losses, batch),
         lambda: _strangers(function, function(batch), batch),
     )
-    others = list(other_leaves(losses, function.parameters().values()).values())
+    others = list(find_other_leaves(losses, function.parameters().values()).values())
     if others:  # without them, a function on no way to a parameter would not run backwards
         try:
             torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
@@ -45,7 +45,7 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
 
 def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:
     """Return the leaves of the losses' graph that nobody handed over, by identity."""
-    return other_leaves(losses, [*tensors(batch), *function.parameters().values()])
+    return find_other_leaves(losses, [*tensors(batch), *function.parameters().values()])
 
 
 def precision(losses: Tensor) -> float:
@@ -61,11 +61,11 @@ def check_reads_outputs(model: nn.Module, loss: Any, losses: Tensor, outputs: It
     leaves = [getattr(node, "variable", None) for node in nodes(losses, behind)]
     if all(leaf is None for leaf in leaves):
         return
-    names = {id(parameter): repr(name) for name, parameter in named_parameters(model, loss).items()}
+    names = {id(parameter): repr(name) for name, parameter in list_parameters(model, loss).items()}
     found = next(leaf for leaf in leaves if leaf is not None)
     msg = (
         "backward: 'selective' expects a loss that depends on what trains by the model's outputs alone, this "
-        f"one reads {names.get(id(found)) or called(loss, found)} itself; use backward='kept'"
+        f"one reads {names.get(id(found)) or find_name(loss, found)} itself; use backward='kept'"
     )
     raise ValueError(msg)
 
@@ -81,7 +81,7 @@ def forward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pai
     otherwise (a hook, a custom backward pass, `detach`), nor where torch's two modes differ.
     """
     with (
-        function.preserved(),
+        function.preserve(),
         forward_ad.dual_level(),
         torch.no_grad(),
         warnings.catch_warnings(),
@@ -94,7 +94,10 @@ def forward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pai
                 parameter.copy_(dual)  # the same value; the tangent ends with the level
         found = forward_ad.unpack_dual(function(batch))
         losses = found.primal.detach().clone()
-        return torch.zeros_like(losses) if found.tangent is None else found.tangent.detach().clone(), losses
+        # without a tangent, the losses do not depend on what moves
+        if found.tangent is None:
+            return torch.zeros_like(losses), losses
+        return found.tangent.detach().clone(), losses
 
 
 def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pair:
@@ -102,7 +105,7 @@ def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]
 
     It follows reverse mode wherever that is itself differentiable.
     """
-    with function.preserved():
+    with function.preserve():
         parameters = function.parameters()
         losses = function(batch)
         weights = torch.zeros_like(losses).requires_grad_()
@@ -119,7 +122,7 @@ def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]
 
 def reverse(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pair:
     """One reverse pass a sample, over the graph of one forward pass: the definition itself."""
-    with function.preserved():
+    with function.preserve():
         parameters = function.parameters()
         losses = function(batch)
         scores = torch.zeros_like(losses).detach()
@@ -135,7 +138,7 @@ METHODS = {"forward": forward, "double backward": double_backward, "reverse": re
 """The ways, the cheapest first: about 2, 5 and 2 n forward passes."""
 
 
-def why(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """Return an error's first line, preceded by the custom function that it is about, if it is one."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     for frame, _ in traceback.walk_tb(error.__traceback__):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.function import Function, Point, inner
+from lai_torch._model.function import Function, Point, inner, view_real
 
 Pull = Callable[[Point], Point]
 SUPPORTED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -35,7 +35,7 @@ class _Moved:
     gradient: Tensor
 
 
-def stepped(
+def take_step(
     function: Function,
     point: Point,
     gradients: Point,
@@ -67,7 +67,7 @@ def stepped(
 
     def vjp(target: Point) -> Point:
         through = {
-            one.name: _along(_slope(optimizer, one), target[one.name])
+            one.name: _multiply(_slope(optimizer, one), target[one.name])
             * (float(one.group["lr"]) / largest if largest > 0 else 1.0)
             for one in moved
         }
@@ -84,7 +84,7 @@ def measure_step(optimizer: torch.optim.Optimizer) -> float:
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
-            state, gradient = optimizer.state.get(parameter, {}), _real(parameter.grad)
+            state, gradient = optimizer.state.get(parameter, {}), view_real(parameter.grad)
             if isinstance(optimizer, torch.optim.SGD):
                 step = _momentum_step(group, state, gradient)
             else:
@@ -92,8 +92,14 @@ def measure_step(optimizer: torch.optim.Optimizer) -> float:
             lengths.append(float(group["lr"]) * torch.linalg.vector_norm(step.double()))
     if not lengths:
         return 0.0
-    found: Any = torch.linalg.vector_norm(torch.stack(lengths))
-    return float(found.full_tensor() if hasattr(found, "full_tensor") else found)
+    return read_norm(torch.linalg.vector_norm(torch.stack(lengths)))
+
+
+def read_norm(norm: Any) -> float:
+    """Return a norm as a number, also where each process holds a part of it."""
+    if hasattr(norm, "full_tensor"):
+        norm = norm.full_tensor()
+    return float(norm)
 
 
 def _momentum_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -> Tensor:
@@ -101,9 +107,10 @@ def _momentum_step(group: dict[str, Any], state: dict[str, Any], gradient: Tenso
     momentum, buffer = float(group["momentum"]), state.get("momentum_buffer")
     if momentum == 0.0:
         return gradient
-    into = (
-        gradient if buffer is None else momentum * _real(buffer) + (1 - float(group["dampening"])) * gradient
-    )
+    into = gradient
+    # the first step fills the buffer with the whole gradient, undamped
+    if buffer is not None:
+        into = momentum * view_real(buffer) + (1 - float(group["dampening"])) * gradient
     return gradient + momentum * into if group["nesterov"] else into
 
 
@@ -111,10 +118,13 @@ def _adam_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -
     """Return Adam's direction, with the moments that it would have."""
     first, second = map(float, group["betas"])
     count = float(state.get("step", 0)) + 1
-    mean = (1 - first) * gradient + (first * _real(state["exp_avg"]) if state else 0.0)
-    square = (1 - second) * gradient**2 + (second * _real(state["exp_avg_sq"]) if state else 0.0)
+    mean, square = (1 - first) * gradient, (1 - second) * gradient**2
+    # the moments start at zero
+    if state:
+        mean = mean + first * view_real(state["exp_avg"])
+        square = square + second * view_real(state["exp_avg_sq"])
     if group["amsgrad"] and state:
-        square = torch.maximum(square, _real(state["max_exp_avg_sq"]))
+        square = torch.maximum(square, view_real(state["max_exp_avg_sq"]))
     root = (square / (1 - second**count)).sqrt() + float(group["eps"])
     return mean / (1 - first**count) / root
 
@@ -128,6 +138,7 @@ def _take(optimizer: torch.optim.Optimizer, names: dict[int, str], point: Point,
         for parameter in group["params"]:
             name = names.get(id(parameter), "")
             twin = nn.Parameter(point.get(name, parameter).detach().clone())
+            # one without a gradient keeps its place: the state is loaded by position
             if name in gradients and parameter.requires_grad:
                 twin.grad = gradients[name].clone()
                 copies[name] = twin
@@ -145,6 +156,7 @@ def _clip(gradients: Point, max_norm: float | None) -> tuple[Point, Pull]:
         return gradients, lambda target: target
     norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
     factor = max_norm / (norm + CLIP_EPSILON)
+    # also of a norm that is NaN
     if not float(factor) < 1.0:
         return gradients, lambda target: target
     clipped = {name: gradient * factor for name, gradient in gradients.items()}
@@ -174,13 +186,8 @@ def _momentum_slope(group: dict[str, Any], state: dict[str, Any]) -> float:
     return 1.0 + momentum * into if group["nesterov"] else into
 
 
-def _real(value: Tensor) -> Tensor:
-    """Return a complex tensor as real and imaginary parts, on which optimizers step by themselves."""
-    return torch.view_as_real(value) if value.is_complex() else value
-
-
-def _along(slope: Tensor | float, target: Tensor) -> Tensor:
-    found = slope * _real(target)
+def _multiply(slope: Tensor | float, target: Tensor) -> Tensor:
+    found = slope * view_real(target)
     return torch.view_as_complex(found) if target.is_complex() else found
 
 
@@ -189,18 +196,21 @@ def _adam_slope(optimizer: torch.optim.Optimizer, moved: _Moved) -> Tensor:
     group, state = moved.group, moved.state
     first_decay, second_decay = (float(decay) for decay in group["betas"])
     epsilon = float(group["eps"])
-    gradient = _real(-moved.gradient if group["maximize"] else moved.gradient)
+    gradient = view_real(moved.gradient)
+    if group["maximize"]:
+        gradient = -gradient
     decoupled = isinstance(optimizer, torch.optim.AdamW) or group.get("decoupled_weight_decay", False)
+    # decay within the gradient goes through both moments; AdamW's does not
     if group["weight_decay"] and not decoupled:
-        gradient = gradient + float(group["weight_decay"]) * _real(moved.value)
+        gradient = gradient + float(group["weight_decay"]) * view_real(moved.value)
     nothing = torch.zeros_like(moved.gradient)
-    before = [_real(state.get(key, nothing)) for key in ("exp_avg", "exp_avg_sq")]
+    before = [view_real(state.get(key, nothing)) for key in ("exp_avg", "exp_avg_sq")]
     steps = float(state.get("step", 0.0)) + 1.0
     first = first_decay * before[0] + (1.0 - first_decay) * gradient
     second = second_decay * before[1] + (1.0 - second_decay) * gradient**2
     moves = torch.ones_like(second)
     if group["amsgrad"]:
-        largest = _real(state.get("max_exp_avg_sq", nothing))
+        largest = view_real(state.get("max_exp_avg_sq", nothing))
         moves = (second > largest).to(second)  # an older maximum does not move with this gradient
         second = torch.maximum(second, largest)
     corrections = [1.0 - decay**steps for decay in (first_decay, second_decay)]

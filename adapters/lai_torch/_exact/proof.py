@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from lai_core._adapters import rounding_bound, tolerance
-from lai_torch._exact.directional import Pair, why
+from lai_torch._exact.directional import Pair, explain_error
 from lai_torch._graph.prove import are_close, exchange_samples
-from lai_torch._model.batch import bisections, drawn, row_sources, rows, unaligned, usable
-from lai_torch._model.function import Function, Point, along, vjp
-from lai_torch._model.precision import differ, measured_roundings
+from lai_torch._model.batch import bisections, find_unaligned, row_sources, rows, seed_generator, usable
+from lai_torch._model.function import Function, Point, project, vjp
+from lai_torch._model.precision import differ, measure_roundings
 
 Batch = tuple[Any, Any]
 Method = Callable[[Function, Point, Batch], Pair]
@@ -73,7 +73,7 @@ class Proof:
     def first(self, methods: Mapping[str, Method]) -> tuple[tuple[str, Tensor, float] | None, list[str]]:
         """Return the first way that is proved, its scores and its residual, and why not those before it.
 
-        None is returned where a sample's score is not finite in the last way; see `bounded`.
+        None is returned where a sample's score is not finite in the last way; see `find_bounded`.
 
         Raises
         ------
@@ -88,8 +88,8 @@ class Proof:
             )
             raise ValueError(msg)
         # A loss may hold weights of this batch's places, unless nobody knows which row is a sample's.
-        by_rows = bool(unaligned(self.batch, len(self.finite)))
-        with self.function.preserved():
+        by_rows = bool(find_unaligned(self.batch, len(self.finite)))
+        with self.function.preserve():
             problem = self.function.model, self.function.loss, usable(self.batch)
             if exchange_samples(problem, by_rows=by_rows) is None:
                 raise immovable()
@@ -104,7 +104,7 @@ class Proof:
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, NotImplementedError) as error:
-                reasons.append(f"{name}: {why(error)}")
+                reasons.append(f"{name}: {explain_error(error)}")
                 continue
             if not bool(torch.isfinite(scores[self.finite]).all()):
                 reasons.append(f"{name}: not finite for a sample whose loss is")
@@ -131,7 +131,7 @@ class Proof:
         )
         raise ValueError(msg)
 
-    def bounded(self) -> Tensor:
+    def find_bounded(self) -> Tensor:
         """Say which samples have a finite gradient: in a batch, an infinite slope spoils everyone's."""
         found = self.finite.clone()
         for j in self.finite.nonzero().squeeze(1):
@@ -152,14 +152,14 @@ class Proof:
             # every row is computed as it was, by the same kernels at its place: sums alone are rounded anew
             within = rounding_bound(self.eps, side.size)
             if not abs(self._side(part, beside=True).value - side.value) <= within:
-                raise coupled()
+                raise build_coupling_error()
 
     def _check_size(self, longer: _Side) -> None:
         """Raise if the batch's gradient is another one in a batch with a sample more."""
         own = self._side(self.finite)
         within = tolerance(self.eps, own.size, float(own.weights.count_nonzero()))
         if not abs(own.value - longer.value) <= within:
-            raise coupled()
+            raise build_coupling_error()
 
     def _longer(self) -> _Side | None:
         """Pull random weights back on a batch with a sample more; None where that cannot be compared."""
@@ -177,17 +177,17 @@ class Proof:
         weights, a pass takes the same roundings as that of one sample with weight 1. No weight is below 1,
         and all are far above where the types allow it: a hook that clips, here or in a later batch, shows.
         """
-        pair = torch.rand(2, len(part), generator=drawn(), dtype=torch.float64, device="cpu")
+        pair = torch.rand(2, len(part), generator=seed_generator(), dtype=torch.float64, device="cpu")
         pair = pair.to(self.plain.losses)
         scale = 2.0 ** (4 * pair[0]).floor() if powers else 1.0 + pair[0]
         weights = torch.where(part, self.enlarged * scale * torch.where(pair[1] < 0.5, -1.0, 1.0), 0.0)
-        with self.function.preserved():
+        with self.function.preserve():
             parameters = self.function.parameters()
-            losses = self.function(self.batch if beside else resampled(self.batch, part, more))
+            losses = self.function(self.batch if beside else resample(self.batch, part, more))
             spread = torch.cat([weights, weights.new_zeros(more)])
             pieces = vjp(losses, spread.to(losses), parameters)
         self._compare(losses[: len(part)], part)
-        return _Side(weights, *along(pieces, [self.direction[name] for name in parameters]))
+        return _Side(weights, *project(pieces, [self.direction[name] for name in parameters]))
 
     def _errors(self, scores: Tensor, side: _Side) -> _Error:
         """Return how far scores are from a side's plain gradient, and whether rounding explains that.
@@ -204,7 +204,7 @@ class Proof:
     def _compare(self, losses: Tensor, part: Tensor) -> None:
         """Raise if a part's losses are not those of the batch."""
         if not self._near(losses.detach()[part], self.plain.losses[part], part):
-            raise coupled()
+            raise build_coupling_error()
 
     def _near(self, losses: Tensor, expected: Tensor, index: Tensor) -> bool:
         """Whether the losses of the samples `index` are those expected, but for rounding."""
@@ -214,17 +214,17 @@ class Proof:
             return True
         if self._roundings is None:
             parameters = self.function.parameters().values()
-            self._roundings = measured_roundings(self._losses, parameters, self.eps)
+            self._roundings = measure_roundings(self._losses, parameters, self.eps)
         return not differ(losses, expected, self._roundings.to(losses)[index])
 
     def _losses(self, part: Tensor | None = None) -> Tensor:
         """Return the losses; with a `part`, copies of its samples replace all others."""
-        with self.function.preserved(), torch.enable_grad():  # a model may take gradients in its forward pass
-            losses: Tensor = self.function(self.batch if part is None else resampled(self.batch, part))
+        with self.function.preserve(), torch.enable_grad():  # a model may take gradients in its forward pass
+            losses: Tensor = self.function(self.batch if part is None else resample(self.batch, part))
         return losses.detach()
 
 
-def resampled(batch: Batch, part: Tensor, more: int = 0) -> Batch:
+def resample(batch: Batch, part: Tensor, more: int = 0) -> Batch:
     """Return a batch in which copies of a part's samples stand for all others, and at the end for `more`."""
     if not more and bool(part.all()):
         return batch
@@ -241,7 +241,7 @@ def immovable() -> ValueError:
     )
 
 
-def coupled() -> ValueError:
+def build_coupling_error() -> ValueError:
     """Build the error of samples that have no gradients of their own."""
     return ValueError(
         "model: expected every sample's loss and gradient to be its own, got ones that move with the other "

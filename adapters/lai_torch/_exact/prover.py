@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._exact.directional import METHODS, check_owned, precision
-from lai_torch._exact.proof import Batch, Plain, Proof, resampled
+from lai_torch._exact.proof import Batch, Plain, Proof, resample
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.precision import OwnAutocast
@@ -80,10 +80,11 @@ class Prover:
 
     def _prove(self, direction: Point, batch: Batch, kind: Any) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
+        # first: an error of the model itself is raised as it is
         plain = self._plain(batch)
         finite = torch.isfinite(plain.losses)
         while bool(finite.any()):
-            proof = Proof(self.function, direction, resampled(batch, finite), plain, finite)
+            proof = Proof(self.function, direction, resample(batch, finite), plain, finite)
             found, reasons = proof.first(self.methods)
             if found is not None:
                 name, scores, residual = found
@@ -92,17 +93,18 @@ class Prover:
                 self._proved[kind] = _Proved(name, reason, plain.precision, calls)
                 scores = torch.where(finite, scores, torch.nan)
                 return Derivative(scores, plain.losses, name, reason, residual)
-            finite = proof.bounded()
+            # an infinite gradient spoils every way: again, without the samples that have one
+            finite = proof.find_bounded()
         nothing = torch.full_like(plain.losses, torch.nan)
         return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
 
     def _plain(self, batch: Batch) -> Plain:
         """Run the model once without changes, so that its own errors are raised as they are."""
-        with self.function.preserved():
+        with self.function.preserve():
             streams = Streams(modules_of(self.function.model, self.function.loss))
             with OwnAutocast():
                 losses = self.function(batch)
-            draws = streams.moved()
+            draws = streams.has_moved()
             check_owned(self.function, losses, batch)
             return Plain(losses.detach(), draws, precision(losses))
 

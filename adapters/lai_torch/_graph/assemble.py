@@ -20,6 +20,7 @@ from lai_torch._graph.products import (
     GROUPED,
     PRODUCTS,
     Sides,
+    add_positions,
     flatten_positions,
     is_argument,
     read_geometry,
@@ -27,9 +28,10 @@ from lai_torch._graph.products import (
     split_groups,
 )
 from lai_torch._graph.saved import Saved, read_signed
-from lai_torch._graph.uses import Use, densify
+from lai_torch._graph.uses import Use
 from lai_torch._graph.walk import Edge, Graph, name_function
-from lai_torch._model.valid import Positions, fitting, masked_mean
+from lai_torch._model.function import densify, view_real
+from lai_torch._model.valid import Positions, average_valid, select_fitting
 
 Owned = dict[str, list[tuple[Use, Record]]]
 """Of each parameter whose uses have records of one kind: these."""
@@ -81,6 +83,7 @@ class Assembly:
         if key not in self._sides:
             gradient = self.received.get((node, 0))
             sides = read_sides(self.graph, self.saved, node, slot, gradient, place)
+            # autocast rounded them, and inner products of rounded rows lose digits
             if sides is not None and torch.finfo(sides.activations.dtype).bits < 32:
                 rows, outputs = self._raise(sides.activations), self._raise(sides.gradients)
                 sides = None if rows is None else replace(sides, activations=rows, gradients=outputs)
@@ -95,7 +98,7 @@ class Assembly:
 
     def build_every(self, parameters: Mapping[str, Tensor]) -> tuple[list[Record], list[Readout]]:
         """Return the records of all parameters, last those of the layers, and the layers."""
-        owned, biases = self._own(self.plan.uses_by_name)
+        owned, biases = self._find_owned(self.plan.uses_by_name)
         built: dict[str, list[Record]] = {}
         routed = {
             name for name, pairs in owned.items() if any(isinstance(one, lai.ExpertTrace) for _, one in pairs)
@@ -122,7 +125,7 @@ class Assembly:
         layers = self.build_layers(by_node)
         return [*records, *(one.record for one in layers)], layers
 
-    def _own(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
+    def _find_owned(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
         """Return the parameters whose uses are all of one kind, with their records, and the biases within."""
         owned: Owned = {}
         within: set[str] = set()
@@ -197,6 +200,7 @@ class Assembly:
         biases = [
             self.plan.biases.get(use.node) for use in products if is_argument(self.graph, use.node, use.slot)
         ]
+        # a bias that some products lack has a record of its own
         if not biases or None in biases or len(biases) < len(products):
             return None
         found = [bias for bias in biases if bias is not None]
@@ -208,6 +212,7 @@ class Assembly:
                 sides.routed or sides.gradients is None or sides.gradients.shape[-1] != width
             ):
                 return None
+        # used anywhere else, its gradient is more than that of these products
         own = {(use.node, use.slot) for use in uses_by_name.get(name, ())}
         alike = all(bias.name == name for bias in found)
         alike = alike and name not in self.plan.left
@@ -261,6 +266,7 @@ class Assembly:
         if routed and bias:
             return None
         entries = sides.activations.shape[-1] * sides.gradients.shape[-1] // sides.groups
+        # the product is not of the whole parameter
         if source.matrix is None and entries != source.leaves[0].numel():
             return None
         kind = lai.ExpertTrace if routed else lai.LayerTrace
@@ -274,7 +280,7 @@ class Assembly:
         rows = sides.activations
         if not self.valid or routed or rows.ndim != 3:
             return None
-        mask = fitting(self.valid, rows.shape[1])
+        mask = select_fitting(self.valid, rows.shape[1])
         return None if mask is None else mask.to(rows.device)
 
     def _convolve(
@@ -297,7 +303,9 @@ class Assembly:
             return None
         padding = read_signed(self.saved(node, "padding_idx"))
         rows = self.saved(node, "weight_sym_argsize_0")
-        front, outputs = (flatten_positions(place.in_front(one)) for one in (ids.unsqueeze(-1), gradient))
+        front, outputs = (
+            flatten_positions(place.move_to_front(one)) for one in (ids.unsqueeze(-1), gradient)
+        )
         return lai.EmbeddingTrace(
             front.squeeze(-1), outputs, rows, padding=None if padding < 0 else padding, weight=key, name=key
         )
@@ -307,31 +315,34 @@ class Assembly:
         samples = self.plan.samples
         needed = samples * parameter.numel() * parameter.element_size()
         if needed > GRADIENT_BUDGET:
+            # the function is named that keeps the parameter from a record of its own
             used = self.plan.uses_by_name.get(name)
-            function = name_function(self.graph.names[used[0].node]) if used else "no known function"
+            function = "no known function"
+            if used:
+                function = name_function(self.graph.names[used[0].node])
             reason = f"{function}; its per-sample gradients take {needed} bytes of {GRADIENT_BUDGET}"
             self.plan.unexplained[name] = reason
             return []
         total = parameter.detach().new_zeros((samples, *parameter.shape))
         if name in self.plan.left:  # no node's formula splits it: each sample has a backward pass of its own
             for row, loss in zip(total, self.graph.losses, strict=True):
-                (found,) = torch.autograd.grad(loss, [parameter], retain_graph=True, allow_unused=True)
-                row += 0.0 if found is None else densify(found).detach()
+                (found,) = torch.autograd.grad(loss, [parameter], retain_graph=True, materialize_grads=True)
+                row += densify(found).detach()
         else:
             for use in self.plan.uses_by_name.get(name, ()):
                 total += split_use(self.graph, self.saved, use, self.received)[name]
         self.kinds[name]["operation"] = None
         self.explained[name] = [name]
-        real = torch.view_as_real(total) if total.is_complex() else total  # an SGD step moves both parts
-        return [lai.GainTrace(None, real.reshape(samples, -1), weight=name, name=name)]
+        return [lai.GainTrace(None, view_real(total).reshape(samples, -1), weight=name, name=name)]
 
     def _build_experts(self, name: str, parameter: Tensor, pairs: list[tuple[Use, Record]]) -> list[Record]:
         """Return one record for each matrix of a parameter, of nothing where no row was routed to it."""
-        several = parameter.ndim == 3
+        keys = [name]
+        if parameter.ndim == 3:  # a matrix for each expert
+            keys = [f"{name}[{matrix}]" for matrix in range(len(parameter))]
         self.kinds[name]["expert"] = None
         found: list[Record] = []
-        for matrix in range(parameter.shape[0] if several else 1):
-            key = f"{name}[{matrix}]" if several else name
+        for key in keys:
             own: list[Any] = [record for _, record in pairs if record.weight == key]
             if own:
                 sides = _join_positions(own)
@@ -346,7 +357,7 @@ class Assembly:
 
     def build_last(self) -> list[Readout]:
         """Return the layers with the output gradients of the last one alone."""
-        owned, _ = self._own({} if self.mean is not None else self.plan.last_uses)
+        owned, _ = self._find_owned({} if self.mean is not None else self.plan.last_uses)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         readouts = self.build_layers(by_node)
         record = readouts[-1].record
@@ -396,8 +407,8 @@ class Assembly:
                     return found
             maps = self.saved(node, "input")
             if maps is not None:
-                outputs = None if gradient is None else _by_pixel(gradient, layer.place)
-                return lai.ReadoutTrace(_by_pixel(maps, layer.place), outputs, **options)
+                outputs = None if gradient is None else _flatten_pixels(gradient, layer.place)
+                return lai.ReadoutTrace(_flatten_pixels(maps, layer.place), outputs, **options)
         msg = (
             f"layer {layer.name!r}: expected rows of the samples that LAI can read, got a "
             f"{name_function(name)}; use estimator 'ghost' or 'exact'"
@@ -417,7 +428,7 @@ class Assembly:
         if self.mean is not None:
             sides = self.read(layer.node, layer.slot, layer.place)
             assert sides is not None
-            rows, key = masked_mean(sides.activations, self.valid), layer.source and layer.source.key
+            rows, key = average_valid(sides.activations, self.valid), layer.source and layer.source.key
             biased = layer.node in self.plan.biases
             return lai.LayerTrace(rows, self.mean, bias=biased, weight=key, name=layer.name)
         gradient = self.received[layer.node, 0]
@@ -426,16 +437,23 @@ class Assembly:
         if not layer.trains:  # what is frozen is not read, but for the gradient that arrives
             assert isinstance(layer.place, Axis)
             first = layer.slot == PRODUCTS[self.graph.names[layer.node]].slots[0]
-            rows = _by_pixel(gradient, layer.place) if convolved else layer.place.in_front(gradient)
+            if convolved:
+                rows = _flatten_pixels(gradient, layer.place)
+            else:
+                rows = layer.place.move_to_front(gradient)
             if first and rows.ndim == 3 and layer.place.axis == 0:
                 rows = rows.mT  # W @ h has features before positions
-            rows = flatten_positions(rows if rows.ndim > 1 else rows.unsqueeze(-1))
+            if rows.ndim == 1:
+                rows = rows.unsqueeze(-1)
+            rows = flatten_positions(rows)
             return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=layer.name)
         if isinstance(own, lai.ConvolutionTrace):
             return own.unfolded()
         if own is not None:
             return own
-        flat = self._convolve(layer.node, layer.slot, layer.place, gradient) if convolved else None
+        flat = None
+        if convolved:
+            flat = self._convolve(layer.node, layer.slot, layer.place, gradient)
         if flat is None:
             return self._read_out(layer)
         patches, biased = flat.unfolded(), layer.node in self.plan.biases
@@ -469,18 +487,13 @@ def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
     edges = plan.list_edges(every=every)
     arrived = graph.gradients(edges, torch.ones_like(graph.losses))
     received: Received = dict(zip(edges, arrived, strict=True))
-    for layer in [*(plan.last if plan.averaged is None else ()), *(plan.layers if every else ())]:
+    for layer in plan.list_layers(every=every):
         edge: Edge = (layer.node, 0)
         if received.get(edge) is None:
             received[edge] = torch.zeros(
                 graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device
             )
     return received
-
-
-def add_positions(rows: Tensor) -> Tensor:
-    """Return `(n, d)` as `(n, 1, d)`."""
-    return rows if rows.ndim == 3 else rows.unsqueeze(1)
 
 
 def _join_positions(records: list[Any]) -> list[Tensor]:
@@ -496,6 +509,6 @@ def _widths(parameter: Tensor, like: list[Any]) -> tuple[int, int]:
     return parameter.shape[-1], parameter.shape[-2]
 
 
-def _by_pixel(maps: Tensor, place: Axis) -> Tensor:
+def _flatten_pixels(maps: Tensor, place: Axis) -> Tensor:
     """Return `(n, channels, *space)` as `(n, positions, channels)`."""
-    return flatten_positions(place.in_front(torch.movedim(maps.flatten(2), 1, 2)))
+    return flatten_positions(place.move_to_front(torch.movedim(maps.flatten(2), 1, 2)))

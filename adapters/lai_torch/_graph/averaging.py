@@ -22,7 +22,7 @@ from lai_torch._graph.saved import read_signed
 from lai_torch._graph.uses import MOVES
 from lai_torch._graph.walk import Graph
 from lai_torch._model.precision import differ
-from lai_torch._model.valid import Positions, fitting, masked_mean
+from lai_torch._model.valid import Positions, average_valid, select_fitting
 
 AT_ONCE = 2**18
 """How many probabilities are formed at a time."""
@@ -44,7 +44,7 @@ class Picked:
     # where the graph enters the log-probabilities, and where it leaves the outputs: views lie between
     ends: tuple[GradientEdge, ...]
 
-    def without_graph(self) -> "Picked":
+    def detach(self) -> "Picked":
         """Return the same, which keeps nothing alive that the graph does."""
         return replace(self, ends=())
 
@@ -53,9 +53,10 @@ class Picked:
 
         None where there is a mask and which positions these are is not known.
         """
-        gradients, mask = self.gradients, fitting(valid, positions)
+        gradients, mask = self.gradients, select_fitting(valid, positions)
         counts: Tensor | int = positions
         if mask is not None:
+            # a mask of other positions says nothing of these
             if mask.shape != gradients.shape:
                 return None
             mask = mask.to(gradients.device)
@@ -63,6 +64,7 @@ class Picked:
         samples, rows, classes = self.logarithms.shape
         summed = gradients.new_zeros(samples, classes)
         summed.scatter_add_(1, self.classes, -gradients)
+        # all exponentials at once would take the memory that this is to save
         step = max(1, AT_ONCE // (samples * classes))
         for start in range(0, rows, step):
             part = slice(start, start + step)
@@ -102,26 +104,28 @@ class Picked:
         return torch.equal(by_sample(arrived).to(sent), sent)
 
 
-def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
+def match_picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) -> Picked | None:
     """Match `gather(log_softmax(outputs))` in the losses' graph; None if the outputs are used elsewhere.
 
     `is_output` says of a node of the graph, and which of its results, whether the outputs come from it.
     Samples are taken to come first: see `Picked.keeps`.
     """
-    reached = list(_until_picking(losses.grad_fn, is_output))
+    reached = list(_walk_to_picking(losses.grad_fn, is_output))
     picking = [node for node, _ in reached if node.name() in _PICKING]
+    # outputs that are read a second time have another gradient, too
     if len(picking) != 1 or any(is_output(*place) for place in reached):
         return None
     (node,) = picking
-    behind, _ = _past_views(*node.next_functions[0])
+    behind, _ = _skip_views(*node.next_functions[0])
     if behind is None or behind.name() != "LogSoftmaxBackward0":
         return None
-    end = _past_views(*behind.next_functions[0])
+    end = _skip_views(*behind.next_functions[0])
     if not is_output(*end):
         return None
     rows = behind._saved_result.detach()
     axis = read_signed(behind._saved_dim) % rows.ndim
     (coefficients,) = torch.autograd.grad(losses.sum(), [GradientEdge(node, 0)], retain_graph=True)
+    # one class a position, along the axis that is normalised
     if node.name() == "GatherBackward0":
         classes, last = node._saved_index, rows.ndim - 1
         if axis != last or read_signed(node._saved_dim) % rows.ndim != last or classes.shape[-1] != 1:
@@ -129,12 +133,14 @@ def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) 
         gradients = -coefficients
     else:
         classes = node._saved_target
+        # an ignored position has an index that is no class
         counts = classes != read_signed(node._saved_ignore_index)
         classes = torch.where(counts, classes, 0)
         gradients = torch.where(counts, coefficients, 0.0)
         if node._saved_weight is not None:
             gradients = gradients * node._saved_weight[classes]
     positions = rows.numel() // rows.shape[axis]
+    # not one entry a position, or positions that are not as many for every sample
     if coefficients.numel() != positions or positions % samples:
         return None
     logarithms = rows.movedim(axis, -1).reshape(samples, positions // samples, -1)
@@ -146,18 +152,20 @@ def picked(losses: Tensor, is_output: Callable[[Any, int], bool], samples: int) 
 def find_average(graph: Graph, layer: Layer, record: Any, valid: Positions) -> tuple[Any, ...] | None:
     """Return the views behind a last layer whose gradient can be averaged as it is formed, else None."""
     gradient = record.output_gradients
+    # a frozen layer's gradient is read as it arrives; a small one is formed in fewer calls
     if not layer.trains or gradient.ndim != 3 or gradient.numel() < FEWEST:
         return None
     found, place = _pick(graph, layer), layer.place
     if found is None or found.logarithms.shape != gradient.shape or not isinstance(place, Axis):
         return None
-    kept = found.keeps(lambda one: flatten_positions(place.in_front(one)))
+    kept = found.keeps(lambda one: flatten_positions(place.move_to_front(one)))
     return found.views if kept and agrees(found, gradient, valid) else None
 
 
 def average_again(graph: Graph, plan: Plan, valid: Positions) -> Tensor | None:
     """Return the last layer's mean gradient in another batch of a plan; None where it has to be formed."""
     found = _pick(graph, plan.last[0])
+    # other views may mix positions
     if found is None or found.views != plan.averaged:
         return None
     return found.mean(valid, found.logarithms.shape[1])
@@ -165,13 +173,13 @@ def average_again(graph: Graph, plan: Plan, valid: Positions) -> Tensor | None:
 
 def _pick(graph: Graph, layer: Layer) -> Picked | None:
     own = graph.nodes[layer.node]
-    return picked(graph.losses, lambda node, result: node == own and result == 0, graph.samples)
+    return match_picked(graph.losses, lambda node, result: node == own and result == 0, graph.samples)
 
 
 def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     """Whether the mean is that of the gradient itself, `(n, t, c)`."""
     mean = found.mean(valid, gradient.shape[1]) if gradient.ndim == 3 else None
-    expected = masked_mean(gradient, valid) if gradient.ndim == 3 else gradient
+    expected = average_valid(gradient, valid) if gradient.ndim == 3 else gradient
     precision = max(torch.finfo(one.dtype).eps for one in (gradient, found.logarithms))
     roundings = 4.0 if precision > 1e-4 else 64.0  # half precision has few digits to give away
     largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).max()
@@ -179,7 +187,7 @@ def agrees(found: Picked, gradient: Tensor, valid: Positions) -> bool:
     return mean is not None and mean.shape == expected.shape and not differ(mean, expected, within)
 
 
-def _until_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterator[tuple[Any, int]]:
+def _walk_to_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterator[tuple[Any, int]]:
     """Yield the places in a graph up to where an entry is picked, or the outputs are."""
     pending, seen = [(start, 0)], set()
     while pending:
@@ -192,7 +200,7 @@ def _until_picking(start: Any, is_output: Callable[[Any, int], bool]) -> Iterato
             pending.extend(place[0].next_functions)
 
 
-def _past_views(node: Any, result: int) -> tuple[Any, int]:
+def _skip_views(node: Any, result: int) -> tuple[Any, int]:
     """Return the first node that does more than move entries, and which of its results is read."""
     while node is not None and node.name() in _VIEWS:
         node, result = node.next_functions[0]

@@ -43,6 +43,7 @@ def read_gates(reader: Reader, recording: Recording) -> GateTrace:
 
 def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
     """Raise unless a layer's input has one row per sample."""
+    # its input is a map, of which a chain of rows has none
     if graph.names[layer.node] == CONVOLUTION:
         raise make_chain_error(layer.name, "goes into a convolution")
     activations = getattr(record, "activations", None)
@@ -54,15 +55,18 @@ def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
 def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -> Tensor:
     """Return the gates between two layers, `(n, d)`."""
     slots = PRODUCTS[graph.names[layer.node]].slots
-    edge = graph.edges[layer.node][slots[0] if layer.slot == slots[1] else slots[1]]
+    # the other argument of the product: the layer's input
+    edge = graph.edges[layer.node][slots[1 - slots.index(layer.slot)]]
     stops = {one.node for one in layers}
+    # gates are those between two layers, with no other one on the way
     if edge is None or stops.intersection(graph.reach(edge[0], stops)) != {before.node}:
         raise make_chain_error(layer.name, f"does not come from the output of layer {before.name!r} alone")
     ones = torch.ones(graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device)
-    dtypes = {graph.dtype(one) for one in graph.received()}
+    dtypes = {graph.dtype(one) for one in graph.list_received()}
     powers = _draw_powers(ones, dtypes)
     gates, scaled = (_multiply(graph, edge, before, factor) for factor in (ones, powers))
     underflow = max(torch.finfo(dtype).tiny for dtype in dtypes)
+    # powers of two go through an entrywise function to the bit
     if gates.shape != ones.shape or differ(scaled, powers * gates, underflow * powers):
         raise make_chain_error(layer.name, f"mixes entries of the output of layer {before.name!r}")
     return gates

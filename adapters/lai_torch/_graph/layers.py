@@ -96,6 +96,7 @@ def find_layers(
             continue
         slot = find_weight(graph, node, lambda edge: edge[0] in graph.leaves or edge[0] in summed)
         source, key = None, ""
+        # no argument leads to a leaf: a frozen parameter is seen by its memory alone
         if slot is None:
             slot, key = _find_frozen(graph, saved, node, frozen)
         else:
@@ -121,6 +122,7 @@ def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str
     for slot, name in zip(reversed(product.slots), reversed(product.saved), strict=True):
         if graph.edges[node][slot] is None:
             kept = saved(graph.nodes[node], name)
+            # a view of a parameter shares its memory
             if isinstance(kept, Tensor) and (key := frozen.get(kept.untyped_storage().data_ptr())):
                 return slot, key
     return None, ""
@@ -212,9 +214,11 @@ def check_past(
     places = {(bias.node, bias.slot) for bias in added}
     for use in uses:
         inside = use.node in finals or (use.node, use.slot) in places
+        # uses before the last layer, and those that are the last layer
         if use.node not in near or inside or not use.source.names:
             continue
         name, function = use.source.names[0], name_function(graph.names[use.node])
+        # a penalty on the last layer's weight, or weights that are tied to it
         if not own.isdisjoint(use.source.names):
             msg = (
                 f"model: the loss reads {name!r}, a parameter of the last layer, in another way too, which "

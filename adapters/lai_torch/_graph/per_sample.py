@@ -6,10 +6,19 @@ import torch
 from torch import Tensor
 
 from lai_torch._graph.places import Axis
-from lai_torch._graph.products import CONVOLUTION, NORMS, PRODUCTS, is_argument, read_normalized, read_sides
+from lai_torch._graph.products import (
+    CONVOLUTION,
+    NORMS,
+    PRODUCTS,
+    add_positions,
+    is_argument,
+    read_normalized,
+    read_sides,
+)
 from lai_torch._graph.saved import Saved
-from lai_torch._graph.uses import Use, densify, pull_back
+from lai_torch._graph.uses import Use, pull_back
 from lai_torch._graph.walk import Edge, Graph, run_node
+from lai_torch._model.function import densify
 
 _ENTRYWISE = "Add Sub Rsub Mul Div Where Addcmul Addcdiv Lerp Pow Maximum"
 ENTRYWISE = frozenset(f"{name}Backward{number}" for name in _ENTRYWISE.split() for number in (0, 1))
@@ -55,10 +64,7 @@ def _split_product(
     sides = read_sides(graph, saved, use.node, use.slot, gradient, use.place)
     if sides is None or sides.groups > 1 or sides.gradients is None:
         return None
-    outputs, inputs = (
-        one if one.ndim == 3 else one.unsqueeze(1) for one in (sides.gradients, sides.activations)
-    )
-    product = outputs.mT @ inputs  # (n, out, in)
+    product = add_positions(sides.gradients).mT @ add_positions(sides.activations)  # (n, out, in)
     kind = PRODUCTS[graph.names[use.node]]
     oriented = product if use.slot == kind.slots[0] or kind.natural else product.mT
     if oriented[0].numel() != shape.numel():
@@ -90,8 +96,10 @@ def _split_entrywise(
     elif name != "ExpandBackward0":
         return None
     padded = (1,) * (gradient.ndim - len(shape)) + tuple(shape)
+    # channels are the second axis, before all positions
     if by_channel:
         padded = (1, *shape, *(1,) * (gradient.ndim - 2))
+    # not broadcast over the samples: each has an entry of its own
     if own is None or own.shape != gradient.shape or padded[place.axis] != 1:
         return None
     front = place.split(own).movedim(place.axis + 1, 0).flatten(place.axis + 1, place.axis + 2)

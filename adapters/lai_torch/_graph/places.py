@@ -33,7 +33,7 @@ class Axis:
         """Return a tensor with the samples on an axis of their own, `axis + 1`."""
         return tensor.unflatten(self.axis, (self.outer, self.samples, self.inner))
 
-    def in_front(self, tensor: Tensor) -> Tensor:
+    def move_to_front(self, tensor: Tensor) -> Tensor:
         """Return `(n, positions, ...)`; `(n, ...)` where there is one position."""
         if self.outer == self.inner == 1:
             return tensor if self.axis == 0 else tensor.movedim(self.axis, 0)
@@ -97,7 +97,7 @@ class Scale:
     within: float
 
     @classmethod
-    def of(cls, dtypes: set[torch.dtype]) -> "Scale":
+    def choose_scale(cls, dtypes: set[torch.dtype]) -> "Scale":
         """Return the scale for gradients of these types."""
         if torch.float16 in dtypes:
             return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
@@ -124,7 +124,7 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
     records that are made of it.
     """
     losses, samples = graph.losses, graph.samples
-    scale = Scale.of({graph.dtype(edge) for edge in edges} | {losses.dtype})
+    scale = Scale.choose_scale({graph.dtype(edge) for edge in edges} | {losses.dtype})
     codes = scale.codes(samples, losses.device)
     proved = proved or scale.within > 0.0
     digits, codes = codes.shape[1], (codes if proved else codes[:1]).flatten(0, 1)
@@ -228,11 +228,15 @@ def _place_entries(
     samples = codes.shape[1]
     for digit, other in enumerate(scaled[:digits]):
         ratio = torch.where(nonzero, other / plain, 1)
-        ratio = ratio.real if ratio.is_complex() else ratio
+        # powers of two are real
+        if ratio.is_complex():
+            ratio = ratio.real
         power = torch.log2(ratio.to(torch.float64).nan_to_num(0.0).clamp(min=1e-300)).round()
         owners += power.clamp(-1, base).long() * base**digit
+    # no sample has that number: the entry is a sum over several
     if bool(((owners < 0) | (owners >= samples)).any()):
         return SUMMED
+    # digits were rounded: each pass must show this sample's power to the bit
     for code, other in zip(codes, scaled, strict=True):
         power = torch.exp2(code[owners].to(torch.float64)).to(plain.real.dtype)
         if not torch.equal(torch.where(nonzero, plain * power, 0), torch.where(nonzero, other, 0)):

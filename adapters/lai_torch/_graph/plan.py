@@ -76,9 +76,14 @@ class Plan:
         arrived = [one for edge in self.dead if (one := received.get(edge)) is not None]
         return not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any())
 
+    def list_layers(self, *, every: bool) -> list[Layer]:
+        """Return the layers whose output gradients the records need: of `every` one, or the last alone."""
+        found = list(self.last) if self.averaged is None else []
+        return [*found, *self.layers] if every else found
+
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
-        last = self.last if self.averaged is None else []
+        last = self.list_layers(every=False)
         found = {(layer.node, 0): None for layer in last}
         found |= {(self.biases[one.node].node, 0): None for one in last if one.node in self.biases}
         if every:
@@ -124,9 +129,11 @@ class Plan:
 def read_index(graph: Graph, node: int, place: Axis) -> tuple[Any, ...]:
     """Return the integers by which a node may move samples, which can differ from batch to batch."""
     kept = graph.nodes[node]
+    # a function written in Python: what it kept has no names that are known
     if not callable(kept):
         return _read_own_index(kept)
     dim = getattr(kept, "_saved_dim", None)
+    # it moves entries along another axis than that of the samples
     if isinstance(dim, int) and read_signed(dim) % len(graph.shape((node, 0))) != place.axis:
         return ()
     found: list[Any] = []
@@ -183,6 +190,7 @@ def resize_places(places: Places, graph: Graph) -> Places | None:
         found[edge] = place
         if isinstance(place, Axis):
             found[edge] = place = replace(place, samples=graph.samples)
+        # entries are listed one by one for the batch that was proved
         if isinstance(place, Entries) or (isinstance(place, Axis) and not place.fits(graph.shape(edge))):
             return None
     return found

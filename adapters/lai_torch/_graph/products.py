@@ -72,7 +72,7 @@ def read_sides(
     if name == CONVOLUTION or (product.bias == 0 and saved(graph.nodes[node], "alpha") != 1):
         return None
     first = slot == product.slots[0]
-    other = saved(graph.nodes[node], product.saved[1 if first else 0])
+    other = saved(graph.nodes[node], product.saved[int(first)])
     if other is None or other.is_complex():
         return None
     axis = place.axis if isinstance(place, Axis) else None
@@ -107,17 +107,24 @@ def read_sides(
     blocks = other.movedim(0, 1).flatten(1)
     outputs = None if gradient is None else gradient.movedim(0, 1).flatten(1)
     merged = Axis(0, turned.outer, turned.inner, turned.samples)
-    front = None if outputs is None else merged.in_front(outputs)
-    return Sides(merged.in_front(blocks), front, other.shape[0])
+    front = None if outputs is None else merged.move_to_front(outputs)
+    return Sides(merged.move_to_front(blocks), front, other.shape[0])
 
 
 def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:
     """Return both sides with the samples in front, and all positions on one axis."""
     if not place.fits(other.shape):
         return None
-    sides = [None if one is None else flatten_positions(place.in_front(one)) for one in (other, gradient)]
+    sides = [
+        None if one is None else flatten_positions(place.move_to_front(one)) for one in (other, gradient)
+    ]
     assert sides[0] is not None
     return Sides(sides[0], sides[1])
+
+
+def add_positions(rows: Tensor) -> Tensor:
+    """Return `(n, d)` as `(n, 1, d)`."""
+    return rows if rows.ndim == 3 else rows.unsqueeze(1)
 
 
 def flatten_positions(rows: Tensor) -> Tensor:
@@ -194,6 +201,7 @@ def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
         split = given.reshape(given.shape[0], saved(node, "group"), -1)
         mean, scale = (saved(node, one).unsqueeze(-1) for one in ("result1", "result2"))
         return ((split - mean) * scale).reshape(given.shape)
+    # the statistics of the batch; in eval mode, the running ones
     if saved(node, "training"):
         mean, scale = saved(node, "result1"), saved(node, "result2")
     else:

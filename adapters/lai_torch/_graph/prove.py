@@ -23,14 +23,14 @@ from lai_core._adapters import GRADIENT_BUDGET, Block, sum_gradients, sums_agree
 from lai_torch._graph.places import Axis, list_axes
 from lai_torch._graph.products import PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
-from lai_torch._graph.uses import CoupledError, densify
+from lai_torch._graph.uses import CoupledError
 from lai_torch._graph.walk import Graph, walk
-from lai_torch._model.batch import Loss, bisections, check_losses, count, row_sources, rows, unaligned
-from lai_torch._model.function import losses_of
-from lai_torch._model.precision import measured_roundings
-from lai_torch._model.preserve import once, preserved
+from lai_torch._model.batch import Loss, bisections, check_losses, count, find_unaligned, row_sources, rows
+from lai_torch._model.function import densify, losses_of, view_real
+from lai_torch._model.precision import measure_roundings
+from lai_torch._model.preserve import preserve, skip_checkpoints
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 
 Problem = tuple[nn.Module, Loss, tuple[Any, Any]]
 """A model, a loss and a batch."""
@@ -62,14 +62,15 @@ class Exchange:
 def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | None]:
     """Return the losses of a pass that leaves nothing behind, and the random streams after it if it drew."""
     model, loss, batch = problem
-    with preserved(model, loss, hooks=True), once(), warnings.catch_warnings():
+    with preserve(model, loss, hooks=True), skip_checkpoints(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = Streams(modules_of(model, loss))
         _exchange_buffers(modules_of(model, loss))
         with torch.enable_grad():  # a model may take gradients in its forward pass
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
-        losses = losses if gradients else losses.detach()
-        return losses, Streams(modules_of(model, loss)) if before.moved() else None
+        if not gradients:
+            losses = losses.detach()
+        return losses, Streams(modules_of(model, loss)) if before.has_moved() else None
 
 
 def _run_part(
@@ -79,6 +80,7 @@ def _run_part(
     model, loss, batch = problem
     try:
         return run_again((model, loss, rows(batch, index, samples)), gradients=gradients)
+    # memory says nothing about the samples
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
@@ -122,17 +124,20 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
         if compared and _differ(problem, moved, plain[index.to(device)], everyone, plain):
             # A sample's rows do not carry its loss to another place.
-            shapes = [tuple(one.shape) for one in unaligned(batch, samples) if isinstance(one, Tensor)]
-            held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
+            shapes = [tuple(one.shape) for one in find_unaligned(batch, samples) if isinstance(one, Tensor)]
+            held = ""
+            if shapes:
+                held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
             msg = (
                 "model: expected rows that can be exchanged, got losses that do not move with their samples' "
-                f"rows: samples are coupled, or no rows of the batch{held if shapes else ''}"
+                f"rows: samples are coupled, or no rows of the batch{held}"
             )
             raise CoupledError(msg)
         if moved.requires_grad:
             others.append((walk(moved), kept))
             if found is None:
                 found = Exchange(problem, walk(plain), others[0][0], kept, index.to(device))
+    # an exchanged batch has as many samples: a division by that number shows in a shorter one alone
     shorter = _check_size(problem, plain, drawn)
     if shorter is not None:
         others.append((shorter, torch.arange(samples, device=device) < samples - 1))
@@ -146,6 +151,7 @@ def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None) -> N
         if isinstance(alone, Exception):
             msg = f"model: it does not run on the batch's samples in another order ({alone})"
             raise CoupledError(msg) from alone
+        # random numbers would be others for half of the rows
         if drawn is None and alone[1] is None:
             _check_unmoved(problem, alone[0], plain, half.to(plain.device))
 
@@ -161,6 +167,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
     Of a model that draws random numbers there is none, for it draws others then.
     """
     samples = len(plain)
+    # fewer rows draw others, and one sample has none to be compared with
     if drawn is not None or samples < 2:
         return None
     ran = _run_part(problem, torch.arange(samples - 1, device="cpu"), samples, gradients=True)
@@ -199,8 +206,8 @@ def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, pla
         return False
     # What one rounding does to each loss is measured only where it matters: a loss near zero may be off by
     # more.
-    parameters = named_parameters(*problem[:2]).values()
-    within = measured_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
+    parameters = list_parameters(*problem[:2]).values()
+    within = measure_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
     same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
     return not bool(same.all())
 
@@ -243,6 +250,7 @@ def locate_samples(
         pair = [saved(one.nodes[node], name) for one in (plain, moved)]
         if own == slot or not all(isinstance(one, Tensor) for one in pair) or pair[0].shape != pair[1].shape:
             continue
+        # equal in both passes, it does not depend on which sample stands where
         if plain is not moved and torch.equal(*pair):
             continue
         axes = [one for one in list_axes(pair[0].shape, plain.samples) if _is_moved(pair, one, index)]
@@ -296,13 +304,12 @@ def _measure_kinks(
 ) -> float:
     """Return how far roundings of the parameters may move the gradient of the weighted losses to one."""
 
-    def again() -> Tensor:
+    def recompute() -> Tensor:
         losses, _ = run_again(problem, gradients=True)
-        (found,) = torch.autograd.grad(losses, [parameters[name]], weights, allow_unused=True)
-        found = parameters[name].new_zeros(1) if found is None else densify(found)
-        return torch.view_as_real(found.to(torch.complex128)).flatten()
+        (found,) = torch.autograd.grad(losses, [parameters[name]], weights, materialize_grads=True)
+        return torch.view_as_real(densify(found).to(torch.complex128)).flatten()
 
-    return norm(measured_roundings(again, parameters.values(), eps))
+    return norm(measure_roundings(recompute, parameters.values(), eps))
 
 
 @dataclass(frozen=True)
@@ -317,9 +324,9 @@ class Sketch:
     shape: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, gradient: Tensor) -> "Sketch":
+    def project_gradient(cls, gradient: Tensor) -> "Sketch":
         """Return that of a dense gradient; stacked matrices have one each."""
-        real = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+        real = view_real(gradient)
         return cls(_project(real, real.shape), real.shape)
 
     def size(self) -> float:
@@ -351,7 +358,8 @@ def _project(gradient: Tensor, shape: Sequence[int]) -> Tensor:
     if prod(shape) <= SMALL or len(shape) < 2:
         return gradient
     wide = gradient.double()  # in which its own roundings count, not those of the projections
-    wide = wide if wide.ndim < 4 else wide.flatten(1)
+    if wide.ndim >= 4:
+        wide = wide.flatten(1)
     return _directions(wide, wide.shape[-2]) @ wide @ _directions(wide, wide.shape[-1]).mT
 
 
@@ -373,7 +381,7 @@ def _sketch_gradients(
     def sketch(name: str, gradient: Tensor | None) -> Tensor | None:
         if gradient is None:  # a custom function gave none
             return None
-        found[name] = Sketch.of(densify(gradient.detach()))
+        found[name] = Sketch.project_gradient(densify(gradient.detach()))
         # What autograd then holds to the end of the pass takes no memory.
         held = type(gradient) is not Tensor or gradient.layout != torch.strided
         return None if held else gradient.new_zeros(()).expand_as(gradient)
@@ -457,6 +465,5 @@ def norm(gradient: Tensor | None) -> float:
     """Return the root of the sum of squares."""
     if gradient is None:
         return 0.0
-    gradient = densify(gradient.detach())
-    real = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    real = view_real(densify(gradient.detach()))
     return float(torch.linalg.vector_norm(real, dtype=torch.float64))

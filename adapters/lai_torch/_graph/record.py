@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from lai_torch._graph.assemble import Assembly, Readout, add_positions, collect_gradients
+from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
 from lai_torch._graph.averaging import average_again, find_average
 from lai_torch._graph.layers import (
     Layer,
@@ -35,7 +35,7 @@ from lai_torch._graph.places import (
 )
 from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
 from lai_torch._graph.probe import check_torch
-from lai_torch._graph.products import GROUPED, PRODUCTS, is_argument
+from lai_torch._graph.products import GROUPED, PRODUCTS, add_positions, is_argument
 from lai_torch._graph.prove import (
     Exchange,
     Problem,
@@ -54,10 +54,10 @@ from lai_torch._graph.walk import Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import OwnAutocast
-from lai_torch._model.preserve import eager, empty_gradients, once, preserved
+from lai_torch._model.preserve import eager, empty_gradients, preserve, skip_checkpoints
 from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
-from lai_torch._model.walk import Held, held, modules_of, named_parameters
+from lai_torch._model.walk import Held, collect_held, list_parameters, modules_of
 
 PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
@@ -134,6 +134,7 @@ class Reader:
 
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
         """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
+        # plans were made for other parameters
         if left != self.left:
             self._plans.clear()
         self.routed, self.left = routed, left
@@ -146,7 +147,7 @@ class Reader:
         if alone:  # which axis holds the samples is seen of two
             with torch.inference_mode(mode=False):
                 batch = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), samples)
-        with preserved(self.model, self.loss, hooks=True), once():
+        with preserve(self.model, self.loss, hooks=True), skip_checkpoints():
             versions = self._count_writes()
             with OwnAutocast() if not self._plans and not self._varying else nullcontext():
                 losses = check_losses(losses_of(self.model, self.loss, batch), max(samples, 2))
@@ -165,7 +166,8 @@ class Reader:
         batch = usable(batch)
         samples = count(*batch)
         alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
-        trained = self.model if trained is None else trained
+        if trained is None:
+            trained = self.model
         with eager():
             losses = check_losses(self.loss(call(trained, batch[0]), batch[1]), samples)
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
@@ -188,12 +190,14 @@ class Reader:
                 if plan.is_still_dead(received):
                     return self._assemble(graph, plan, positions, received)
         calls = 1 if plan is None else plan.calls
+        # a loss that is no number is the same beside any samples, and proves nothing
         if self.finite and not bool(torch.isfinite(losses).all()):
             msg = (
                 "loss: expected finite losses of a batch in which samples are proved independent, got others"
             )
             raise NotFiniteError(msg)
         recording = self._prove(graph, batch, positions, alike=alike)
+        # a plan that does not hold for other batches is made again for each
         if recording.plan.settled:
             recording.plan.calls = calls
             self._plans[key] = recording.plan
@@ -222,11 +226,11 @@ class Reader:
     @property
     def names(self) -> dict[int, str]:
         """The names of all parameters, by identity."""
-        return held(self.model, self.loss).made(_identify)
+        return collect_held(self.model, self.loss).memoise(_identify)
 
     def _count_writes(self) -> dict[str, int]:
         """Return how often each parameter was written that no forward pass may write."""
-        watched = held(self.model, self.loss).made(_watch_writes)
+        watched = collect_held(self.model, self.loss).memoise(_watch_writes)
         return {name: one._version for name, one in watched.items()}
 
     def _assemble(
@@ -236,6 +240,7 @@ class Reader:
         mean = None
         if plan.averaged is not None:
             mean = average_again(graph, plan, positions)
+            # this batch's gradient has to be formed, which has not been received
             if mean is None:
                 plan, received = replace(plan, averaged=None), None
         if received is None:
@@ -256,7 +261,7 @@ class Reader:
         found = {id(leaf) for leaf in graph.leaves.values()}
         return {
             name: one
-            for name, one in named_parameters(self.model, self.loss).items()
+            for name, one in list_parameters(self.model, self.loss).items()
             if id(one) in found or (plan.routed and one.requires_grad)
         }
 
@@ -264,13 +269,14 @@ class Reader:
 
     def _prove(self, graph: Graph, batch: tuple[Any, Any], positions: Positions, *, alike: bool) -> Recording:
         """Find out where the samples lie in a graph, and prove it."""
-        named, names = named_parameters(self.model, self.loss), frozenset(graph.names)
+        named, names = list_parameters(self.model, self.loss), frozenset(graph.names)
         # A program whose graph is another in every batch is proved once, and placed in each batch.
         known = any(names <= one for one in self._varying)
         with empty_gradients(named.values()):
             try:
-                problem = self.model, self.loss, batch
-                exchange = self._exchange(graph, problem) if self.exchanged and not known else None
+                exchange, problem = None, (self.model, self.loss, batch)
+                if self.exchanged and not known:
+                    exchange = self._exchange(graph, problem)
                 places, ambiguous, varies = self._place(graph, exchange, problem)
                 self._settle(graph, exchange, places, ambiguous, alike=alike)
                 plan = self._plan(graph, places, ambiguous, varies=varies)
@@ -327,10 +333,13 @@ class Reader:
         # What is made of parameters has no samples, also where one sample alone reaches it, or none does.
         made = find_made(graph, self.names)
         moved: Places = {
-            edge: SUMMED for edge in graph.received() if edge[0] in made or is_moved_parameter(graph, edge)
+            edge: SUMMED
+            for edge in graph.list_received()
+            if edge[0] in made or is_moved_parameter(graph, edge)
         }
-        edges = [edge for edge in graph.received() if edge not in moved]
+        edges = [edge for edge in graph.list_received() if edge not in moved]
         varies: bool | None = True
+        # other functions ran on the exchanged samples: the batch's own pass has to do
         if exchange is not None and exchange.matches(graph):
             # In the exchanged batch every sample is there twice, so that no parameter has a gradient of one
             # alone.
@@ -368,7 +377,7 @@ class Reader:
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
-            found = find_layers(graph, Saved(), places, sources, self._frozen())
+            found = find_layers(graph, Saved(), places, sources, self._find_frozen())
             # Of which single matrices are read: experts, between which data may choose.
             banks = (one.source for one in found if one.source is not None and one.source.matrix is not None)
             self.routed |= routed | {one.names[0] for one in banks if one.leaves[0].shape[0] > 1}
@@ -377,17 +386,20 @@ class Reader:
                 name = layer.source.names[0] if layer.source is not None else layer.name
                 if name in self.routed or isinstance(layer.place, Entries):
                     unread[name] = "rows that are routed to it"
+                # its graph is another one on each kind of device
                 elif name in recurrent:
                     unread[name] = recurrent[name]
                 else:
                     layers.append(layer)
             last = find_last(graph, layers, self.last)
             check_past(graph, uses, layers, last, biases)
-            unread = find_unread(graph, uses, layers) | self._ragged(graph, places, sources) | unread
+            unread = find_unread(graph, uses, layers) | self._find_ragged(graph, places, sources) | unread
         except ValueError as error:
+            # Ghost needs no last layer, unless one was named
             if not self.every or self.last is not None:
                 raise
             refusal, last = str(error), []
+        # where the samples lie depends on the data: a layer may be without some of them
         if varies and self.exchanged:
             alone = _find_unreached(graph, layers)
             unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}
@@ -424,11 +436,11 @@ class Reader:
                     places[edge] = replace(axis, samples=graph.samples)
                     ambiguous.discard(edge)
 
-    def _frozen(self) -> dict[int, str]:
+    def _find_frozen(self) -> dict[int, str]:
         """Return the names of frozen parameters, by the memory that they are kept in."""
         return {
             one.untyped_storage().data_ptr(): name
-            for name, one in named_parameters(self.model, self.loss).items()
+            for name, one in list_parameters(self.model, self.loss).items()
             if not one.requires_grad and one.numel() and one.layout == torch.strided
         }
 
@@ -443,7 +455,7 @@ class Reader:
             if id(one) in names
         }
 
-    def _ragged(self, graph: Graph, places: Places, sources: Sources) -> dict[str, str]:
+    def _find_ragged(self, graph: Graph, places: Places, sources: Sources) -> dict[str, str]:
         """Return the matrices that are used inside of nested tensors, in which samples have no place."""
         nodes = {edge[0] for edge, place in places.items() if place == RAGGED}
         own = [edge for node in nodes for edge in graph.edges[node] if edge is not None]
@@ -462,13 +474,19 @@ class Reader:
             own = {name for one in plan.last if one.source is not None for name in one.source.names}
             hooked = {name for name in own if by_name[name]._backward_hooks}
             by_name = {name: by_name[name] for name in recording.explained.get(final.weight, ())}
+            # a hook changes a gradient that the records do not have
             if hooked - by_name.keys():
-                raise _hooked(min(hooked - by_name.keys()))
+                raise _build_hook_error(min(hooked - by_name.keys()))
+        # the coarsest type in the graph sets how far two passes may differ
         eps = graph.coarsest()
         everyone = torch.ones_like(graph.losses, dtype=torch.bool)
         records = [one for one in recording.trace.layers if self.every or one is recording.trace.layers[-1]]
-        wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps) if by_name else []
+        wrong = []
+        # without a parameter there is nothing to compare
+        if by_name:
+            wrong = find_wrong(graph, everyone, records, recording.explained, by_name, eps)
         wrong = [name for name in wrong if name not in plan.unexplained]
+        # a pass for each sample may still explain what no record does; tried once
         if wrong and self.every and plan.left.isdisjoint(wrong):
             plan.left = self.left | frozenset(wrong)
             recording = self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
@@ -476,7 +494,7 @@ class Reader:
             return recording
         if wrong:
             if not self.every:
-                raise _hooked(min(wrong))
+                raise _build_hook_error(min(wrong))
             msg = (
                 f"model: the samples' gradients of {sorted(wrong)} do not add up to the batch's: a hook on a "
                 "module or a parameter, or something else, changes gradients on their way; remove it"
@@ -501,7 +519,7 @@ class Reader:
                 "one sample"
             )
             raise CoupledError(msg)
-        named = named_parameters(self.model, self.loss)
+        named = list_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         # The same functions may run on other rows, as many as the data say.
         small = plan.resize(exchange.plain) if exchange.matches(graph) else None
@@ -529,6 +547,7 @@ class Reader:
         several = sorted(counts - {1})
         lengths = " or ".join(map(str, several)) or "none, no layer has any"
         for mask in positions:
+            # a mask that was detected may be about something else where no layer has positions
             asked = self.masks.given is not None
             if mask.shape[1] in counts or not (asked or several):
                 continue
@@ -546,7 +565,9 @@ class Reader:
 
     def _warn(self, plan: Plan) -> None:
         """Warn once of matrices that LAI does not read."""
-        new = {} if self.every else {k: v for k, v in plan.unread.items() if k not in self._said}
+        new = {}
+        if not self.every:
+            new = {k: v for k, v in plan.unread.items() if k not in self._said}
         self._said |= new.keys()
         if new:
             listed = "; ".join(f"{name!r} (used by {function})" for name, function in new.items())
@@ -595,7 +616,7 @@ def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
     reached = {}
     for layer, gradient in zip(layers, received, strict=True):
         if gradient is not None and isinstance(layer.place, Axis):
-            reached[layer.node] = layer.place.in_front(gradient).reshape(graph.samples, -1).ne(0).any(1)
+            reached[layer.node] = layer.place.move_to_front(gradient).reshape(graph.samples, -1).ne(0).any(1)
     alive = torch.zeros_like(graph.losses, dtype=torch.bool)
     for one in reached.values():
         alive = alive | one
@@ -614,7 +635,7 @@ def _check_rows(plain: lai.Trace, moved: lai.Trace, kept: Tensor, eps: float) ->
                 raise CoupledError(msg)
 
 
-def _hooked(name: str) -> ValueError:
+def _build_hook_error(name: str) -> ValueError:
     return ValueError(
         f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
         "read without hooks; remove it, or use estimator 'exact'"

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from lai_torch._graph.places import SUMMED, Place, Places
 from lai_torch._graph.walk import LEAF, Edge, Graph, name_function
-from lai_torch._model.preserve import unhooked
+from lai_torch._model.function import densify
+from lai_torch._model.preserve import remove_hooks
 
 _MOVING = (
     "T Transpose Permute View UnsafeView ReshapeAlias Unsqueeze Squeeze ToCopy Clone Alias Numpy_T Mt Select"
@@ -78,10 +79,12 @@ class Sources:
         self.foreign |= {id(leaf): leaf for leaf in leaves if id(leaf) not in self.names}
         named = tuple(self.names[id(leaf)] for leaf in own)
         plain = Source(edge, named, own)
+        # computed from several tensors, or from one that is no parameter of the model
         if len(leaves) != 1 or len(own) != 1:
             return plain
         if edge[0] in graph.leaves:
             return Source(edge, named, own, turned=False)
+        # more than moved: its gradient has to be pulled back
         if any(graph.names[node] not in MOVES for node in below if node not in graph.leaves):
             return plain
         return self._find_move(plain)
@@ -104,7 +107,9 @@ class Sources:
                 return Source(source.edge, source.names, source.leaves, turned)
         # One matrix of several: which one is seen of where random entries arrive.
         flat = probe.squeeze() if probe.ndim > 2 else probe
-        reached = back.flatten(1).any(1).nonzero().flatten().tolist() if back.ndim == 3 else []
+        reached = []
+        if back.ndim == 3:
+            reached = back.flatten(1).any(1).nonzero().flatten().tolist()
         if len(reached) == 1 and flat.ndim == 2:
             slab = back[reached[0]]
             for turned, seen in ((False, flat), (True, flat.mT)):
@@ -116,19 +121,11 @@ class Sources:
 def pull_back(graph: Graph, source: Source, gradient: Tensor) -> list[Tensor]:
     """Return what a gradient at a source's edge is at each of its parameters, without hooks on these."""
     edge = graph.gradient_edge(source.edge)
-    with unhooked(leaf for leaf in source.leaves if isinstance(leaf, nn.Parameter)):
+    with remove_hooks(leaf for leaf in source.leaves if isinstance(leaf, nn.Parameter)):
         found = torch.autograd.grad(
-            [edge], list(source.leaves), [gradient], retain_graph=True, allow_unused=True
+            [edge], list(source.leaves), [gradient], retain_graph=True, materialize_grads=True
         )
-    pairs = zip(found, source.leaves, strict=True)
-    return [densify(torch.zeros_like(leaf) if one is None else one).detach() for one, leaf in pairs]
-
-
-def densify(gradient: Tensor) -> Tensor:
-    """Return a gradient as a dense one."""
-    if gradient.is_nested:
-        return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
-    return gradient if gradient.layout == torch.strided else gradient.to_dense()
+    return [densify(one).detach() for one in found]
 
 
 def find_uses(graph: Graph, places: Places, sources: Sources) -> list[Use]:
@@ -162,6 +159,7 @@ def _check_uncoupled(graph: Graph, places: Places, summed: set[int], names: Mapp
     """Raise if a sum over samples is computed from what has samples again."""
     placed = {edge[0] for edge, place in places.items() if not isinstance(place, str)} - summed
     for node in summed:
+        # a parameter has a sum over samples for its gradient, and nothing lies below
         if graph.names[node] == LEAF:
             continue
         below = graph.reach(node)

@@ -53,14 +53,14 @@ class Graph:
 
     def coarsest(self) -> float:
         """Return the machine epsilon of the type with the fewest digits among the gradients."""
-        found = {self.dtype(edge) for edge in self.received()} | {self.losses.dtype}
+        found = {self.dtype(edge) for edge in self.list_received()} | {self.losses.dtype}
         return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
 
     def count_results(self, number: int) -> int:
         """Return how many results the function of a node had."""
         return len(self.nodes[number]._input_metadata)
 
-    def received(self) -> list[Edge]:
+    def list_received(self) -> list[Edge]:
         """Return every edge into a node that is no leaf, each once."""
         found = {(0, self.losses.output_nr): None}
         for edges in self.edges:
@@ -81,7 +81,9 @@ class Graph:
         found, pending = {start: None}, [start]
         while pending:
             node = pending.pop()
-            for edge in self.edges[node] if node not in stops else ():
+            if node in stops:
+                continue
+            for edge in self.edges[node]:
                 if edge is not None and edge[0] not in found:
                     found[edge[0]] = None
                     pending.append(edge[0])
@@ -93,6 +95,7 @@ class Graph:
 
     def gradients(self, edges: list[Edge], weights: Tensor) -> list[Tensor | None]:
         """Return the gradients of the weighted sum of the losses that arrive at `edges`; keep the graph."""
+        # torch refuses an empty list
         if not edges:
             return []
         wanted = [self.gradient_edge(edge) for edge in edges]
@@ -122,6 +125,7 @@ def walk(losses: Tensor) -> Graph:
     for node in nodes:  # grows while it is read
         own: list[Edge | None] = []
         for child, result in node.next_functions:
+            # an argument without a gradient; edges are found by the place of theirs
             if child is None:
                 own.append(None)
                 continue

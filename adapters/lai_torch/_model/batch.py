@@ -1,6 +1,6 @@
 """A batch as the user hands it over: how many samples, some of its rows, the model's call on it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -28,10 +28,10 @@ def call(model: nn.Module, inputs: Any) -> Any:
         return model(*inputs)
     if isinstance(inputs, Mapping):
         return model(**inputs)
-    raise _no_inputs(inputs)
+    raise _build_input_error(inputs)
 
 
-def _no_inputs(inputs: Any) -> TypeError:
+def _build_input_error(inputs: Any) -> TypeError:
     """Build the error of what no model is called with."""
     way_out = {"list": "; pass a tuple, for model(*inputs)", "ndarray": "; pass torch.as_tensor(inputs)"}
     kind = type(inputs).__name__
@@ -60,17 +60,17 @@ def usable(tree: Any) -> Any:
     if not any(tensor.is_inference() for tensor in tensors(tree)):
         return tree
     with torch.inference_mode(mode=False):  # a copy that is made within is one of these too
-        return mapped(tree, lambda one: one.clone() if one.is_inference() else one)
+        return map_tensors(tree, lambda one: one.clone() if one.is_inference() else one)
 
 
-def mapped(tree: Any, function: Callable[[Tensor], Any]) -> Any:
+def map_tensors(tree: Any, function: Callable[[Tensor], Any]) -> Any:
     """Return nested tuples, lists and mappings with `function` applied to every tensor in them."""
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, Mapping):
-        return {key: mapped(value, function) for key, value in tree.items()}
+        return {key: map_tensors(value, function) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        parts = [mapped(part, function) for part in tree]
+        parts = [map_tensors(part, function) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return tree
 
@@ -86,11 +86,15 @@ def count(inputs: Any, targets: Any) -> int:
     """
     sides = ("targets", targets, tensors(targets)), ("inputs", inputs, tensors(inputs))
     for name, side, found in sides:
+        # a list of samples that nobody stacked
         if isinstance(side, list) and _are_entries(side):
-            raise _not_collated(name, "list")
+            raise _build_collation_error(name, "list")
         for tensor in found:
             if tensor.is_nested:
-                raise _not_dense(name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask")
+                raise _build_dense_error(
+                    name, "nested", "pad it (torch.nested.to_padded_tensor), and pass a mask"
+                )
+    # targets first: of several inputs, some may hold no rows
     for _, _, found in sides:
         samples = next((tensor.shape[0] for tensor in found if tensor.ndim), None)
         if samples is not None:
@@ -99,13 +103,13 @@ def count(inputs: Any, targets: Any) -> int:
                 msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
                 raise ValueError(msg)
             if hasattr(inputs, "__array_interface__"):
-                raise _no_inputs(inputs)
+                raise _build_input_error(inputs)
             for name, tree, held in sides:
                 _check_collated(name, tree, samples)
                 _check_rows(name, held, samples)
             _check_together(inputs, samples)
             if isinstance(inputs, list):
-                raise _no_inputs(inputs)
+                raise _build_input_error(inputs)
             return samples
     kinds = ", ".join(type(side).__name__ for side in (inputs, targets))
     msg = (
@@ -118,6 +122,7 @@ def count(inputs: Any, targets: Any) -> int:
 def _check_together(inputs: Any, samples: int) -> None:
     """Raise where all inputs have one length, and targets another: of several, they may be no rows."""
     lengths = {one.shape[0] for one in tensors(inputs) if one.ndim}
+    # several inputs of different lengths may be tables or offsets
     if len(lengths) == 1 and lengths != {samples}:
         msg = (
             f"inputs, targets: expected as many samples in both, got {lengths.pop()} in inputs and {samples} "
@@ -130,11 +135,10 @@ def _check_collated(side: str, tree: Any, samples: int) -> None:
     """Raise where a list or an array of numpy holds an entry for each sample; of one sample any may."""
     if isinstance(tree, list) and len(tree) == samples > 1:
         if _are_entries(tree) or not any(holds_rows(one, samples) for one in tensors(tree)):
-            raise _not_collated(side, "list")
+            raise _build_collation_error(side, "list")
     elif hasattr(tree, "__array_interface__") and tree.shape[:1] == (samples,) != (1,):
-        raise _not_collated(side, type(tree).__name__)
-    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, _SEQUENCES) else ()
-    for part in parts:
+        raise _build_collation_error(side, type(tree).__name__)
+    for _, part in _list_parts(tree):
         _check_collated(side, part, samples)
 
 
@@ -146,11 +150,13 @@ def _are_entries(parts: list[Any]) -> bool:
     if any(isinstance(part, Mapping) for part in parts):
         return True
     kinds = {(part.dtype, part.shape[1:]) if isinstance(part, Tensor) else None for part in parts}
-    lengths = {part.shape[:1] for part in parts} if len(kinds) == 1 and None not in kinds else set()
+    lengths = set()
+    if len(kinds) == 1 and None not in kinds:
+        lengths = {part.shape[:1] for part in parts}
     return len(lengths) > 1 or torch.Size() in lengths
 
 
-def _not_collated(side: str, kind: str) -> ValueError:
+def _build_collation_error(side: str, kind: str) -> ValueError:
     return ValueError(
         f"{side}: expected tensors with a row for each sample, got a {kind} with an entry for each; collate "
         "it to tensors (torch.stack, torch.as_tensor, padding), or leave it out of the batch"
@@ -161,10 +167,10 @@ def _check_rows(name: str, found: list[Tensor], samples: int) -> None:
     """Raise where no one can take some samples' rows of a tensor."""
     for tensor in found:
         if tensor.layout != torch.strided and tensor.ndim and tensor.shape[0] == samples:
-            raise _not_dense(name, str(tensor.layout).removeprefix("torch."), "pass .to_dense()")
+            raise _build_dense_error(name, str(tensor.layout).removeprefix("torch."), "pass .to_dense()")
 
 
-def _not_dense(side: str, kind: str, way_out: str) -> ValueError:
+def _build_dense_error(side: str, kind: str, way_out: str) -> ValueError:
     return ValueError(
         f"{side}: expected dense tensors, samples on the first axis, got a {kind} one; {way_out}"
     )
@@ -186,7 +192,7 @@ def mark_staying(known: tuple[Place, ...], batch: Any) -> tuple[Place, ...]:
     batch, it stays as it is. Inputs of which none holds a row of each sample tell nothing: they may not be
     those of the targets.
     """
-    samples, placed = count(*batch), list(_placed(batch))
+    samples, placed = count(*batch), list(_walk_tensors(batch))
     if any(one.ndim and one.shape[0] == samples for one in tensors(batch[0])):
         found = (place for place, one in placed if one.ndim and one.shape[0] != samples)
         known += tuple(place for place in found if place not in known)
@@ -198,38 +204,40 @@ def mark_staying(known: tuple[Place, ...], batch: Any) -> tuple[Place, ...]:
     return known
 
 
-def _placed(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+def _walk_tensors(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
     """Yield the tensors of a batch and where they are."""
     if isinstance(tree, Tensor):
         yield place, tree
         return
-    if isinstance(tree, _SEQUENCES):
-        parts: Any = enumerate(tree)
-    else:
-        parts = tree.items() if isinstance(tree, Mapping) else ()
-    for name, part in parts:
-        yield from _placed(part, *place, name)
+    for name, part in _list_parts(tree):
+        yield from _walk_tensors(part, *place, name)
+
+
+def _list_parts(tree: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(tree, Mapping):
+        return tree.items()
+    return enumerate(tree) if isinstance(tree, _SEQUENCES) else ()
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
     """Return the rows `index` of every tensor whose first axis has length `samples`; the rest as it is."""
 
-    def of(one: Tensor) -> Tensor:
+    def take(one: Tensor) -> Tensor:
         if not holds_rows(one, samples):
             return one
         return one[index.to(one.device)] if isinstance(index, Tensor) else one[index]
 
-    return mapped(tree, of)
+    return map_tensors(tree, take)
 
 
-def unaligned(tree: Any, samples: int) -> list[Any]:
+def find_unaligned(tree: Any, samples: int) -> list[Any]:
     """Return what holds no row for each sample, and is no plain value."""
     if isinstance(tree, Tensor):
         return [tree] if tree.ndim and not holds_rows(tree, samples) else []
     if isinstance(tree, Mapping):
         tree = list(tree.values())
     if isinstance(tree, list | tuple):
-        return [one for part in tree for one in unaligned(part, samples)]
+        return [one for part in tree for one in find_unaligned(part, samples)]
     return [] if tree is None or isinstance(tree, str | bytes | int | float | complex) else [tree]
 
 
@@ -265,6 +273,7 @@ def check_losses(values: Any, samples: int) -> Tensor:
         raise ValueError(msg)
     if tuple(values.shape) != (samples,):
         msg = f"loss: expected one number per sample, shape ({samples},), got {tuple(values.shape)}: "
+        # of all pairs: summed up it would train, on something else
         if tuple(values.shape) == (samples, samples):
             msg += (
                 "outputs and targets may have broadcast, as (n, 1) and (n,) do; give both the same shape, "
@@ -284,7 +293,7 @@ def bisections(among: Tensor) -> list[list[Tensor]]:
     """Cut the samples of a mask in two several times, so that most pairs are separated once."""
     samples = len(among)
     bits = min(SPLITS, (samples - 1).bit_length())
-    codes = torch.randperm(samples, generator=drawn(), device="cpu") % 2**bits
+    codes = torch.randperm(samples, generator=seed_generator(), device="cpu") % 2**bits
     codes = codes.to(among.device)
     cuts = [[among & ((codes >> bit & 1) == side) for side in (0, 1)] for bit in range(bits)]
     parts = [[part for part in cut if bool(part.any())] for cut in cuts]
@@ -303,6 +312,6 @@ def row_sources(part: Tensor, more: int = 0) -> Tensor:
     return torch.where(torch.cat([part, part.new_zeros(more)]), places, first).cummax(0).values
 
 
-def drawn() -> torch.Generator:
+def seed_generator() -> torch.Generator:
     """Return a generator with a fixed seed; the user's random streams are not advanced."""
     return torch.Generator().manual_seed(0x5EED)

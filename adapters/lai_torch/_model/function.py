@@ -10,9 +10,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.modes import renew
-from lai_torch._model.preserve import preserved
-from lai_torch._model.snapshot import check_returned
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.preserve import preserve
+from lai_torch._model.snapshot import check_returned, count_writes
+from lai_torch._model.walk import list_parameters
 
 
 def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
@@ -24,8 +24,9 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
         If the model or the loss writes to a tensor of the batch, as autograd counts writes.
     """
     before = _versions(batch)
-    inputs, targets = _contained(batch)
+    inputs, targets = _copy_containers(batch)
     losses = loss(call(model, inputs), targets)
+    # the next pass would see another batch
     if before != _versions(batch):
         msg = (
             "inputs, targets: expected a model and a loss that leave the batch as it is, got ones that write "
@@ -35,19 +36,19 @@ def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
     return losses
 
 
-def _contained(tree: Any) -> Any:
+def _copy_containers(tree: Any) -> Any:
     """Copy the lists and dictionaries of a batch, not the tensors, so that a model may pop entries."""
     if type(tree) is dict:
-        return {key: _contained(part) for key, part in tree.items()}
+        return {key: _copy_containers(part) for key, part in tree.items()}
     if type(tree) in {list, tuple}:
-        return type(tree)(_contained(part) for part in tree)
+        return type(tree)(_copy_containers(part) for part in tree)
     return tree
 
 
 def _versions(batch: Any) -> list[int]:
     """Count the writes to each tensor of a batch; those made in inference mode are not counted."""
     with torch._C.DisableTorchFunction():  # a recorder would look at each of these questions
-        return [0 if one.is_inference() else one._version for one in tensors(batch)]
+        return [count_writes(one) for one in tensors(batch)]
 
 
 Point = dict[str, Tensor]
@@ -84,13 +85,14 @@ class Function:
     @property
     def modules(self) -> list[nn.Module]:
         """The model, and the loss where that may hold parameters of its own."""
-        return [self.model, self.loss] if isinstance(self.loss, nn.Module) else [self.model]
+        return [one for one in (self.model, self.loss) if isinstance(one, nn.Module)]
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return what trains, by name; the loss's own are called `loss.NAME`."""
-        named = named_parameters(self.model, self.loss)
+        named = list_parameters(self.model, self.loss)
         trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
+            # lazy modules find their shapes in a first pass
             if isinstance(parameter, nn.parameter.UninitializedParameter):
                 msg = f"model: parameter {name!r} has no shape yet; run the model on one batch first"
                 raise ValueError(msg)
@@ -113,7 +115,7 @@ class Function:
         return {name: parameter.detach().clone() for name, parameter in self.parameters().items()}
 
     @contextmanager
-    def at(self, point: Point) -> Iterator[None]:
+    def set_parameters(self, point: Point) -> Iterator[None]:
         """Run the body with the parameters at `point`, then put them back to the bit."""
         parameters, start = self.parameters(), self.point()
         try:
@@ -127,7 +129,7 @@ class Function:
             renew(self.model)
 
     @contextmanager
-    def preserved(self) -> Iterator[None]:
+    def preserve(self) -> Iterator[None]:
         """Leave nothing of the body behind; hooks run, as in training, and attention is not fused.
 
         Raises
@@ -135,9 +137,9 @@ class Function:
         ValueError
             If a reverse pass writes `.grad` by itself, where it cannot be told whose it is.
         """
-        with preserved(self.model, self.loss, hooks=True), plain_attention():
+        with preserve(self.model, self.loss, hooks=True), plain_attention():
             yield
-            check_returned(named_parameters(self.model, self.loss))
+            check_returned(list_parameters(self.model, self.loss))
 
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""
@@ -159,17 +161,19 @@ def gradient(
     """
     samples, parameters = count(*batch), function.parameters()
     in_training = any(module.training for each in function.modules for module in each.modules())
-    size = samples if in_training or size is None else size
+    # BatchNorm would normalise each chunk by itself
+    if in_training or size is None:
+        size = samples
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
         part = rows(batch, slice(start, min(start + size, samples)), samples)
-        with function.preserved():
+        with function.preserve():
             losses = function(part)
             found = vjp(losses, torch.ones_like(losses), parameters)
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
                 total[name] += piece
-    return _scaled(total, samples, reduction, role)
+    return _reduce(total, samples, reduction, role)
 
 
 def finite_gradient(
@@ -177,7 +181,7 @@ def finite_gradient(
 ) -> Point | None:
     """Return the gradient over the samples whose loss is finite; None if there are none."""
     parameters = function.parameters()
-    with function.preserved():
+    with function.preserve():
         losses = function(batch)
         finite = torch.isfinite(losses)
         every = bool(finite.all())
@@ -188,15 +192,23 @@ def finite_gradient(
         part = rows(batch, kept, len(finite))
         return gradient(function, part, reduction=reduction, role=role) if kept.numel() else None
     named = zip(parameters.items(), found, strict=True)
-    total = {name: torch.zeros_like(one) if piece is None else _dense(piece) for (name, one), piece in named}
-    return _scaled(total, len(losses), reduction, role)
+    total = {name: torch.zeros_like(one) if piece is None else densify(piece) for (name, one), piece in named}
+    return _reduce(total, len(losses), reduction, role)
 
 
-def _dense(tensor: Tensor) -> Tensor:
-    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+def densify(gradient: Tensor) -> Tensor:
+    """Return a gradient as a dense one."""
+    if gradient.is_nested:
+        return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
+    return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
-def _scaled(total: Point, samples: int, reduction: str, role: str) -> Point:
+def view_real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor as real and imaginary parts, each a number that moves by itself."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _reduce(total: Point, samples: int, reduction: str, role: str) -> Point:
     """Return a sum of gradients, or their mean, after checking that it is finite."""
     for name, value in total.items():
         if not bool(torch.isfinite(value).all()):
@@ -219,7 +231,7 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
     return real_product(left, right).sum()
 
 
-def along(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tuple[float, float]:
+def project(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tuple[float, float]:
     """Return the inner product of a gradient with a direction, and the sum of its terms' absolute values."""
     value = size = 0.0
     for piece, direction in zip(pieces, directions, strict=True):
@@ -231,7 +243,7 @@ def along(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tupl
 
 def real_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the products of entries, of real and imaginary parts by themselves, never sparse."""
-    left, right = _dense(left), _dense(right)
+    left, right = densify(left), densify(right)
     if left.is_complex():
         left, right = (torch.view_as_real(one.resolve_conj()) for one in (left, right))
     return left * right

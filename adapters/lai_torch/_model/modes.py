@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import Held, forget, held, modules_of, set_training
+from lai_torch._model.walk import Held, collect_held, forget, modules_of, set_training
 
 _OWN = "train", "eval"
 _TRAINS = attrgetter("requires_grad")
@@ -53,25 +53,29 @@ class Caches:
         self,
         found: Held,  # what the model holds
     ) -> None:
-        owners = [(vars(module), _own(vars(module))) for module in found.made(_with_own_modes)]
+        owners = [(vars(module), _select_own(vars(module))) for module in found.memoise(_find_own_modes)]
         self._saved = [(attributes, own, _containers(own)) for attributes, own in owners]
 
     def restore(self) -> None:
         """Put the attributes back, and what the lists, sets and dictionaries among them held."""
         for attributes, own, containers in self._saved:
-            for name in _own(attributes).keys() - own.keys():
+            # what the pass added may hold its graph
+            for name in _select_own(attributes).keys() - own.keys():
                 del attributes[name]
             attributes.update(own)
             for container, contents in containers:
                 container.clear()
-                (container.extend if isinstance(container, list) else container.update)(contents)
+                if isinstance(container, list):
+                    container.extend(contents)
+                else:
+                    container.update(contents)
 
 
-def _with_own_modes(found: Held) -> list[nn.Module]:
+def _find_own_modes(found: Held) -> list[nn.Module]:
     return [module for module in found.modules if has_own_modes([module])]
 
 
-def _own(attributes: dict[str, Any]) -> dict[str, Any]:
+def _select_own(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes that are not torch's."""
     return {name: value for name, value in attributes.items() if name not in _TORCHS}
 
@@ -82,8 +86,8 @@ def _containers(own: dict[str, Any]) -> list[tuple[Any, Any]]:
 
 
 @contextmanager
-def evaluating_by_own_methods(model: nn.Module, flags: Sequence[bool]) -> Iterator[None]:
-    """Run the body in eval mode, entered by the model's own methods and left by them; see `evaluating`.
+def enter_own_eval_mode(model: nn.Module, flags: Sequence[bool]) -> Iterator[None]:
+    """Run the body in eval mode, entered by the model's own methods and left by them; see `use_eval_mode`.
 
     Raises
     ------
@@ -95,6 +99,7 @@ def evaluating_by_own_methods(model: nn.Module, flags: Sequence[bool]) -> Iterat
     try:
         with switch:
             _call(model, mode=False)
+        # an override may have left a module as it was
         set_training([module for module in modules if module.training], mode=False)
         yield
     finally:
@@ -107,6 +112,7 @@ def renew(model: nn.Module) -> None:
     """Let a model in eval mode drop its caches, as its `train()` does: parameters have changed."""
     modules = modules_of(model)
     flags = [module.training for module in modules]
+    # caches of what parameters give are those of eval mode
     if any(flags) or not has_own_modes(modules):
         return
     switch = _Switch(model)
@@ -119,13 +125,17 @@ def renew(model: nn.Module) -> None:
 def _call(module: nn.Module, *, mode: bool) -> None:
     """Call a module's own `train()` or `eval()`; an exported program has none, and no modes."""
     try:
-        module.train() if mode else module.eval()
+        if mode:
+            module.train()
+        else:
+            module.eval()
     except NotImplementedError:
         set_training(modules_of(module), mode=mode)
 
 
 def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
     """Give every module its flag back: parents come first, and take their children along."""
+    # by its own method first; a flag that this does not set is set by itself
     for switch in (_call, _set):
         for module, flag in zip(modules, flags, strict=True):
             if module.training != flag:
@@ -144,7 +154,7 @@ class _Switch(TorchDispatchMode):
         model: nn.Module,  # the model
     ) -> None:
         super().__init__()
-        self.model, self.found = model, held(model)
+        self.model, self.found = model, collect_held(model)
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __enter__(self) -> "_Switch":
@@ -157,7 +167,7 @@ class _Switch(TorchDispatchMode):
 
     def _parameters(self) -> dict[str, tuple[nn.Parameter, int]]:
         """Return the parameters as they now are, and where in memory each is."""
-        return {name: (one, _place(one)) for name, one in held(self.model).parameters.items()}
+        return {name: (one, _place(one)) for name, one in collect_held(self.model).parameters.items()}
 
     def __exit__(self, *error: Any) -> None:
         """Put back random streams and what trains.
@@ -173,11 +183,12 @@ class _Switch(TorchDispatchMode):
         for (one, _), trains in zip(self._places.values(), self._trains, strict=True):
             if one.requires_grad != trains:
                 one.requires_grad_(trains)
+        # a walk from before would not show what was replaced
         forget()
         now = self._parameters()
         for name, (one, place) in self._places.items():
             if error[0] is None and (name not in now or now[name][0] is not one or now[name][1] != place):
-                raise _written(name)
+                raise _build_write_error(name)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -190,6 +201,7 @@ class _Switch(TorchDispatchMode):
             If it writes to a parameter.
         """
         kwargs = kwargs or {}
+        # copied at the first operation: most switches run none
         if self._streams is None:
             self._streams = Streams(self.found.modules)
         # an operation writes to its first argument, or to `out`
@@ -197,7 +209,7 @@ class _Switch(TorchDispatchMode):
             where = _place(written)
             for name, (_, place) in self._places.items():
                 if where and place == where:
-                    raise _written(name)
+                    raise _build_write_error(name)
             for buffer in self.found.buffers.values():
                 if where and _place(buffer) == where:
                     self._buffers.setdefault(id(buffer), (buffer, buffer.detach().clone()))
@@ -217,7 +229,7 @@ def _place(one: Tensor) -> int:
     return 0 if elsewhere or one.layout != torch.strided else one.untyped_storage().data_ptr()
 
 
-def _written(name: str) -> ValueError:
+def _build_write_error(name: str) -> ValueError:
     return ValueError(
         "model: expected train() and eval() that leave parameters as they are, got ones that write "
         f"{name!r}, so that the model that is scored, in eval mode, would not be the one that trains; switch "

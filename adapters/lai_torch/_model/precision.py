@@ -37,10 +37,10 @@ class Lowered:
 
     def __call__(self) -> AbstractContextManager[None]:
         """Run the body with that forward pass."""
-        return _AS_IT_IS if self.kind is None or self._own is not None else self._lowered()
+        return _AS_IT_IS if self.kind is None or self._own is not None else self._lower()
 
     @contextmanager
-    def _lowered(self) -> Iterator[None]:
+    def _lower(self) -> Iterator[None]:
         before = vars(self.model).get("forward")  # where somebody has put another one before
         asked = _ASKED.set(True)
         try:
@@ -49,6 +49,7 @@ class Lowered:
             yield
         finally:
             _ASKED.reset(asked)
+            # set while it runs: a pass within the pass is not lowered twice
             self._own = None
             if before is None:
                 vars(self.model).pop("forward", None)
@@ -58,10 +59,10 @@ class Lowered:
     def _forward(self, *inputs: Any, **named: Any) -> Any:
         with torch.autocast(next(self.model.parameters()).device.type, self.kind):
             outputs = self._own(*inputs, **named)
-        return raised(outputs, self.kind)
+        return raise_precision(outputs, self.kind)
 
 
-def raised(outputs: Any, kind: torch.dtype | None) -> Any:
+def raise_precision(outputs: Any, kind: torch.dtype | None) -> Any:
     """Return what a model returned, tensors of a type of fewer digits in full precision."""
     return tree_map(
         lambda leaf: leaf.float() if isinstance(leaf, Tensor) and leaf.dtype == kind else leaf, outputs
@@ -127,25 +128,28 @@ def float8_layers(*parts: Any, trained: bool) -> Iterator[None]:
     layers = [one for one in modules if isinstance(one, kind)]
     before = [vars(one).get("forward") for one in layers]
     for own in before:
-        if own is not None and getattr(own, "func", None) not in {_unrounded, kind.forward}:
+        # what is put in its place would leave out what that one does
+        if own is not None and getattr(own, "func", None) not in {_compute_unrounded, kind.forward}:
             msg = (
                 "model: expected float8 layers that run torchao's forward function, got one with a forward "
                 "function of its own; put the layer in a module that wraps it"
             )
             raise ValueError(msg)
     try:
+        forward = kind.forward if trained else _compute_unrounded
         for one in layers:
-            one.forward = partial(kind.forward if trained else _unrounded, one)
+            one.forward = partial(forward, one)
         yield
     finally:
         for one, own in zip(layers, before, strict=True):
+            # the class's own is found again once the instance has none
             if own is None:
                 vars(one).pop("forward", None)
             else:
                 one.forward = own
 
 
-def _unrounded(layer: Any, input: Tensor) -> Tensor:
+def _compute_unrounded(layer: Any, input: Tensor) -> Tensor:
     """Compute a float8 layer's product in the type of its inputs."""
     if any(map(sys.modules[type(layer).__module__].tensor_already_casted_to_fp8, (input, layer.weight))):
         msg = (
@@ -185,9 +189,7 @@ DRAWS = 3
 """How many times parameters are moved: by chance, one move may leave a loss where it is."""
 
 
-def measured_roundings(
-    losses: Callable[[], Tensor], parameters: Iterable[Tensor], precision: float
-) -> Tensor:
+def measure_roundings(losses: Callable[[], Tensor], parameters: Iterable[Tensor], precision: float) -> Tensor:
     """Return by how much rounding may move each sample's loss; zeros where two runs do not agree.
 
     It is measured, for losses near zero do not tell: one of (o - t)^2 is off by 2 |o - t| times what the

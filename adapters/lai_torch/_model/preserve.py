@@ -13,10 +13,10 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import nn
 
-from lai_torch._model.modes import Caches, evaluating_by_own_methods, has_own_modes
+from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot import Streams, Tensors
-from lai_torch._model.walk import Step, held, modules_of, set_training
+from lai_torch._model.walk import Step, collect_held, modules_of, set_training
 
 _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
 
@@ -38,12 +38,12 @@ def reentrant() -> ValueError:
     )
 
 
-def _nothing(*args: Any, **options: Any) -> Iterator[None]:
+def _do_nothing(*args: Any, **options: Any) -> Iterator[None]:
     """Stand where torch sets up what runs again: before the function is called, and after."""
     yield
 
 
-def asked() -> AbstractContextManager[None]:
+def allow_repeated_grad() -> AbstractContextManager[None]:
     """Run the body with checkpoints that allow several `autograd.grad` calls; refuse others.
 
     A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
@@ -61,7 +61,7 @@ def asked() -> AbstractContextManager[None]:
             function, first, second, *args, **options | {"context_fn": library.noop_context_fn}
         )
 
-    return _standing({_REENTRANT: _Refused, name: unselective})
+    return _replace_functions({_REENTRANT: _Refused, name: unselective})
 
 
 def _name_checkpoint() -> str:
@@ -70,13 +70,13 @@ def _name_checkpoint() -> str:
     return newer if hasattr(sys.modules.get("torch.utils.checkpoint"), newer) else _OTHERS
 
 
-def once() -> AbstractContextManager[None]:
+def skip_checkpoints() -> AbstractContextManager[None]:
     """Run the body without checkpoints: what every layer's record keeps need not be computed again."""
-    return _standing({_name_checkpoint(): _nothing})
+    return _replace_functions({_name_checkpoint(): _do_nothing})
 
 
 @contextmanager
-def _standing(others: dict[str, Any]) -> Iterator[None]:
+def _replace_functions(others: dict[str, Any]) -> Iterator[None]:
     """Run the body with others in the place of what torch's module of checkpoints calls."""
     library = sys.modules.get("torch.utils.checkpoint")
     if library is None:  # nothing can have been checkpointed
@@ -97,7 +97,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def run_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Let one thread alone run a function that scores or trains.
 
     A second one meanwhile gets a `RuntimeError`. Inside `torch.nn.utils.parametrize.cached()` the function
@@ -106,7 +106,7 @@ def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """
 
     @wraps(function)
-    def held(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+    def call_alone(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
         if not _ALONE.acquire(blocking=False):
             msg = "expected one thread at a time to score or train, got a second one; use a process for each"
             raise RuntimeError(msg)
@@ -122,11 +122,11 @@ def alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
                 library._cache_enabled = depth
             _ALONE.release()
 
-    return held
+    return call_alone
 
 
 @contextmanager
-def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iterator[None]:
+def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iterator[None]:
     """Run the body eagerly, with gradients on and autocast off; put tensors and random state back.
 
     So are those of a loss that is a module. `.grad` is empty inside, and put back, for a backward pass may
@@ -136,17 +136,17 @@ def preserved(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Ite
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
     modules, tensors = modules_of(model, loss), _tensors(model, loss)
-    streams, caches = Streams(modules), Caches(held(model, loss))
+    streams, caches = Streams(modules), Caches(collect_held(model, loss))
     flags = [module.training for module in modules]
     with (
         _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
-        _uncompiled(),
+        _disable_compilation(),
         float8_layers(model, loss, trained=False),
-        asked(),
+        allow_repeated_grad(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
-        _NOTHING if hooks else _without_backward_hooks(modules),
-        empty_gradients(held(model, loss).parameters.values()),
+        _NOTHING if hooks else _remove_backward_hooks(modules),
+        empty_gradients(collect_held(model, loss).parameters.values()),
     ):
         try:
             yield
@@ -176,24 +176,24 @@ def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
 def _full_precision(tensors: Sequence[Tensors]) -> Iterator[None]:
     """Switch autocast off on the devices of the tensors."""
     with ExitStack() as stack:
+        # a model on another device may still compute on the CPU
         for kind in {"cpu"}.union(*(each.devices for each in tensors)):
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield
 
 
-def _uncompiled() -> AbstractContextManager[Any]:
+def _disable_compilation() -> AbstractContextManager[Any]:
     """Let compiled modules run as they are; without a compiler nothing can have been compiled."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else _NOTHING
 
 
 def _tensors(model: nn.Module, loss: Any) -> list[Tensors]:
-    roots = [model, *([loss] if isinstance(loss, nn.Module) else ())]
-    return [Tensors(root) for root in roots]
+    return [Tensors(one) for one in (model, loss) if isinstance(one, nn.Module)]
 
 
 @contextmanager
-def undone(model: nn.Module, loss: Any = None) -> Iterator[None]:
+def undo(model: nn.Module, loss: Any = None) -> Iterator[None]:
     """Run the body as the caller would, from parameters without `.grad`; then put back what it changed.
 
     Restored are `.grad`, tensors and random state, also when the body raises.
@@ -217,6 +217,7 @@ def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
         yield
     finally:
         for parameter, gradient in gradients:
+            # also what a pass wrote there by itself
             if parameter.grad is not gradient:
                 parameter.grad = gradient
 
@@ -224,20 +225,21 @@ def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
 @contextmanager
 def eager() -> Iterator[None]:
     """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
-    with _uncompiled(), asked(), torch.enable_grad():
+    with _disable_compilation(), allow_repeated_grad(), torch.enable_grad():
         yield
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def use_eval_mode(model: nn.Module) -> Iterator[None]:
     """Run the body with every module in eval mode; put each module's own flag back.
 
     Where a module overrides `train()` or `eval()`, the model's own methods are called.
     """
     modules = modules_of(model)
     flags = [module.training for module in modules]
+    # a module may do more than set a flag there, such as merge weights
     if any(flags) and has_own_modes(modules):
-        with evaluating_by_own_methods(model, flags):
+        with enter_own_eval_mode(model, flags):
             yield
         return
     training = list(compress(modules, flags))
@@ -252,7 +254,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def unhooked(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+def remove_hooks(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
     """Set the user's hooks on parameters aside: they are for gradients of training."""
     saved = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
     for parameter, _ in saved:
@@ -265,7 +267,7 @@ def unhooked(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
 
 
 @contextmanager
-def _without_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
+def _remove_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Set the user's backward hooks aside: they are part of training, not of the function that is traced."""
     hooked = [
         (module, module._backward_hooks, module._backward_pre_hooks)

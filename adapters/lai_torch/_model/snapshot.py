@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.walk import held, modules_of
+from lai_torch._model.walk import collect_held, modules_of
 
 _VALUES = methodcaller("values")
 
@@ -46,20 +46,20 @@ class Streams:
         self.generators: list[torch.Generator] = []
         if not kinds.isdisjoint(map(type, chain.from_iterable(map(_VALUES, attributes)))):
             self.generators = [one for each in attributes for one in each.values() if type(one) in kinds]
-        self.before = self._now()
+        self.before = self._read_streams()
 
-    def _now(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
+    def _read_streams(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
         drawn = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self.cuda)]
         numbers = None if self.numpy is None else self.numpy.get_state(legacy=False)
         return random.getstate(), numbers, drawn, [one.get_state() for one in self.generators]
 
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Say whether something was drawn."""
-        return not _same_state(self._now(), self.before)
+        return not _has_same_state(self._read_streams(), self.before)
 
     def equal(self, other: "Streams") -> bool:
         """Say whether another time they were in the same state."""
-        return _same_state(self.before, other.before)
+        return _has_same_state(self.before, other.before)
 
     def restore(self) -> None:
         """Put the streams back where they were."""
@@ -81,7 +81,7 @@ def _parts(state: Any) -> Any:
     return state.tobytes() if hasattr(state, "tobytes") else state
 
 
-def _same_state(now: Any, before: Any) -> bool:
+def _has_same_state(now: Any, before: Any) -> bool:
     """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
     pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
     plain = now[0] == before[0] and _parts(now[1]) == _parts(before[1])
@@ -114,11 +114,12 @@ class Tensors:
             for name, tensor in module._buffers.items() if module._buffers else ():
                 self.buffers.append((module, name, tensor))
                 if tensor is not None:
-                    self.copies.append((tensor, tensor.detach().clone(), _version(tensor)))
-        self.watched = held(model).counted
+                    self.copies.append((tensor, tensor.detach().clone(), count_writes(tensor)))
+        self.watched = collect_held(model).counted
+        # copies of parameters are held where a pass writes some, or may
         if self.first or self.written:
-            written = [one for one in held(model).dense if self.first or id(one) in self.written]
-            self.copies += [(one, one.detach().clone(), _version(one)) for one in written]
+            written = [one for one in collect_held(model).dense if self.first or id(one) in self.written]
+            self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]
             self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
         self.versions = list(map(_VERSION, self.watched))
 
@@ -137,14 +138,17 @@ class Tensors:
             If forward wrote a parameter for the first time after it ran without.
         """
         for module, name, buffer in self.buffers:
+            # forward may have assigned another tensor, or removed the buffer
             if name not in module._buffers or module._buffers[name] is not buffer:
                 module._buffers[name] = buffer
+        # what a pass writes depends on which modules train
         known = _WRITTEN.setdefault(self.model, {})
         self.written = known.setdefault(self.flags, self.written)
         for tensor, copy, version in self.copies:
-            if self.first and (_version(tensor) != version or not _same(tensor, copy)):
+            # `.data` is written without a count: the first pass compares values
+            if self.first and (count_writes(tensor) != version or not _is_same(tensor, copy)):
                 self.written.add(id(tensor))
-            if id(tensor) in self.written or _version(tensor) != version:
+            if id(tensor) in self.written or count_writes(tensor) != version:
                 _write(tensor, copy)
         if list(map(_VERSION, self.watched)) != self.versions:
             pairs = zip(self.watched, self.versions, strict=True)
@@ -158,14 +162,14 @@ class Tensors:
             raise ValueError(msg)
 
 
-def _same(tensor: Tensor, copy: Tensor) -> bool:
+def _is_same(tensor: Tensor, copy: Tensor) -> bool:
     tensor = tensor.detach()
     if (tensor.shape, tensor.dtype, tensor.layout) != (copy.shape, copy.dtype, copy.layout):
         return False
-    return all(map(torch.equal, strided(tensor), strided(copy)))
+    return all(map(torch.equal, list_strided(tensor), list_strided(copy)))
 
 
-def strided(tensor: Tensor) -> list[Tensor]:
+def list_strided(tensor: Tensor) -> list[Tensor]:
     """Return what a tensor is kept as: entries and their places, of a sparse one."""
     if tensor.layout == torch.strided:
         return [tensor]
@@ -178,7 +182,7 @@ def strided(tensor: Tensor) -> list[Tensor]:
     return [tensor.to_dense()]
 
 
-def _version(tensor: Tensor) -> int:
+def count_writes(tensor: Tensor) -> int:
     """Count the writes to a tensor; those made in inference mode are not counted."""
     return 0 if tensor.is_inference() else tensor._version
 
@@ -209,7 +213,7 @@ def nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
             ahead += [following for following, _ in node.next_functions]
 
 
-def other_leaves(losses: Tensor, known: Iterable[Tensor]) -> dict[int, Tensor]:
+def find_other_leaves(losses: Tensor, known: Iterable[Tensor]) -> dict[int, Tensor]:
     """Return the leaves of the losses' graph other than the `known` ones, by identity."""
     ids = set(map(id, known))
     leaves = (getattr(node, "variable", None) for node in nodes(losses))  # of those that add to `.grad`
@@ -226,7 +230,7 @@ def check_owned(loss: Any, found: Mapping[int, Tensor], again: Callable[[], Mapp
     for key, leaf in found.items():
         if key in still:
             message = (
-                f"loss: it depends on {called(loss, leaf)} of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
+                f"loss: it depends on {find_name(loss, leaf)} of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
             )
             if isinstance(leaf, nn.Parameter):
                 raise ValueError(message)
@@ -247,7 +251,7 @@ def check_returned(parameters: Mapping[str, nn.Parameter]) -> None:
             raise ValueError(msg)
 
 
-def called(loss: Any, leaf: Tensor) -> str:
+def find_name(loss: Any, leaf: Tensor) -> str:
     """Return what a loss calls a tensor that it holds or closes over, if that can be seen."""
     while isinstance(loss, functools.partial):
         held = [*loss.args, *loss.keywords.values()]
@@ -264,6 +268,7 @@ def called(loss: Any, leaf: Tensor) -> str:
     for name, value in outside.items():
         if value is leaf:
             return repr(name)
+        # a module that the loss holds, not one that was handed over
         if isinstance(value, nn.Module):
             for path, parameter in value.named_parameters():
                 if parameter is leaf:

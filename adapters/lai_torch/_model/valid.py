@@ -43,15 +43,20 @@ class Masks:
             found = _attention_masks(model, inputs, samples)
         else:
             given = self.given
-            mask = given if isinstance(given, Tensor) or not callable(given) else given(inputs)
+            mask: Any = given
+            if callable(given) and not isinstance(given, Tensor):
+                mask = given(inputs)
             _check(mask, samples)
             found = [] if mask is None else [mask]
         masks = tuple(mask != 0 for mask in found)
+        # looked at until a batch is padded: a mask without zeros changes no mean
         if masks and not self.padded:
             every = torch.stack([mask.all() for mask in masks]).all()
             self.padded = not bool(every)
+        # a batch without padding needs no mask, and its positions are averaged as they are
         if not self.padded:
             return ()
+        # a layer finds its mask by the number of its positions
         if len({mask.shape for mask in masks}) < len(masks):
             warnings.warn(
                 "attention_mask: expected encoder and decoder to have other numbers of positions, by which "
@@ -82,7 +87,7 @@ def _check(mask: Any, samples: int) -> None:
 
 def _attention_masks(model: nn.Module, inputs: Any, samples: int) -> list[Tensor]:
     """Return what the batch calls `attention_mask`, and of a model with a decoder that one's mask too."""
-    named = _named(model, inputs)
+    named = _bind_names(model, inputs)
     names = ["attention_mask"]
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False) or any(name.startswith("decoder_") for name in named):
@@ -101,7 +106,7 @@ def _is_mask(mask: Any, samples: int) -> bool:
     return not mask.is_floating_point() or bool(((mask == 0) | (mask == 1)).all())
 
 
-def _named(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
+def _bind_names(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
     """Return the inputs by the names that the model's `forward` gives them."""
     if not isinstance(inputs, tuple):
         plain = isinstance(inputs, Tensor)  # most are, and to ask for mappings takes longer
@@ -110,14 +115,14 @@ def _named(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
     return dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
 
 
-def fitting(valid: Positions, length: int) -> Tensor | None:
+def select_fitting(valid: Positions, length: int) -> Tensor | None:
     """Return the mask of so many positions; None where there is none."""
     return next((mask for mask in valid if mask.shape[1] == length), None)
 
 
-def masked_mean(rows: Tensor, valid: Positions) -> Tensor:
+def average_valid(rows: Tensor, valid: Positions) -> Tensor:
     """Return the mean of `(n, t, d)` over the positions that count, `(n, 1, d)`."""
-    mask = fitting(valid, rows.shape[1])
+    mask = select_fitting(valid, rows.shape[1])
     if mask is None:
         return rows.mean(1, keepdim=True)
     mask = mask.to(rows.device).unsqueeze(-1)

@@ -90,7 +90,7 @@ class Held:
         self._made: dict[Any, Any] = {}
 
     @classmethod
-    def of(cls, root: nn.Module) -> "Held":
+    def collect(cls, root: nn.Module) -> "Held":
         """Return what a module holds.
 
         Raises
@@ -105,16 +105,18 @@ class Held:
         check_whole(parameters.values())
         return cls(modules, parameters, dict(root.named_buffers()))
 
-    def beside(self, loss: "Held") -> "Held":
+    def add_loss(self, loss: "Held") -> "Held":
         """Return this and a loss's modules and parameters, which are called `loss.NAME`."""
+        # made anew for another loss alone: what is memoised is kept with it
         if self._with is None or self._with[0] is not loss:
             known = set(map(id, self.parameters.values()))
             own = {f"loss.{name}": one for name, one in loss.parameters.items() if id(one) not in known}
+            # a parameter that the loss shares with the model keeps the model's name
             both = Held([*self.modules, *loss.modules], {**self.parameters, **own}, self.buffers)
             self._with = loss, both
         return self._with[1]
 
-    def made(self, make: Callable[["Held"], Made]) -> Made:
+    def memoise(self, make: Callable[["Held"], Made]) -> Made:
         """Memoise a derived value; treat it as read-only."""
         if make not in self._made:
             self._made[make] = make(self)
@@ -187,20 +189,22 @@ def forget(*, whole: bool = False) -> None:
             Step.current.last.clear()
 
 
-def held(model: nn.Module, loss: Any = None) -> Held:
+def collect_held(model: nn.Module, loss: Any = None) -> Held:
     """Return what a model holds, and a loss if it is a module."""
-    found = _found(model)
-    return found.beside(_found(loss)) if isinstance(loss, nn.Module) else found
+    found = _collect(model)
+    return found.add_loss(_collect(loss)) if isinstance(loss, nn.Module) else found
 
 
-def _found(root: nn.Module) -> Held:
+def _collect(root: nn.Module) -> Held:
     step, key = Step.current, id(root)
+    # outside a step the model may have changed since it was last looked at
     if step is None:
-        return Held.of(root)
+        return Held.collect(root)
     if key not in step.seen:
         before = step.last.get(key)
+        # a class with a walk of its own may find what the tables do not show
         if before is None or not _is_plain(root) or not before.is_still_so():
-            step.last[key] = Held.of(root)
+            step.last[key] = Held.collect(root)
         step.seen.add(key)
     return step.last[key]
 
@@ -212,23 +216,24 @@ def _is_plain(root: nn.Module) -> bool:
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:
     """Return the modules of a model, and those of a loss that is one."""
-    return held(model, loss).modules
+    return collect_held(model, loss).modules
 
 
-def named_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Parameter]:
+def list_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Parameter]:
     """Return the parameters by name, each once; those of a loss that is a module too: `loss.NAME`."""
-    return held(model, loss).parameters
+    return collect_held(model, loss).parameters
 
 
-def named_buffers(model: nn.Module) -> Mapping[str, Tensor]:
+def list_buffers(model: nn.Module) -> Mapping[str, Tensor]:
     """Return the buffers by name, each once."""
-    return held(model).buffers
+    return collect_held(model).buffers
 
 
 def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:
     """Give modules a flag of training; `nn.Module.__setattr__` takes ten times as long."""
     for module in modules:
         own = module.__dict__
+        # a class with a flag or a `__setattr__` of its own is asked
         if "training" in own and type(module).__setattr__ is nn.Module.__setattr__:
             own["training"] = mode
         else:

@@ -70,7 +70,9 @@ def _(tensor: Tensor) -> Iterator[Any]:
     if hasattr(tensor, "__tensor_flatten__"):  # sharded, quantised: tensors within
         yield {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
         return
-    dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
+    dense = tensor.detach()
+    if tensor.layout is not torch.strided:
+        dense = dense.to_dense()
     yield memoryview(dense.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
 
 

@@ -22,9 +22,9 @@ from lai_torch._curation.estimators import make_scorer
 from lai_torch._curation.readings import Reading, chunks
 from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
 from lai_torch._curation.tracer import UnlikeError
-from lai_torch._curation.validation import own_stream
-from lai_torch._model.batch import Loss, count, mapped, rows
-from lai_torch._model.preserve import alone, evaluating
+from lai_torch._curation.validation import make_generator
+from lai_torch._model.batch import Loss, count, map_tensors, rows
+from lai_torch._model.preserve import run_alone, use_eval_mode
 from lai_torch.dataset.identity import versions_of
 from lai_torch.options import Estimator
 
@@ -76,7 +76,7 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
 
     def load(span: range, size: int) -> Iterator[Any]:
         # the loader's own stream: its workers' seeds are none of training's draws
-        options: Any = {"collate_fn": collate, "num_workers": workers, "generator": own_stream()}
+        options: Any = {"collate_fn": collate, "num_workers": workers, "generator": make_generator()}
         try:
             yield from DataLoader(Subset(held, span), batch_size=size, **options)
         except Exception as error:
@@ -121,19 +121,23 @@ class Loaded:
     def __init__(self, model: nn.Module, loss: Loss, held: Any, estimator: Estimator) -> None:
         self.model, self.estimator, self.side, self.samples = model, estimator, None, held
         self.versions: list[Any] = []
+        # saved by itself, without what traces told of the model
         if isinstance(held, lai.ValidationSummary):
-            held = _of_summary(held, estimator)
+            held = _convert_summary(held, estimator)
         summary = held if isinstance(held, Summary) else None
         if summary is not None:
+            # a sum is that of one estimator's options
             if summary.estimator != (asked := options_of(estimator)):
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
             self.estimator, self.samples = cut(estimator, summary.parts), None
-            side = placed(summary.side, _device(model))
+            side = move_side(summary.side, _device(model))
             # an exact side of the release before is the gradient alone
-            self.side = side if isinstance(side, ValidationSide) else ValidationSide((side,))
+            self.side = side
+            if not isinstance(side, ValidationSide):
+                self.side = ValidationSide((side,))
         remakes = self.samples is not None
-        self.scorer = make_scorer(model, loss, None, self.estimator, own_stream(), remakes=remakes)
+        self.scorer = make_scorer(model, loss, None, self.estimator, make_generator(), remakes=remakes)
         self.state = CuratorState(estimator.name)
         if summary is not None and summary.state is not None:
             if summary.state.get("sketch") is not None:
@@ -144,13 +148,15 @@ class Loaded:
             if self.scorer.tracer is not None:
                 self.scorer.tracer.recall(self.state)
 
-    @alone
-    def summed(self, size: int) -> Any:
+    @run_alone
+    def sum_batches(self, size: int) -> Any:
         """Return the validation side, made when it is first asked for and when parameters have changed."""
+        # counted by autograd: parameters that were written since have another validation gradient
         versions = versions_of(self.model)
         if isinstance(self.scorer.loss, nn.Module):
             versions += versions_of(self.scorer.loss)
         if self.versions and versions != self.versions:
+            # a sum cannot be made again
             if self.samples is None:
                 msg = (
                     "model: expected the parameters at which `validation` was summed up, got parameters or "
@@ -160,7 +166,7 @@ class Loaded:
             self.side = None
         self.versions = versions
         if self.side is None:
-            with evaluating(self.model):
+            with use_eval_mode(self.model):
                 self.side = self.scorer.summarize(self.samples, size)
         return self.side
 
@@ -171,26 +177,31 @@ class Loaded:
         state = self.state if tracer is None else tracer.remember(self.state)
         return {name: getattr(state, name) for name in KNOWN}
 
-    @alone
+    @run_alone
     def numbers(self, batch: Batch, size: int) -> tuple[Tensor, ...]:
         """Return scores, their errors, losses and gradient norms of a batch."""
-        with evaluating(self.model):
+        with use_eval_mode(self.model):
             reading = None
+            # a batch with records that the side lacks has the side made again, with them
             while reading is None:
-                side = self.summed(size)
+                side = self.sum_batches(size)
                 try:
                     reading = self.scorer.read(batch, side)
                 except UnlikeError:
                     self.side = None
             scored = self.scorer.score(iter([reading]), side, self.state)
         nothing = torch.full_like(scored.losses, math.nan)
-        error = nothing if scored.sizes is None else standard_errors(scored.parts, sizes=scored.sizes)
+        error = nothing
+        # the spread over parts of the validation set tells how far the sum may be off
+        if scored.sizes is not None:
+            error = standard_errors(scored.parts, sizes=scored.sizes)
         numbers = scored.scores, error, scored.losses, self._norms(reading, scored.positions)
         return tuple(values.double() for values in numbers)
 
     def _norms(self, reading: Reading, positions: str | None) -> Tensor:
         norms = torch.full_like(reading.losses, math.nan, dtype=torch.double)
         sketched = getattr(self.estimator, "sketch", None) is not None
+        # a sketched gradient has another norm
         if self.estimator.name in SUMMED and not sketched and reading.seen is not None:
             squared = lai.self_influence(reading.seen, self.estimator.name, positions=positions or "tokens")
             norms[slice(None) if reading.rows is None else reading.rows] = squared.double().sqrt()
@@ -208,7 +219,7 @@ def options_of(estimator: Estimator) -> str:
     return repr(replace(estimator, **unsaid))
 
 
-def _of_summary(summary: lai.ValidationSummary, estimator: Estimator) -> Summary:
+def _convert_summary(summary: lai.ValidationSummary, estimator: Estimator) -> Summary:
     """Return a `ValidationSummary` as what `save` writes: one part, and nothing beside it."""
     if estimator.facts.fits_weights or estimator.facts.summary is None:
         msg = (
@@ -224,6 +235,6 @@ def _device(model: nn.Module) -> torch.device | None:
     return next((parameter.device for parameter in model.parameters()), None)
 
 
-def placed(side: Any, device: torch.device | None) -> Any:
+def move_side(side: Any, device: torch.device | None) -> Any:
     """Return a validation side on a device."""
-    return side if device is None else unpack(mapped(pack(side), lambda tensor: tensor.to(device)))
+    return side if device is None else unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))

@@ -13,10 +13,10 @@ import lai_core as lai
 from lai_core._adapters import check_count
 from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.readings import chunks
-from lai_torch._curation.validation import moved
+from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss, count
 from lai_torch.dataset.identity import code_of, tensors_of
-from lai_torch.dataset.loaded import Loaded, Summary, cut, options_of, placed
+from lai_torch.dataset.loaded import Loaded, Summary, cut, move_side, options_of
 from lai_torch.options import Estimator, EstimatorName, with_defaults
 
 
@@ -78,6 +78,7 @@ class Scorer(BatchScorer):
     ) -> None:
         super().__init__(validation, batch_size, collate, ids, groups)
         chosen = with_defaults(estimator)
+        # a table is of single samples, whatever the batch
         if chosen.name in {"midpoint", "preconditioned_lai"}:
             msg = (
                 f"estimator: expected one that scores a sample by itself, got {chosen.name!r}, which depends "
@@ -112,7 +113,7 @@ class Scorer(BatchScorer):
         from lai_storage.columns import NUMBERS  # needs numpy
 
         loaded, size = self._ready, self.batch_size
-        found = [loaded.numbers(part, size) for part in chunks(moved(pair, loaded.model), size)]
+        found = [loaded.numbers(part, size) for part in chunks(move_to_model(pair, loaded.model), size)]
         numbers = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return dict(zip(NUMBERS, numbers, strict=True))
 
@@ -120,7 +121,7 @@ class Scorer(BatchScorer):
     def _summed(self) -> Summary:
         """The validation set summed up, on the host."""
         loaded = self._ready
-        side = placed(loaded.summed(self.batch_size), torch.device("cpu"))
+        side = move_side(loaded.sum_batches(self.batch_size), torch.device("cpu"))
         parts = getattr(loaded.estimator, "parts", None)
         return Summary(options_of(self.estimator), parts, side, loaded.known)
 
@@ -133,13 +134,16 @@ class Scorer(BatchScorer):
     @cached_property
     def _ready(self) -> Loaded:
         held = self._validation()
-        held = moved(held, self._model) if isinstance(held, tuple) else held
+        if isinstance(held, tuple):
+            held = move_to_model(held, self._model)
         return Loaded(self._model, self.loss, held, self.estimator)
 
     def _count(self, pair: Any) -> int:
         return count(*pair)
 
     def _array(self, values: Any) -> Tensor:
-        tensor = values if isinstance(values, Tensor) else torch.tensor(values, device="cpu")
+        tensor = values
+        if not isinstance(values, Tensor):
+            tensor = torch.tensor(values, device="cpu")
         types = (each.dtype for each in self._model.parameters() if each.is_floating_point())
         return tensor.to(next(types, tensor.dtype)) if tensor.is_floating_point() else tensor

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import lai_core as lai
 from lai_core._adapters import check_batch, check_count, kernel_of
-from lai_torch._curation.validation import moved
+from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.preserve import use_eval_mode
 from lai_torch.dataset.loaded import options_of, source_of, whole
 from lai_torch.dataset.scorer import Scorer
 from lai_torch.options import Estimator, EstimatorName
@@ -120,11 +120,14 @@ def score_dataset(
     """
     check_count("rows_per_file", rows_per_file, 1)
     names = {name: values for name, values in (("ids", ids), ("groups", groups)) if isinstance(values, str)}
+    # a loader is read once, for all checkpoints
+    if not Scorer._is_summary(validation):
+        validation = whole(validation)
     made = partial(
         Scorer,
         model,
         loss,
-        validation if Scorer._is_summary(validation) else whole(validation),
+        validation,
         estimator=estimator,
         parts=parts,
         batch_size=batch_size,
@@ -132,9 +135,10 @@ def score_dataset(
         **names,
     )
     scorer = made()
+    # checkpoints are loaded into the user's own model
     begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 
-    def at(checkpoint: str, state: Any) -> Scorer:
+    def load(checkpoint: str, state: Any) -> Scorer:
         load_state(model, checkpoint, state)
         return made()
 
@@ -144,12 +148,12 @@ def score_dataset(
             scorer,
             source_of("dataset", dataset, batch_size),
             checkpoints,
-            at,
+            load,
             {"estimator": options_of(scorer.estimator), "parts": parts, "batch_size": batch_size},
             {"estimator": fingerprint(scorer.estimator)},
             {"ids": ids, "groups": groups},
             rows=rows_per_file,
-            process=_process() if process is None else process,
+            process=process or _process(),
             progress=progress,
         )
     finally:
@@ -160,6 +164,7 @@ def score_dataset(
 def load_state(model: nn.Module, checkpoint: str, state: Any) -> None:
     """Load a checkpoint, a state dict or the path of one, into a model."""
     try:
+        # a path: checkpoints need not be in memory together
         if not isinstance(state, Mapping):
             state = torch.load(state, weights_only=True, map_location="cpu")
         model.load_state_dict(state)
@@ -232,17 +237,21 @@ def top_samples(
     traced = partial(trace, model, loss, gradients=gradients)
 
     def pair(role: str, batch: Any) -> Any:
-        batch = tuple(batch) if isinstance(batch, list) else batch
+        # as a loader collates a pair
+        if isinstance(batch, list):
+            batch = tuple(batch)
         check_batch(role, batch)
-        return moved(batch, model)
+        return move_to_model(batch, model)
 
     def blocks() -> Iterator[Tensor]:
-        with evaluating(model):
+        with use_eval_mode(model):
             held_out = traced(*pair("validation", whole(validation)))
             for batch in source.load(range(source.samples), batch_size):
                 training = traced(*pair("dataset, a batch", batch))
                 scores = kernel(held_out, training)
-                yield scores / lai.self_influence(training, estimator).sqrt() if relative else scores
+                if relative:
+                    scores = scores / lai.self_influence(training, estimator).sqrt()
+                yield scores
 
     named: dict[str, Any] = {"ids": ids, "validation_ids": validation_ids}
     return top_samples(blocks(), top=top, **named, samples=source.samples, progress=progress)

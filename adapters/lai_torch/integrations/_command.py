@@ -54,7 +54,7 @@ class Samples(Dataset[tuple[Any, Any]]):
 
 
 @contextlib.contextmanager
-def naming(argument: str) -> Iterator[None]:
+def name_argument(argument: str) -> Iterator[None]:
     """Raise whatever goes wrong in the block as one line that names the argument."""
     try:
         yield
@@ -89,6 +89,7 @@ def _read_folder(folder: Path) -> Samples:
     files = [file for file in files if not any(part.startswith(".") for part in file.parts)]
     texts = [file for file in files if file.suffix.lower() == ".txt"]
     images = [file for file in files if file.suffix.lower() in IMAGES]
+    # neither, or a mixture of which a model reads half
     if bool(texts) == bool(images):
         msg = f"expected either .txt files or images in it, got {len(texts)} and {len(images)} of them"
         raise ValueError(msg)
@@ -126,6 +127,7 @@ def _lines(path: Path) -> list[str]:
 def _read_json(path: Path) -> dict[str, list[Any]]:
     """Read one array of records, or one record a line."""
     whole = _decode(path)
+    # an array, whatever the file's name ends with
     records = json.loads(whole) if whole.lstrip().startswith("[") else list(map(json.loads, _lines(path)))
     if not all(isinstance(record, dict) for record in records):
         msg = 'expected records, as {"text": ...}, got other values'
@@ -169,6 +171,7 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
     """Load a transformers model, a folder or a name on the hub, with its tokenizer or image processor."""
     config = transformers.AutoConfig.from_pretrained(model)
     (architecture, *_) = config.architectures or [""]
+    # code that comes with a model is not run
     if not hasattr(transformers, architecture):
         msg = f"expected an architecture of transformers in config.json, got {architecture!r}"
         raise ValueError(msg)
@@ -183,8 +186,10 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
         msg = "expected a tokenizer beside the model, got none; write it there by tokenizer.save_pretrained"
         raise ValueError(msg)
     _set_padding(loaded.config, tokenizer, needed=classes is not None)
+    # keys and values are cached for generation alone
     loaded.config.use_cache = False
     longest = getattr(config, "max_position_embeddings", None) or max_length
+    # a longer text would have positions that the model has no embedding of
     limits = max_length, tokenizer.model_max_length, longest
     taken = tuple(inspect.signature(loaded.forward).parameters)
     return Problem(loaded, loss, TextBatches(tokenizer, classes, min(limits), taken))
@@ -223,9 +228,10 @@ class TextBatches:
         mask = tokens["attention_mask"]
         for text, length in zip(texts, mask.sum(1).tolist(), strict=True):
             if not length:
-                msg = f"expected texts with at least one token of the tokenizer, got {shortened(text)!r}"
+                msg = f"expected texts with at least one token of the tokenizer, got {shorten(text)!r}"
                 raise ValueError(msg)
         inputs = {name: value for name, value in tokens.items() if name in self.taken}
+        # a classifier's targets are classes; a language model's are the tokens, without padding
         if self.classes is not None:
             return inputs, {"labels": class_numbers(labels, self.classes)}
         return inputs, {"labels": tokens["input_ids"].masked_fill(mask == 0, IGNORED)}
@@ -255,6 +261,7 @@ def _open_image(path: Path) -> Any:
 
 def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tensor:
     """Return the classes' numbers, from names that the model has or from the numbers themselves."""
+    # a name that is a number, too, is the name
     known = {**{str(number): number for number in classes.values()}, **classes}
     unknown = sorted({str(label) for label in labels} - {*known})
     if unknown:
@@ -335,42 +342,44 @@ def score(
     Writes scores.csv, lowest score first, and scores.html to the output folder. A positive score helps. A
     run that was interrupted goes on when it is started again.
     """
-    with naming("--device"):
+    with name_argument("--device"):
         place = choose_device(device)
-    with naming(f"--data {data}"):
+    with name_argument(f"--data {data}"):
         samples = read_samples(data)
-    with naming(f"--validation {validation}"):
+    with name_argument(f"--validation {validation}"):
         good = read_samples(validation)
+        # one model reads both
         if good.are_images != samples.are_images:
             msg = f"expected {'images' if samples.are_images else 'texts'}, as in --data, got the other"
             raise ValueError(msg)
-    with naming(f"--model {model}"):
+    with name_argument(f"--model {model}"):
         problem = load_problem(model, images=samples.are_images, max_length=sizes["max_length"])
         problem.model.to(place)
     try:
-        table = scored(problem, samples, good, output / "parts", estimator, sizes["batch_size"])
+        table = score_samples(problem, samples, good, output / "parts", estimator, sizes["batch_size"])
     except (TypeError, ValueError, OSError) as error:
         raise click.ClickException(" ".join(str(error).split())) from error
     contents = dict(zip(samples.ids, samples.contents, strict=True))
     title = f"{data.name}, scored against {validation.name}"
-    write_report(table, output / "scores.html", title=title, show=lambda name: shown(contents[name]))
+    write_report(table, output / "scores.html", title=title, show=lambda name: preview(contents[name]))
     names = [str(contents[name]) for name in table["id"].to_pylist()]
     table = table.append_column("sample", [names]).sort_by("score")
     pyarrow.csv.write_csv(table, output / "scores.csv")
     harmful = pc.sum(pc.less(table["score"], 0.0)).as_py() or 0
     click.echo(f"{len(table)} samples, {harmful} with a negative score; the lowest:")
     for row in table.slice(0, worst).to_pylist():
-        click.echo(f"{row['score']:12.4g}  {row['id']}: {shortened(row['sample'])}")
+        click.echo(f"{row['score']:12.4g}  {row['id']}: {shorten(row['sample'])}")
     for reason in empty_columns(table):
         click.echo(reason)
     click.echo(f"All of them: {output / 'scores.csv'}, {output / 'scores.html'}")
 
 
-def scored(
+def score_samples(
     problem: Problem, samples: Samples, good: Samples, folder: Path, estimator: str, batch_size: int
 ) -> pa.Table:
     """Score the samples; LAI reads a language model's pairs of tokens by a sketch."""
     chosen: Any = estimator
+    # output gradients are as wide as the vocabulary
     if estimator == "lai" and problem.loss is next_token_losses:
         chosen = LAI(positions="tokens", sketch=min(SKETCH, problem.model.config.vocab_size))
     data, validation = (
@@ -389,16 +398,16 @@ def scored(
     return read_scores(folder)
 
 
-def shown(content: Any) -> Any:
+def preview(content: Any) -> Any:
     """Return a text's beginning, or a small copy of an image."""
     if isinstance(content, str):
-        return shortened(content, 10 * SHOWN)
+        return shorten(content, 10 * SHOWN)
     image = _open_image(content)
     image.thumbnail(THUMBNAIL)
     return image
 
 
-def shortened(text: str, length: int = SHOWN) -> str:
+def shorten(text: str, length: int = SHOWN) -> str:
     """Return a text's first characters, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 3]}..."

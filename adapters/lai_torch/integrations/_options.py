@@ -43,7 +43,8 @@ class Log:
         if report.scores is not None:
             self._scores.append(report.scores.detach())
         for group, share in (report.group_drops or {}).items():
-            self._groups.setdefault(self.names[group] if self.names else group, []).append(share)
+            name = self.names[group] if self.names else group
+            self._groups.setdefault(name, []).append(share)
 
     def take(self, gather: Callable[[Tensor], Tensor] = lambda own: own) -> dict[str, float]:
         """Return what to log, and begin again; `gather` takes one process's scores, NaN for none, to all."""

@@ -35,6 +35,7 @@ def check_losses(trainer: Any) -> None:
             "losses of single samples; pass a function sample_loss(outputs, batch) -> (n,)"
         )
         raise ValueError(msg)
+    # the trainer smooths in its own loss, which is not called
     if trainer.args.label_smoothing_factor:
         msg = (
             f"label_smoothing_factor: expected 0, got {trainer.args.label_smoothing_factor}: a curated step "
@@ -57,7 +58,9 @@ def check_one_part(curation: Mapping[str, Any], micro_batches: int) -> None:
 
 def usual_loss(model: Any) -> Any:
     """Return the loss that a model of its kind is usually trained on."""
-    kind = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
+    # adapters of peft wrap the model that has the loss
+    base = getattr(model, "get_base_model", lambda: model)()
+    kind = type(base).__name__
     for names, loss in LOSSES:
         if kind in names.values() and getattr(model.config, "num_labels", 2) > 1:
             return loss
@@ -70,6 +73,7 @@ def usual_loss(model: Any) -> Any:
 
 def validation_set(evaluated: Any, chosen: Any) -> Any:
     """Return the data set that samples are to help."""
+    # a trainer's eval_dataset may be several, by name
     if isinstance(chosen, str):
         if not isinstance(evaluated, Mapping) or chosen not in evaluated:
             names = sorted(evaluated) if isinstance(evaluated, Mapping) else type(evaluated).__name__
@@ -106,6 +110,7 @@ class Keeping(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write it, on one process: it is the same on all."""
         del control
+        # moved into place when it is whole: its presence says that the checkpoint is
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             torch.save(self.trainer.curation_state(), folder / f"{FILE}.new")
@@ -132,14 +137,16 @@ class Mixing:
         self.sampler: MixtureSampler | None = None
         self.drawn = 0
 
-    def sampled(self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None) -> Any:
+    def make_sampler(self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None) -> Any:
         """Make the sampler of a run, new or as a checkpoint has it, for the batch of all processes."""
+        # a data set of `datasets` gives a column at once
         named = hasattr(data, "column_names")
         groups = data[self.groups] if named else [row[self.groups] for row in data]
         self.drawn = 0
         self.sampler = MixtureSampler(
             list(groups), self.sources.mixture, batch_size, fixed=self.fixed, seed=seed
         )
+        # mixture, draws and count are of one moment
         if state is not None:
             self.sources.load_state_dict(state["sources"])
             self.sampler.load_state_dict(state["sampler"])
@@ -149,6 +156,7 @@ class Mixing:
     def take(self, report: Report, groups: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> None:
         """Take in a step's scores; `gather` takes one process's numbers, NaN for none, to all."""
         self.drawn += 1
+        # a warm-up scores nothing
         if report.scores is not None:
             scores, sources = (gather(own) for own in (report.scores, torch.cat(list(groups)).double()))
             self.sources.add(scores, torch.nan_to_num(sources, nan=-1.0))
@@ -161,7 +169,9 @@ class Mixing:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds."""
-        sampler = None if self.sampler is None else self.sampler.state_dict(batches=self.drawn)
+        sampler = None
+        if self.sampler is not None:
+            sampler = self.sampler.state_dict(batches=self.drawn)
         return {"sources": self.sources.state_dict(), "sampler": sampler}
 
 
@@ -177,6 +187,7 @@ class WithGroups:
     def __call__(self, examples: list[Any]) -> Any:
         """Collate examples, with their groups where they have any."""
         batch = self.collate(examples)
+        # an evaluation set may have none
         if self.groups not in batch and self.groups not in examples[0]:
             return batch
         groups = batch[self.groups] if self.groups in batch else [one[self.groups] for one in examples]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lai_core._adapters import number_groups
 from lai_core.mixtures import Mixture
-from lai_torch._curation.outcome import joined_groups
-from lai_torch._curation.validation import paired
+from lai_torch._curation.outcome import join_groups
+from lai_torch._curation.validation import make_batch
 from lai_torch._model.batch import call
 from lai_torch.curator import Weigher
 from lai_torch.integrations._options import Log, read_options
@@ -82,6 +82,7 @@ class Curation(Callback):
         """
         scored = pl_module if self.model is None else self.model(pl_module)
         self._processes = trainer.world_size
+        # Lightning has started them by now; their batches are one
         if self._processes > 1:
             self.options["group"] = dist.group.WORLD
         self.curator = Weigher(scored, self.loss, self.validation, **self.options)
@@ -128,7 +129,8 @@ class Curation(Callback):
             msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
             raise RuntimeError(msg)
         self._asked = True
-        pairs = [paired(self.curator.model, batch, None) for batch in batches]
+        pairs = [make_batch(self.curator.model, batch, None) for batch in batches]
+        # a mixture learns from the scores of each source
         if self._sources is not None and groups is None:
             msg = "groups: expected the source of each sample, as a sampler is given, got None"
             raise ValueError(msg)
@@ -136,14 +138,15 @@ class Curation(Callback):
         self.shown.add(report)
         if self._sources is not None and groups is not None and report.scores is not None:
             names = self.sampler.names if self.sampler is not None else ()
-            own = torch.as_tensor(number_groups(joined_groups(groups), names), device="cpu")
-            self._sources.add(*self._gathered(report.scores, own))
+            own = torch.as_tensor(number_groups(join_groups(groups), names), device="cpu")
+            self._sources.add(*self._gather_rows(report.scores, own))
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]
 
-    def _gathered(self, *columns: Tensor) -> list[Tensor]:
+    def _gather_rows(self, *columns: Tensor) -> list[Tensor]:
         """Return the rows of all processes."""
         own, found = [column.cpu() for column in columns], [None] * self._processes
+        # no process group has been started
         if self._processes == 1:
             return own
         dist.all_gather_object(found, own)
@@ -156,6 +159,7 @@ class Curation(Callback):
         more: dict[str, Any] = {}
         if self.auxiliary is not None:
             more = {"auxiliary": self.auxiliary(outputs, batch[1])}
+            # a single number is one of each micro-batch: these rows' part of it
             more["share"] = int((weights > 0).sum()) / max(kept, 1)
         found: Tensor = curator.objective(self.loss(outputs, batch[1]), weights, **more) * self._processes
         return found
@@ -184,6 +188,7 @@ class Curation(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Return the curator's state, and a mixture's, which Lightning puts into its checkpoints."""
         found = {} if self.curator is None else self.curator.state_dict()
+        # a checkpoint without a mixture is one of `Weigher.state_dict`
         if self._sources is None or self.sampler is None:
             return found
         place = self.sampler.state_dict(batches=self._trained)
@@ -204,6 +209,7 @@ class Curation(Callback):
                 raise ValueError(msg)
             self._sources.load_state_dict(state.pop("sources"))
             self.sampler.load_state_dict(state["sampler"])
+            # what was drawn ahead of training, by workers, is drawn again
             self._trained = state.pop("sampler")["batch"]
         self._state = state or None
 
@@ -244,7 +250,9 @@ class SpikeWatch(Callback):
             Lightning's.
         """
         del trainer, pl_module
-        self.monitor.watch(*(batch if self.split is None else self.split(batch)))
+        if self.split is not None:
+            batch = self.split(batch)
+        self.monitor.watch(*batch)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Check the gradient of the batches since the last step.

@@ -37,12 +37,19 @@ def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
     tuple
         Rows of the batch and of the weights.
     """
-    index = (weights > 0).nonzero().squeeze(1)
-    index = index if len(index) else index.new_zeros(1)
+    index = _find_kept(weights)
     return rows(batch, index, len(weights)), weights[index]
 
 
-def as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+def _find_kept(weights: Tensor) -> Tensor:
+    index = (weights > 0).nonzero().squeeze(1)
+    # one row runs, with weight 0, for a wrapper waits for every process
+    if not len(index):
+        index = index.new_zeros(1)
+    return index
+
+
+def split_into_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a batch with a row for each sample: packed documents become rows of their own.
 
     Parameters
@@ -55,10 +62,10 @@ def as_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     Mapping
         Itself where its rows are not packed.
     """
-    return batch if documents_of(batch) is None else unpacked(batch)
+    return batch if documents_of(batch) is None else unpack(batch)
 
 
-def unpacked(batch: Mapping[str, Any]) -> dict[str, Any]:
+def unpack(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the documents of packed rows as rows of their own, padded at their ends.
 
     Parameters
@@ -72,7 +79,7 @@ def unpacked(batch: Mapping[str, Any]) -> dict[str, Any]:
         Every `(n, t, ...)` tensor as `(documents, longest, ...)`, an `attention_mask`, and what is no tensor.
         Positions are left to the model.
     """
-    documents = _checked(batch)
+    documents = _check_packed(batch)
     number, lengths = documents.flatten(), torch.bincount(documents.flatten())
     place = torch.arange(len(number), device=number.device) - (lengths.cumsum(0) - lengths)[number]
     shape = len(lengths), int(lengths.max())
@@ -96,7 +103,7 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     Parameters
     ----------
     batch
-        Packed rows, as for `unpacked`.
+        Packed rows, as for `unpack`.
     weights
         `(documents,)`.
 
@@ -105,9 +112,8 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     tuple
         The row, and the weights of its documents.
     """
-    documents = _checked(batch).flatten()
-    index = (weights > 0).nonzero().squeeze(1)
-    index = index if len(index) else index.new_zeros(1)
+    documents = _check_packed(batch).flatten()
+    index = _find_kept(weights)
     chosen = torch.isin(documents, index)
     row = {
         name: value.flatten(0, 1)[chosen].unsqueeze(0) if isinstance(value, Tensor) else value
@@ -117,6 +123,7 @@ def kept_documents(batch: Mapping[str, Any], weights: Tensor) -> tuple[dict[str,
     lengths = torch.bincount(documents)[index]
     ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
     made = dict.fromkeys(LENGTHS[:2], ends) | {name: int(lengths.max()) for name in LENGTHS[2:4]}
+    # documents are numbered anew, without those that were left out
     numbers = torch.arange(len(index), dtype=torch.int32, device=lengths.device)
     made["seq_idx"] = numbers.repeat_interleave(lengths).unsqueeze(0)
     return row | {name: value for name, value in made.items() if name in batch}, weights[index]
@@ -135,7 +142,7 @@ def check_documents(
     losses
         From a batch to `(documents,)`.
     batch
-        Packed rows, as for `unpacked`.
+        Packed rows, as for `unpack`.
     contents
         What of the batch goes into the model.
     parameters
@@ -146,9 +153,9 @@ def check_documents(
     ValueError
         If documents see one another, or losses are not one number a document.
     """
-    documents = _checked(batch)
+    documents = _check_packed(batch)
 
-    def by_position(changed: tuple[Mapping[str, Any], None]) -> Tensor:
+    def spread_losses(changed: tuple[Mapping[str, Any], None]) -> Tensor:
         found = losses({**batch, **changed[0]})
         if found.shape != (number := int(documents[-1, -1]) + 1,):
             msg = (
@@ -166,16 +173,17 @@ def check_documents(
             "model makes its mask of position_ids), or packing_strategy='wrapped', whose rows are samples"
         )
 
-    check_apart(by_position, (contents, None), documents, parameters, message)
+    check_apart(spread_losses, (contents, None), documents, parameters, message)
 
 
-def _checked(batch: Mapping[str, Any]) -> Tensor:
+def _check_packed(batch: Mapping[str, Any]) -> Tensor:
     """Return each position's document, after checking that every tensor has one entry a position."""
     documents = documents_of(batch)
     if documents is None:
         msg = f"batch: expected packed rows, with position_ids and no attention_mask, got {sorted(batch)}"
         raise ValueError(msg)
     for name, value in batch.items():
+        # an entry of another form could not be cut into documents
         if isinstance(value, Tensor) and name not in LENGTHS and value.shape[:2] != documents.shape:
             msg = (
                 f"batch: expected packed rows whose entries have {tuple(documents.shape)} positions, got "

@@ -68,6 +68,7 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         fixed: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
+        # text is numbered by the weights' own names, so that a source keeps its weight
         members = _members(number_groups(groups, source_names(weights, fixed)))
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
         samples = sum(map(len, members))
@@ -82,6 +83,7 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         """Yield indices from the present batch to the end of its epoch."""
         while True:
             yield from self._next()
+            # an epoch ends where it would have without an interruption
             if self._batch % self.batches == 0:
                 return
 
@@ -149,6 +151,7 @@ class MixtureStream(Draws, IterableDataset[Any]):
         source: str | None = None,
         seed: int = 0,
     ) -> None:
+        # iterated, these give letters or names
         if isinstance(sources, str | Mapping):
             msg = (
                 "sources: expected a list of streams in the order of the weights, got "
@@ -156,6 +159,7 @@ class MixtureStream(Draws, IterableDataset[Any]):
             )
             raise TypeError(msg)
         for number, one in enumerate(sources):
+            # an iterator ends for good
             if isinstance(one, Iterator) or not (isinstance(one, Iterable) or callable(one)):
                 msg = (
                     f"sources[{number}]: expected an iterable that can begin again, or a function that "
@@ -171,6 +175,7 @@ class MixtureStream(Draws, IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield items from the next batch on, without an end."""
+        # a worker has a copy of the sampler
         if get_worker_info() is not None:
             msg = (
                 "MixtureStream: expected num_workers=0, got a worker, whose copy of the weights does not move"
@@ -181,36 +186,41 @@ class MixtureStream(Draws, IterableDataset[Any]):
 
     def _take(self, source: int) -> Any:
         """Return the next item of a source, which begins again where it ends."""
+        # a second turn where the first is over; a source that is empty then stays so
         for _ in range(2):
-            for item in self._opened(source):
+            for item in self._open(source):
                 self._taken[source] += 1
-                return self._named(item, source)
+                return self._name_source(item, source)
             del self._items[source]
             self._turns[source] += 1
             self._taken[source] = 0
         msg = f"sources[{source}]: expected an item at least, each time it is iterated, got none"
         raise ValueError(msg)
 
-    def _opened(self, source: int) -> Iterator[Any]:
+    def _open(self, source: int) -> Iterator[Any]:
         """Return the rest of a source's turn."""
         if source not in self._items:
             stream: Any = self.sources[source]
+            # one of `datasets` is shuffled anew by it
             if hasattr(stream, "set_epoch"):
                 stream.set_epoch(self._turns[source])
             state, skipped = self._resumed.pop(source, None), self._taken[source]
+            # it goes on by itself where it was: nothing has to be read a second time
             if state is not None:
                 stream.load_state_dict(state)
                 skipped = 0
-            items = iter(stream if isinstance(stream, Iterable) else stream())
-            self._items[source] = islice(items, skipped, None)
+            if not isinstance(stream, Iterable):
+                stream = stream()
+            self._items[source] = islice(iter(stream), skipped, None)
         return self._items[source]
 
-    def _named(self, item: Any, source: int) -> Any:
+    def _name_source(self, item: Any, source: int) -> Any:
         if self.source is None:
             return item
         if not isinstance(item, Mapping):
             msg = f"source: expected items that are mappings, which take a key, got {type(item).__name__}"
             raise TypeError(msg)
+        # it would be overwritten
         if self.source in item:
             msg = f"source: expected a key that items do not have, got {self.source!r}"
             raise ValueError(msg)
@@ -222,6 +232,7 @@ class MixtureStream(Draws, IterableDataset[Any]):
 
     def _state_of(self, number: int, stream: Any) -> Any:
         """Return a source's own state; None of one that has none or was not begun."""
+        # its own state is that of its last item, where it has begun
         if number in self._items and hasattr(stream, "state_dict"):
             return stream.state_dict()
         return self._resumed.get(number)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from lai_core.diagnosis import Diagnosis, SpikeLog
 from lai_core.diagnosis import SpikeRule as SpikeRule
-from lai_torch._exact.optimizer_step import check_optimizer, measure_step
+from lai_torch._exact.optimizer_step import check_optimizer, measure_step, read_norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 from lai_torch.diagnose import Batch, add_gradients, diagnose_batches, prove
 
 ALIKE = 0.01
@@ -131,9 +131,11 @@ class SpikeMonitor:
             Rows are numbered through the step's batches. None of a step that does not spike.
         """
         batches, self._batches = self._batches, []
-        number = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        number = read_norm(norm)
         first = self.log.step == self.log.rule.warmup
-        update_excess = None if self.optimizer is None else self._judge_update(self.optimizer)
+        update_excess = None
+        if self.optimizer is not None:
+            update_excess = self._judge_update(self.optimizer)
         known = bool(batches) or self._divided  # a process does not know what others watched
         excess = self.log.judge(number, known=known, also=update_excess is not None)
         if first and not known:
@@ -208,12 +210,14 @@ class SpikeMonitor:
 
         def check_and_clip(parameters: Any, max_norm: float, *others: Any, **options: Any) -> Any:
             listed = list(parameters)
+            # clipped once the rows that spike are out of it
             norm = clip(listed, float("inf") if self.leave_out else max_norm, *others, **options)
             if norm is not None and self.check(norm) is not None:
                 trainer.log({"spike/norm": float(norm)})
             return clip(listed, max_norm, *others, **options) if self.leave_out else norm
 
         def watch(module: nn.Module, _: Any, given: dict[str, Any]) -> None:
+            # neither evaluation nor a diagnosis is watched
             if module.training and torch.is_grad_enabled() and not self._busy and "labels" in given:
                 self.watch(dict(given), dict(given))
 
@@ -225,13 +229,15 @@ class SpikeMonitor:
 def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bool:
     """Put into `.grad` what the rows that are not named give to it; return whether that is known."""
     rows = range(len(found.losses))
-    named = named_parameters(reader.model, reader.loss)
+    named = list_parameters(reader.model, reader.loss)
     given = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
     left = set(rows) - set(found.named)
+    # with no row named, or none left, there is no gradient of the others
     if not found.named or not left or any(one.is_sparse or one.is_complex() for one in given.values()):
         return False
     others = add_gradients(reader, batches, left, found.nonfinite)
     scale = 1 / len(rows)
+    # a gradient that is not finite cannot be compared: what is left is scaled as a mean
     if all(bool(one.isfinite().all()) for one in given.values()):
         whole = add_gradients(reader, batches, rows, ())
         scale = _multiply(whole, given) / _multiply(whole, whole)
@@ -241,7 +247,10 @@ def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bo
         if not _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(others, others):
             return False  # what trains is not a multiple of these losses
     for name, one in given.items():
-        one.copy_(scale * others[name] if name in others else torch.zeros_like(one))
+        if name in others:
+            one.copy_(scale * others[name])
+        else:
+            one.zero_()
     return True
 
 

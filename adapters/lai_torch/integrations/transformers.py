@@ -12,7 +12,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from lai_core.mixtures import Mixture
 from lai_torch._model.precision import zeros_filled
-from lai_torch._model.preserve import preserved
+from lai_torch._model.preserve import preserve
 from lai_torch.curator import Weigher
 from lai_torch.integrations._options import A_SET, Log, read_options
 from lai_torch.integrations._trainer import (
@@ -28,7 +28,7 @@ from lai_torch.integrations._trainer import (
     validation_set,
 )
 from lai_torch.integrations.losses import documents_of
-from lai_torch.integrations.rows import as_samples, check_documents, kept_documents, kept_rows
+from lai_torch.integrations.rows import check_documents, kept_documents, kept_rows, split_into_samples
 from lai_torch.integrations.sources import USUAL
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
@@ -87,6 +87,7 @@ class Curated:
         check_losses(trainer)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, names = groups, list[str]()
+        # the collator turns text into numbers, which alone go to a device
         if groups is not None:
             names = names_of(trainer.train_dataset, groups, mixture, fixed)
             trainer.data_collator = WithGroups(trainer.data_collator, groups, names)
@@ -97,14 +98,16 @@ class Curated:
         self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
         check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         chosen = validation_set(trainer.eval_dataset, validation)
-        self._validation = chosen if isinstance(validation, str) else self._prepared(chosen)
+        self._validation = chosen
+        if not isinstance(validation, str):
+            self._validation = self._prepare_data(chosen)
         self._curator: Weigher | None = None
         self._resumed: Path | None = None
         self._kept, self._apart = 0, False
         trainer.loss_is_scaled_for_ga = True  # weights are those of the whole accumulated batch
         trainer.add_callback(Keeping(self))
 
-    def _prepared(self, dataset: Any) -> Any:
+    def _prepare_data(self, dataset: Any) -> Any:
         """Return a data set as the trainer prepares those that it evaluates."""
         return dataset
 
@@ -115,9 +118,9 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(as_samples(self._without_groups(trainer._prepare_inputs(known))))
+            given = self._parts(split_into_samples(self._drop_groups(trainer._prepare_inputs(known))))
             self._curator = Weigher(trainer.model_wrapped, self.sample_loss, given, **self.curation)
-            if (saved := self._saved()) is not None:
+            if (saved := self._read_state()) is not None:
                 self._curator.load_state_dict(saved["curator"])
         return self._curator
 
@@ -132,7 +135,7 @@ class Curated:
         mixing = None if self._mixing is None else self._mixing.state()
         return {"curator": self.curator.state_dict(), "mixing": mixing}
 
-    def _saved(self) -> dict[str, Any] | None:
+    def _read_state(self) -> dict[str, Any] | None:
         """Return the state in the checkpoint from which the run goes on; None of a new run."""
         return None if self._resumed is None else torch.load(self._resumed, weights_only=True)
 
@@ -141,10 +144,14 @@ class Curated:
         trainer: Any = self
         if self._mixing is None:
             return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
-        data, saved = trainer.train_dataset if train_dataset is None else train_dataset, self._saved()
+        if train_dataset is None:
+            train_dataset = trainer.train_dataset
+        saved = self._read_state()
         state = None if saved is None else saved["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
-        return self._mixing.sampled(data, size * trainer.args.world_size, trainer.args.seed, state)
+        return self._mixing.make_sampler(
+            train_dataset, size * trainer.args.world_size, trainer.args.seed, state
+        )
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.
@@ -166,6 +173,7 @@ class Curated:
         """
         trainer: Any = super()
         folder = resume_from_checkpoint
+        # the trainer's own choice may be one that an interruption cut off
         if folder is True:
             output = self.args.output_dir  # type: ignore[attr-defined]
             folder = last_whole(output) or get_last_checkpoint(output)
@@ -199,19 +207,23 @@ class Curated:
         trainer: Any = super()
         found, prepare = trainer.get_batch_samples(*arguments)[0], self._prepare_inputs  # type: ignore[attr-defined]
         batches = [dict(prepare(batch)) for batch in found]
+        # the end of an epoch
         if not batches:
             return batches, None
         curator = self.curator
-        groups = None if self.groups is None else [self._taken(self.groups, batch) for batch in batches]
-        parts = [self._parts(as_samples(batch)) for batch in batches]
+        groups = None
+        if self.groups is not None:
+            groups = [self._take_groups(self.groups, batch) for batch in batches]
+        parts = [self._parts(split_into_samples(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
-        with without_autocast(curator.model):
+        with disable_autocast(curator.model):
+            # once: whether documents see one another is a property of the model
             if any(packed) and not self._apart:
                 self._check_documents(batches[packed.index(True)])
             weights, report = curator.weigh(parts, groups=groups)
         self.shown.add(report)
         if self._mixing is not None and groups is not None:
-            self._mixing.take(report, groups, self._gathered)
+            self._mixing.take(report, groups, self._gather_numbers)
         self._kept = report.kept
         rows = [
             kept_documents(batch, own) if several else kept_rows(part, own)
@@ -219,7 +231,7 @@ class Curated:
         ]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
 
-    def _taken(self, name: str, batch: dict[str, Any]) -> Tensor:
+    def _take_groups(self, name: str, batch: dict[str, Any]) -> Tensor:
         """Take the groups of a batch's samples out of it."""
         groups, documents = batch.pop(name, None), documents_of(batch)
         if groups is None:
@@ -228,6 +240,7 @@ class Curated:
                 "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
             )
             raise ValueError(msg)
+        # a packed row holds several samples, each of a group
         if documents is not None and groups.shape != (number := int(documents[-1, -1]) + 1,):
             msg = (
                 f"groups: expected one number a document, ({number},), got shape {tuple(groups.shape)} "
@@ -242,7 +255,7 @@ class Curated:
         parameters, contents = list(model.parameters()), self._parts(batch)[0]
 
         def losses(other: Any) -> Tensor:
-            with preserved(model):  # so that every pass draws the same random numbers
+            with preserve(model):  # so that every pass draws the same random numbers
                 return self.trained_losses(model, other)
 
         with zeros_filled(parameters):
@@ -263,10 +276,12 @@ class Curated:
             What the trainer's own returns.
         """
         weights = inputs.pop(WEIGHTS, None)
+        # an evaluation, for which nothing was weighed
         if weights is None:
             trainer: Any = super()
-            return trainer.compute_loss(model, self._without_groups(inputs), *arguments, **options)
-        outputs, losses = self._trained(model, inputs)
+            return trainer.compute_loss(model, self._drop_groups(inputs), *arguments, **options)
+        outputs, losses = self._compute_trained(model, inputs)
+        # the outputs are not needed again
         if self.auxiliary is None:
             return self.curator.objective(losses, weights)
         share = int((weights > 0).sum()) / max(self._kept, 1)
@@ -286,9 +301,9 @@ class Curated:
         Tensor
             `(n,)`.
         """
-        return self._trained(model, batch)[1]
+        return self._compute_trained(model, batch)[1]
 
-    def _trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
+    def _compute_trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
         """Return the outputs, and each sample's loss as it is trained on."""
         outputs = model(**self._parts(batch)[0])
         return outputs, self.sample_loss(outputs, batch)
@@ -303,8 +318,9 @@ class Curated:
         """
         trainer: Any = super()
         if "loss" in logs:
-            logs.update(self.shown.take(self._gathered))
-            logs.update({} if self._mixing is None else self._mixing.shares())
+            logs.update(self.shown.take(self._gather_numbers))
+            if self._mixing is not None:
+                logs.update(self._mixing.shares())
         trainer.log(logs, *arguments, **options)
 
     def get_eval_dataloader(self, *arguments: Any, **options: Any) -> Any:
@@ -344,13 +360,15 @@ class Curated:
         """Make the trainer's loaders, in the block, with a collator that drops groups."""
         trainer: Any = self
         collate = trainer.data_collator
-        trainer.data_collator = collate.drop if isinstance(collate, WithGroups) else collate
+        trainer.data_collator = collate
+        if isinstance(collate, WithGroups):
+            trainer.data_collator = collate.drop
         try:
             yield
         finally:
             trainer.data_collator = collate
 
-    def _gathered(self, own: Tensor) -> Tensor:
+    def _gather_numbers(self, own: Tensor) -> Tensor:
         """Return all processes' numbers, NaN where one has fewer than another."""
         accelerator = self.accelerator  # type: ignore[attr-defined]
         found: Tensor = accelerator.gather(accelerator.pad_across_processes(own, pad_index=torch.nan))
@@ -364,14 +382,14 @@ class Curated:
         if self.groups is not None and self.groups not in columns:
             columns.append(self.groups)
 
-    def _without_groups(self, batch: Any) -> dict[str, Any]:
+    def _drop_groups(self, batch: Any) -> dict[str, Any]:
         """Return what goes into the model and the loss."""
         return {name: value for name, value in batch.items() if name != self.groups}
 
     def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what goes into the model, and what the loss sees."""
         # a decoder behind an encoder makes its inputs of the labels; other models would only compute a loss
-        batch = self._without_groups(batch)
+        batch = self._drop_groups(batch)
         encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]
         labels = {"labels", *self.label_names}  # type: ignore[attr-defined]
         inputs = {name: value for name, value in batch.items() if encodes or name not in labels}
@@ -383,9 +401,10 @@ class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
 
 
 @contextmanager
-def without_autocast(model: nn.Module) -> Iterator[None]:
+def disable_autocast(model: nn.Module) -> Iterator[None]:
     """Run a block with the forward pass that accelerate has put autocast around as it was before."""
     around, before = model.__dict__.get("forward"), model.__dict__.get("_original_forward")
+    # accelerate has put nothing around it
     if before is None:
         yield
         return

@@ -17,16 +17,19 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
     or `padding_free` the documents of a row are the samples.
     """
 
-    def _prepared(self, dataset: Any) -> Any:
+    def _prepare_data(self, dataset: Any) -> Any:
         """Return a data set tokenized as TRL tokenizes those that it evaluates."""
         trainer: Any = self
         if trainer._skip_prepare_dataset:
             return dataset
-        packing = trainer.args.packing if trainer.args.eval_packing is None else trainer.args.eval_packing
+        packing = trainer.args.eval_packing
+        # TRL's own default
+        if trainer.args.eval_packing is None:
+            packing = trainer.args.packing
         given = trainer.processing_class, trainer.args, packing, trainer._formatting_func
         return trainer._prepare_dataset(dataset, *given, "validation")
 
-    def _trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
+    def _compute_trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
         """Return the outputs, and the losses of `next_token_losses` without the logits."""
         kind = self.args.loss_type  # type: ignore[attr-defined]
         if kind != "nll":

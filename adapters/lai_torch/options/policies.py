@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import check_count, check_number
 from lai_torch._model.batch import call, check_losses, count
-from lai_torch._model.preserve import evaluating
+from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options.protocols import Policy, ask
 
 
@@ -115,23 +115,30 @@ class GroupFloor:
         if groups is None:
             msg = "groups: GroupFloor expects them with every batch, got None; pass step(..., groups=...)"
             raise ValueError(msg)
+        # the inner policy may ask for anything that a policy sees
         weights = ask(self.policy, scores, seen | {"groups": groups})
-        total = scores.sum(0) if scores.ndim > 1 else scores  # of parts, the sum is the score
+        # of parts, the sum is the score
+        total = scores
+        if scores.ndim > 1:
+            total = scores.sum(0)
+        # a group's floor keeps no sample whose score is not known
         finite = torch.isfinite(total)
-        return _raised(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
+        return _raise_weights(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
 
 
-def _raised(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Tensor:
+def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Tensor:
     """Return weights with at least the share of every group above zero, and the same sum."""
     kept = weights > 0
     some = bool(kept.any())
     total = weights.sum() if some else torch.ones_like(weights.sum())
     usual = weights[kept].mean() if some else 1.0 / len(weights)
     raised = weights.clone()
+    # of each group the best by score, at the usual weight of what is kept
     for group in groups.unique():
         members = ((groups == group) & torch.isfinite(scores)).nonzero().squeeze(1)
         wanted = math.ceil(share * int((groups == group).sum()))
         best = members[scores[members].argsort(descending=True)][:wanted]
+        # a group that keeps enough is left as the policy has it
         if int((weights[members] > 0).sum()) < wanted:
             raised[best] = torch.where(raised[best] > 0, raised[best], usual)
     return raised * (total / raised.sum()) if bool((raised > 0).any()) else raised
@@ -196,7 +203,7 @@ class KeepReducible:
 
     def measure(self, inputs: Any, targets: Any) -> Tensor:
         """Return the reference's losses on a batch, `(n,)`."""
-        with evaluating(self.reference), torch.no_grad():
+        with use_eval_mode(self.reference), torch.no_grad():
             return check_losses(self.loss(call(self.reference, inputs), targets), count(inputs, targets))
 
     def __call__(self, scores: Tensor, losses: Tensor, measured: Tensor) -> Tensor:

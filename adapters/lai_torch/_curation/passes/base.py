@@ -22,9 +22,9 @@ from lai_torch._graph.record import NotFiniteError
 from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, rows, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
-from lai_torch._model.preserve import evaluating, preserved
+from lai_torch._model.preserve import preserve, use_eval_mode
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import modules_of, named_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 from lai_torch.options import Kept
 
 
@@ -47,7 +47,7 @@ it they stay as the first pass left them.
 """
 
 
-def nothing() -> None:
+def keep_buffers() -> None:
     """Restore no buffers."""
 
 
@@ -62,14 +62,14 @@ class Forward:
 
 def check_uncoupled(model: nn.Module, name: str) -> None:
     """Raise if a module normalises over the batch or rounds to float8, naming it."""
-    found = coupling(model)
+    found = find_coupling(model)
     if found is not None:
         msg = (
             f"backward: {name!r} expects a model that couples no samples, BatchNorm {found!r} in "
             "training mode does; use backward='kept', or GroupNorm"
         )
         raise ValueError(msg)
-    found = rounding(model)
+    found = find_rounding(model)
     if found is not None:
         msg = (
             f"backward: {name!r} expects layers that compute in their parameters' type, {found!r} rounds to "
@@ -78,20 +78,25 @@ def check_uncoupled(model: nn.Module, name: str) -> None:
         raise ValueError(msg)
 
 
-def coupling(model: nn.Module) -> str | None:
+def find_coupling(model: nn.Module) -> str | None:
     """Return the name of a module that normalises over the batch; None if there is none."""
     kind = nn.modules.batchnorm._BatchNorm
-    found = next((one for one in modules_of(model) if isinstance(one, kind) and one.training), None)
-    return None if found is None else next(name for name, one in model.named_modules() if one is found)
+    return _find_module(model, lambda one: isinstance(one, kind) and one.training)
 
 
-def rounding(model: nn.Module) -> str | None:
+def find_rounding(model: nn.Module) -> str | None:
     """Return the name of a layer that trains in float8; None if there is none."""
     kind = float8_linear()
     if kind is None:
         return None
-    found = next((one for one in modules_of(model) if isinstance(one, kind)), None)
-    return None if found is None else next(name for name, one in model.named_modules() if one is found)
+    return _find_module(model, lambda one: isinstance(one, kind))
+
+
+def _find_module(model: nn.Module, matches: Callable[[nn.Module], bool]) -> str | None:
+    found = next(filter(matches, modules_of(model)), None)
+    if found is None:  # as in most steps: the walk that finds names is slow
+        return None
+    return next(name for name, one in model.named_modules() if one is found)
 
 
 def acts_alike(tracer: Tracer, batch: Batch) -> bool:
@@ -101,12 +106,12 @@ def acts_alike(tracer: Tracer, batch: Batch) -> bool:
     try:
         check_uncoupled(model, "auto")
         check_precision(batch[0], "auto")
-        with preserved(model, loss), torch.no_grad():
+        with preserve(model, loss), torch.no_grad():
             streams = Streams(modules)
             losses_of(model, loss, batch)
-            drawn = streams.moved()
+            drawn = streams.has_moved()
         own = tracer.reader.record(batch).trace
-        with evaluating(model):
+        with use_eval_mode(model):
             still = tracer.reader.record(batch).trace
     except ValueError:  # what is refused of one mode alone
         return False
@@ -131,7 +136,7 @@ def check_precision(inputs: Any, name: str) -> None:
 
 def check_unhooked(model: nn.Module) -> None:
     """Raise if a parameter has hooks on its gradient: no engine runs that would call them."""
-    for name, parameter in named_parameters(model).items():
+    for name, parameter in list_parameters(model).items():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             msg = (
                 f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "
@@ -154,7 +159,7 @@ class Losses:
         Rows without a weight, behind the others, count for nothing, but are in the graph.
         """
         size = len(weights)
-        terms = [self.losses] if self.auxiliary is None else [self.losses, self.auxiliary]
+        terms = [one for one in (self.losses, self.auxiliary) if one is not None]
         parts = []
         for each in terms:
             if not each.ndim:
@@ -188,11 +193,11 @@ class KeptPass:
         return Forward(readings, functools.partial(self.backward, batch))
 
     def _read(self, summary: Any, part: Batch) -> Reading:
-        with evaluating(self.model):
+        with use_eval_mode(self.model):
             return self.scorer.read(part, summary)
 
     def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = nothing
+        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
     ) -> Gradient:
         """Run the kept rows forward and backward."""
         del restore_buffers  # nothing runs twice
@@ -208,22 +213,29 @@ class KeptPass:
                 raise
             return Gradient("kept", losses)
         total = found.total(weighed.shares)
-        total = total if parts == 1 else total / parts
-        (total if self.scaler is None else self.scaler.scale(total)).backward()
+        # a batch of an accumulated step counts with its part
+        if parts != 1:
+            total = total / parts
+        self._backpropagate(total)
         values = found.losses.detach().to(losses)
         losses = values if index is None else losses.index_copy_(0, index, values)
         return Gradient("kept", losses, total.detach())
 
+    def _backpropagate(self, total: Tensor) -> None:
+        if self.scaler is not None:
+            total = self.scaler.scale(total)
+        total.backward()
+
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
         """Run a model forward on rows that are trained on."""
-        with self._autocasting():
+        with self._autocast():
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             if self.auxiliary is None:
                 return Losses(losses)
             return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
 
-    def _autocasting(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[Any]:
         if self.autocast is None:
             return nullcontext()
         return torch.autocast(next(self.model.parameters()).device.type, self.autocast)
@@ -247,7 +259,9 @@ class WholePass:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
-        before = Streams(modules_of(self.model, self.tracer.loss)) if self.tracer.every_layer else None
+        before = None
+        if self.tracer.every_layer:
+            before = Streams(modules_of(self.model, self.tracer.loss))
         try:
             trace, losses = self.tracer(batch, live=True)
         except NotFiniteError:
@@ -268,6 +282,7 @@ class WholePass:
         try:
             self.check_alike(trace, summary)
         except ValueError:
+            # the pass that follows is to draw the random numbers of this one
             if before is not None:
                 before.restore()
             raise
@@ -279,7 +294,7 @@ class WholePass:
         losses: Tensor,
         weighed: Weighed,
         parts: int,
-        restore_buffers: Callable[[], None] = nothing,
+        restore_buffers: Callable[[], None] = keep_buffers,
     ) -> Gradient:
         """Go back through the whole batch, weighted."""
         if weighed.dropped:  # zero times what is not finite is not zero

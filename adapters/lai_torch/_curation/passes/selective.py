@@ -36,9 +36,9 @@ from lai_torch._graph.assemble import Readout
 from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, check_losses, count
-from lai_torch._model.preserve import evaluating
-from lai_torch._model.valid import Masks, Positions, masked_mean
-from lai_torch._model.walk import named_parameters
+from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.valid import Masks, Positions, average_valid
+from lai_torch._model.walk import list_parameters
 
 Given = Sequence[Tensor | Rows | None]
 """Gradients with respect to the model's outputs."""
@@ -74,7 +74,7 @@ class SelectivePass:
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self.loss, self.kept, self.last = model, loss, kept, last
-        self.masks = Masks(None) if masks is None else masks
+        self.masks = masks or Masks(None)
         self.proves = True
         self.captured = Captured(model, autocast)
 
@@ -96,7 +96,9 @@ class SelectivePass:
             if not run.pair.calls & (run.pair.calls - 1):
                 run.pair.own = None
             valid = self.masks(self.model, batch[0], samples)
-            picked = _picked(run, losses, found, valid) if summary.positions == "mean" else None
+            picked = None
+            if summary.positions == "mean":
+                picked = _match_picked(run, losses, found, valid)
             gradients: Sequence[Tensor | None] = ()
             if picked is None and found:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
@@ -126,8 +128,9 @@ class SelectivePass:
         pairs = zip(run.outputs, gradients, strict=True)
         used = {node: gradient for node, gradient in pairs if gradient is not None}
         *layers, last = run.layers(list(used))
+        # it takes an eager trace of the batch, and holds for all batches of these graphs
         if run.pair.own is None:
-            run.pair.own = self._owned([*layers, last], batch)
+            run.pair.own = self._find_owned([*layers, last], batch)
         known = {id(layer): one for layer, one in zip([*layers, last], run.pair.own, strict=True)}
         records = [
             self._record(run, layer, None, valid, own=one[0], bias=one[1])
@@ -139,11 +142,13 @@ class SelectivePass:
         if averaged:
             inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
             named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
-            mean = lai.LayerTrace(masked_mean(inputs, valid), gradients[0], **named)
-            return lai.Trace([*records, _unread(mean) if final is None else mean])
-        gradient = vjp_through(run.behind(last, list(used)), last, run.values, used)
-        record = self._record(run, last, gradient, valid, own=True, bias=bias)
-        return lai.Trace([*records, _unread(record) if final is None else record])
+            record: lai.Record = lai.LayerTrace(average_valid(inputs, valid), gradients[0], **named)
+        else:
+            gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
+            record = self._record(run, last, gradient, valid, own=True, bias=bias)
+        if final is None:
+            record = _unread(record)
+        return lai.Trace([*records, record])
 
     def _record(
         self,
@@ -179,29 +184,31 @@ class SelectivePass:
             return record if gradient is None else record.unfolded()
         return record_type(inputs.flatten(2).movedim(1, 2), None, **named)
 
-    def _owned(self, layers: list[Layer], batch: Batch) -> list[tuple[bool, bool] | None]:
+    def _find_owned(self, layers: list[Layer], batch: Batch) -> list[tuple[bool, bool] | None]:
         """Return of each layer whether Ghost sees it too and whether its bias trains; None if LAI reads none.
 
         It is compared with an eager trace in eval mode, as summaries are made of.
         """
-        with evaluating(self.model):
+        with use_eval_mode(self.model):
             reader = Reader(self.model, self.loss, every=False, last=self.last, valid=self.masks)
             readouts = [one for one in reader.record(batch).readouts if one.layer.source is not None]
-        trains = {name for name, one in named_parameters(self.model).items() if one.requires_grad}
+        trains = {name for name, one in list_parameters(self.model).items() if one.requires_grad}
         found: list[tuple[bool, bool] | None] = []
         expected = list(readouts)
         for layer in layers:
+            # what is frozen has no part in scores
             if trains.isdisjoint(layer.names):
                 found.append(None)
                 continue
             source = expected[0].layer.source if expected else None
+            # a product that the eager trace left out; those that it read come in the same order
             if source is None or not trains.intersection(layer.names) <= set(source.names):
                 found.append(None)
                 continue
             record: Any = expected.pop(0).record
             found.append((record.weight is not None, bool(record.bias)))
         if expected:
-            raise _other_layers(readouts, layers)
+            raise _build_layer_error(readouts, layers)
         return found
 
     def _backward(
@@ -212,7 +219,7 @@ class SelectivePass:
         if not len(shares):
             return Gradient("selective", losses)
         found = _vjp(run, gradients, shares if parts == 1 else shares / parts, index, release=True)
-        parameters = named_parameters(self.model)
+        parameters = list_parameters(self.model)
         for name, gradient in found.items():
             before = parameters[name].grad
             parameters[name].grad = gradient if before is None else before + gradient
@@ -220,7 +227,7 @@ class SelectivePass:
         return Gradient("selective", losses, torch.dot(kept, shares.to(kept)))
 
 
-def _other_layers(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
+def _build_layer_error(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
     """Build the error of a captured graph that has not the layers of an eager trace."""
     return ValueError(
         "backward: 'selective' expects the layers of an eager trace, "
@@ -235,28 +242,36 @@ def _unread(record: Any) -> lai.Record:
     return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=record.name)
 
 
-def _picked(run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions) -> averaging.Picked | None:
+def _match_picked(
+    run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions
+) -> averaging.Picked | None:
     """Return what the losses pick of the only output, where that is the last layer's, position by position.
 
     None where it is not, or the losses read it otherwise.
     """
+    # one output `(n, t, c)`; a small gradient is formed in fewer calls
     if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
         return None
     (output,), (end,) = found, map(get_gradient_edge, found)
-    part = averaging.picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
+    part = averaging.match_picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
     (node,), last = run.outputs, run.layers(run.outputs)[-1]
-    plain = all(one.target in {*RESHAPES, CAST} for one in run.behind(last, run.outputs)) and not last.left
+    plain = (
+        all(one.target in {*RESHAPES, CAST} for one in run.find_nodes_after(last, run.outputs))
+        and not last.left
+    )
+    # the losses have to pick entries of what the last layer gave, reshaped or cast at most
     if part is None or not plain or not output.is_contiguous():
         return None
     inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
     if run.sample_axis(node, "output") != IN_FRONT or inputs.shape[:-1] != output.shape[:-1]:
         return None
     key = "averages", output.shape, output.dtype, len(valid), part.views
+    # compared once for each form of outputs: it takes the gradient that is to be saved
     if key not in run.pair.told:
         (gradient,) = torch.autograd.grad(losses.sum(), [output], retain_graph=True)
         stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one)
         run.pair.keep(key, stays)
-    return part.without_graph() if run.pair.told[key] else None
+    return part.detach() if run.pair.told[key] else None
 
 
 def _vjp(
@@ -265,6 +280,7 @@ def _vjp(
     """Return the gradient of the weighted losses of some rows; None: all."""
     try:
         return run.vjp(gradients, weights, rows, **options)
+    # memory says nothing about the rows
     except torch.OutOfMemoryError:
         raise
     except (IndexError, RuntimeError) as error:
@@ -283,14 +299,16 @@ def _check_rows(run: Run, gradients: Given, losses: Tensor) -> None:
     """
     everyone = torch.isfinite(losses).nonzero().squeeze(1)
     rows = everyone[1::2]
+    # with one finite sample there is nothing to leave out
     if not rows.numel():
         return
     signed = draw_weights(losses, torch.zeros_like(losses).index_fill_(0, rows, 1.0) > 0)
     found = _vjp(run, gradients, signed[rows], rows)
     masked = _vjp(run, gradients, signed[everyone], everyone if len(everyone) < len(losses) else None)
+    # one sample's infinite gradient spoils both sums, and the comparison tells nothing
     if not all(bool(torch.isfinite(one).all()) for one in masked.values()):
         return
-    precision, blocks = run.pair.once(coarsest), []
+    precision, blocks = run.pair.memoise(coarsest), []
     for name, expected in masked.items():
         eps = max(precision, torch.finfo(expected.dtype).eps)
         blocks.append(Block(norm(found[name] - expected), norm(expected), eps))
@@ -313,7 +331,8 @@ def _leaves(tree: Any) -> list[Tensor]:
             found[id(one)] = one
             continue
         parts = list(one) if isinstance(one, list | tuple) else list(getattr(one, "__dict__", {}).values())
-        parts += one.values() if isinstance(one, Mapping) else []
+        if isinstance(one, Mapping):
+            parts += one.values()
         fresh = [part for part in parts if id(part) not in seen and not isinstance(part, nn.Module | type)]
         seen.update(map(id, fresh))
         pending.extend(fresh)

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.estimators import Scorer
-from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, coupling, nothing
+from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, find_coupling, keep_buffers
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
 from lai_torch._curation.weigh import Weighed
-from lai_torch._model.batch import Loss, count, holds_rows, mapped, rows, tensors
+from lai_torch._model.batch import Loss, count, holds_rows, map_tensors, rows, tensors
 from lai_torch.options import Kept
 
 
@@ -29,7 +29,7 @@ class SynchronisedPass(KeptPass):
         self.engine, self.balance = engine, training.balance
 
     def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = nothing
+        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
     ) -> Gradient:
         """Run the kept rows forward and backward, on every process if one has any."""
         del restore_buffers  # nothing runs twice
@@ -37,8 +37,10 @@ class SynchronisedPass(KeptPass):
         if not weighed.kept:
             return Gradient("kept", losses)
         trained, shares, index = batch, weighed.shares, weighed.rows
-        if self.balance and group.most(index is not None):
-            trained, shares, index = balanced(batch, weighed, group)
+        # where every process keeps its whole batch, rows stay where the loader put them
+        if self.balance and group.reduce_max(index is not None):
+            trained, shares, index = balance_rows(batch, weighed, group)
+        # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
         values = found.losses.detach()[: len(shares)].to(losses)
         moved = trained is not batch
@@ -47,8 +49,7 @@ class SynchronisedPass(KeptPass):
         objective = (values * shares.to(values)).sum()
         share = self._share(len(shares))
         if found.losses.numel():
-            total = found.total(shares, share) * (self.engine.factor / parts)
-            (total if self.scaler is None else self.scaler.scale(total)).backward()
+            self._backpropagate(found.total(shares, share) * (self.engine.factor / parts))
         for buffer, before in buffers:
             buffer.data.copy_(before)
         return Gradient("kept", losses, objective, moved)
@@ -69,12 +70,15 @@ class SynchronisedPass(KeptPass):
         """
         buffers: list[tuple[Tensor, Tensor]] = []
         try:
-            with self.engine.group.agreed():
+            with self.engine.group.raise_together():
                 self.engine.check_averages()
                 part, size = self._part(batch, index, len(shares))
                 if size and not len(shares):
                     buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
-                found = self._run_rows(self.engine.trained, part, size) if size else Losses(shares[:0])
+                found = Losses(shares[:0])
+                # a process with no row to run takes part in the collectives alone
+                if size:
+                    found = self._run_rows(self.engine.trained, part, size)
         except BaseException:
             self.engine.reset()
             raise
@@ -83,7 +87,9 @@ class SynchronisedPass(KeptPass):
     def _part(self, batch: Batch, index: Tensor | None, kept: int) -> tuple[Batch, int]:
         """Return the rows to run, and how many: BatchNorm needs two, and a wrapper one from every process."""
         samples = count(*batch)
-        least = (2 if coupling(self.model) else 1) if kept or self.engine.lockstep else 0
+        least = 0
+        if kept or self.engine.lockstep:
+            least = 2 if find_coupling(self.model) else 1
         size = max(kept, least)
         if index is None and size == kept:
             return batch, samples
@@ -92,7 +98,7 @@ class SynchronisedPass(KeptPass):
         if kept:
             return rows(batch, torch.cat([index, index[:1].expand(size - kept)]), samples), size
         first = rows(batch, index.new_zeros(size), samples)
-        return mapped(first, lambda one: torch.zeros_like(one) if one.is_floating_point() else one), size
+        return map_tensors(first, lambda one: torch.zeros_like(one) if one.is_floating_point() else one), size
 
 
 Plan = list[list[int]]
@@ -111,6 +117,7 @@ def plan_of(counts: list[int]) -> Plan:
     spare = [(rank, counts[rank] - quota[rank]) for rank in range(size) if counts[rank] > quota[rank]]
     lack = [(rank, quota[rank] - counts[rank]) for rank in range(size) if counts[rank] < quota[rank]]
     plan = [[0] * size for _ in range(size)]
+    # each turn is the last one of a giver or of a taker, so that there are fewer than processes
     while spare and lack:
         (giver, more), (taker, fewer) = spare.pop(), lack.pop()
         rows = min(more, fewer)
@@ -122,12 +129,13 @@ def plan_of(counts: list[int]) -> Plan:
     return plan
 
 
-def balanced(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tensor, Tensor | None]:
+def balance_rows(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tensor, Tensor | None]:
     """Return the rows that this process is to train on, their weights, and which of the batch they are."""
-    _, slices = group.gathered(weighed.weights)
+    _, slices = group.gather_rows(weighed.weights)
     counts = [int((weighed.everyone[part] > 0).sum()) for part in slices]
     plan, samples = plan_of(counts), count(*batch)
     gives, takes = plan[group.rank], [row[group.rank] for row in plan]
+    # the plan is the same on every process: none of them goes on to exchange rows
     if not any(map(any, plan)):
         return batch, weighed.shares, weighed.rows
     staying = len(weighed.shares) - sum(gives)
@@ -143,12 +151,13 @@ def balanced(batch: Batch, weighed: Weighed, group: Group) -> tuple[Batch, Tenso
         own = tensor if weighed.rows is None else tensor[weighed.rows.to(tensor.device)]
         return share(own.contiguous())
 
-    with group.agreed():
+    with group.raise_together():
         shapes = repr([(one.shape[1:], one.dtype, holds_rows(one, samples)) for one in tensors(batch)])
-    if not group.alike(shapes):
+    # rows travel as plain numbers, and would be read in the form that they have here
+    if not group.has_equal(shapes):
         msg = (
             "balance: expected the processes' batches to have the same shape behind the first axis, so that "
             "rows can move between them; pad them to a common length, or leave balance out"
         )
         raise ValueError(msg)
-    return mapped(batch, share_tensor), share(weighed.shares), None
+    return map_tensors(batch, share_tensor), share(weighed.shares), None

@@ -85,7 +85,7 @@ class Gathered(Tensor):
             found = view(found)
         return found
 
-    def _viewed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _view(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         def view(tensor: Tensor) -> Any:
             return func(tensor, *args, **kwargs)
 
@@ -104,7 +104,7 @@ class Gathered(Tensor):
         """Return a view as one that is read later; run any other operation on values."""
         kwargs, first = kwargs or {}, args[0] if args else None
         if func.is_view and isinstance(first, Gathered):
-            return first._viewed(func, args[1:], kwargs)
+            return first._view(func, args[1:], kwargs)
         written = [
             one
             for one, argument in zip(args, func._schema.arguments, strict=False)
@@ -179,7 +179,7 @@ class Blocks:
 
 
 @contextmanager
-def gathered(
+def gather_parameters(
     modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool], group: Group, *, by_block: bool
 ) -> Iterator[None]:
     """Put whole parameters into modules, and take out the hooks that communicate.
@@ -204,7 +204,7 @@ def gathered(
     for index, block in enumerate(parts):
         for place, part in enumerate(block):
             if by_block:
-                values: Tensor = _later(blocks, index, place)
+                values: Tensor = _defer_gathering(blocks, index, place)
             else:
                 values = group.whole(part.detach()).contiguous()
             whole[id(part)] = nn.Parameter(values, part.requires_grad)
@@ -230,9 +230,9 @@ def gathered(
             yield
             return
         group.settles = blocks.settle
-        with _noting_interruptions(blocks):
+        with _note_interruptions(blocks):
             yield
-            with group.agreed():
+            with group.raise_together():
                 blocks.check_uninterrupted()
                 _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
     finally:
@@ -246,7 +246,7 @@ def gathered(
 
 
 @contextmanager
-def _noting_interruptions(blocks: Blocks) -> Iterator[None]:
+def _note_interruptions(blocks: Blocks) -> Iterator[None]:
     """Note an interruption from the keyboard in place of raising it, for it may come in a round."""
 
     def note(*_: Any) -> None:
@@ -275,7 +275,7 @@ def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, Any]]) -> None:
             raise ValueError(msg)
 
 
-def _later(blocks: Blocks, index: int, place: int) -> Gathered:
+def _defer_gathering(blocks: Blocks, index: int, place: int) -> Gathered:
     """Return a parameter that is gathered when it is read."""
     parameter = blocks.blocks[index][place]
     form = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
@@ -286,6 +286,7 @@ def _blocks(modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool])
     """Return the parameters in parts by blocks; one of no block is with those of its own module."""
     claimed: set[int] = set()
     found = []
+    # the innermost block claims a parameter, before those around it that hold it, too
     children_first = modules[::-1]
     for module, recurse in [
         *((each, True) for each in children_first if block_of(each)),

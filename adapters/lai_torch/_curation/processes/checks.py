@@ -46,6 +46,7 @@ def check_spread(
     if engine.group.size == 1:
         return
     adds_up = facts.summary is not None and getattr(estimator, "positions", None) != "flatten"
+    # each process has all of it, and finds what the others find
     alike = isinstance(validation.source, tuple) or validation.is_summary
     if getattr(estimator, "parts", None) is not None and not alike:
         msg = (
@@ -67,7 +68,7 @@ def check_alike(
     engine: Engine, model: nn.Module, optimizer: Any, validation: Validation, options: dict[str, Any]
 ) -> None:
     """Raise on every process unless what should be the same on each is."""
-    _check_options(engine, options | _settings(optimizer) | validation.told())
+    _check_options(engine, options | _settings(optimizer) | validation.describe())
     _check_values(engine, model, validation)
 
 
@@ -89,13 +90,15 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
     """Raise on every process unless parameters and validation set are the same on each."""
     if engine.group.size == 1:
         return
+    # shards differ, as they are meant to
     parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
-    if not engine.group.alike(digest(parameters)):
+    if not engine.group.has_equal(digest(parameters)):
         msg = (
             "model: expected the same parameters on every process, got others; build it from the same seed, "
             "or load the same state"
         )
         raise ValueError(msg)
+    # loaders may differ, each with a part of its own; the comparison below is for all to enter
     given, what, way_out = [], "", ""
     if isinstance(validation.source, tuple):
         given, what = tensors(validation.source), "(inputs, targets)"
@@ -103,7 +106,7 @@ def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> N
     elif validation.is_summary:
         given, what = tensors(_parts(validation.source)), "summary"
         way_out = "make it on one process, and load it on the others"
-    if not engine.group.alike(digest(given)):
+    if not engine.group.has_equal(digest(given)):
         msg = f"validation: expected the same {what} on every process, got others; {way_out}"
         raise ValueError(msg)
 
@@ -132,7 +135,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
     trained = bytes(parameter.requires_grad for parameter in named.values())
     marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
     here = {"which call this is": CALLS.index(call), **counts}
-    differing = engine.group.differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
+    differing = engine.group.find_differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
     if differing:
         own = {"which call this is": f"{call}()", **counts, "the learning rates": rates}
         words = [f"{name} ({own[name]} here)" if name in own else name for name in differing]

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lai_torch._curation.processes.blocks import comes_from, gathered
-from lai_torch._curation.processes.finite import all_finite
+from lai_torch._curation.processes.blocks import comes_from, gather_parameters
+from lai_torch._curation.processes.finite import are_finite
 from lai_torch._curation.processes.group import Group
-from lai_torch._model.walk import forget
+from lai_torch._model.walk import forget, modules_of
 
 AVERAGING = {
     "require_backward_grad_sync": True,
@@ -101,10 +101,11 @@ class Engine:
 
         A parameter that no process has a gradient of is left without.
         """
+        # the wrapper adds them up in the backward pass
         if self.lockstep or self.group.size == 1:
             return
         held = [parameter for parameter in parameters if parameter.requires_grad]
-        with self.group.agreed():
+        with self.group.raise_together():
             sparse = [p for p in held if p.grad is not None and p.grad.layout != torch.strided]
             if sparse:
                 msg = (
@@ -113,8 +114,9 @@ class Engine:
                 )
                 raise ValueError(msg)
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in held]
+        # added up with the gradients: how many processes have one of each parameter
         flags = torch.tensor([p.grad is not None for p in held], device="cpu").to(held[0])
-        *sums, flags = self.group.summed([*own, flags])
+        *sums, flags = self.group.reduce_sum([*own, flags])
         for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
             given.copy_(total)
             parameter.grad = given if found else None
@@ -124,10 +126,10 @@ class Engine:
 
         `seen` is what their witness said, if it was asked.
         """
-        own = all_finite([local(gradient) for gradient in gradients], seen)
-        return not self.group.most(not own) if self.sharded else own
+        own = are_finite([local(gradient) for gradient in gradients], seen)
+        return not self.group.reduce_max(not own) if self.sharded else own
 
-    def gathered(self, *, by_block: bool = True) -> AbstractContextManager[None]:
+    def gather(self, *, by_block: bool = True) -> AbstractContextManager[None]:
         """Have whole parameters in the model while the body runs, each in its own type, and no hooks of FSDP.
 
         They are gathered when an operation reads them, those of one `fully_shard` at a time; where not
@@ -136,9 +138,10 @@ class Engine:
         if not self.sharded:
             return _WHOLE
         self.reset()
-        forget()
-        modules = [*self.model.modules(), *(self.loss.modules() if isinstance(self.loss, nn.Module) else ())]
-        return gathered(modules, _is_sharded, self.group, by_block=by_block)
+        # a loss may hold sharded parameters, too
+        modules = modules_of(self.model, self.loss)
+        forget()  # what is known of the parameters is about their parts
+        return gather_parameters(modules, _is_sharded, self.group, by_block=by_block)
 
     def reset(self) -> None:
         """Reshard every module: after a forward pass alone, FSDP keeps the root unsharded."""
@@ -149,8 +152,9 @@ class Engine:
 
 def local(tensor: Tensor) -> Tensor:
     """Return this process's part of a tensor."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    return tensor
 
 
 def _is_sharded(module: Any) -> bool:
@@ -198,7 +202,10 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
         if given is False:
             msg = "group: expected the processes of the model's wrapper, got False; leave it out"
             raise ValueError(msg)
-        return Group(model.process_group if wraps else _mesh_of(model).get_group(), device)
+        if wraps:
+            return Group(model.process_group, device)
+        return Group(_mesh_of(model).get_group(), device)
+    # whether their batches are one cannot be seen
     if given is None and running and dist.get_world_size() > 1:
         msg = (
             f"group: torch.distributed runs {dist.get_world_size()} processes and the model has no wrapper, "

@@ -18,7 +18,7 @@ def witness(tensors: Sequence[Tensor]) -> Tensor | None:
     """Return a number that is finite only if every entry of the tensors is; None where none can be had.
 
     It may be infinite though all entries are finite: their squares, or the sum of them, may overflow. So it
-    can acquit, and `all_finite` looks at every entry where it does not.
+    can acquit, and `are_finite` looks at every entry where it does not.
     """
     forms = list(map(_FORM, tensors))
     found = dict.fromkeys(forms)
@@ -40,14 +40,14 @@ def witness(tensors: Sequence[Tensor]) -> Tensor | None:
     return first
 
 
-def all_finite(tensors: Sequence[Tensor], seen: bool | None = None) -> bool:
+def are_finite(tensors: Sequence[Tensor], seen: bool | None = None) -> bool:
     """Say whether every entry of the tensors is finite; `seen` is what their witness said, if asked."""
     if seen is None:
         number = witness(tensors)
         seen = number is not None and bool(torch.isfinite(number))
-    return seen or all(bool(torch.isfinite(_entries(one)).all()) for one in tensors)
+    return seen or all(bool(torch.isfinite(list_entries(one)).all()) for one in tensors)
 
 
-def _entries(tensor: Tensor) -> Tensor:
+def list_entries(tensor: Tensor) -> Tensor:
     """Return what a tensor holds: of a sparse one the values, each place's added up."""
     return tensor.coalesce().values() if tensor.layout == torch.sparse_coo else tensor

@@ -23,7 +23,8 @@ class Group:
     """The processes that share a batch, each with its own rows of it: one without a process group.
 
     Each method is a collective or two, which all processes have to enter; of one process it does nothing.
-    So whatever may raise on one of them alone runs in `agreed`, and what data decide is decided by `most`.
+    So whatever may raise on one of them alone runs in `raise_together`, and `reduce_max` decides what data
+    decide.
 
     Attributes
     ----------
@@ -47,14 +48,14 @@ class Group:
         if self.settles is not None:
             self.settles()
 
-    def handed(self, tensor: Tensor) -> Tensor:
+    def count_traffic(self, tensor: Tensor) -> Tensor:
         """Be ready for a collective; count it and its bytes. Pickled objects are not counted."""
         self.settle()
         self._collectives += 1
         self._bytes += tensor.nbytes
         return tensor
 
-    def spent(self) -> tuple[int, int]:
+    def take_traffic(self) -> tuple[int, int]:
         """Return how many collectives there were since this was last asked, and the bytes handed to them."""
         found = self._collectives, self._bytes
         self._collectives = self._bytes = 0
@@ -63,11 +64,11 @@ class Group:
     def whole(self, tensor: Any) -> Tensor:
         """Return a tensor, gathered if it lies in parts."""
         if hasattr(tensor, "full_tensor"):
-            self.handed(tensor.to_local())
+            self.count_traffic(tensor.to_local())
             tensor = tensor.full_tensor()
         return tensor
 
-    def most(self, number: int) -> int:
+    def reduce_max(self, number: int) -> int:
         """Return the largest of the processes' numbers: of flags, whether any is set."""
         if self.size == 1:
             return int(number)
@@ -76,10 +77,10 @@ class Group:
     def largest(self, numbers: Tensor) -> Tensor:
         """Return the largest of the processes' numbers, for each of several, in place: one all-reduce."""
         if self.size > 1:
-            dist.all_reduce(self.handed(numbers), dist.ReduceOp.MAX, group=self.group)
+            dist.all_reduce(self.count_traffic(numbers), dist.ReduceOp.MAX, group=self.group)
         return numbers
 
-    def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return each tensor's sum over the processes: one all-reduce per type of number."""
         found = list(tensors)
         if self.size == 1:
@@ -87,7 +88,7 @@ class Group:
         for kind in dict.fromkeys(tensor.dtype for tensor in found):
             places = [index for index, tensor in enumerate(found) if tensor.dtype == kind]
             flat = torch.cat([found[index].reshape(-1) for index in places])
-            dist.all_reduce(self.handed(flat), group=self.group)
+            dist.all_reduce(self.count_traffic(flat), group=self.group)
             parts = flat.split([found[index].numel() for index in places])
             for index, part in zip(places, parts, strict=True):
                 found[index] = part.view(found[index].shape)
@@ -97,11 +98,11 @@ class Group:
         """Return each number's sum over the processes, in double precision, in which counts stay whole."""
         if self.size == 1:
             return list(numbers)
-        (found,) = self.summed([torch.tensor(numbers, dtype=torch.float64, device=self.device)])
+        (found,) = self.reduce_sum([torch.tensor(numbers, dtype=torch.float64, device=self.device)])
         listed: list[float] = found.tolist()
         return listed
 
-    def gathered(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
+    def gather_rows(self, vector: Tensor) -> tuple[Tensor, list[slice]]:
         """Concatenate the rows of all processes; return them and each process's slice.
 
         Two small all-gathers: the lengths, then the vectors, filled up to the longest.
@@ -109,7 +110,8 @@ class Group:
         if self.size == 1:
             return vector, [slice(0, len(vector))]
         told = torch.tensor([len(vector), KINDS.index(vector.dtype)], device=self.device)
-        lengths, kinds = zip(*torch.stack(self._all(told)).tolist(), strict=True)
+        lengths, kinds = zip(*torch.stack(self._gather_equal(told)).tolist(), strict=True)
+        # seen by all, since all hold the same kinds
         if len(set(kinds)) > 1:
             names = ", ".join(str(KINDS[kind]) for kind in sorted(set(kinds)))
             msg = (
@@ -117,15 +119,16 @@ class Group:
                 "inputs and targets the same types"
             )
             raise ValueError(msg)
+        # an all-gather takes as many rows of each process
         padded = vector.new_zeros((max(lengths), *vector.shape[1:]))
         padded[: len(vector)] = vector
-        rows = [part[:length] for part, length in zip(self._all(padded), lengths, strict=True)]
+        rows = [part[:length] for part, length in zip(self._gather_equal(padded), lengths, strict=True)]
         ends = list(accumulate(lengths, initial=0))
         return torch.cat(rows), [slice(*each) for each in pairwise(ends)]
 
-    def _all(self, own: Tensor) -> list[Tensor]:
+    def _gather_equal(self, own: Tensor) -> list[Tensor]:
         found = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(found, self.handed(own), group=self.group)
+        dist.all_gather(found, self.count_traffic(own), group=self.group)
         return found
 
     def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
@@ -133,7 +136,7 @@ class Group:
         if self.size == 1:
             taken.copy_(given)
         else:
-            dist.all_to_all_single(taken, self.handed(given), takes, gives, group=self.group)
+            dist.all_to_all_single(taken, self.count_traffic(given), takes, gives, group=self.group)
 
     def objects(self, value: Any) -> list[Any]:
         """Return every process's value, in order: for what is rare, since it is pickled."""
@@ -143,11 +146,11 @@ class Group:
             dist.all_gather_object(found, value, group=self.group)
         return found
 
-    def alike(self, value: str) -> bool:
+    def has_equal(self, value: str) -> bool:
         """Say whether every process has the same string, by a checksum."""
-        return not self.differing({"": zlib.crc32(value.encode())})
+        return not self.find_differing({"": zlib.crc32(value.encode())})
 
-    def differing(self, numbers: Mapping[str, int]) -> list[str]:
+    def find_differing(self, numbers: Mapping[str, int]) -> list[str]:
         """Return the names of the numbers that are not the same on every process, under the same names.
 
         One all-reduce: where the largest is also the smallest, all are the same.
@@ -157,7 +160,7 @@ class Group:
         return [name for name, differs in zip(numbers, (most != -least).tolist(), strict=True) if differs]
 
     @contextmanager
-    def agreed(self) -> Iterator[None]:
+    def raise_together(self) -> Iterator[None]:
         """Run a block that communicates with nobody; raise on every process if it raised on one."""
         error: BaseException | None = None
         try:
@@ -166,10 +169,10 @@ class Group:
             if self.size == 1 or getattr(found, TOLD, False):  # the inner block has already broadcast it
                 raise
             error = found
-        if self.most(error is not None):
-            raise self._of_all(error)
+        if self.reduce_max(error is not None):
+            raise self._share_error(error)
 
-    def _of_all(self, error: BaseException | None) -> BaseException:
+    def _share_error(self, error: BaseException | None) -> BaseException:
         """Return this process's error; of one that has none, the first of the others'."""
         rank = dist.get_rank()
         told = self.objects(None if error is None else (rank, _builtin(error), _text(error)))

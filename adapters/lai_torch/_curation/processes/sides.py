@@ -19,20 +19,23 @@ def sum_sides(
 
     A process that has none passes None here.
     """
-    if not group.most(side is not None):
+    if not group.reduce_max(side is not None):
         return None
     side = _fill_missing(side, group, device)
     (summary,) = side.parts
-    if not group.alike(repr((summary.estimator, side.positions, summary.layouts))):
+    if not group.has_equal(repr((summary.estimator, side.positions, summary.layouts))):
         msg = (
             "validation: expected every process to find the same layers, and positions read alike, got "
             "others; pass the same model, and batches of one form"
         )
         raise ValueError(msg)
     (samples,) = group.totals(summary.samples)
-    factors = _all_factors(summary, group)
-    own = summary.summed(memory_budget=memory_budget).totals if factors is None else summary.totals[1:]
-    blocks = iter(group.summed([block for parts in own for block in parts]))
+    factors = _gather_factors(summary, group)
+    # where factors of all processes are gathered, the first total is made of them
+    own = summary.totals[1:]
+    if factors is None:
+        own = summary.summed(memory_budget=memory_budget).totals
+    blocks = iter(group.reduce_sum([block for parts in own for block in parts]))
     totals = tuple(tuple(next(blocks) for _ in parts) for parts in own)
     if factors is not None:
         totals = (factors, *totals)
@@ -43,22 +46,22 @@ def sum_sides(
 def _fill_missing(side: ValidationSide | None, group: Group, device: torch.device) -> ValidationSide:
     """Return a process's own side; where it has none, another's form with zeros."""
     offered: list[Any] = []
-    if group.most(side is None):
+    if group.reduce_max(side is None):
         offered = group.objects(None if side is None else _blank(side, None))
     if side is not None:
         return side
     return _blank(next(one for one in offered if one is not None), device)
 
 
-def _all_factors(summary: ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
+def _gather_factors(summary: ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
     """Return the factors of all processes; None on all of them where the sum is the smaller."""
-    if group.most(not summary.factored):
+    if group.reduce_max(not summary.factored):
         return None
     factors: Any = summary.totals[0]
     (positions,) = group.totals(len(factors[0]))
     if not are_cheaper(int(positions), factors[0].shape[1], width_of(factors)):
         return None
-    return tuple(group.gathered(part)[0] for part in factors)
+    return tuple(group.gather_rows(part)[0] for part in factors)
 
 
 def subtract_own(total: ValidationSide, own: ValidationSide) -> Any:
