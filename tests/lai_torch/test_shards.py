@@ -2,33 +2,12 @@
 
 import pytest
 import torch
-from lai_torch._curation.processes.blocks import gathered
-from lai_torch._curation.processes.group import Group
 from lai_torch._graph.prove import SMALL, Sketch
-from torch import nn
 
 from tests.lai_torch.process_support import PROCESSES
 from tests.support.workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
-
-
-def in_parts(values):
-    """Return a parameter that looks as if it lay in parts on several processes."""
-    made = nn.Parameter(values)
-    made.full_tensor, made.to_local, made.detach = values.clone, lambda: values, lambda: made
-    return made
-
-
-def test_written_shards_are_refused():
-    model = nn.Linear(3, 2)
-    model.weight = in_parts(model.weight.detach())
-    with (
-        pytest.raises(ValueError, match="wrote the sharded parameter 'weight' of a Linear"),
-        torch.no_grad(),
-        gathered([model], lambda module: True, Group(), by_block=True),
-    ):
-        model.weight.data.mul_(0.5)
 
 
 @pytest.mark.parametrize("shape", [(200, 300), (20, 40, 30), (3, 5)])

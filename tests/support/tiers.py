@@ -103,7 +103,7 @@ class Clock:
         for test, cases in self.taken.items():
             taken = list(accumulate(cases[case] for case in order_cases(cases)))
             quick, checked = (sum(total <= limit for total in taken) for limit in (QUICK, CHECKED))
-            quick, checked = max(quick, test in self.verdicts), max(checked, 1)
+            quick, checked = max(quick, int(test in self.verdicts)), max(checked, 1)
             if quick < len(taken) and not test.startswith("proofs/"):
                 tiers[test] = quick, checked
         lines = (f"{test} {quick} {checked}\n" for test, (quick, checked) in sorted(tiers.items()))

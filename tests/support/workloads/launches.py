@@ -81,9 +81,9 @@ def join(rank: int, processes: int) -> None:
         os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
 
 
-def in_ways(rank: int, train: Any, folder: str, processes: int, ways: tuple[int, ...]) -> list[Any]:
-    """Train once for each number of parts that a step is cut into, as one of several processes."""
-    return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]
+def in_ways(rank: int, folder: str, processes: int, *ways: tuple[Any, dict[str, Any]]) -> list[Any]:
+    """Train by each of these functions with its options, one after the other, as one of several processes."""
+    return [train(rank, folder, processes, **options)[:2] for train, options in ways]
 
 
 def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
