@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -86,8 +86,8 @@ def in_ways(rank: int, folder: str, processes: int, *ways: tuple[Any, dict[str, 
     return [train(rank, folder, processes, **options)[:2] for train, options in ways]
 
 
-def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
-    """Return what each process of `jax_meshes`, with two devices, found; raise if one fails.
+def launch_jax(count: int, folder: Path, cases: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return what each process of `jax_meshes`, with two devices, found in some cases or all; raise if one fails.
 
     All of them end with the first that does, for the others would wait for it.
     """
@@ -100,7 +100,7 @@ def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [
         subprocess.Popen(
-            [*command, *map(str, (rank, count, port, folder))], cwd=ROOT, env=environment, **pipes
+            [*command, *map(str, (rank, count, port, folder, *cases))], cwd=ROOT, env=environment, **pipes
         )
         for rank in range(count)
     ]
