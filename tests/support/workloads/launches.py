@@ -87,9 +87,9 @@ def in_ways(rank: int, folder: str, processes: int, *ways: tuple[Any, dict[str, 
 
 
 def launch_jax(count: int, folder: Path, cases: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return what each process of `jax_meshes`, with two devices, found in some cases or all; raise if one fails.
+    """Return what each process of `jax_meshes`, with two devices, found, in all cases if none is named.
 
-    All of them end with the first that does, for the others would wait for it.
+    All of them end with the first that fails, for the others would wait for it.
     """
     with socket.socket() as free:
         free.bind(("localhost", 0))
