@@ -1,8 +1,4 @@
-"""Compare compiled, sharded blocks on two processes with plain ones on the whole batch, both curated.
-
-`torchrun --nproc-per-node 2 -m tests.examples.compiled_shards` prints how far scores and parameters are
-apart, relative to the largest.
-"""
+"""Compare compiled, sharded blocks on some processes with plain ones on the whole batch, both curated."""
 
 import functools
 import runpy
@@ -40,10 +36,9 @@ def decoder():
     return EXAMPLE["Decoder"]().double()
 
 
-def main():
-    """Take the same steps both ways."""
-    dist.init_process_group()
-    rank, size = dist.get_rank(), dist.get_world_size()
+def compare(rank):
+    """Take the same steps both ways; return how far scores and parameters are apart, over the largest."""
+    size = dist.get_world_size()
     spread, alone = decoder(), decoder()
     for layer in spread.layers:
         layer.compile(backend="aot_eager", fullgraph=True)
@@ -62,10 +57,4 @@ def main():
         off = max(off, float((found - expected[rows]).abs().max() / expected.abs().max()))
     pairs = zip(spread.parameters(), alone.parameters(), strict=True)
     apart = max(float((one.full_tensor() - other).abs().max() / other.abs().max()) for one, other in pairs)
-    if rank == 0:
-        print("scores", off, "parameters", apart)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    return off, apart

@@ -13,7 +13,9 @@ import pytest
 import torch
 
 import lai_core
+from tests.examples.compiled_shards import compare
 from tests.support.workloads.counts import Counts
+from tests.support.workloads.launches import launch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = 8192
@@ -67,7 +69,7 @@ def test_a_corpus_is_scored_alike_by_one_process_and_two():
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
-@pytest.mark.slow
+@pytest.mark.weekly  # Ray starts slowly; lai_torch/test_scorer.py has pickled scorers
 def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
     """Nothing is lost, nothing is there twice, and every number is that of one process."""
     harmful, alike = lines_of("-m", "tests.examples.killed_actor", tmp_path)[-2:]
@@ -76,15 +78,10 @@ def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
-def on_two_processes(*program):
-    """Return the lines that two processes print."""
-    return lines_of("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program)
-
-
 @pytest.mark.weekly
 def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_nothing_more():
-    found = {}
-    for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):
+    found, start = {}, ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    for name, *figures in (line.split("\t") for line in lines_of(*start, EXAMPLES / "torchtitan_style.py")):
         found[name] = {key: float(value) for key, value in map(str.split, figures)}
     assert found.keys() == {"plain", "keep_top", "keep_positive"}
     for row in found.values():
@@ -97,10 +94,9 @@ def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_n
 
 @pytest.mark.slow
 def test_compiled_and_sharded_blocks_are_scored_and_trained_as_plain_ones_on_the_whole_batch():
-    (line,) = on_two_processes("-m", "tests.examples.compiled_shards")
-    _, scores, _, parameters = line.split()
-    assert float(scores) < 1e-13
-    assert float(parameters) < 1e-12  # AdamW divides by the root of what is nearly zero
+    for scores, parameters in launch(compare, 2):
+        assert scores < 1e-13
+        assert parameters < 1e-12  # AdamW divides by the root of what is nearly zero
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.workloads import jax_exactness
-from tests.support.workloads.jax_meshes import CASES
+from tests.support.workloads.jax_meshes import CASES, PROCESSES
 from tests.support.workloads.jax_models import MODELS
 from tests.support.workloads.launches import launch_jax
 
@@ -25,7 +25,14 @@ def test_ghost_is_exact_and_covers_everything(name):
 ROOT = Path(__file__).parents[2]
 
 
-QUICK = ["lai", "lai, explicit", "ghost", "data, explicit, rows"]
+QUICK = [
+    "lai",
+    "lai, explicit",
+    "ghost",
+    "data, explicit, rows",
+    "parameters, rows",
+    "features, explicit, rows",
+]
 
 
 def on_eight_devices(cases):
@@ -56,7 +63,7 @@ def test_eight_devices_find_what_one_finds(found, case):
     check(found[case])
 
 
-@pytest.mark.slow
+@pytest.mark.weekly  # the same promise in all other layouts
 def test_parameters_may_lie_in_parts_or_by_features_on_automatic_and_explicit_axes():
     rest = [case for case in CASES if case not in QUICK]
     found = on_eight_devices(rest)
@@ -78,11 +85,17 @@ def test_a_device_runs_its_part_of_the_chosen_rows(found):
     assert found["operations"]["with a sharding"] <= 0.75 < 1.0 < found["operations"]["without"]
 
 
-@pytest.mark.slow
-def test_two_processes_find_what_one_device_finds_and_orbax_keeps_it(tmp_path):
-    for found in launch_jax(2, tmp_path):
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(["ghost, rows"], marks=pytest.mark.slow),
+        pytest.param([*PROCESSES], marks=pytest.mark.weekly),  # which compile for two minutes
+    ],
+)
+def test_two_processes_find_what_one_device_finds_and_orbax_keeps_it(cases, tmp_path):
+    for found in launch_jax(2, tmp_path, cases):
         assert found.pop("orbax") is True
-        assert len(found) == 6
+        assert [*found] == cases
         for case, errors in found.items():
             assert max(errors[name] for name in ("parameters", "scores", "weights")) <= 1e-12, (case, errors)
             assert errors["devices"] == 4

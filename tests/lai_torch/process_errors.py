@@ -153,6 +153,26 @@ def shards_that_are_summed(rank):
     return stepped(rank, model=model, group=None)
 
 
+class Merging(nn.Sequential):
+    """Merges something into a weight in eval mode."""
+
+    def train(self, mode=True):
+        if not mode:
+            self[0].weight.data.mul_(2.0)
+        return super().train(mode)
+
+
+def eval_mode_writes_shards(rank):
+    model, _ = wrapped(Merging(*network()), "fsdp2", PROCESSES)
+    return stepped(rank, model=model, group=None)
+
+
+def a_forward_pass_writes_shards(rank):
+    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    model[2].register_forward_pre_hook(lambda module, _: [module.weight.data.clamp_(-0.1, 0.1)].clear())
+    return stepped(rank, model=model, group=None)
+
+
 def summary_of(rank):
     return lai.summarize(lai_torch.trace(network(), LOSS, *batch(6, rank)), "lai")
 
@@ -211,6 +231,10 @@ ERRORS = {
         not_synchronised,
         shards_that_are_summed,
     ],
+    "ValueError: model: expected train() and eval() that leave parameters as they are, got ones that": (
+        eval_mode_writes_shards
+    ),
+    "model: a forward pass wrote the sharded parameter 'weight' of a": a_forward_pass_writes_shards,
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     f"refresh: {SAME} 1 on process 0 and 2 on process 1": (lambda rank: stepped(rank, refresh=1 + rank)),
     f"optimizer.param_groups[0]['lr']: {SAME} 0.1 on": (lambda rank: with_rate(0.1 * (1 + rank))),

@@ -13,6 +13,7 @@ from torch import nn
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_functions import Custom
+from tests.support.torch_modules import held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
 N = 5
@@ -96,7 +97,16 @@ def check_differences(found, model, optimizer, validation, training, weight, max
         assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
 
 
+@holding(
+    lambda: held(filter=nn.Parameter(torch.randn(3, dtype=torch.complex128)), head=nn.Linear(4, 3).double())
+)
+def spectral(own, inputs):
+    """Apply a filter of complex parameters before a head."""
+    return own.head(torch.fft.irfft(torch.fft.rfft(inputs) * own.filter, n=4))
+
+
 CASES = [(network, name, *rest) for name in OPTIMIZERS for rest in itertools.product((0, 2), ("mean", "sum"))]
+CASES.append(pytest.param(spectral, "amsgrad", 1, "mean", marks=pytest.mark.quick))
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])

@@ -45,10 +45,12 @@ def test_resumed_runs_are_the_same(whole, tmp_path):
 
 @pytest.mark.slow
 def test_processes_find_what_one_finds(whole, tmp_path):
-    for runs in launch(in_ways, 2, train, str(tmp_path), 2, (2,), timeout=300.0):
-        for parameters, logged in runs:
+    ways = [(train, each) for each in ({"parts": 2}, {}, {"epochs": 1}, {"resume": f"{tmp_path}/1.ckpt"})]
+    for cut, through, _, resumed in launch(in_ways, 2, str(tmp_path), 2, *ways, timeout=300.0):
+        for parameters, logged in (cut, through):
             assert largest(parameters, whole[0]) <= BOUND
             assert logged["curation/kept"] == pytest.approx(whole[1]["curation/kept"])
+        assert torch.equal(through[0], resumed[0])
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -12,6 +12,7 @@ from tests.lai_torch.process_errors import ERRORS
 from tests.lai_torch.process_support import (
     PROCESSES,
     a_block_raises_when_scored,
+    an_interruption_comes_in_a_round,
     curated,
 )
 from tests.support.workloads.launches import launch
@@ -92,6 +93,7 @@ FOUND = (
     a_loader_runs_dry,
     groups_are_counted_together,
     a_block_raises_when_scored,
+    an_interruption_comes_in_a_round,
 )
 
 
@@ -224,6 +226,15 @@ def test_a_block_that_raises_on_one(found):
             assert message == f"{where}this block cannot be computed"
             assert any("This happened on process 1 of 2" in note for note in notes)
         assert largest(parameters, expected) <= BOUND
+
+
+def test_an_interruption_in_a_round(found):
+    for kind, part in zip(("RuntimeError", "KeyboardInterrupt"), found, strict=True):
+        (name, note), updated, steps = part["an_interruption_comes_in_a_round"]
+        assert name == kind
+        assert "This happened on process 1 of 2" in note
+        assert updated
+        assert steps == 2
 
 
 def test_data_parallel_is_refused():

@@ -26,8 +26,13 @@ REVERSE = {"forgetful", "once", "prototypes"}
 SIZES = ({0: torch.export.Dim("samples", max=20)},)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("seed", range(0, 150, 10))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(pytest.param(seed, marks=pytest.mark.quick) for seed in range(0, 60, 10)),
+        *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(60, 250, 10)),  # more of the same
+    ],
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_random_programs_are_exact_or_refused(method, seed):
     for one in range(seed, seed + 10):

@@ -4,11 +4,13 @@ import copy
 import functools
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 
 import lai_torch
 import pytest
 import torch
 from lai_torch._captured import run
+from lai_torch._curation.passes.base import WholePass
 from lai_torch._graph.record import Reader
 from torch import nn
 
@@ -84,19 +86,31 @@ def next_rows(real):
     return taken
 
 
+def unmasked(real):
+    def backward(own, batch, losses, weighed, parts):
+        same = weighed.weights.mean().expand(N)
+        return real(own, batch, losses, replace(weighed, weights=same), parts)
+
+    return backward
+
+
 MUTANTS = {
-    "take_rows": next_rows,
-    "weigh_rows": lambda real: (
-        lambda place, value, weights: real(place, value, weights.mean().expand_as(weights))
+    "take_rows": (run, next_rows),
+    "weigh_rows": (
+        run,
+        lambda real: lambda place, value, weights: real(place, value, weights.mean().expand_as(weights)),
     ),
+    "backward": (WholePass, unmasked),
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_way_shows(name, monkeypatch):
     model, batch = encoder(N).model.double().eval(), encoder_batch()  # attention runs time-first inside
-    monkeypatch.setattr(run, name, MUTANTS[name](getattr(run, name)))
-    found = lai_torch.selfcheck(model, LOSS, *batch, backward="selective")
+    where, wrong = MUTANTS[name]
+    monkeypatch.setattr(where, name, wrong(getattr(where, name)))
+    way = "whole" if where is WholePass else "selective"
+    found = lai_torch.selfcheck(model, LOSS, *batch, backward=way)
     assert max(found.backward.values()) > 1e-2
     assert found.relative_error < 1e-12
 

@@ -12,6 +12,7 @@ from torch import nn
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS, curated, data
 from tests.support.torch_modules import held, holding
+from tests.support.torch_programs import program
 
 EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
@@ -128,6 +129,23 @@ def test_second_moments_of_finite_gradients():
         scores = curator.weigh([batch])[1].scores
         found.append((scores[torch.isfinite(scores)], moments(curator)))
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [7002, 7017, 7067])
+def test_infinite_rows_of_random_programs(seed):
+    """No proof and no sum reads them, whatever a program's parts are."""
+    one = program(seed)
+    (inputs, targets), others = one.training, torch.arange(len(one.training[1])) != 2
+    spoilt = inputs.clone()
+    spoilt[2] = torch.nan
+    for estimator in ("lai", "ghost"):
+        without, found = (
+            curated(one.model.eval(), one.validation, one.loss, estimator=estimator).score(*batch)[1].scores
+            for batch in ((inputs[others], targets[others]), (spoilt, targets))
+        )
+        assert bool(found[2].isnan())
+        torch.testing.assert_close(found[others], without, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("backward", ["kept", "selective", "whole"])

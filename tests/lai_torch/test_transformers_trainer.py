@@ -54,11 +54,20 @@ def test_micro_batches_are_weighed_together(whole, tmp_path):
 
 @pytest.mark.slow
 def test_processes_of_accelerate(whole, tmp_path):
-    for runs in launch(in_ways, 2, train, str(tmp_path), 2, (2,), timeout=300.0):
-        for parameters, logs in runs:
-            assert largest(parameters, whole[0]) <= BOUND
-            kept = [line["curation/score_low"] for line in logs if "loss" in line]
-            assert kept == pytest.approx([line["curation/score_low"] for line in whole[1] if "loss" in line])
+    dropped, mixed = {"dropout": 0.1}, by_source(0, str(tmp_path / "mixed"))
+    ways = [
+        (train, each) for each in (dropped, dropped | {"resume": f"{tmp_path}/checkpoint-3"}, {"parts": 2})
+    ]
+    ways.append((by_source, {"parts": 2}))
+    for through, resumed, (parameters, logs), drawn in launch(
+        in_ways, 2, str(tmp_path), 2, *ways, timeout=300.0
+    ):
+        assert largest(parameters, whole[0]) <= BOUND
+        kept = [line["curation/score_low"] for line in logs if "loss" in line]
+        assert kept == pytest.approx([line["curation/score_low"] for line in whole[1] if "loss" in line])
+        assert torch.equal(through[0], resumed[0])
+        assert largest(drawn[0], mixed[0]) <= 1e-10
+        assert shares_of(drawn[1]) == pytest.approx(shares_of(mixed[1]))
 
 
 def test_resumed_runs_are_the_same(tmp_path):
@@ -188,15 +197,6 @@ def test_sources_that_are_text(tmp_path):
     assert torch.equal(named, numbers)
     assert [line["curation/share/web"] for line in lines if "curation/share/web" in line] == shares_of(logs)
     assert any("curation/dropped/good" in line for line in lines)
-
-
-@pytest.mark.slow
-def test_two_processes_draw_as_one(tmp_path):
-    whole, logs, _ = by_source(0, str(tmp_path / "whole"))
-    for runs in launch(in_ways, 2, by_source, str(tmp_path), 2, (2,), timeout=300.0):
-        for parameters, own in runs:
-            assert largest(parameters, whole) <= 1e-10
-            assert shares_of(own) == pytest.approx(shares_of(logs))
 
 
 def test_a_mixture_without_sources_is_refused(tmp_path):

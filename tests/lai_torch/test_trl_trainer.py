@@ -87,6 +87,13 @@ def test_packed_documents_are_samples(tmp_path):
 
 
 @pytest.mark.slow
+def test_packing_scores_documents(tmp_path):
+    trainer, found = packed_run(tmp_path, packing=True, max_length=48, per_device_train_batch_size=2)
+    assert all(len(scores) > 2 for scores in found)
+    assert len(trainer.curator.validation[0]["input_ids"]) == 24
+
+
+@pytest.mark.slow
 def test_mixed_documents_are_refused(tmp_path, monkeypatch):
     """A layer that adds up all tokens before, of whichever document."""
     plain = modeling_qwen2.Qwen2MLP.forward

@@ -57,7 +57,7 @@ def sampled(folder: Path, suites: list[str], cases: int) -> dict:
     return json.loads((folder / "build" / "compatibility.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.weekly  # other packages' suites, which are run whole before a release
 def test_a_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
     found = sampled(tmp_path, TORCH, 30)
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 2

@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn import functional
 
 import lai_core as lai
-from tests.lai_torch.followed import N, body, ended, layered
+from tests.lai_torch.followed import N, behind, body, ended, layered
 from tests.lai_torch.support import HALF, LOSS, batch, curated
+from tests.support.torch_functions import ruled
 from tests.support.torch_modules import Part
 
 
@@ -73,6 +74,16 @@ def written(outputs):
     return outputs * outputs
 
 
+Rounded = ruled(torch.round, lambda ctx, gradient: gradient)  # which lets gradients through
+
+
+def hooked(outputs, gain):
+    outputs = outputs * gain
+    if outputs.requires_grad:
+        outputs.register_hook(lambda gradient: gradient * 0.2)
+    return outputs
+
+
 def against_a_summary():
     """Step on two last layers, of which a summary has one."""
     model = body(lambda own, x: layered(own, x) + own.other(x).tanh(), other=nn.Linear(4, 3)).double()
@@ -109,6 +120,10 @@ MESSAGES = {
     "ValueError: …by the model's outputs alone, this one reads 'loss.scale' itself": stepped(body, tempered),
     "ValueError: …it writes, where gradients are off, to a tensor that requires one …use backward='kept'": (
         stepped(lambda: ended(written))
+    ),
+    "ValueError: …it registers a hook on a tensor's gradient": stepped(lambda: behind(hooked)),
+    "ValueError: …no torch.autograd.Function behind the last layer 'head'": (
+        stepped(lambda: ended(Rounded.apply))
     ),
     "ValueError: …found 2: ['head', 'other']; pass last='head'": against_a_summary,
     "KeyError: …'b'": errs(lambda: {"a": 1}["b"]),

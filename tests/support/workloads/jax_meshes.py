@@ -1,8 +1,8 @@
 """Curated steps on several devices against one device: prints errors, and what a device does, as JSON.
 
 `python -m workloads.jax_meshes [CASE ...]` runs on the devices of this process, eight in tests.
-`python -m workloads.jax_meshes --process RANK COUNT PORT FOLDER` is one of several processes, each with its
-own rows of every batch.
+`python -m workloads.jax_meshes --process RANK COUNT PORT FOLDER CASE ...` is one of several processes, each
+with its own rows of every batch.
 """
 
 import functools
@@ -247,7 +247,7 @@ def main(*asked: str) -> dict[str, Any]:
     rank, count, port = map(int, asked[1:4])
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"localhost:{port}", count, rank)
-    found: dict[str, Any] = {name: case() for name, case in PROCESSES.items()}
+    found: dict[str, Any] = {name: PROCESSES[name]() for name in asked[5:] or PROCESSES}
     return found | {"orbax": kept_and_taken_up(Path(asked[4]))}
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -81,15 +81,15 @@ def join(rank: int, processes: int) -> None:
         os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # asked for; the group is there
 
 
-def in_ways(rank: int, train: Any, folder: str, processes: int, ways: tuple[int, ...]) -> list[Any]:
-    """Train once for each number of parts that a step is cut into, as one of several processes."""
-    return [train(rank, f"{folder}/{parts}", processes, parts)[:2] for parts in ways]
+def in_ways(rank: int, folder: str, processes: int, *ways: tuple[Any, dict[str, Any]]) -> list[Any]:
+    """Train by each of these functions with its options, one after the other, as one of several processes."""
+    return [train(rank, folder, processes, **options)[:2] for train, options in ways]
 
 
-def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
-    """Return what each process of `jax_meshes`, with two devices, found; raise if one fails.
+def launch_jax(count: int, folder: Path, cases: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return what each process of `jax_meshes`, with two devices, found, in all cases if none is named.
 
-    All of them end with the first that does, for the others would wait for it.
+    All of them end with the first that fails, for the others would wait for it.
     """
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -100,7 +100,7 @@ def launch_jax(count: int, folder: Path) -> list[dict[str, Any]]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [
         subprocess.Popen(
-            [*command, *map(str, (rank, count, port, folder))], cwd=ROOT, env=environment, **pipes
+            [*command, *map(str, (rank, count, port, folder, *cases))], cwd=ROOT, env=environment, **pipes
         )
         for rank in range(count)
     ]
