@@ -283,7 +283,7 @@ def _check_scaled(
     kept = (segments >= 0).double()
     scale = Scale.choose_scale({one.dtype for one in gradients(kept)})
     plain = gradients(kept * 2.0**scale.shift)
-    for code in scale.codes(len(names), segments.device):
+    for code in scale.codes(len(names), segments.device).flatten(0, 1):
         factors = torch.exp2(code[number].double()) * kept
         for one, other in zip(plain, gradients(factors * 2.0**scale.shift), strict=True):
             power = factors.to(one.dtype).view(-1, 1)

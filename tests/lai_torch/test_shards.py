@@ -17,13 +17,13 @@ def test_sketches_keep_distances(shape):
     small, column = gradient.clone(), gradient.clone()
     small.view(-1)[-1] += 1e-6
     column[..., 0] *= 1.001
-    own = Sketch.of(gradient)
+    own = Sketch.project_gradient(gradient)
     assert own.values.numel() <= max(SMALL, gradient.numel() // 20)
-    assert own.distance(Sketch.of(gradient.clone())) == 0.0
+    assert own.distance(Sketch.project_gradient(gradient.clone())) == 0.0
     assert own.size() == pytest.approx(float(gradient.norm()), rel=0.35)
     for other in (small, column):
         apart = float((gradient - other).norm())
-        assert own.distance(Sketch.of(other)) == pytest.approx(apart, rel=0.5)
+        assert own.distance(Sketch.project_gradient(other)) == pytest.approx(apart, rel=0.5)
         assert own.compare(other, "weight") == pytest.approx(apart, rel=0.5)
     if len(shape) == 2:  # a record of the transposed matrix
         assert own.compare(gradient.mT, "weight") < 1e-10
