@@ -270,11 +270,15 @@ def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
     ValueError
         Where no spike could be diagnosed either.
     """
-    with _gather_parameters(reader, group):
-        for batch in batches[:1]:
-            with _replay_draws(reader, batch):
-                _run(reader, usable(batch.given))
-                _record(reader, usable(batch.given), _find_coupling(reader.model))
+    reader.exchanged = True  # a plan that holds for other batches is proved beside other samples
+    try:
+        with _gather_parameters(reader, group):
+            for batch in batches[:1]:
+                with _replay_draws(reader, batch):
+                    _run(reader, usable(batch.given))
+                    _record(reader, usable(batch.given), _find_coupling(reader.model))
+    finally:
+        reader.exchanged = False
 
 
 @run_alone

@@ -109,7 +109,8 @@ class SpikeMonitor:
         )
         # Proved on an ordinary batch, and not again: values that a spike has could refuse what is right, and
         # the norm that training saw stands beside the diagnosed one.
-        self._reader = Reader(model, loss, every=True, again=False)
+        # a batch of another shape than the one that is proved beside others is read for itself
+        self._reader = Reader(model, loss, every=True, again=False, exchanged=False)
         self._batches: list[Batch] = []
         self._busy, self._divided = False, divided
 
