@@ -63,6 +63,8 @@ PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
 PROVED_ON = 8
 """Number of samples on which a graph is proved: a proof holds the gradients of all its nodes."""
+PLACED_ON = 3
+"""Number of samples that are placed where the batch's own gradients verify them; few axes have thirds."""
 
 
 @dataclass(frozen=True)
@@ -351,7 +353,7 @@ class Reader:
             if resized is not None and not any(one is not None and one.any() for one in arrived):
                 return resized | moved, ambiguous, False
             varies = varies or None
-        elif not self.exchanged and graph.samples > PROVED_ON:  # a few rows take less memory
+        elif not self.exchanged and graph.samples > PLACED_ON:  # a few rows take less memory
             few = _walk_few(problem, graph)
             if few is not None:
                 places, ambiguous = place_samples(few, edges, proved=False)
@@ -582,7 +584,7 @@ class Reader:
 def _walk_few(problem: Problem, graph: Graph) -> Graph | None:
     """Return the graph of the first rows of a batch; None unless it is the batch's own."""
     model, loss, batch = problem
-    few = rows(batch, slice(0, PROVED_ON), graph.samples)
+    few = rows(batch, slice(0, PLACED_ON), graph.samples)
     try:
         losses, _ = run_again((model, loss, few), gradients=True)
     except (torch.OutOfMemoryError, KeyboardInterrupt):
