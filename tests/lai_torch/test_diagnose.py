@@ -11,6 +11,7 @@ from torch import nn
 
 from tests.support.refusals import refusals
 from tests.support.torch_modules import held, holding
+from tests.support.workloads.counts import counted
 from tests.support.workloads.launches import launch
 from tests.support.workloads.torch_oracle import called
 
@@ -465,3 +466,15 @@ def test_infinite_documents_are_named():
     targets[1][2, 2], targets[0][2, 2] = 1.0, 0
     model[2].out.weight.data[0] = 1e200
     assert lai_torch.diagnose(model, loss, words, targets, segments=segments).verdict == "not finite"
+
+
+def test_first_diagnosis_keeps_to_memory():
+    model = nn.Sequential(*(part for _ in range(6) for part in (nn.Linear(32, 32), nn.GELU())))
+    inputs, parameters = torch.randn(512, 32), [*model.parameters()]
+
+    def loss(outputs, targets):
+        return (outputs - targets).pow(2).sum(1)
+
+    plain = counted(lambda: torch.autograd.grad(loss(model(inputs), inputs).sum(), parameters))
+    first = counted(lambda: lai_torch.diagnose(model, loss, inputs, inputs))
+    assert first.peak < 2 * plain.peak  # 3.3 where all rows are placed
