@@ -1,0 +1,243 @@
+(** Appendix A: proofs of Statements/Noise.v. *)
+From mathcomp Require Import all_ssreflect all_algebra ring.
+From LAI.Statements Require Import Networks Gradients Variance Products Noise.
+From LAI Require Import Vectors Variance Products.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+Theorem shared_signal : Statements.Noise.shared_signal.
+Proof. by []. Qed.
+
+Theorem ghost_of_one : Statements.Noise.ghost_of_one.
+Proof.
+move=> R d z j L c; rewrite /influence_ghost /Networks.ghost big_ord1; split.
+  by congr (- _); apply: eq_bigr => l _; rewrite /remains addrC subrK.
+rewrite -opprD /signal_part /noise_part mulr_suml -big_split; congr (- _); apply: eq_bigr => l _ /=.
+by rewrite /remains; ring.
+Qed.
+
+Theorem lai_of_one : Statements.Noise.lai_of_one.
+Proof. by move=> R d z j L; rewrite /influence_lai /Networks.lai big_ord1 mulNr. Qed.
+
+Lemma dot_split (R : comRingType) m n (x y a b : 'M[R]_(m, n)) :
+  dot (x + a) (y + b) = dot a b + dot x y + (dot x b + dot a y).
+Proof. by rewrite dotDl !dotDr; ring. Qed.
+
+Section Average.
+Variables (R : realFieldType) (W : finType) (P : law R W) (m n : nat).
+Implicit Types X Y : W -> 'M[R]_(m, n).
+
+Lemma eq_average X Y : X =1 Y -> average P X = average P Y.
+Proof. by move=> h; apply: eq_bigr => w _; rewrite h. Qed.
+Lemma average_const (A : 'M[R]_(m, n)) : average P (fun=> A) = A.
+Proof. by rewrite /average -scaler_suml prob_sum scale1r. Qed.
+Lemma averageD X Y : average P (fun w => X w + Y w) = average P X + average P Y.
+Proof. by rewrite /average -big_split; apply: eq_bigr => w _; rewrite scalerDr. Qed.
+Lemma averageN X : average P (fun w => - X w) = - average P X.
+Proof. by rewrite /average -sumrN; apply: eq_bigr => w _; rewrite scalerN. Qed.
+Lemma average_rest X : average P (rest P X) = 0.
+Proof. by rewrite /rest averageD average_const subrr. Qed.
+Lemma mean_dotl X (A : 'M[R]_(m, n)) : mean P (fun w => dot (X w) A) = dot (average P X) A.
+Proof. by rewrite /average dot_suml; apply: eq_bigr => w _; rewrite dotZl. Qed.
+Lemma mean_dotr X (A : 'M[R]_(m, n)) : mean P (fun w => dot A (X w)) = dot A (average P X).
+Proof. by rewrite dotC -mean_dotl; apply: eq_mean => w; rewrite dotC. Qed.
+Lemma mean_add (F G : W -> R) : mean P (fun w => F w + G w) = mean P F + mean P G.
+Proof. by rewrite /mean -big_split; apply: eq_bigr => w _; rewrite mulrDr. Qed.
+End Average.
+
+Theorem output_fluctuation : Statements.Noise.output_fluctuation.
+Proof.
+move=> R W P m gz gj; split; first exact: average_rest.
+rewrite (eq_mean _ (Y := fun w => (dot (average P gz) (average P gj) + dot (rest P gz w) (rest P gj w))
+  + (dot (rest P gz w) (average P gj) + dot (average P gz) (rest P gj w)))) => [|w]; last first.
+  have split_at (X : W -> 'cV[R]_m) : X w = rest P X w + average P X by rewrite /rest subrK.
+  by rewrite [in LHS](split_at gz) [in LHS](split_at gj) dot_split.
+by rewrite !mean_add mean_const mean_dotl mean_dotr !average_rest dot0l dot0r !addr0.
+Qed.
+
+(* Scalars as matrices of one entry. *)
+Section Scalars.
+Variable R : realFieldType.
+Implicit Types a : nat -> R.
+Lemma scalar_operator a k : operator (d := fun=> 1%N) (fun t => (a t)%:M) k = (\prod_(t < k) a t)%:M.
+Proof.
+elim: k => [|k IH]; first by rewrite operator0 big_ord0.
+by rewrite operatorS IH big_ord_recr /= -scalar_mxM mulrC.
+Qed.
+Lemma eq_operator d (J J' : forall k, 'M[R]_(d k.+1, d k)) k : (forall t, J t = J' t) -> operator J k = operator J' k.
+Proof. by move=> h; elim: k => [|k IH]; rewrite ?operator0 // !operatorS IH h. Qed.
+Lemma dot_scalar (x y : R) : dot (x%:M : 'M_1) y%:M = x * y.
+Proof. by rewrite /dot !big_ord1 !mxE /= !mulr1n. Qed.
+Lemma average_scalar (W : finType) (P : law R W) (x : W -> R) : average P (fun w => (x w)%:M : 'M_1) = (mean P x)%:M.
+Proof. by rewrite /average /mean raddf_sum /=; apply: eq_bigr => w _; rewrite scale_scalar_mx. Qed.
+Lemma tr_scalar (x : R) : \tr (x%:M : 'M_1) = x.
+Proof. by rewrite mxtrace_scalar mulr1n. Qed.
+Lemma sum_bool2 (V : zmodType) (F : bool * bool -> V) :
+  \sum_w F w = F (true, true) + F (true, false) + (F (false, true) + F (false, false)).
+Proof.
+rewrite (eq_bigr (fun w => F (w.1, w.2))) => [|[i j] _ //].
+by rewrite -(pair_bigA _ (fun i j => F (i, j))) /= !big_bool.
+Qed.
+End Scalars.
+
+(* Two outcomes of equal chances. *)
+Program Definition coin (R : realFieldType) : law R [finType of bool] := @Law _ _ (fun=> 2%:R^-1) _ _.
+Next Obligation. by rewrite invr_ge0 ler0n. Qed.
+Next Obligation. by rewrite sumr_const card_bool -[LHS]mulr_natl mulfV ?pnatr_eq0. Qed.
+
+Theorem jacobian_split : Statements.Noise.jacobian_split.
+Proof.
+move=> R; split=> [W P m n J|]; first exact: average_rest.
+exists (coin R), (fun w _ => (if w then 1 else -1)%:M); split.
+  rewrite (eq_operator (d := fun=> 1%N) (J' := fun=> 0%:M)) => [|t]; first by rewrite scalar_operator big_ord_recr /= mulr0 raddf0.
+  by rewrite average_scalar /mean big_bool /= mulrN1 mulr1 subrr.
+rewrite (eq_average _ (Y := fun w => 1%:M)) => [|w]; first exact: average_const.
+by rewrite scalar_operator !big_ord_recr big_ord0 /= mul1r; case: w; rewrite ?mulrNN mul1r.
+Qed.
+
+Lemma gain_between (R : rcfType) d (B : forall k, 'M[R]_(d k.+1, d k)) rho :
+  (forall t, gain_le (B t) (rho t)) -> forall u v, (u <= v)%N -> gain_le (between B v u) (gains rho u v).
+Proof.
+move=> hB u; elim=> [|v IH]; rewrite ?leqn0 => uv.
+  by rewrite (eqP uv) between_self /gains big_geq //; split=> [|x]; rewrite ?ler01 // mul1mx mul1r.
+move: uv; rewrite leq_eqVlt => /orP [/eqP ->|].
+  by rewrite between_self /gains big_geq //; split=> [|x]; rewrite ?ler01 // mul1mx mul1r.
+rewrite ltnS => uv; have [g0 hg] := IH uv; have [r0 hr] := hB v.
+rewrite between_step // /gains big_nat_recr //=; split=> [|x]; first exact: mulr_ge0.
+by rewrite -mulmxA [_ * rho v]mulrC -mulrA; apply: le_trans (hr _) _; apply: ler_wpmul2l.
+Qed.
+
+Theorem gain_products : Statements.Noise.gain_products.
+Proof.
+move=> R d B rho hB; split=> [|u|u t v /andP [ut tv]]; first exact: gain_between hB.
+  by rewrite /gains big_geq.
+exact: big_cat_nat.
+Qed.
+
+Theorem isotropic_gain : Statements.Noise.isotropic_gain.
+Proof.
+move=> R; split=> [dl dL M c ->|].
+  by have [h0 h1] := trace_gain M c; split.
+exists (\col_i (i == 0)%:R).
+have -> : (\col_i (i == 0)%:R : 'M[R]_(2, 1))^T *m \col_i (i == 0)%:R = 1%:M.
+  apply/matrixP => i k; rewrite !mxE !big_ord_recl big_ord0 !mxE /= !ord1 eqxx.
+  by rewrite /= !mulr1 mulr0 !addr0.
+by split=> //; rewrite /printed_gain mxtrace1.
+Qed.
+
+Theorem unit_gain : Statements.Noise.unit_gain.
+Proof.
+move=> R n k h; pose e : 'cV[R]_n.+2 := delta_mx 0 0; pose J : 'M[R]_n.+2 := delta_mx 0 0.
+have keeps : J *m e = e by rewrite mul_delta_mx.
+have {h} := h (fun=> J) (fun=> e) (fun=> esym keeps); rewrite /printed_gain.
+have -> : operator (d := fun=> n.+2) (fun=> J) k.+1 = J.
+  by elim: k => [|k IH]; rewrite operatorS ?operator0 ?mulmx1 // IH mul_delta_mx.
+rewrite trmx_delta mul_delta_mx; have -> : \tr J = 1.
+  rewrite /mxtrace (bigD1 0) //= mxE !eqxx big1 ?addr0 // => i /negPf i0; by rewrite mxE i0.
+have e0 : e != 0.
+  by apply/eqP => /matrixP /(_ 0 0) /eqP; rewrite !mxE !eqxx oner_eq0.
+move=> /(_ (fun=> conj erefl e0)); apply/negP; rewrite -leNgt; exact: ler_norm.
+Qed.
+
+Theorem expansion : Statements.Noise.expansion.
+Proof.
+move=> R; split=> [d B D k e J|one]; last first.
+  have hp : forall t, plus (d := fun=> 1%N) one one t = 2%:R%:M by move=> t; rewrite /plus /one -raddfD.
+  rewrite (eq_operator (d := fun=> 1%N) _ hp) !scalar_operator !big_ord_recr !big_ord0 /= !mul1r -raddfB /=; split.
+    by congr (_%:M); ring.
+  rewrite /first_order !big_ord_recr big_ord0 /= add0r between_self between_step // between_self operator0.
+  by rewrite !mulmx1 operatorS operator0 !mulmx1 -raddfD.
+have tele t : operator J t = operator B t + e *: \sum_(s < t) between B t s.+1 *m D s *m operator J s.
+  apply/eqP; rewrite -subr_eq0 opprD addrA subr_eq0 telescoping scaler_sumr; apply/eqP.
+  by apply: eq_bigr => s _; rewrite -!scalemxAr -scalemxAl.
+rewrite {1}tele addrC addKr /first_order.
+rewrite (eq_bigr (fun t : 'I_k => between B k t.+1 *m D t *m operator B t
+    + e *: \sum_(s < t) between B k t.+1 *m D t *m between B t s.+1 *m D s *m operator J s)) => [|t _].
+  by rewrite big_split /= -scaler_sumr scalerDr scalerA.
+rewrite {1}tele mulmxDr -scalemxAr mulmx_sumr; congr (_ + _ *: _).
+by apply: eq_bigr => s _; rewrite !mulmxA.
+Qed.
+
+Lemma gain_sum_le (R : rcfType) m n k (A : 'I_k -> 'M[R]_(m, n)) (a : 'I_k -> R) :
+  (forall t, gain_le (A t) (a t)) -> gain_le (\sum_t A t) (\sum_t a t).
+Proof.
+move=> h; split=> [|v]; first by apply: sumr_ge0 => t _; case: (h t).
+rewrite mulmx_suml mulr_suml; apply: le_trans (norm_sum _ _ _) _.
+by apply: ler_sum => t _; case: (h t) => _; apply.
+Qed.
+Lemma gain_mul (R : rcfType) m n p (A : 'M[R]_(m, n)) (B : 'M[R]_(n, p)) a b :
+  gain_le A a -> gain_le B b -> gain_le (A *m B) (a * b).
+Proof.
+move=> [a0 ha] [b0 hb]; split=> [|v]; first exact: mulr_ge0.
+by rewrite -mulmxA -mulrA; apply: le_trans (ha _) _; apply: ler_wpmul2l.
+Qed.
+
+Section Sizes.
+Variables (R : realFieldType).
+Lemma size1_ge0 m n (A : 'M[R]_(m, n)) : 0 <= size1 A.
+Proof. by apply: sumr_ge0 => i _; apply: sumr_ge0. Qed.
+Lemma entry_size1 m n (A : 'M[R]_(m, n)) i k : `|A i k| <= size1 A.
+Proof.
+rewrite /size1 (bigD1 i) //= (bigD1 k) //= -addrA ler_addl.
+by apply: addr_ge0; apply: sumr_ge0 => x _ //; apply: sumr_ge0.
+Qed.
+Lemma size1_dot m n (A B : 'M[R]_(m, n)) : `|dot A B| <= size1 A * size1 B.
+Proof.
+rewrite /dot {1}/size1 mulr_suml; apply: le_trans (ler_norm_sum _ _ _) _; apply: ler_sum => i _.
+rewrite mulr_suml; apply: le_trans (ler_norm_sum _ _ _) _; apply: ler_sum => k _.
+by rewrite normrM; apply: ler_wpmul2l => //; apply: entry_size1.
+Qed.
+Lemma size1_mul m n (D : 'M[R]_(m, n)) (h : 'cV_n) : size1 (D *m h) <= size1 D * size1 h.
+Proof.
+rewrite {1 2}/size1 mulr_suml; apply: ler_sum => i _; rewrite big_ord1 mxE mulr_suml.
+apply: le_trans (ler_norm_sum _ _ _) _; apply: ler_sum => k _.
+by rewrite normrM; apply: ler_wpmul2l => //; apply: entry_size1.
+Qed.
+Lemma size1_add m n (A B : 'M[R]_(m, n)) : size1 (A + B) <= size1 A + size1 B.
+Proof.
+rewrite /size1 -big_split; apply: ler_sum => i _; rewrite -big_split; apply: ler_sum => k _.
+by rewrite mxE; apply: ler_norm_add.
+Qed.
+End Sizes.
+
+Lemma common (R : realFieldType) (I : finType) (Q : I -> R -> Prop) :
+  (forall i t t', 0 < t' -> t' <= t -> Q i t -> Q i t') ->
+  (forall i, exists2 t, 0 < t & Q i t) -> exists2 t, 0 < t & forall i, Q i t.
+Proof.
+move=> mono h; have [t t0 ht] : exists2 t, 0 < t & forall i, i \in enum I -> Q i t.
+  elim: (enum I) => [|i r [t t0 IH]]; first by exists 1; rewrite ?ltr01.
+  have [u u0 hu] := h i; exists (Num.min t u); first by rewrite lt_minr t0.
+  move=> k; rewrite inE => /orP [/eqP ->|kr].
+    by apply: mono hu; rewrite ?lt_minr ?t0 // le_minl lexx orbT.
+  by apply: mono (IH _ kr); rewrite ?lt_minr ?t0 // le_minl lexx.
+by exists t => // i; apply: ht; rewrite mem_enum.
+Qed.
+
+Section Scalar.
+Variables (R : realFieldType) (W : finType) (P : law R W) (az aj : W -> nat -> R) (b : nat -> R) (gz gj : W -> R) (sz sj : R).
+Definition scalar_model : model R (fun=> 1%N) W := @Model R (fun=> 1%N) W P (fun w k => (az w k)%:M) (fun w k => (aj w k)%:M)
+  (fun k => (b k)%:M) (fun w => (gz w)%:M) (fun w => (gj w)%:M) sz%:M sj%:M.
+Lemma scalar_similarity L (l : 'I_L.+1) w : similarity scalar_model l w
+  = ((\prod_(t < L - l) az w t) * gz w) * ((\prod_(t < L - l) aj w t) * gj w).
+Proof. by rewrite /similarity /= !scalar_operator -!scalar_mxM dot_scalar. Qed.
+Lemma scalar_gain L (l : 'I_L.+1) : model_gain scalar_model l = (\prod_(t < L - l) b t) ^+ 2.
+Proof. by rewrite /model_gain /= scalar_operator tr_scalar_mx -scalar_mxM tr_scalar divr1 expr2. Qed.
+Lemma scalar_means : (forall k, mean P (az ^~ k) = b k /\ mean P (aj ^~ k) = b k) -> means scalar_model.
+Proof. by move=> h k; rewrite /= !average_scalar; have [-> ->] := h k. Qed.
+Lemma scalar_centred : mean P gz = sz -> mean P gj = sj -> centred scalar_model.
+Proof. by move=> hz hj; rewrite /centred /= !averageD !average_const !average_scalar hz hj !subrr. Qed.
+End Scalar.
+
+(* Two independent draws: the first has the chance q, the second is fair. *)
+Program Definition two (R : realFieldType) (q : R) (q01 : 0 <= q <= 1) : law R [finType of bool * bool] :=
+  @Law _ _ (fun w => (if w.1 then q else 1 - q) / 2%:R) _ _.
+Next Obligation. by case/andP: q01 => q0 q1; rewrite divr_ge0 ?ler0n //; case: b => //=; rewrite subr_ge0. Qed.
+Next Obligation. by rewrite sum_bool2 /=; field. Qed.
+
+Lemma var_zero (R : realFieldType) (W : finType) (P : law R W) (X : W -> R) : (forall w, X w = 0) -> var P X = 0.
+Proof.
+move=> h; rewrite (eq_var _ (Y := fun w => 0 * X w)) => [|w]; last by rewrite h mul0r.
+by rewrite varZ expr0n mul0r.
+Qed.
+
