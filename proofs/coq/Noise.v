@@ -173,6 +173,24 @@ move=> [a0 ha] [b0 hb]; split=> [|v]; first exact: mulr_ge0.
 by rewrite -mulmxA -mulrA; apply: le_trans (ha _) _; apply: ler_wpmul2l.
 Qed.
 
+Theorem expansion_bound : Statements.Noise.expansion_bound.
+Proof.
+move=> R; split=> [d B D rho delta k hB hD|C].
+  apply: gain_sum_le => t; apply: gain_mul; last exact: gain_between.
+  by apply: gain_mul => //; apply: gain_between.
+have hc (x : R) : 0 <= x -> gain_le (x%:M : 'M_1) x.
+  by move=> x0; split=> // v; rewrite mul_scalar_mx normZ ger0_norm.
+exists (fun=> 0%:M), (fun=> 1%:M), (fun=> 0), (fun=> 1); split=> [t|t|];
+  [exact: (hc 0 (lexx 0))|exact: (hc 1 ler01)|].
+have hp : forall t, plus (d := fun=> 1%N) (fun=> 0%:M : 'M[R]_1) (fun=> 1%:M) t = 1%:M.
+  by move=> t; rewrite /plus raddf0 add0r.
+rewrite [X in C * X](_ : _ = 0) => [|]; last first.
+  by rewrite !big_ord_recr big_ord0 /= /gains !big_nat1 !mul0r mulr0 !addr0.
+rewrite (eq_operator (d := fun=> 1%N) _ hp) !scalar_operator !big_ord_recr !big_ord0 /= !mul1r !mulr0 raddf0 subr0.
+move=> [_ /(_ 1%:M)]; rewrite mul1mx mul0r; apply/negP; rewrite -ltNge lt_def norm_ge0 norm_eq0 andbT.
+by apply/eqP => /matrixP /(_ 0 0) /eqP; rewrite !mxE eqxx oner_eq0.
+Qed.
+
 Section Sizes.
 Variables (R : realFieldType).
 Lemma size1_ge0 m n (A : 'M[R]_(m, n)) : 0 <= size1 A.
@@ -201,6 +219,38 @@ by rewrite mxE; apply: ler_norm_add.
 Qed.
 End Sizes.
 
+Theorem separating_operator : Statements.Noise.separating_operator.
+Proof.
+move=> R dl dL loss last f s D g through hf hl e e0.
+pose G := size1 g + 1; pose K := size1 D + 1.
+have G0 : 0 < G by rewrite ltr_paddl ?size1_ge0 ?ltr01.
+have K0 : 0 < K by rewrite ltr_paddl ?size1_ge0 ?ltr01.
+have eG : 0 < e / (2%:R * G) by rewrite divr_gt0 ?mulr_gt0 ?ltr0Sn.
+have eK : 0 < e / (2%:R * K) by rewrite divr_gt0 ?mulr_gt0 ?ltr0Sn.
+have [t1 t10 h1] := hf _ eG; have [t2 t20 h2] := hf _ ltr01; have [t3 t30 h3] := hl _ eK.
+exists (Num.min t1 (Num.min t2 (t3 / K))); first by rewrite !lt_minr t10 t20 divr_gt0.
+move=> h; rewrite !le_minr => /and3P [s1 s2 s3]; rewrite !through.
+have {h1} r1 := h1 _ s1; have {h2} r2 := h2 _ s2.
+have shift : f (s + h) = f s + (f (s + h) - f s) by rewrite [RHS]addrC subrK.
+move: r1 r2; rewrite [in last _]shift; move: (f (s + h) - f s) => x r1 r2.
+have hx : size1 x <= K * size1 h.
+  rewrite -[x](subrK (D *m h)); apply: le_trans (size1_add _ _) _; rewrite [X in X <= _]addrC mulrDl.
+  by apply: ler_add => //; apply: size1_mul.
+have -> : last (f s + x) - last (f s) - dot (D^T *m g) h
+    = (last (f s + x) - last (f s) - dot g x) + dot g (x - D *m h).
+  by rewrite dot_mull trmxK dotBr addrA subrK.
+apply: le_trans (ler_norm_add _ _) _.
+have Gn : G != 0 by rewrite gt_eqF.
+have Kn : K != 0 by rewrite gt_eqF.
+have gG : size1 g <= G by rewrite ler_addl ler01.
+clearbody G K.
+have -> : e * size1 h = e / (2%:R * K) * (K * size1 h) + G * (e / (2%:R * G) * size1 h) by field; rewrite Gn Kn.
+apply: ler_add.
+  apply: le_trans (h3 _ _) _; last by apply: ler_wpmul2l => //; apply: ltW.
+  by apply: le_trans hx _; rewrite mulrC -ler_pdivl_mulr.
+by apply: le_trans (size1_dot _ _) _; apply: ler_pmul; rewrite ?size1_ge0.
+Qed.
+
 Lemma common (R : realFieldType) (I : finType) (Q : I -> R -> Prop) :
   (forall i t t', 0 < t' -> t' <= t -> Q i t -> Q i t') ->
   (forall i, exists2 t, 0 < t & Q i t) -> exists2 t, 0 < t & forall i, Q i t.
@@ -212,6 +262,29 @@ move=> mono h; have [t t0 ht] : exists2 t, 0 < t & forall i, i \in enum I -> Q i
     by apply: mono hu; rewrite ?lt_minr ?t0 // le_minl lexx orbT.
   by apply: mono (IH _ kr); rewrite ?lt_minr ?t0 // le_minl lexx.
 by exists t => // i; apply: ht; rewrite mem_enum.
+Qed.
+
+Theorem vjp_recursion : Statements.Noise.vjp_recursion.
+Proof.
+move=> R n m F below phi W b s p g above hphi hF hbelow.
+have -> : diag_mx p *m W^T *m g = (W *m diag_mx p)^T *m g by rewrite trmx_mul tr_diag_mx.
+apply: (separating_operator hbelow _ hF) => e e0.
+pose K := size1 W + 1; have K0 : 0 < K by rewrite ltr_paddl ?size1_ge0 ?ltr01.
+have eK : 0 < e / K by rewrite divr_gt0.
+have [i t t' _ tt' ht h ht'|i|t t0 ht] := @common R _ (fun i t => forall h, `|h| <= t ->
+    `|phi (s i 0 + h) - phi (s i 0) - p 0 i * h| <= e / K * `|h|).
+- by apply: ht; apply: le_trans tt'.
+- exact: hphi.
+exists t => // h sh.
+have -> : above (s + h) - above s - W *m diag_mx p *m h
+    = W *m (map_mx phi (s + h) - map_mx phi s - diag_mx p *m h).
+  by rewrite /above opprD addrACA subrr addr0 !mulmxBr mulmxA.
+apply: le_trans (size1_mul _ _) _.
+have small : size1 (map_mx phi (s + h) - map_mx phi s - diag_mx p *m h) <= e / K * size1 h.
+  rewrite /size1 mulr_sumr; apply: ler_sum => i _; rewrite !big_ord1 mul_diag_mx !mxE.
+  by apply: ht; apply: le_trans sh; apply: entry_size1.
+apply: le_trans (_ : K * (e / K * size1 h) <= _); last by rewrite mulrA [K * _]mulrC divfK ?gt_eqF.
+by apply: ler_pmul; rewrite ?size1_ge0 // ler_addl ler01.
 Qed.
 
 Section Scalar.
@@ -240,4 +313,11 @@ Proof.
 move=> h; rewrite (eq_var _ (Y := fun w => 0 * X w)) => [|w]; last by rewrite h mul0r.
 by rewrite varZ expr0n mul0r.
 Qed.
+
+Section Halving.
+Variable R : realFieldType.
+Definition halving k : R := if k is k'.+1 then 4%:R^-1 ^+ k' else 0.
+Lemma halving_ge0 k : 0 <= halving k.
+Proof. by case: k => [|k] //=; rewrite exprn_ge0 // invr_ge0 ler0n. Qed.
+End Halving.
 

@@ -127,6 +127,26 @@ Definition derivative (R : realFieldType) n m (f : 'cV[R]_n -> 'cV[R]_m) X D :=
 Definition slope (R : realFieldType) (phi : R -> R) s p :=
   forall e, 0 < e -> exists2 t, 0 < t & forall h, `|h| <= t -> `|phi (s + h) - phi s - p * h| <= e * `|h|.
 
+(** The gradient at layer l is the transposed derivative of s^(L) with respect to s^(l) times the last gradient. *)
+(* Implements: separating-operator *)
+Definition separating_operator := forall (R : realFieldType) dl dL (loss : 'cV[R]_dl -> R) (last : 'cV[R]_dL -> R)
+    (f : 'cV[R]_dl -> 'cV[R]_dL) s D g,
+  (* every path from layer $l$ to the loss passes through $s^{(L)}$ *) (forall x, loss x = last (f x)) ->
+  (* meaning *) derivative f s D ->
+  (* meaning *) gradient last (f s) g ->
+  gradient loss s (D^T *m g).
+
+(** One layer: the gradient below is J times the one above, J = Diag(phi'(s)) W^T.  F is the loss as a function of the
+    pre-activations W phi(s) + b above. *)
+(* Implements: vjp-recursion *)
+Definition vjp_recursion := forall (R : realFieldType) n m (F : 'cV[R]_m -> R) (below : 'cV[R]_n -> R) (phi : R -> R)
+    (W : 'M[R]_(m, n)) b (s : 'cV[R]_n) (p : 'rV[R]_n) g,
+  let above x := W *m map_mx phi x + b in
+  (* meaning *) (forall i, slope phi (s i 0) (p 0 i)) ->
+  (* meaning *) gradient F (above s) g ->
+  (* a chain of layers *) (forall x, below x = F (above x)) ->
+  gradient below s (diag_mx p *m W^T *m g).
+
 (* The printed expansion: systematic Jacobians on both sides of the perturbed one. *)
 Definition first_order (R : ringType) d (B D : forall k, 'M[R]_(d k.+1, d k)) k :=
   \sum_(t < k) between B k t.+1 *m D t *m operator B t.
@@ -142,3 +162,15 @@ Definition expansion := forall R : realFieldType,
   (let one := fun k : nat => 1%:M : 'M[R]_1 in
     operator (d := fun=> 1%N) (plus (d := fun=> 1%N) one one) 2 - operator (d := fun=> 1%N) one 2 = 3%:R%:M /\
     first_order (d := fun=> 1%N) one one 2 = 2%:R%:M).
+
+(** The printed sum bounds the part of first order; no multiple of it bounds the whole perturbation. *)
+(* Implements: app-DeltaA-bound *)
+Definition expansion_bound := forall R : rcfType,
+  (forall d (B D : forall k, 'M[R]_(d k.+1, d k)) (rho delta : nat -> R) k,
+    (* $\rho_t = \norm{\bar J^{(t)}}_2$, which the text leaves open *) (forall t, gain_le (B t) (rho t)) ->
+    (* meaning *) (forall t, gain_le (D t) (delta t)) ->
+    gain_le (first_order B D k) (\sum_(t < k) gains rho t.+1 k * delta t * gains rho 0 t)) /\
+  (forall C, exists (B D : nat -> 'M[R]_1) (rho delta : nat -> R),
+    [/\ forall t, gain_le (B t) (rho t), forall t, gain_le (D t) (delta t)
+      & ~ gain_le (operator (d := fun=> 1%N) (plus (d := fun=> 1%N) B D) 2 - operator (d := fun=> 1%N) B 2)
+            (C * \sum_(t < 2) gains rho t.+1 2 * delta t * gains rho 0 t)]).
