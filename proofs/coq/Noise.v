@@ -140,6 +140,21 @@ have e0 : e != 0.
 move=> /(_ (fun=> conj erefl e0)); apply/negP; rewrite -leNgt; exact: ler_norm.
 Qed.
 
+Theorem remainder_as_printed : Statements.Noise.remainder_as_printed.
+Proof.
+move=> R m n A dAz dAj c sz sj xz xj further gz gj similarity written.
+have whole : similarity = c * dot gz gj + written.
+  by rewrite /similarity (gain_and_remainder A dAz dAj c) /remainder_matrix /written -!dotDr -!mulmxDl.
+have shares : dot gz gj = dot sz sj + (dot sz xj + dot xz sj + dot xz xj).
+  by rewrite /gz /gj dotDl !dotDr !addrA.
+clearbody similarity written; rewrite {}whole {}shares.
+move: (dot sz sj) (dot sz xj + _ + _) => s x.
+have -> : c * (s + x) + written - c * (s + x) = written by rewrite addrC addKr.
+have -> : c * (s + x) + written - c * s = written + c * x by ring.
+split; split=> [h|->]; rewrite ?addr0 //; last exact: (addrI written).
+by apply: (addrI written); rewrite -h addr0.
+Qed.
+
 Theorem expansion : Statements.Noise.expansion.
 Proof.
 move=> R; split=> [d B D k e J|one]; last first.
@@ -317,7 +332,54 @@ Qed.
 Section Halving.
 Variable R : realFieldType.
 Definition halving k : R := if k is k'.+1 then 4%:R^-1 ^+ k' else 0.
+Lemma halving_sum L : \sum_(l < L.+1) halving (L - l) <= 2%:R.
+Proof.
+rewrite (reindex_inj rev_ord_inj) /= (eq_bigr (fun l : 'I_L.+1 => halving l)) => [|l _]; last first.
+  by rewrite subSS subKn // -ltnS.
+rewrite big_ord_recl /= add0r.
+have geo n : 3%:R * (\sum_(i < n) (4%:R^-1 : R) ^+ i) = 4%:R - 4%:R * 4%:R^-1 ^+ n.
+  elim: n => [|n IH]; first by rewrite big_ord0 mulr0 expr0 mulr1 subrr.
+  by rewrite big_ord_recr /= mulrDr IH exprS; move: (4%:R^-1 ^+ n) => z; field.
+rewrite -(@ler_pmul2l _ 3%:R) ?ltr0n // (eq_bigr (fun i : 'I_L => (4%:R^-1 : R) ^+ i)) // geo ler_subl_addr.
+apply: (@le_trans _ _ (3%:R * 2%:R)); first by rewrite -natrM ler_nat.
+by rewrite ler_addl mulr_ge0 ?ler0n // exprn_ge0 // invr_ge0 ler0n.
+Qed.
 Lemma halving_ge0 k : 0 <= halving k.
 Proof. by case: k => [|k] //=; rewrite exprn_ge0 // invr_ge0 ler0n. Qed.
 End Halving.
 
+Theorem growth_with_depth : Statements.Noise.growth_with_depth.
+Proof.
+move=> R h; have q01 : 0 <= (1 / 2%:R : R) <= 1.
+  by rewrite divr_ge0 ?ler01 ?ler0n //= ler_pdivr_mulr ?ltr0n // mul1r ler1n.
+pose P := two q01; pose J (x : bool) t : R := if t is 0%N then x%:R else 1 / 2%:R.
+pose M := scalar_model P (fun w => J w.1) (fun w => J w.2) (fun=> 1 / 2%:R) (fun=> 1) (fun=> 1) 1 1.
+pose b (w : bool * bool) : R := (w.1 && w.2)%:R - 1 / 4%:R.
+have hm : means M.
+  by apply: scalar_means => k; split; rewrite /mean sum_bool2 /J; case: k => [|k] /=; field.
+have hc : centred M by apply: scalar_centred; rewrite /mean sum_bool2 /=; field.
+have e L (l : 'I_L.+1) w : remainder (model_gain M (L := L)) (similarity M (L := L)) l w = halving R (L - l) * b w.
+  rewrite /remainder scalar_gain /signal !scalar_similarity subnn !big_ord0.
+  case: (L - l)%N => [|k] /=; first by rewrite !big_ord0; ring.
+  rewrite !big_ord_recl /= !prodr_const card_ord; have -> : 4%:R^-1 ^+ k = (1 / 2%:R) ^+ k * (1 / 2%:R) ^+ k :> R.
+    by rewrite -exprMn; congr (_ ^+ _); field.
+  by move: ((1 / 2%:R) ^+ k) => z; rewrite /b; case: w => [[] []] /=; field.
+have vb : var P b = 3%:R / 16%:R by rewrite /var /cov /mean !sum_bool2 /b /=; field.
+have pos : 0 < var P b by rewrite vb divr_gt0 ?ltr0n.
+have cv L (l k : 'I_L.+1) : cov P (remainder (model_gain M (L := L)) (similarity M (L := L)) l)
+    (remainder (model_gain M (L := L)) (similarity M (L := L)) k) = halving R (L - l) * (halving R (L - k) * var P b).
+  by rewrite (eq_cov P (e L l) (e L k)) covZl covC covZl.
+have hcov L (l k : 'I_L.+1) : 0 <= cov P (remainder (model_gain M (L := L)) (similarity M (L := L)) l)
+    (remainder (model_gain M (L := L)) (similarity M (L := L)) k).
+  by rewrite cv !mulr_ge0 ?halving_ge0 // ltW.
+have hpos L (l : 'I_L.+1) : (l < L)%N -> 0 < var P (remainder (model_gain M (L := L)) (similarity M (L := L)) l).
+  move=> lL; rewrite /var cv; have : (0 < L - l)%N by rewrite subn_gt0.
+  by case: (L - l)%N => [|k] //= _; rewrite !mulr_gt0 // exprn_gt0 // invr_gt0 ltr0n.
+have [L] := h _ _ M hm hc hcov hpos (4%:R * var P b); apply/negP; rewrite -leNgt.
+rewrite (@eq_var _ _ _ _ (fun w => (\sum_(l < L.+1) halving R (L - l)) * b w)) => [|w]; last first.
+  by rewrite /noise mulr_suml; apply: eq_bigr => l _; rewrite mul1r e.
+rewrite varZ; apply: (@le_trans _ _ (4%:R * var P b)); last by rewrite ler_pmulr ?mulr_gt0 ?ltr0n // ler1n.
+apply: ler_wpmul2r; first exact: ltW.
+have -> : 4%:R = 2%:R ^+ 2 :> R by rewrite -natrX.
+rewrite ler_pexpn2r ?nnegrE ?ler0n ?halving_sum //; apply: sumr_ge0 => l _; exact: halving_ge0.
+Qed.

@@ -119,6 +119,19 @@ Definition model_gain (l : 'I_L.+1) :=
   \tr ((operator (systematic M) (L - l))^T *m operator (systematic M) (L - l)) / (d 0%N)%:R.
 End Model.
 
+(** The noise's variance need not outgrow a multiple of the depth, not even where all covariances are non-negative and all
+    weights one: it stays below a constant where the layers below the first Jacobian halve both gradients. *)
+(* Refutes: variance-depth-growth *)
+Definition growth_with_depth := forall R : realFieldType,
+  ~ (forall d (W : finType) (M : model R d W),
+      (* $\bar J = \E J$ *) means M ->
+      (* $\E \xi = 0$ *) centred M ->
+      let P := chances M in
+      let e L := remainder (model_gain M (L := L)) (similarity M (L := L)) in
+      (* many covariances between layers are non-negative *) (forall L l k, 0 <= cov P (e L l) (e L k)) ->
+      (* meaning *) (forall L (l : 'I_L.+1), (l < L)%N -> 0 < var P (e L l)) ->
+      forall C, exists L, C * L.+1%:R < var P (noise (fun=> 1) (model_gain M (L := L)) (similarity M (L := L)))).
+
 (* D is the derivative of the map f at X; on the reals this is Frechet's. *)
 Definition derivative (R : realFieldType) n m (f : 'cV[R]_n -> 'cV[R]_m) X D :=
   forall e, 0 < e -> exists2 t, 0 < t & forall h, size1 h <= t -> size1 (f (X + h) - f X - D *m h) <= e * size1 h.
@@ -174,3 +187,14 @@ Definition expansion_bound := forall R : rcfType,
     [/\ forall t, gain_le (B t) (rho t), forall t, gain_le (D t) (delta t)
       & ~ gain_le (operator (d := fun=> 1%N) (plus (d := fun=> 1%N) B D) 2 - operator (d := fun=> 1%N) B 2)
             (C * \sum_(t < 2) gains rho t.+1 2 * delta t * gains rho 0 t)]).
+
+(** The four written terms are the whole remainder of the full gradients, so that further terms in xi add up to nothing;
+    they are c times the rest of the shared similarity where that is replaced by the similarity of the means. *)
+(* Implements: app-eps-explicit *)
+Definition remainder_as_printed := forall (R : comRingType) m n (A dAz dAj : 'M[R]_(m, n)) c (sz sj xz xj : 'cV_n) further,
+  let gz := sz + xz in let gj := sj + xj in
+  let similarity := dot ((A + dAz) *m gz) ((A + dAj) *m gj) in
+  let written := dot gz ((A^T *m A - c%:M) *m gj) + dot gz (A^T *m dAj *m gj) + dot gz (dAz^T *m A *m gj)
+    + dot gz (dAz^T *m dAj *m gj) in
+  (similarity - c * dot gz gj = written + further <-> further = 0) /\
+  (similarity - c * dot sz sj = written + further <-> further = c * (dot sz xj + dot xz sj + dot xz xj)).
