@@ -86,7 +86,9 @@ Theorem half : Statements.Sums.half. Proof. exact used. Qed.
 
 @pytest.fixture
 def small(tmp_path):
-    for name, text in {"Statements/Sums.v": STATEMENT, "Sums.v": PROOF}.items():
+    needed = ("Witness.v", "Statements/Networks.v", "Statements/Laws.v")
+    files = {name: (ledger.ROOT / "proofs/coq" / name).read_text(encoding="utf-8") for name in needed}
+    for name, text in {**files, "Statements/Sums.v": STATEMENT, "Sums.v": PROOF}.items():
         path = tmp_path / "proofs/coq" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

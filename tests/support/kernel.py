@@ -3,8 +3,13 @@
 A statement is a ``Definition`` in ``Statements/CHAPTER.v`` there, below a comment ``(* Implements: slug *)``,
 or ``(* Refutes: slug *)`` where what is printed is false; its proof is the theorem of the same name in
 ``proofs/coq/CHAPTER.v``. A comment before each hypothesis has the ledger's words for it, or ``meaning`` where
-the hypothesis says what a symbol is. ``proofs/coq/statements.lock`` holds a hash of each statement with the
-definitions that it uses.
+the hypothesis says what a symbol is. What the paper only defines is the ``Definition`` below
+``(* Defines: slug *)``. ``proofs/coq/statements.lock`` holds a hash of each statement with the definitions that
+it uses.
+
+A statement that assumes something has a witness, the lemma of its name in ``proofs/coq/Witnesses/CHAPTER.v``:
+something closed and not degenerate that satisfies the hypotheses. ``proofs/coq/Witness.v`` computes from the
+statement what its witness has to show.
 
 ``python -m tests.support.kernel`` compiles under ``build/kernel``, prints each theorem with its axioms,
 writes ``build/kernel.json``, and exits with 1 if anything is wrong; ``--lock`` writes the hashes.
@@ -30,14 +35,18 @@ ABSENT = (
     "KERNEL=required makes this an error."
 )
 CLOSED = "Closed under the global context"
+FREE = "assumes nothing"
 MEANING = "meaning"
 
 _COMMENT = re.compile(r"\(\*(.*?)\*\)", re.DOTALL)
 _SENTENCE = re.compile(r"(?:\(\*.*?\*\)|[^(]|\((?!\*))*?\.(?=\s|$)", re.DOTALL)
 _DEFINITION = re.compile(r"(?:\s|\(\*.*?\*\))*Definition\s+(\w+)", re.DOTALL)
 _LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)")
+_DEFINES = re.compile(r"\(\*\s*Defines:\s*([\w, -]+?)\s*\*\)\s*Definition\s+(\w+)")
+_LEMMA = re.compile(r"^Lemma (\w+) : ltac:\(witness ", re.MULTILINE)
+_WITNESSES = "From mathcomp Require Import all_ssreflect all_algebra. From LAI Require Import Witness."
 _BINDERS = re.compile(r",|(?<![\\\w])in(?!\w)")
-_IMPORT = re.compile(r"From LAI\.Statements Require Import ([\w ]+)\.")
+_IMPORT = re.compile(r"From LAI\.Statements Require (?:Import|Export) ([\w ]+)\.")
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,22 @@ class Claim:
 def claims(root: Path = ROOT) -> list[Claim]:
     """Read every statement that names a slug, in the order of the files."""
     return [claim for path in _statement_files(root) for claim in _claims(path)]
+
+
+def defined(root: Path = ROOT) -> dict[str, list[str]]:
+    """Name, for each slug that the paper only defines, the definitions that write it down: ``CHAPTER.name``."""
+    found: dict[str, list[str]] = {}
+    for path in _statement_files(root):
+        for slugs, name in _DEFINES.findall(path.read_text(encoding="utf-8")):
+            for slug in slugs.split(","):
+                found.setdefault(slug.strip(), []).append(f"{path.stem}.{name}")
+    return found
+
+
+def witnessed(root: Path = ROOT) -> set[str]:
+    """Name the statements, ``CHAPTER.name``, whose witness is written down."""
+    paths = sorted((root / "proofs/coq/Witnesses").glob("*.v"))
+    return {f"{path.stem}.{name}" for path in paths for name in _LEMMA.findall(path.read_text("utf-8"))}
 
 
 def locked(root: Path = ROOT) -> dict[str, str]:
@@ -170,18 +195,22 @@ def compiled(root: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 
 def audit(root: Path = ROOT) -> dict[str, str]:
-    """Ask the kernel, for each statement, for a theorem of its name, that type, and the axioms below it."""
-    build = root / "build" / "kernel"
-    found = claims(root)
-    files = sorted({name for claim in found for name in (claim.chapter, f"Statements.{claim.chapter}")})
-    lines = [f"Require LAI.{name}." for name in files]
+    """Ask the kernel for each statement's theorem and witness, and for the axioms below them.
+
+    An answer is filed under ``CHAPTER.name``, that about its witness under ``witness CHAPTER.name``.
+    """
+    build, found, written = root / "build" / "kernel", claims(root), witnessed(root)
+    files = {name for claim in found for name in (claim.chapter, f"Statements.{claim.chapter}")}
+    files |= {f"Witnesses.{key.partition('.')[0]}" for key in written}
+    lines = [_WITNESSES, *(f"Require LAI.{name}." for name in sorted(files))]
     for claim in found:
-        lines += [
-            f'Goal True. idtac "== {claim.key}". Abort.',
-            f"Definition checked : LAI.Statements.{claim.key} := LAI.{claim.key}.",
-            "Print Assumptions checked.",
-            "Reset checked.",
-        ]
+        key, statement = claim.key, f"LAI.Statements.{claim.key}"
+        lines += _asked(key, f"Definition checked : {statement} := LAI.{key}.")
+        if key in written:
+            term = f"LAI.Witnesses.{key} : ltac:(witness {statement})"
+            lines += _asked(f"witness {key}", f"Definition checked := {term}.")
+        else:
+            lines += [_title(f"witness {key}"), f"Goal True. assumes {statement}. Abort."]
     (build / "Audit.v").write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = ["coqtop", "-q", "-w", "none", "-R", ".", "LAI", "-batch", "-l", "Audit.v"]
     run = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
@@ -190,6 +219,14 @@ def audit(root: Path = ROOT) -> dict[str, str]:
     if run.returncode:
         raise RuntimeError(f"{list(answers)[-1] if answers else 'kernel'}: {_words(run.stderr)}")
     return answers
+
+
+def _asked(key: str, definition: str) -> list[str]:
+    return [_title(key), definition, "Print Assumptions checked.", "Reset checked."]
+
+
+def _title(key: str) -> str:
+    return f'Goal True. idtac "== {key}". Abort.'
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -210,15 +247,23 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     except RuntimeError as error:
         print(error)
         return 1
-    for key, answer in answers.items():
+    # A witness that is closed needs no line of its own.
+    shown = {key: answer for key, answer in answers.items() if not _is_clear(key, answer)}
+    for key, answer in shown.items():
         print(f"{key}: {'no axiom' if answer == CLOSED else answer}")
     moved = changed(root)
     if moved:
         print(f"changed since proofs/coq/statements.lock was written (--lock writes it): {', '.join(moved)}")
     (root / "build" / "kernel.json").write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
-    axioms = [key for key, answer in answers.items() if answer != CLOSED]
-    print(f"{len(answers)} theorems, {len(axioms)} that rest on an axiom")
-    return int(bool(axioms or moved))
+    wrong = [key for key, answer in shown.items() if answer not in (CLOSED, "no witness")]
+    theorems = [key for key in answers if not key.startswith("witness ")]
+    closed = len(answers) - len(theorems)
+    print(f"{len(theorems)} theorems, {closed} witnesses or without hypotheses, {len(wrong)} wrong")
+    return int(bool(wrong or moved))
+
+
+def _is_clear(key: str, answer: str) -> bool:
+    return key.startswith("witness ") and answer in (CLOSED, FREE)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ LAWS = ", laws with finitely many outcomes"
 EVERY_SIZE = re.compile(r"any depth|any number of layers")
 _WORD = re.compile(r"\w+")
 _FINITE = re.compile(r"\(W : finType\) \(P : law R W\)")
-"""A statement over any `law` of `Statements/Variance.v`, which has finitely many outcomes."""
+"""A statement over any `law` of `Statements/Laws.v`, which has finitely many outcomes."""
 _THEOREM = re.compile(r"^Theorem (\w+)\b(.*?)\bQed\.", re.MULTILINE | re.DOTALL)
 
 

@@ -1,6 +1,6 @@
 (** Gradient decay (Appendix B) and unit gain (Appendix C) exclude each other. *)
 From mathcomp Require Import all_ssreflect all_algebra.
-From LAI.Statements Require Import Variance Networks.
+From LAI.Statements Require Import Laws Networks.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.

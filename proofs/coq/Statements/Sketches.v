@@ -1,6 +1,6 @@
 (** Random sketches are unbiased. *)
 From mathcomp Require Import all_ssreflect all_algebra.
-From LAI.Statements Require Import Networks Variance.
+From LAI.Statements Require Import Networks Laws.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.

@@ -3,21 +3,10 @@
     alpha l and c l are numbers; beta l is a random variable, the gradient similarity of layer l, l = 0, ..., L; the last
     one is the signal.  One validation sample, as in the paper. *)
 From mathcomp Require Import all_ssreflect all_algebra.
+From LAI.Statements Require Export Laws.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
-
-(* A probability law on finitely many outcomes. *)
-Record law (R : numDomainType) (W : finType) := Law {
-  prob : W -> R;
-  prob_ge0 : forall w, 0 <= prob w;
-  prob_sum : \sum_w prob w = 1 }.
-
-Definition mean (R : numDomainType) (W : finType) (P : law R W) (X : W -> R) := \sum_w prob P w * X w.
-Definition cov (R : numDomainType) (W : finType) (P : law R W) (X Y : W -> R) :=
-  mean P (fun w => (X w - mean P X) * (Y w - mean P Y)).
-Definition var (R : numDomainType) (W : finType) (P : law R W) (X : W -> R) := cov P X X.
-Definition sd (R : rcfType) (W : finType) (P : law R W) (X : W -> R) := Num.sqrt (var P X).
 
 Section Parts.
 Variables (R : ringType) (W : Type) (L : nat) (alpha c : 'I_L.+1 -> R) (beta : 'I_L.+1 -> W -> R).
@@ -28,10 +17,6 @@ Definition noise w := \sum_l alpha l * remainder l w.
 Definition ghost w := - \sum_l alpha l * beta l w.
 Definition lai w := - ((\sum_l alpha l) * signal w).
 End Parts.
-
-(* The mean of X given T is that of Y given T, outcome by outcome of T. *)
-Definition same_mean_given (R : numDomainType) (W : finType) (P : law R W) (S : eqType) (T : W -> S) (X Y : W -> R) :=
-  forall t, \sum_(w | T w == t) prob P w * X w = \sum_(w | T w == t) prob P w * Y w.
 
 (** Ghost is signal plus noise, and its variance has three terms. *)
 (* Implements: app-var-exact *)

@@ -1,0 +1,62 @@
+(** What the witnesses have in common: traces whose gradients halve from layer to layer, a fair coin, linear losses. *)
+From mathcomp Require Import all_ssreflect all_algebra ring.
+From LAI.Statements Require Import Networks Gradients Laws Descent.
+From LAI Require Import Vectors.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+(* The first unit vector, and the matrix that has a 1 in its corner. *)
+Definition corner (R : ringType) m n : 'M[R]_(m.+1, n.+1) := delta_mx 0 0.
+Lemma corner_neq0 (R : ringType) m n : corner R m n != 0.
+Proof. by apply/eqP => /matrixP /(_ 0 0); rewrite !mxE eqxx => /eqP; rewrite oner_eq0. Qed.
+Lemma corner_dot (R : ringType) m n : dot (corner R m n) (corner R m n) = 1.
+Proof.
+rewrite /dot (bigD1 0) //= (bigD1 0) //= !mxE eqxx mulr1 !big1 ?addr0 // => [i /negPf i0|i /negPf i0].
+  by apply: big1 => k _; rewrite !mxE i0 mul0r.
+by rewrite !mxE i0 andbF mul0r.
+Qed.
+
+Section Halving.
+Variables (R : realFieldType) (L : nat).
+Local Notation half := (2%:R^-1 : R).
+(* Width 2, activations of length 1, the gradient k layers below layer L shrunk by 2^k; all along the first unit vector. *)
+Definition two : nat -> nat := fun=> 2%N.
+Definition halving : trace R two := Trace (fun=> corner R 1 0) (fun l => half ^+ (L - l) *: corner R 1 0).
+Lemma half_gt0 : 0 < half. Proof. by rewrite invr_gt0 ltr0n. Qed.
+Lemma halving_proper l : act halving l != 0 /\ grad halving l != 0.
+Proof.
+split; first exact: (corner_neq0 R 1 0).
+by rewrite scaler_eq0 negb_or expf_neq0 ?gt_eqF ?half_gt0 //=; exact: (corner_neq0 R 1 0).
+Qed.
+Lemma halving_alpha l : alpha halving halving l = 1. Proof. exact: corner_dot. Qed.
+Lemma halving_beta l : beta halving halving l = half ^+ (2 * (L - l)).
+Proof. by rewrite /beta /= dotZl dotZr (corner_dot R 1 0) mulr1 -exprD addnn -mul2n. Qed.
+End Halving.
+
+Section Norms.
+Variables (R : rcfType) (L n : nat).
+Local Notation half := (2%:R^-1 : R).
+Local Notation trace := (halving R L).
+Local Notation V := (fun _ : 'I_n => halving R L).
+Lemma corner_norm p q : norm (corner R p q) = 1. Proof. by rewrite /norm corner_dot sqrtr1. Qed.
+Lemma halving_grad_norm l : norm (grad trace l) = half ^+ (L - l).
+Proof. by rewrite normZ (corner_norm 1 0) mulr1 ger0_norm // exprn_ge0 // ltW ?half_gt0. Qed.
+Lemma halving_cos l k : cos (grad trace l) (grad trace k) = 1.
+Proof.
+rewrite /cos (halving_grad_norm l) (halving_grad_norm k) /= dotZl dotZr (corner_dot R 1 0) mulr1.
+by apply: divff; rewrite mulf_neq0 // expf_neq0 // gt_eqF ?half_gt0.
+Qed.
+Lemma halving_A1 : A1 L V trace half.
+Proof.
+split; first by rewrite half_gt0 invf_lt1 ?ltr0n // ltr1n.
+by split=> [z|] l _; rewrite !halving_grad_norm subnn expr0 mulr1.
+Qed.
+Lemma halving_A2 : A2 L V trace 1. Proof. by split=> [|z l _|l _]; rewrite ?ltr01 //= (corner_norm 1 0). Qed.
+Lemma halving_A3 : A3 L V trace. Proof. by move=> z l _; rewrite halving_cos ler01. Qed.
+End Norms.
+
+(* Two samples, two layers or more, and traces as above. *)
+Ltac take_halving R L :=
+  exists two; split=> //; exists 2%N; split=> //; exists 2%N; split=> //; exists (fun=> halving R L);
+  split; [by move=> *; apply: halving_proper|exists (halving R L); split; [by move=> *; apply: halving_proper|]].
