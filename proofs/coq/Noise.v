@@ -329,6 +329,33 @@ move=> h; rewrite (eq_var _ (Y := fun w => 0 * X w)) => [|w]; last by rewrite h 
 by rewrite varZ expr0n mul0r.
 Qed.
 
+Theorem energy_floor : Statements.Noise.energy_floor.
+Proof.
+move=> R h; have q01 : 0 <= (3%:R / 7%:R : R) <= 1.
+  by rewrite divr_ge0 ?ler0n //= ler_pdivr_mulr ?ltr0n // mul1r ler_nat.
+pose P := two q01; pose M := scalar_model P (fun w _ => if w.1 then - (1 / 3%:R) else 2%:R)
+  (fun w _ => if w.1 then 3%:R else - (1 / 2%:R)) (fun=> 1) (fun w => if w.2 then 1 else -1) (fun=> 1) 0 1.
+have hm : means M by apply: scalar_means => k; split; rewrite /mean sum_bool2 /=; field.
+have hc : centred M by apply: scalar_centred; rewrite /mean sum_bool2 /=; field.
+have gain1 l : model_gain M (L := 1) l = 1 by rewrite scalar_gain big1_eq expr1n.
+have s0 w : similarity M (L := 1) ord0 w = if w.2 then -1 else 1.
+  by rewrite scalar_similarity subn0 !big_ord1 /=; case: w => [[] []] /=; field.
+have s1 w : similarity M (L := 1) ord_max w = if w.2 then 1 else -1.
+  by rewrite scalar_similarity subnn !big_ord0 /= !mul1r mulr1.
+have last_one : lift ord0 ord0 = ord_max :> 'I_2 by exact: val_inj.
+have v0 : var P (Variance.ghost (fun=> 1) (similarity M (L := 1))) = 0.
+  apply: var_zero => w; rewrite /Variance.ghost big_ord_recl big_ord1 last_one s0 s1.
+  by case: w.2; rewrite !mul1r ?subrr ?addNr oppr0.
+have v1 : var P (remainder (model_gain M (L := 1)) (similarity M (L := 1)) ord0) = 4%:R.
+  rewrite (@eq_var _ _ _ _ (fun w => if w.2 then - 2%:R else 2%:R)) => [|w]; last first.
+    by rewrite /remainder gain1 /signal s0 s1; case: w.2; ring.
+  by rewrite /var /cov /mean !sum_bool2 /=; field.
+have bad : \sum_l (1 : R) ^+ 2 * var P (remainder (model_gain M (L := 1)) (similarity M (L := 1)) l)
+    <= var P (Variance.ghost (fun=> 1) (similarity M (L := 1))) := h _ _ M 1%N (fun=> 1) hm hc gain1.
+move: bad; apply/negP; rewrite -ltNge v0 big_ord_recl v1 expr1n mul1r.
+by rewrite ltr_paddr ?ltr0n // big_ord1 mul1r var_ge0.
+Qed.
+
 Section Halving.
 Variable R : realFieldType.
 Definition halving k : R := if k is k'.+1 then 4%:R^-1 ^+ k' else 0.

@@ -119,6 +119,16 @@ Definition model_gain (l : 'I_L.+1) :=
   \tr ((operator (systematic M) (L - l))^T *m operator (systematic M) (L - l)) / (d 0%N)%:R.
 End Model.
 
+(** Ghost can be constant whatever the energy of its noise: both similarities of two layers oppose each other. *)
+(* Refutes: noise-energy-floor *)
+Definition energy_floor := forall R : realFieldType,
+  ~ (forall d (W : finType) (M : model R d W) L (a : 'I_L.+1 -> R),
+      (* $\bar J = \E J$ *) means M ->
+      (* $\E \xi = 0$ *) centred M ->
+      (* $c_l = 1$ for every layer *) (forall l, model_gain M (L := L) l = 1) ->
+      let P := chances M in let s := similarity M (L := L) in let c := model_gain M (L := L) in
+      \sum_l a l ^+ 2 * var P (remainder c s l) <= var P (Variance.ghost a s)).
+
 (** The noise's variance need not outgrow a multiple of the depth, not even where all covariances are non-negative and all
     weights one: it stays below a constant where the layers below the first Jacobian halve both gradients. *)
 (* Refutes: variance-depth-growth *)
