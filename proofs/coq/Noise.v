@@ -356,6 +356,38 @@ move: bad; apply/negP; rewrite -ltNge v0 big_ord_recl v1 expr1n mul1r.
 by rewrite ltr_paddr ?ltr0n // big_ord1 mul1r var_ge0.
 Qed.
 
+Theorem variance_as_printed : Statements.Noise.variance_as_printed.
+Proof.
+move=> R h; have q01 : 0 <= (1 / 2%:R : R) <= 1.
+  by rewrite divr_ge0 ?ler01 ?ler0n //= ler_pdivr_mulr ?ltr0n // mul1r ler1n.
+pose P := two q01; pose J := fun (w : bool * bool) (_ : nat) => (if w.1 then 2%:R else 0) : R.
+pose M := scalar_model P J J (fun=> 1) (fun w => if w.2 then 1 else -1) (fun=> 1) 0 1.
+have hm : means M by apply: scalar_means => k; split; rewrite /mean sum_bool2 /J /=; field.
+have hc : centred M by apply: scalar_centred; rewrite /mean sum_bool2 /=; field.
+have gain1 l : model_gain M (L := 1) l = 1 by rewrite scalar_gain big1_eq expr1n.
+have := h _ _ M 1%N (fun=> 1) hm hc; rewrite /= -/P.
+have last_one : lift ord0 ord0 = ord_max :> 'I_2 by exact: val_inj.
+have s0 w : similarity M (L := 1) ord0 w = (if w.1 then 4%:R else 0) * (if w.2 then 1 else -1).
+  rewrite scalar_similarity subn0 !big_ord1 /J /=; case: w => [[] []] /=; ring.
+have s1 w : similarity M (L := 1) ord_max w = if w.2 then 1 else -1.
+  by rewrite scalar_similarity subnn !big_ord0 /= !mul1r mulr1.
+have r1 w : remainder (model_gain M (L := 1)) (similarity M (L := 1)) ord_max w = 0.
+  by rewrite /remainder gain1 mul1r subrr.
+rewrite [X in _ + 2%:R * X]big1 => [|l _]; last first.
+  apply: big1 => k lk; have -> : k = ord_max by apply: val_inj; case: k lk => [[|[|k]]] //=; case: l => [[|[|l]]].
+  by rewrite covC (eq_cov _ (X' := fun w => 0 * 0) (Y' := remainder (model_gain M (L := 1)) (similarity M (L := 1)) l))
+    ?covZl ?mul0r ?mulr0 // => w; rewrite r1 mulr0.
+rewrite mulr0 addr0 big_ord_recl big_ord1 last_one (var_zero P r1) mulr0 addr0 expr1n mul1r.
+rewrite /gain_sum big_ord_recl big_ord1 !gain1 !mul1r.
+rewrite (@eq_var _ _ _ (signal _) (fun w => if w.2 then 1 else -1)) => [|w]; last exact: s1.
+rewrite (@eq_var _ _ _ (remainder _ _ _) (fun w => (if w.1 then 3%:R else -1) * (if w.2 then 1 else -1))) => [|w];
+  last by rewrite /remainder gain1 /signal s0 s1; case: w => [[] []] /=; ring.
+rewrite (@eq_var _ _ _ (Variance.ghost _ _) (fun w => (if w.1 then 5%:R else 1) * (if w.2 then -1 else 1))) => [|w];
+  last by rewrite /Variance.ghost big_ord_recl big_ord1 s0 last_one s1; case: w => [[] []] /=; ring.
+rewrite /var /cov /mean !sum_bool2 /=; set x := (X in X = _); set y := (X in _ = X) => /eqP; rewrite -subr_eq0; have -> : x - y = 4%:R by rewrite /x /y; field.
+by rewrite pnatr_eq0.
+Qed.
+
 Section Halving.
 Variable R : realFieldType.
 Definition halving k : R := if k is k'.+1 then 4%:R^-1 ^+ k' else 0.

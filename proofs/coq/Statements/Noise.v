@@ -119,6 +119,18 @@ Definition model_gain (l : 'I_L.+1) :=
   \tr ((operator (systematic M) (L - l))^T *m operator (systematic M) (L - l)) / (d 0%N)%:R.
 End Model.
 
+(** The printed variance of Ghost leaves out the covariance of signal and noise: one layer below the last, one unit, one
+    dropout mask for both samples. *)
+(* Refutes: app-ghost-var *)
+Definition variance_as_printed := forall R : realFieldType,
+  ~ (forall d (W : finType) (M : model R d W) L (a : 'I_L.+1 -> R),
+      (* $\bar J = \E J$ *) means M ->
+      (* $\E \xi = 0$ *) centred M ->
+      let P := chances M in let s := similarity M (L := L) in let c := model_gain M (L := L) in
+      var P (Variance.ghost a s) = gain_sum a c ^+ 2 * var P (signal s)
+        + \sum_l a l ^+ 2 * var P (remainder c s l)
+        + 2%:R * (\sum_(l < L.+1) \sum_(k < L.+1 | (l < k)%N) a l * a k * cov P (remainder c s l) (remainder c s k))).
+
 (** Ghost can be constant whatever the energy of its noise: both similarities of two layers oppose each other. *)
 (* Refutes: noise-energy-floor *)
 Definition energy_floor := forall R : realFieldType,
