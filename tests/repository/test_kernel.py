@@ -33,6 +33,14 @@ BY_FORM = {
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"a chain of $L$ dense layers with one vector per layer and sample",
     r"$\hat x$ does not depend on them",
+    r"$\E g^{(L)}$ exists",
+    "what is random is left open",
+    r"here $\bar J = \E J$",
+    "the mean is left open in the text",
+    r"$l = 2, \dots, L$",
+    r"terms of higher order in $\Delta J$ are left to the residual",
+    r"higher-order products of $\Delta J$ are ignored",
+    r"the terms that involve $\xi$ are not written",
 }
 # The formula refuted has none of the terms that its hypotheses are about.
 FREE = {"decays-with-depth"}
