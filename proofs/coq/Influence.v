@@ -1,0 +1,203 @@
+(** Proofs of Statements/Influence.v. *)
+From mathcomp Require Import all_ssreflect all_algebra ring.
+From LAI.Statements Require Import Networks Gradients Costs Influence.
+From LAI Require Import Vectors Ghost Derivatives.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+Section Gradients.
+Variables (R : realFieldType) (m n : nat).
+Implicit Types (f : 'M[R]_(m, n) -> R) (X G H D : 'M[R]_(m, n)).
+
+Lemma gradient_as f f' X G : gradient f X G -> (forall Y, f Y = f' Y) -> gradient f' X G.
+Proof. by move=> hf ff e /hf [t t0 ht]; exists t => // D /ht; rewrite !ff. Qed.
+Lemma gradient_add f f' X G G' : gradient f X G -> gradient f' X G' -> gradient (fun Y => f Y + f' Y) X (G + G').
+Proof.
+move=> hf hg e e0; have e2 : 0 < e / 2%:R by rewrite divr_gt0 ?ltr0n.
+have [t t0 ht] := hf _ e2; have [s s0 hs] := hg _ e2; exists (Num.min t s); first by rewrite lt_minr t0.
+move=> D; rewrite le_minr => /andP [/ht h1 /hs h2]; rewrite [e]splitr mulrDl dotDl.
+have -> : f (X + D) + f' (X + D) - (f X + f' X) - (dot G D + dot G' D)
+        = (f (X + D) - f X - dot G D) + (f' (X + D) - f' X - dot G' D) by ring.
+exact: le_trans (ler_norm_add _ _) (ler_add h1 h2).
+Qed.
+Lemma gradient_scale c f X G : gradient f X G -> gradient (fun Y => c * f Y) X (c *: G).
+Proof.
+move=> hf e e0; have c0 : 0 < `|c| + 1 by rewrite ltr_spaddr ?ltr01.
+have [|t t0 ht] := hf (e / (`|c| + 1)); first by rewrite divr_gt0.
+exists t => // D /ht hD; rewrite dotZl -!mulrBr normrM.
+apply: (@le_trans _ _ ((`|c| + 1) * `|f (X + D) - f X - dot G D|)).
+  by rewrite ler_wpmul2r // ler_addl ler01.
+apply: le_trans (ler_wpmul2l (ltW c0) hD) _; rewrite mulrA [_ * (e / _)]mulrC divfK ?gt_eqF //.
+Qed.
+Lemma gradient_sum I (s : seq I) (F : I -> 'M[R]_(m, n) -> R) X (G : I -> 'M[R]_(m, n)) : (forall i, gradient (F i) X (G i)) ->
+  gradient (fun Y => \sum_(i <- s) F i Y) X (\sum_(i <- s) G i).
+Proof.
+move=> hF; elim: s => [|i s IH].
+  move=> e e0; exists 1 => [|D _]; first exact: ltr01.
+  by rewrite !big_nil dot0l !subr0 normr0 mulr_ge0 ?size1_ge0 ?(ltW e0).
+by rewrite big_cons; apply: gradient_as (gradient_add (hF i) IH) _ => Y; rewrite big_cons.
+Qed.
+End Gradients.
+
+Lemma derivative_step (R : realFieldType) n p (loss : 'I_n -> 'cV[R]_p -> R) theta gz u :
+  (forall z, gradient (loss z) theta (gz z)) ->
+  derivative (fun eta => \sum_z loss z (theta - eta *: u)) 0 (- \sum_z dot (gz z) u).
+Proof.
+move=> hf; apply: derivative_as (derivative_line (- u) (gradient_sum (index_enum _) hf)) _ _ => [y|].
+  by apply: eq_bigr => z _; rewrite scalerN.
+by rewrite dotNr dot_suml.
+Qed.
+
+Theorem inner_product_slope : Statements.Influence.inner_product_slope.
+Proof. by move=> R n p loss theta gz gj hf; apply: derivative_step. Qed.
+
+Lemma derivative_sign (R : realFieldType) (f : R -> R) d : derivative f 0 d -> d < 0 ->
+  exists2 t, 0 < t & forall h, 0 < h <= t -> f h - f 0 < 0.
+Proof.
+move=> hf d0; have [|t t0 ht] := hf (- d / 2%:R); first by rewrite divr_gt0 ?ltr0n // oppr_gt0.
+exists t => // h /andP [h0 hh]; have := ht h; rewrite gtr0_norm // => /(_ hh) /(le_trans (ler_norm _)).
+rewrite add0r ler_subl_addr => /le_lt_trans; apply.
+have -> : - d / 2%:R * h + d * h = d / 2%:R * h by field.
+by rewrite pmulr_llt0 // pmulr_llt0 ?invr_gt0 ?ltr0n.
+Qed.
+
+Theorem rule_is_reversed : Statements.Influence.rule_is_reversed.
+Proof.
+move=> R n p loss theta gz gj hf printed change; have hd := derivative_step gj hf.
+have c0 : \sum_z loss z theta = \sum_z loss z (theta - 0 *: gj) by apply: eq_bigr => z _; rewrite scale0r subr0.
+split=> [neg|pos|g0].
+- by have [t t0 ht] := derivative_sign hd neg; exists t => // eta /ht; rewrite -c0.
+- have [|t t0 ht] := derivative_sign (derivative_scale (-1) hd) _; first by rewrite mulN1r oppr_lt0.
+  by exists t => // eta /ht; rewrite -mulrBr -c0 mulN1r oppr_lt0.
+rewrite /inner_product big_ord1 oppr_lt0 /dot lt_def sumr_ge0 => [|i _]; last first.
+  by apply: sumr_ge0 => k _; rewrite -expr2 sqr_ge0.
+rewrite andbT; apply: contra g0 => /eqP; move/eqP; rewrite psumr_eq0 => [/allP h|i _]; last first.
+  by apply: sumr_ge0 => k _; rewrite -expr2 sqr_ge0.
+apply/eqP/colP => i; move: (h i (mem_index_enum i)).
+by rewrite big_ord1 -expr2 sqrf_eq0 mxE => /eqP.
+Qed.
+
+Theorem directional_derivative : Statements.Influence.directional_derivative.
+Proof.
+move=> R n p val loss theta gz gj hz hj; rewrite -dot_suml dotC; exact: derivative_line.
+Qed.
+
+Theorem position_score : Statements.Influence.position_score.
+Proof.
+move=> R p q n W GV A f G hf; have hD := gradient_mulmx hf; split=> [|D /gradient_unique /(_ hD) ->].
+  by exists (G *m A^T).
+have outer : G *m A^T = \sum_t col t G *m (col t A)^T.
+  by apply/matrixP => i k; rewrite summxE mxE; apply: eq_bigr => t _; rewrite !mxE big_ord1 !mxE.
+have same : \sum_t dot (col t G) (GV *m col t A) = dot GV (\sum_t col t G *m (col t A)^T).
+  by rewrite dot_sumr; apply: eq_bigr => t _; exact: etrans (dotC _ _) (dot_mulr _ _ _).
+by rewrite outer.
+Qed.
+
+Definition unfolded (R : ringType) c k n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) : 'M_(c * k, m) :=
+  \matrix_(i, t) patch src x t i 0.
+Lemma convolutionE (R : ringType) p c k n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) (K : 'M_(p, c * k)) :
+  convolution src x K = K *m unfolded src x.
+Proof.
+apply/matrixP => i t; rewrite !mxE [LHS]pair_bigA /= [RHS](reindex _ (curry_mxvec_bij _ _)) /=.
+by apply: eq_bigr => -[a o] _; rewrite !mxE mxvecE mxE.
+Qed.
+
+Theorem convolution_gradient : Statements.Influence.convolution_gradient.
+Proof.
+move=> R p c k nz nj mz mj srcz srcj xz xj K fz fj Gz Gj hz hj.
+have chain n m (src : 'I_m -> 'I_k -> option 'I_n) x f (G : 'M[R]_(p, m)) : gradient f (convolution src x K) G ->
+    gradient (fun X => f (convolution src x X)) K (G *m (unfolded src x)^T).
+  rewrite convolutionE => hf; apply: gradient_as (gradient_mulmx hf) _ => Y; by rewrite convolutionE.
+split=> [||Dz Dj hDz hDj]; [by eexists; exact: (chain _ _ _ _ _ _ hz)|by eexists; exact: (chain _ _ _ _ _ _ hj)|].
+rewrite (gradient_unique hDz (chain _ _ _ _ _ _ hz)) (gradient_unique hDj (chain _ _ _ _ _ _ hj)) dot_columns.
+have colE n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) t : col t (unfolded src x) = patch src x t.
+  by apply/colP => i; rewrite !mxE.
+by apply: eq_bigr => t _; apply: eq_bigr => u _; rewrite !colE.
+Qed.
+
+Theorem post_activation : Statements.Influence.post_activation.
+Proof.
+move=> R phi fz fj w az aj sz sj gz gj [pz pj] [hz hj].
+have chain (f : R -> R) a s g : derivative phi (w * a) s -> derivative f (phi (w * a)) g ->
+    derivative (fun x => f (phi (x * a))) w (g * (s * a)).
+  move=> hp hf; apply: (derivative_comp (g := fun x => phi (x * a))) => //.
+  apply: (derivative_comp (g := fun x => x * a)) => //.
+  by apply: derivative_as (derivative_affine 0 a w) _ _ => // y; rewrite add0r.
+split=> [||Gz Gj hGz hGj]; try by eexists; apply: chain; eassumption.
+rewrite (derivative_unique hGz (chain _ _ _ _ pz hz)) (derivative_unique hGj (chain _ _ _ _ pj hj)); ring.
+Qed.
+
+Lemma dot_col_mx (R : ringType) m n (a b : 'cV[R]_m) (c e : 'cV[R]_n) : dot (col_mx a c) (col_mx b e) = dot a b + dot c e.
+Proof.
+rewrite /dot big_split_ord /=; congr (_ + _); apply: eq_bigr => i _; rewrite !big_ord1.
+  by rewrite !col_mxEu.
+by rewrite !col_mxEd.
+Qed.
+
+Theorem two_vectors : Statements.Influence.two_vectors.
+Proof.
+move=> R d n L V j; split.
+  apply: eq_bigr => z _; congr (_ * _); rewrite big_add1 /=.
+  elim: L => [|L IH]; first by rewrite big_geq //= dot0l.
+  by rewrite big_nat_recr //= dot_col_mx IH.
+rewrite /lai_cache; congr (_ + _)%N; elim: L => [|L IH]; first by rewrite big_ord0.
+by rewrite big_ord_recr /= IH.
+Qed.
+
+Theorem own_vote : Statements.Influence.own_vote.
+Proof.
+move=> R p n g j others; have split_ : \sum_z dot (g z) (g j) = norm (g j) ^+ 2 + others.
+  by rewrite (bigD1 j) //= norm_sqr.
+split; rewrite ?sqr_ge0 // split_ => neg; apply: le_lt_trans neg; by rewrite ler_addr sqr_ge0.
+Qed.
+
+Theorem one_sign : Statements.Influence.one_sign.
+Proof.
+move=> R d n L V j A3 pos.
+have b0 z l : (0 < l <= L.+1)%N -> 0 <= beta (V z) j l by move=> hl; apply: cos_ge0; apply: A3.
+have last : (0 < L.+1 <= L.+1)%N by rewrite leqnn.
+split; apply: sumr_ge0 => z _.
+- by rewrite big_nat; apply: sumr_ge0 => l hl; apply: mulr_ge0; [apply: pos|apply: b0].
+- by apply: mulr_ge0; [rewrite big_nat; apply: sumr_ge0 => l hl; apply: pos|apply: b0].
+by apply: mulr_ge0; [apply: pos|apply: b0].
+Qed.
+
+Section Smallest.
+Variable R : realFieldType.
+Let two0 : (2%:R : R) != 0. Proof. by rewrite pnatr_eq0. Qed.
+
+Lemma gradient_half (c : R) x : gradient (half_square c) x (x - c%:M).
+Proof.
+move=> e e0; exists (2%:R * e) => [|D]; first by rewrite mulr_gt0 ?ltr0n.
+rewrite /size1 /dot !big_ord1 /half_square !mxE mulr1n => hD.
+have -> : (x 0 0 + D 0 0 - c) ^+ 2 / 2%:R - (x 0 0 - c) ^+ 2 / 2%:R - (x 0 0 - c) * D 0 0 = D 0 0 * D 0 0 / 2%:R by field.
+rewrite !normrM normfV (ger0_norm (ler0n _ 2)) mulrAC; apply: ler_wpmul2r => //.
+by rewrite ler_pdivr_mulr ?ltr0n // mulrC.
+Qed.
+
+End Smallest.
+
+(* A matrix stretches the sum of sizes by at most a factor. *)
+Lemma size1_mul (R : realFieldType) p q (A : 'M[R]_(q, p)) : exists2 K, 0 < K & forall D : 'cV_p, size1 (A *m D) <= K * size1 D.
+Proof. exact: (size1_linear (mulmx_linear 1 A)). Qed.
+
+Lemma jacobian_add (R : realFieldType) p q (F F' : 'cV[R]_p -> 'cV[R]_q) x J J' :
+  jacobian F x J -> jacobian F' x J' -> jacobian (fun y => F y + F' y) x (J + J').
+Proof.
+move=> hf hg e e0; have e2 : 0 < e / 2%:R by rewrite divr_gt0 ?ltr0n.
+have [t t0 ht] := hf _ e2; have [s s0 hs] := hg _ e2; exists (Num.min t s); first by rewrite lt_minr t0.
+move=> D; rewrite le_minr => /andP [/ht h1 /hs h2]; rewrite [e]splitr mulrDl mulmxDl.
+rewrite opprD (addrACA (F (x + D)) (F' (x + D)) (- F x)) opprD (addrACA (F (x + D) - F x)).
+exact: le_trans (size1_triangle _ _) (ler_add h1 h2).
+Qed.
+Lemma jacobian_sum (R : realFieldType) p q I (s : seq I) (F : I -> 'cV[R]_p -> 'cV[R]_q) x (J : I -> 'M_(q, p)) :
+  (forall i, jacobian (F i) x (J i)) -> jacobian (fun y => \sum_(i <- s) F i y) x (\sum_(i <- s) J i).
+Proof.
+move=> hF; elim: s => [|i s IH] e e0.
+  exists 1 => [|D _]; first exact: ltr01.
+  by rewrite !big_nil mul0mx !subr0 size1_0 mulr_ge0 ?size1_ge0 ?(ltW e0).
+have [t t0 ht] := jacobian_add (hF i) IH e0; exists t => // D /ht.
+by rewrite !big_cons.
+Qed.
+
