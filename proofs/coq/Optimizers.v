@@ -102,3 +102,33 @@ move: (M x) (G x) S0 s0 => Mx Gx; set s := Num.sqrt (V x) => S0 s0.
 by field; rewrite S0 B1n B2n (gt_eqF s0) ?pnatr_eq0.
 Qed.
 
+Theorem adam_derivative : Statements.Optimizers.adam_derivative.
+Proof.
+move=> R n p loss theta c w g j m0 v0 b1 b2 t eta eps gV m v v_pos [/andP [b10 b11] /andP [b20 b21]] t0 e0 hf.
+have bias (b : R) : 0 < b -> b < 1 -> 0 < 1 - b ^+ t.
+  by move=> b0 b1'; rewrite subr_gt0 exprn_ilt1 ?(ltW b0) // -lt0n.
+set q := Q _ _ _ _ _ _ _.
+have -> : - eta * dot (times q gV) (g j) = dot gV (\col_i (- eta * (q i 0 * g j i 0))).
+  rewrite /dot mulr_sumr; apply: eq_bigr => i _; rewrite !big_ord1 [times q gV i 0]mxE [X in _ = _ * X]mxE.
+  by rewrite [RHS]mulrCA; congr (_ * _); rewrite [RHS]mulrCA mulrA.
+apply: velocity_gradient => //; apply: velocity_entries => i.
+pose r := (c + \sum_(k | k != j) w k *: g k) i 0.
+have batchE y : batch c w g j y i 0 = r + y * g j i 0.
+  rewrite /batch /r (bigD1 j) //= eqxx !mxE -addrA; congr (_ + _); rewrite addrC; congr (_ + _).
+  by rewrite !summxE; apply: eq_bigr => k /negPf ->.
+have := v_pos i; rewrite /v mxE batchE => V0.
+have hd := @one_coordinate R b1 b2 _ _ (m0 i 0) (v0 i 0) r (g j i 0) (w j) eps (bias b1 b10 b11) (bias b2 b20 b21) e0 V0.
+apply: derivative_as (derivative_add (derivative_const (theta i 0) (w j)) (derivative_scale (- eta) hd)) _ _ => [y|].
+  by rewrite [RHS]mxE mulNr /m /v [first _ _ _ _ _ _]mxE [second _ _ _ _ _ _]mxE batchE.
+by rewrite add0r [RHS]mxE /q [Q _ _ _ _ _ _ _ _ _]mxE /m /v [first _ _ _ _ _ _]mxE [second _ _ _ _ _ _]mxE batchE.
+Qed.
+
+Theorem batch_moments_suffice : Statements.Optimizers.batch_moments_suffice.
+Proof.
+move=> R p b1 b2 t eta eps hb t0 e0; exists (fun m v g gV => - eta *: times (Q b1 b2 t eps m v g) gV).
+move=> n loss theta c w g m0 v0 gV total m v v_pos hf j.
+have same : batch c w g j (w j) = total.
+  by rewrite /batch; congr (_ + _); apply: eq_bigr => k _; case: eqP => [->|].
+have := @adam_derivative R n p loss theta c w g j m0 v0 b1 b2 t eta eps gV; cbv zeta; rewrite !same => h.
+by rewrite dotZl; apply: h.
+Qed.

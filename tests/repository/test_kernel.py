@@ -33,6 +33,14 @@ BY_FORM = {
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"a chain of $L$ dense layers with one vector per layer and sample",
     r"$\hat x$ does not depend on them",
+    r"$D$ is fixed while the step is taken",  # the direction is one vector
+    r"$D$ has an entry per parameter",
+    r"no momentum",
+    r"$\epsilon = 0$",
+    r"the moments before the step do not depend on $w$",  # they are bound before the weight is
+    r"the inputs of all layers, concatenated, count as one vector",
+    r"nothing says that it is short",
+    r"the text does not say whether $s$ stands before or after the activation function",  # the statement is for one that stands after
 }
 # The formula refuted has none of the terms that its hypotheses are about.
 FREE = {"decays-with-depth"}

@@ -73,3 +73,34 @@ Definition times (R : ringType) p (x y : 'cV[R]_p) : 'cV_p := \col_i (x i 0 * y 
 Definition batch (R : ringType) n p (c : 'cV[R]_p) (w : 'I_n -> R) (g : 'I_n -> 'cV_p) j x :=
   c + \sum_k (if k == j then x else w k) *: g k.
 
+(** The derivative of the validation loss after one Adam step in a sample's weight; clipping is inactive. *)
+(* Implements: adam-derivative *)
+Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R) (g : 'I_n -> 'cV_p) j
+    m0 v0 (b1 b2 : R) t (eta eps : R) gV,
+  let m (x : R) := first b1 t m0 (batch c w g j x) in
+  let v (x : R) := second b2 t v0 (batch c w g j x) in
+  (* $\hat v > 0$ entrywise *) (forall i, 0 < v (w j) i 0) ->
+  (* $0 < \beta_1, \beta_2 < 1$ *) (0 < b1 < 1 /\ 0 < b2 < 1) ->
+  (* meaning *) (0 < t)%N ->
+  (* meaning *) 0 <= eps ->
+  (* meaning *) gradient loss (adam_step eta eps theta (m (w j)) (v (w j))) gV ->
+  derivative (fun x : R => loss (adam_step eta eps theta (m x) (v x))) (w j)
+    (- eta * dot (times (Q b1 b2 t eps (m (w j)) (v (w j)) (batch c w g j (w j))) gV) (g j)).
+
+(** No moments of single samples are needed: one function of the batch's moments, its gradient and the validation
+    gradient gives the derivatives in all weights, as inner products with the samples' gradients. *)
+(* Refutes: adam-needs-moments *)
+Definition batch_moments_suffice := forall (R : rcfType) p (b1 b2 : R) t (eta eps : R),
+  (* meaning *) (0 < b1 < 1 /\ 0 < b2 < 1) ->
+  (* meaning *) (0 < t)%N ->
+  (* meaning *) 0 <= eps ->
+  exists U : 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p,
+  forall n (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R) (g : 'I_n -> 'cV_p) m0 v0 gV,
+  let total := c + \sum_k w k *: g k in
+  let m := first b1 t m0 total in
+  let v := second b2 t v0 total in
+  (* meaning *) (forall i, 0 < v i 0) ->
+  (* meaning *) gradient loss (adam_step eta eps theta m v) gV ->
+  forall j, derivative (fun x : R => loss (adam_step eta eps theta (first b1 t m0 (batch c w g j x))
+                                                 (second b2 t v0 (batch c w g j x)))) (w j)
+              (dot (U m v total gV) (g j)).
