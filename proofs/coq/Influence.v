@@ -201,3 +201,74 @@ have [t t0 ht] := jacobian_add (hF i) IH e0; exists t => // D /ht.
 by rewrite !big_cons.
 Qed.
 
+Theorem removal : Statements.Influence.removal.
+Proof.
+move=> R n m p loss dl hess val gz theta j path hz twice stat; set H := \sum_i hess i => Hu [p0 cont] [r r0 still].
+have vel : velocity path 0 (invmx H *m dl j theta).
+  have jac : jacobian (fun x => \sum_i dl i x) theta H by apply: jacobian_sum => i; case: (twice i).
+  have [K K0 hK] := size1_mul (invmx H); have [K' K'0 hK'] := size1_mul (hess j).
+  set g := dl j theta; set u := invmx H *m g; set U := size1 u.
+  have U0 : 0 <= U := size1_ge0 _.
+  have eqn e : `|e| <= r -> \sum_i dl i (path e) = e *: dl j (path e).
+    move=> /still h.
+    have hh : gradient (fun x => \sum_i loss i x - e * loss j x) (path e) (\sum_i dl i (path e) + (- e) *: dl j (path e)).
+      apply: gradient_as (gradient_add (gradient_sum (index_enum _) (fun i => (proj1 (twice i)) (path e)))
+        (gradient_scale (- e) ((proj1 (twice j)) (path e)))) _ => Y; by rewrite mulNr.
+    by apply/eqP; rewrite -subr_eq0 -scaleNr; apply/eqP; exact: gradient_unique hh h.
+  move=> e e0; set B := K + U + 1.
+  have B0 : 0 < B by rewrite ltr_spaddr ?ltr01 // addr_ge0 // ltW.
+  pose a := Num.min (2%:R * K)^-1 (e / (4%:R * K * B)).
+  pose b := Num.min 1 (e / (2%:R * K)).
+  have a0 : 0 < a by rewrite lt_minr invr_gt0 !divr_gt0 ?mulr_gt0 ?ltr0n.
+  have b0 : 0 < b by rewrite lt_minr ltr01 divr_gt0 ?mulr_gt0 ?ltr0n.
+  have [t t0 ht] := jac a a0.
+  have [s s0 hs] : exists2 s, 0 < s & forall D, size1 D <= s -> size1 (dl j (theta + D) - g) <= b.
+    have [s s0 hs] := (proj2 (twice j)) 1 ltr01; exists (Num.min s (b / (1 + K'))) => [|D].
+      by rewrite lt_minr s0 divr_gt0 // addr_gt0 ?ltr01.
+    rewrite le_minr ler_pdivl_mulr ?addr_gt0 ?ltr01 // => /andP [/hs h1 h2].
+    rewrite -(subrK (hess j *m D) (_ - g)); apply: le_trans (size1_triangle _ _) _.
+    apply: le_trans (ler_add h1 (hK' D)) _; by rewrite -mulrDl mulrC.
+  have [q q0 hq] := cont (Num.min t s) ltac:(by rewrite lt_minr t0).
+  exists (Num.min r q) => [|x]; first by rewrite lt_minr r0.
+  rewrite le_minr => /andP [/eqn step /hq]; rewrite !add0r p0 le_minr; set D := path x - theta => /andP [Dt Ds].
+  have pE : path x = theta + D by rewrite /D addrCA subrr addr0.
+  have {hs Ds}hs := hs D Ds; have {ht Dt}ht := ht D Dt; rewrite stat subr0 -pE step in ht; rewrite -pE in hs.
+  have off : D - x *: u = invmx H *m (x *: (dl j (path x) - g) - (x *: dl j (path x) - H *m D)).
+    rewrite /u scalemxAr -{1}(mulKmx Hu D) -mulmxBr; congr (_ *m _).
+    by rewrite scalerBr opprB [RHS]addrC addrA subrK.
+  have bound : size1 (D - x *: u) <= K * (`|x| * b + a * size1 D).
+    rewrite off; apply: le_trans (hK _) _; apply: ler_wpmul2l; first exact: ltW.
+    apply: le_trans (size1_triangle _ _) _; rewrite -scaleN1r !size1Z normrN1 mul1r; apply: ler_add => //.
+    by rewrite ler_wpmul2l.
+  have Ka : K * a <= 2%:R^-1.
+    apply: (@le_trans _ _ (K * (2%:R * K)^-1)); first by rewrite ler_wpmul2l ?(ltW K0) // le_minl lexx.
+    by rewrite le_eqVlt; apply/orP; left; apply/eqP; field; rewrite gt_eqF // pnatr_eq0.
+  have Ka2 : K * a * (4%:R * B) <= e.
+    apply: (@le_trans _ _ (K * (e / (4%:R * K * B)) * (4%:R * B))).
+      by rewrite ler_wpmul2r ?mulr_ge0 ?ler0n ?(ltW B0) // ler_wpmul2l ?(ltW K0) // le_minl lexx orbT.
+    by rewrite le_eqVlt; apply/orP; left; apply/eqP; field; rewrite !gt_eqF // ltr0n.
+  have b1 : K * b <= K by rewrite ler_pimulr ?(ltW K0) // le_minl lexx.
+  have b2 : K * b <= e / 2%:R.
+    apply: (@le_trans _ _ (K * (e / (2%:R * K)))); first by rewrite ler_wpmul2l ?(ltW K0) // le_minl lexx orbT.
+    by rewrite le_eqVlt; apply/orP; left; apply/eqP; field; rewrite gt_eqF // pnatr_eq0.
+  have small : size1 D <= 2%:R * (`|x| * B).
+    have : size1 D <= K * (`|x| * b + a * size1 D) + `|x| * U.
+      rewrite -{1}(subrK (x *: u) D); apply: le_trans (size1_triangle _ _) _.
+      by rewrite size1Z ler_add2r.
+    rewrite mulrDr (mulrA K a) [K * (_ * b)]mulrCA => h.
+    have h1 : K * a * size1 D <= 2%:R^-1 * size1 D by rewrite ler_wpmul2r ?size1_ge0.
+    have h2 : `|x| * (K * b) <= `|x| * K by rewrite ler_wpmul2l.
+    have x0 := normr_ge0 x; rewrite -subr_ge0 in h; rewrite -subr_ge0 in h1; rewrite -subr_ge0 in h2.
+    rewrite -subr_ge0; have := addr_ge0 (addr_ge0 h h1) (addr_ge0 h2 x0).
+    rewrite -(pmulr_rge0 _ (ltr0Sn R 1)); congr (0 <= _); rewrite /B; field; by [].
+  apply: le_trans bound _; rewrite mulrDr mulrCA [X in _ <= X]mulrC [e]splitr mulrDr; apply: ler_add.
+    by rewrite ler_wpmul2l.
+  rewrite mulrA; apply: (@le_trans _ _ (K * a * (2%:R * (`|x| * B)))).
+    by rewrite ler_wpmul2l // mulr_ge0 // ltW.
+  have alg (k y z : R) : k * (2%:R * (y * z)) = y * (k * (4%:R * z) / 2%:R) by field.
+  rewrite alg.
+  by rewrite ler_wpmul2l // ler_wpmul2r // invr_ge0 ler0n.
+split=> //; have hz' z : gradient (val z) (path 0) (gz z) by rewrite p0; apply: hz.
+have := velocity_gradient (gradient_sum (index_enum _) hz') vel.
+by rewrite dot_suml.
+Qed.

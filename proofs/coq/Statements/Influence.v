@@ -109,3 +109,19 @@ Definition one_sign := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j,
 (* Half the squared distance of a parameter from a number. *)
 Definition half_square (R : fieldType) (c : R) (x : 'cV[R]_1) := (x 0 0 - c) ^+ 2 / 2%:R.
 
+(** The first-order effect of removal.  Any continuous path of stationary points of the risk in which sample j counts
+    1 - e has the velocity H^-1 g_j at e = 0, and the validation loss along it the derivative that is stated.  That a
+    path exists is the implicit function theorem, which needs a complete field. *)
+(* Implements: removal-influence *)
+Definition removal := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p -> R) (dl : 'I_n -> 'cV_p -> 'cV_p)
+    (hess : 'I_n -> 'M_p) (val : 'I_m -> 'cV_p -> R) gz theta j (path : R -> 'cV_p),
+  (* meaning *) (forall z, gradient (val z) theta (gz z)) ->
+  (* losses are twice differentiable *)
+  (forall i, (forall x, gradient (loss i) x (dl i x)) /\ jacobian (dl i) theta (hess i)) ->
+  (* $\hat\theta$ is stationary *) \sum_i dl i theta = 0 ->
+  (* $H$ is invertible *) \sum_i hess i \in unitmx ->
+  (* meaning *) (path 0 = theta /\ continuous path 0) ->
+  (* to first order *)
+  (exists2 r, 0 < r & forall e, `|e| <= r -> gradient (fun x => \sum_i loss i x - e * loss j x) (path e) 0) ->
+  velocity path 0 (invmx (\sum_i hess i) *m dl j theta) /\
+  derivative (fun e => \sum_z val z (path e)) 0 (\sum_z dot (gz z) (invmx (\sum_i hess i) *m dl j theta)).

@@ -87,6 +87,9 @@ Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) th
   derivative (fun x : R => loss (adam_step eta eps theta (m x) (v x))) (w j)
     (- eta * dot (times (Q b1 b2 t eps (m (w j)) (v (w j)) (batch c w g j (w j))) gV) (g j)).
 
+(* A vector from both moments, the batch gradient and the validation gradient. *)
+Definition of_batch (R : ringType) p := 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p.
+
 (** No moments of single samples are needed: one function of the batch's moments, its gradient and the validation
     gradient gives the derivatives in all weights, as inner products with the samples' gradients. *)
 (* Refutes: adam-needs-moments *)
@@ -94,7 +97,7 @@ Definition batch_moments_suffice := forall (R : rcfType) p (b1 b2 : R) t (eta ep
   (* meaning *) (0 < b1 < 1 /\ 0 < b2 < 1) ->
   (* meaning *) (0 < t)%N ->
   (* meaning *) 0 <= eps ->
-  exists U : 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p,
+  exists U : of_batch R p,
   forall n (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R) (g : 'I_n -> 'cV_p) m0 v0 gV,
   let total := c + \sum_k w k *: g k in
   let m := first b1 t m0 total in
