@@ -178,6 +178,50 @@ Qed.
 
 End Smallest.
 
+Theorem printed_sign_is_wrong : Statements.Influence.printed_sign_is_wrong.
+Proof.
+move=> R data risk; have two0 : (2%:R : R) != 0 by rewrite pnatr_eq0.
+pose g j : 'cV[R]_1 := (1 - data j)%:M.
+exists 1%:M, 2%:R%:M, g, (fun j e => ((2%:R - e * data j) / (2%:R - e))%:M) => printed.
+have inv2 : invmx (2%:R%:M : 'M[R]_1) = 2%:R^-1%:M.
+  by rewrite invmx_scalar.
+have printedE j : printed j = - ((1 - data ord0) * (1 - data j) / 2%:R).
+  rewrite /printed /influence big_ord1 inv2 mul_scalar_mx dotZr /dot !big_ord1 !mxE !mulr1n; congr (- _).
+  by rewrite mulrC.
+have d0 : data ord0 = 0 by [].
+have d1 : data ord_max = 2%:R by [].
+split.
+- split=> [x|]; last by rewrite unitmxE det_scalar1 unitfE.
+  have := gradient_sum (index_enum _) (fun i => gradient_half (data i) x).
+  have alg (y : R) : y - 0 + (y - 2%:R) = 2%:R * (y - 1) by ring.
+  rewrite (_ : \sum_(i <- _) _ = 2%:R%:M *m (x - 1%:M)) //.
+  by rewrite !big_ord_recl big_ord0 addr0 mul_scalar_mx; apply/colP => i; rewrite !ord1 !mxE /= !mulr1n; exact: alg.
+- by move=> j; have := gradient_half (data j) 1%:M; rewrite -raddfB.
+- move=> j; split=> [|e x e1]; first by rewrite mul0r !subr0 divff.
+  have e2 : 0 < 2%:R - e by rewrite subr_gt0; apply: le_lt_trans e1 _; rewrite ltr1n.
+  have sum2 y : \sum_i half_square (data i) y = (y 0 0) ^+ 2 / 2%:R + (y 0 0 - 2%:R) ^+ 2 / 2%:R.
+    by rewrite !big_ord_recl big_ord0 addr0 /half_square /= subr0.
+  rewrite -subr_ge0 /risk !sum2 /half_square !mxE mulr1n.
+  rewrite (_ : _ - _ = (2%:R - e) / 2%:R * (x 0 0 - (2%:R - e * data j) / (2%:R - e)) ^+ 2).
+    by rewrite mulr_ge0 ?sqr_ge0 // divr_ge0 ?ler0n // ltW.
+  by field; rewrite gt_eqF.
+- move=> j; have du := derivative_affine 2%:R (- data j) (0 : R).
+  have dv := derivative_affine 2%:R (-1) (0 : R).
+  have v0 : 2%:R + 0 * -1 != 0 :> R by rewrite mul0r addr0.
+  have dq := derivative_mul du (derivative_inv (f := fun y : R => 2%:R + y * -1) v0 dv).
+  apply: derivative_as (derivative_scale 2%:R^-1 (derivative_mul dq dq)) _ _ => [y|].
+    by rewrite /half_square !mxE mulr1n subr0 mulrC expr2 !mulrN mulr1.
+  rewrite printedE d0 !mul0r !addr0; field.
+  by [].
+have two : (0 : R) < 2%:R by rewrite ltr0n.
+rewrite !printedE /half_square d0 d1 !mxE !mulr1n !subr0 !mulr0 !mul1r subr0; split.
+- by rewrite oppr_lt0 ?mulr1 ?mul1r ?invr_gt0 ?divr_gt0 ?ltr01.
+- rewrite (_ : 2%:R - 1 = 1) ?divr1; last by ring.
+  by rewrite ltr_pmul2r ?invr_gt0 // expr1n expr2 -natrM ltr1n.
+- by rewrite oppr_gt0 pmulr_llt0 ?invr_gt0 // subr_lt0 ltr1n.
+by rewrite subrr mul0r expr0n /= mul0r expr1n divr_gt0 ?ltr01.
+Qed.
+
 (* A matrix stretches the sum of sizes by at most a factor. *)
 Lemma size1_mul (R : realFieldType) p q (A : 'M[R]_(q, p)) : exists2 K, 0 < K & forall D : 'cV_p, size1 (A *m D) <= K * size1 D.
 Proof. exact: (size1_linear (mulmx_linear 1 A)). Qed.

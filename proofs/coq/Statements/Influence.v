@@ -109,6 +109,25 @@ Definition one_sign := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j,
 (* Half the squared distance of a parameter from a number. *)
 Definition half_square (R : fieldType) (c : R) (x : 'cV[R]_1) := (x 0 0 - c) ^+ 2 / 2%:R.
 
+(** The printed influence is no estimate of a removal's effect: the smallest case.  Trained on 0 and 2, validated on 0,
+    the minimisers of the risk in which sample j counts 1 - e change the validation loss at minus the printed rate, and
+    removal itself, e = 1, raises the loss where the printed value is negative, and lowers it where it is positive. *)
+(* Refutes: influence *)
+Definition printed_sign_is_wrong := forall (R : realFieldType),
+  let data (j : 'I_2) : R := if j == ord0 then 0 else 2%:R in
+  let risk e j x := \sum_i half_square (data i) x - e * half_square (data j) x in
+  exists (theta : 'cV[R]_1) (H : 'M[R]_1) (g : 'I_2 -> 'cV[R]_1) (path : 'I_2 -> R -> 'cV[R]_1),
+  let printed j := influence H (fun _ : 'I_1 => g ord0) (g j) in
+  [/\ (* $\hat\theta$ is stationary *)
+      (forall x, gradient (fun y => \sum_i half_square (data i) y) x (H *m (x - theta)))
+      /\ (* $H$ is invertible *) H \in unitmx,
+      forall j, gradient (half_square (data j)) theta (g j),
+      (* $z_j$ is down-weighted *)
+      forall j, path j 0 = theta /\ forall e x, e <= 1 -> risk e j (path j e) <= risk e j x,
+      forall j, derivative (fun e => half_square 0 (path j e)) 0 (- printed j)
+    & [/\ printed ord0 < 0, half_square 0 theta < half_square 0 (path ord0 1),
+          0 < printed ord_max & half_square 0 (path ord_max 1) < half_square 0 theta]].
+
 (** The first-order effect of removal.  Any continuous path of stationary points of the risk in which sample j counts
     1 - e has the velocity H^-1 g_j at e = 0, and the validation loss along it the derivative that is stated.  That a
     path exists is the implicit function theorem, which needs a complete field. *)
