@@ -41,6 +41,15 @@ BY_FORM = {
     r"terms of higher order in $\Delta J$ are left to the residual",
     r"higher-order products of $\Delta J$ are ignored",
     r"the terms that involve $\xi$ are not written",
+    r"$D$ is fixed while the step is taken",  # the direction is one vector
+    r"$D$ has an entry per parameter",
+    r"no momentum",
+    r"$\epsilon = 0$",
+    r"the moments before the step do not depend on $w$",  # they are bound before the weight is
+    r"the inputs of all layers, concatenated, count as one vector",
+    r"nothing says that it is short",
+    # The statement is for one that stands after it.
+    r"the text does not say whether $s$ stands before or after the activation function",
 }
 # The formula refuted has none of the terms that its hypotheses are about.
 FREE = {"decays-with-depth"}
