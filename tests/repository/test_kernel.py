@@ -59,6 +59,7 @@ COQ = shutil.which("coqc") is not None
 def test_every_statement_is_about_a_slug_and_says_what_each_hypothesis_is():
     entries, found = ledger.read(), kernel.claims()
     assert {slug for claim in found for slug in claim.implements + claim.refutes} <= set(entries)
+    assert set(kernel.defined()) <= set(entries)
     assert [(claim.key, claim.unnamed) for claim in found if claim.unnamed] == []
     assert {entries[slug].verdict for claim in found for slug in claim.refutes} == {"false as printed"}
 
