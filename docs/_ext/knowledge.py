@@ -44,6 +44,7 @@ class Known:
         self.links = ledger.find()
         self.run = _read("equations.json")
         self.claims = kernel.claims()
+        self.witnessed = kernel.witnessed()
         self.audited = _read("kernel.json")
         self.proved = proved.proofs()
         self.finite = proved.finite_laws()
@@ -57,9 +58,9 @@ class Known:
         place, numbers = self.entries[slug].place, self.numbers.get(slug, [])
         return place if "Eq." in place or not numbers else f"{place}, Eq. {', '.join(map(str, numbers))}"
 
-    def axioms(self, claim: kernel.Claim) -> str:
-        """Say what the last ``make kernel`` found below a theorem."""
-        found = self.audited.get(claim.key)
+    def axioms(self, key: str) -> str:
+        """Say what the last ``make kernel`` found below a theorem, or below a ``witness CHAPTER.name``."""
+        found = self.audited.get(key)
         return "not run" if found is None else "no axiom" if found == kernel.CLOSED else found
 
     def evidence(self, slug: str) -> list[str]:

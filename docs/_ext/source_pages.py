@@ -13,7 +13,7 @@ from pygments.lexers import get_lexer_by_name
 
 from tests.support import ledger
 
-_NAMED = re.compile(r"^(?:Definition|Theorem) (\w+)", re.MULTILINE)
+_NAMED = re.compile(r"^(?:Definition|Theorem|Lemma) (\w+)", re.MULTILINE)
 
 
 def source_pages(app):

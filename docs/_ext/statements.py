@@ -12,6 +12,7 @@ Everything shown is computed: links from the sources (`tests.support.ledger`), o
 from __future__ import annotations
 
 import re
+from html import escape
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -91,7 +92,25 @@ class Verdict(SphinxDirective):
         self.state.nested_parse(assumed, self.content_offset, box)
         self.state.nested_parse(self.content, self.content_offset, box)
         box += self._rows(slug, entry, known)
+        for claim in known.claims:
+            if slug in claim.implements + claim.refutes:
+                box += self._theorem(claim, known)
         return [box]
+
+    def _theorem(self, claim, known):
+        """Fold a statement as the kernel reads it, with the ledger's words before each hypothesis."""
+        word = "Refuted" if claim.refutes else "Proved"
+        title = f"{word} under the kernel: {claim.chapter}.v, {claim.name}"
+        listing = nodes.literal_block(claim.text, claim.text, language="coq")
+        witness = nodes.paragraph("", "", nodes.inline("", "Witness: ", classes=["verdict-key"]))
+        if claim.key in known.witnessed:
+            path = f"proofs/coq/Witnesses/{claim.chapter}.v"
+            witness += [_coq(path, claim, "something that satisfies the hypotheses")]
+            witness += nodes.Text(f", {known.axioms(f'witness {claim.key}')}")
+        else:
+            witness += nodes.Text("none needed, as it assumes nothing")
+        opened = nodes.raw("", f"<details><summary>{escape(title)}</summary>", format="html")
+        return [opened, listing, witness, nodes.raw("", "</details>", format="html")]
 
     def _rows(self, slug, entry, known):
         rows = nodes.bullet_list(classes=["verdict-links"])
@@ -130,7 +149,7 @@ class Verdict(SphinxDirective):
                 holder = nodes.inline("", "", _coq(f"proofs/coq/Statements/{claim.chapter}.v", claim))
                 holder += [nodes.Text(" ("), _coq(f"proofs/coq/{claim.chapter}.v", claim, "proof")]
                 laws = proved.LAWS if claim.key in known.finite else ""
-                holder += nodes.Text(f", {known.axioms(claim)}){laws}")
+                holder += nodes.Text(f", {known.axioms(claim.key)}){laws}")
                 shown.append(holder)
         return shown
 

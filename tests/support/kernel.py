@@ -11,8 +11,11 @@ A statement that assumes something has a witness, the lemma of its name in ``pro
 something closed and not degenerate that satisfies the hypotheses. ``proofs/coq/Witness.v`` computes from the
 statement what its witness has to show.
 
+``proofs/coq/uses.lock`` has, for each theorem, those that its proof uses, by way of any lemmas: read from the
+kernel's own proof terms.
+
 ``python -m tests.support.kernel`` compiles under ``build/kernel``, prints each theorem with its axioms,
-writes ``build/kernel.json``, and exits with 1 if anything is wrong; ``--lock`` writes the hashes.
+writes ``build/kernel.json``, and exits with 1 if anything is wrong; ``--lock`` writes both lock files.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ _SENTENCE = re.compile(r"(?:\(\*.*?\*\)|[^(]|\((?!\*))*?\.(?=\s|$)", re.DOTALL)
 _DEFINITION = re.compile(r"(?:\s|\(\*.*?\*\))*Definition\s+(\w+)", re.DOTALL)
 _LINK = re.compile(r"\(\*\s*(Implements|Refutes):\s*([\w, -]+?)\s*\*\)")
 _DEFINES = re.compile(r"\(\*\s*Defines:\s*([\w, -]+?)\s*\*\)\s*Definition\s+(\w+)")
+_NAMED = re.compile(r"^(?:Lemma|Theorem) (\w+)", re.MULTILINE)
+_QUALIFIED = re.compile(r"(?<![\w.])([A-Z]\w*\.\w+)(?![\w.])")
 _LEMMA = re.compile(r"^Lemma (\w+) : ltac:\(witness ", re.MULTILINE)
 _WITNESSES = "From mathcomp Require Import all_ssreflect all_algebra. From LAI Require Import Witness."
 _BINDERS = re.compile(r",|(?<![\\\w])in(?!\w)")
@@ -61,6 +66,7 @@ class Claim:
     hypotheses: tuple[str, ...]
     unnamed: tuple[str, ...]
     digest: str
+    text: str
 
     @property
     def key(self) -> str:
@@ -147,6 +153,7 @@ def _claims(path: Path) -> Iterator[Claim]:
             refutes=slugs["Refutes"],
             hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
             unnamed=tuple(_unnamed(body)),
+            text="Definition" + sentence.partition("Definition")[2],
             digest=hashlib.sha256("\n".join([*about, _plain(sentence)]).encode()).hexdigest()[:16],
         )
 
@@ -221,6 +228,47 @@ def audit(root: Path = ROOT) -> dict[str, str]:
     return answers
 
 
+def uses(root: Path = ROOT) -> dict[str, list[str]]:
+    """Read which theorems each theorem's proof uses, from the kernel's terms, of what `compiled` left.
+
+    A lemma that is no statement stands for what it uses itself.
+    """
+    build, keys = root / "build" / "kernel", {claim.key for claim in claims(root)}
+    paths = sorted((root / "proofs/coq").glob("*.v"))
+    names = [f"{path.stem}.{name}" for path in paths for name in _NAMED.findall(path.read_text("utf-8"))]
+    lines = [f"Require LAI.{path.stem}." for path in paths] + ["Set Printing Depth 1000000."]
+    lines += [f"{_title(name)}\nPrint LAI.{name}." for name in names]
+    # From standard input, as a name that a section has closed over is an error that may be passed over.
+    run = subprocess.run(
+        ["coqtop", "-q", "-w", "none", "-R", ".", "LAI"],
+        cwd=build,
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    terms = dict(part.split("\n", 1) for part in run.stdout.split("== ")[1:])
+    known = set(names)
+    direct = {name: set(_QUALIFIED.findall(term)) & known - {name} for name, term in terms.items()}
+
+    def reached(name: str) -> set[str]:
+        found, pending = set(), [*direct[name]]
+        while pending:
+            other = pending.pop()
+            if other not in found:
+                found.add(other)
+                pending += [] if other in keys else direct[other]
+        return found & keys
+
+    return {key: sorted(reached(key)) for key in sorted(keys)}
+
+
+def recorded_uses(root: Path = ROOT) -> dict[str, list[str]]:
+    """Read what ``--lock`` wrote of them."""
+    lines = (root / "proofs/coq/uses.lock").read_text(encoding="utf-8").splitlines()
+    return {key: used for key, *used in map(str.split, lines)}
+
+
 def _asked(key: str, definition: str) -> list[str]:
     return [_title(key), definition, "Print Assumptions checked.", "Reset checked."]
 
@@ -231,10 +279,9 @@ def _title(key: str) -> str:
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Check everything, or write the lock file; return the exit status."""
-    if arguments == ["--lock"]:
-        lines = [f"{claim.key} {claim.digest}\n" for claim in claims(root)]
-        (root / "proofs/coq" / "statements.lock").write_text("".join(lines), encoding="utf-8")
-        return 0
+    lock = arguments == ["--lock"]
+    if lock:
+        _write_lock("statements.lock", {claim.key: [claim.digest] for claim in claims(root)}, root)
     if shutil.which("coqc") is None:
         print(ABSENT)
         return int(os.environ.get("KERNEL") == "required")
@@ -242,6 +289,10 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     if result.returncode:
         print(result.stderr)
         return 1
+    used = uses(root)
+    if lock:
+        _write_lock("uses.lock", used, root)
+        return 0
     try:
         answers = audit(root)
     except RuntimeError as error:
@@ -254,12 +305,19 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     moved = changed(root)
     if moved:
         print(f"changed since proofs/coq/statements.lock was written (--lock writes it): {', '.join(moved)}")
+    if used != recorded_uses(root):
+        print("the proofs use other theorems than proofs/coq/uses.lock says (--lock writes it)")
     (root / "build" / "kernel.json").write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
     wrong = [key for key, answer in shown.items() if answer not in (CLOSED, "no witness")]
     theorems = [key for key in answers if not key.startswith("witness ")]
     closed = len(answers) - len(theorems)
     print(f"{len(theorems)} theorems, {closed} witnesses or without hypotheses, {len(wrong)} wrong")
-    return int(bool(wrong or moved))
+    return int(bool(wrong or moved or used != recorded_uses(root)))
+
+
+def _write_lock(name: str, lines: dict[str, list[str]], root: Path) -> None:
+    text = "".join(f"{' '.join([key, *words])}\n" for key, words in lines.items())
+    (root / "proofs/coq" / name).write_text(text, encoding="utf-8")
 
 
 def _is_clear(key: str, answer: str) -> bool:

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import ledger
-from tests.support.kernel import claims
+from tests.support.kernel import claims, recorded_uses
 
 LAWS = ", laws with finitely many outcomes"
 EVERY_SIZE = re.compile(r"any depth|any number of layers")
-_WORD = re.compile(r"\w+")
 _FINITE = re.compile(r"\(W : finType\) \(P : law R W\)")
 """A statement over any `law` of `Statements/Laws.v`, which has finitely many outcomes."""
-_THEOREM = re.compile(r"^Theorem (\w+)\b(.*?)\bQed\.", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -72,34 +70,14 @@ def finite_laws(root: Path = ledger.ROOT) -> set[str]:
 
 
 def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
-    """Give the slugs whose statements each statement's proofs use, in sympy and under a proof assistant."""
+    """Give the slugs whose theorems each statement's theorems use: read from the kernel's proof terms."""
+    about = {claim.key: {*claim.implements, *claim.refutes} for claim in claims(root)}
     found: dict[str, set[str]] = {}
-    for path in sorted((root / "proofs").glob("prove_*.py")):
-        _used_in_file(path, root, found)
-    about = {claim.name: (*claim.implements, *claim.refutes) for claim in claims(root)}
-    for path in sorted((root / "proofs/coq").glob("*.v")):
-        for name, body in _THEOREM.findall(path.read_text(encoding="utf-8")):
-            used = {slug for other in set(_WORD.findall(body)) & set(about) - {name} for slug in about[other]}
-            for slug in about.get(name, ()):
-                found.setdefault(slug, set()).update(used - {slug})
+    for key, used in recorded_uses(root).items():
+        slugs = set().union(*(about.get(other, set()) for other in used))
+        for slug in about.get(key, ()):
+            found.setdefault(slug, set()).update(slugs - {slug})
     return {slug: used for slug, used in found.items() if used}
-
-
-def _used_in_file(path: Path, root: Path, found: dict[str, set[str]]) -> None:
-    """Find the statements that the procedures of a file name beside their own."""
-    about = {proof.statement.partition(".")[2]: proof.slugs for proof in _settled(path, root)}
-    functions = _functions(path)
-    for proof in _settled(path, root):
-        names = {
-            node.id
-            for name in _reached(proof.node.partition("::")[2], functions)
-            for statement in functions[name].body  # a decorator names what is settled beside it
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name)
-        }
-        used = {slug for name in names & set(about) for slug in about[name]} - set(proof.slugs)
-        for slug in proof.slugs:
-            found.setdefault(slug, set()).update(used)
 
 
 def evidence(
