@@ -39,7 +39,8 @@ What ``settled`` demands, so that nothing passes by accident:
 * an SMT solver decides ``given => claim`` for all reals at every depth in ``depths`` and at the next one,
   with every `width` as it is and one more (see `_solver`); neither the solver nor points refute a short claim
   three and twelve sizes beyond;
-* every sign that a symbol carries, and every relation `under` `MEANING`, is listed in `_meaning`;
+* every sign that a symbol carries is listed in `_meaning`, and what stands under the ledger's words, or
+  `under` `MEANING`, is what ``hypotheses.toml`` has there, expression by expression (see `_words`);
 * where it gives up, and has little effort for larger sizes, the claim is an identity of rational functions,
   or holds at points that satisfy ``given``: the solver's, with each inequality tight and each symbol zero in
   turn, and random ones;
@@ -91,6 +92,7 @@ from proofs._rewrites import Rewrite
 from proofs._search import asked, search
 from proofs._statement import Statement, width
 from proofs._steps import Steps
+from proofs._words import strangers
 
 __all__ = [
     "MEANING",
@@ -160,6 +162,10 @@ def judge(statement: Statement, proof: Proof | None, mutants: Mapping[str, Rewri
     for depth in statement.depths:
         if hidden := unstated(statement.slug, statement.relations(depth), statement.given(depth)):
             raise AssertionError(f"{statement.slug}: no hypothesis says {hidden}; see proofs/_meaning.py")
+    if strange := strangers(statement):
+        raise AssertionError(
+            f"{statement.slug}: not what the words mean in proofs/hypotheses.toml: {strange}"
+        )
     if proof is not None:
         _check_proof(statement, proof)
     if not mutants:

@@ -2,17 +2,16 @@ r"""What the symbols of the proofs stand for: the reason of every sign that a sy
 
 A symbol that is declared positive assumes something, as a relation of a ``given`` does. `SIGNS` names, slug
 by slug, the hypothesis of the ledger that each such sign stands for, or one of `KINDS`: what a norm, a count
-or a probability is by its meaning. `RELATIONS` lists the relations that a ``given`` may have `under`
-`MEANING`. The harness refuses any other. Indices are left out: ``beta`` is every ``beta0_1``.
+or a probability is by its meaning. The harness refuses any other. Indices are left out: ``beta`` is every
+``beta0_1``. What a ``given`` has under the ledger's words, and `under` `MEANING`, is in `_words`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import sympy as sp
 
-from proofs._relations import MEANING, AtMost, Relation, symbols_of
+from proofs._relations import AtMost, Relation, symbols_of
 
 NORM = "a norm, or a bound of norms"
 COUNT = "a count"
@@ -119,16 +118,6 @@ SIGNS: dict[str, dict[str, str]] = {
     "scale-free-variance": {CHANCE: "p > 0"},
     "regression-gain": {CHANCE: "p > 0", r"$\Var \beta^\star > 0$": "s > 0"},
 }
-RELATIONS: dict[str, tuple[str, ...]] = {  # what a cosine, a maximum, a share or a fit is
-    "norm-product-bound": ("c_l <= 1", "-c_l <= 1"),
-    "app-abs-gap": ("r**2 + rho**2 < 1",),
-    "app-rel-gap": ("r**2 + k*rho**2 < 1",),
-    "admissible-weights": ("s <= 1", "r <= 1"),
-    "unit-gain-variance": ("0 < 1 - k*p",),
-    "minkowski-lower-bound": ("-1 <= r",),
-    "app-var-CS-lb": ("-1 <= r", "r <= 1"),
-    "perturbation-norm": ("f <= b*f + d*f + d*h", "h <= b*h", "f <= d", "h <= b"),
-}
 _INDICES = re.compile(r"_*\d+")
 _FACTOR = re.compile(r"(?<!\*)\b\d+\*")
 _SIGNS = {
@@ -142,14 +131,13 @@ _SIGNS = {
 
 def allowed_of(slug: str) -> set[str]:
     """List what the symbols of a statement may assume."""
-    signs = {sign for listed in SIGNS.get(slug, {}).values() for sign in listed.split(", ")}
-    return signs | set(RELATIONS.get(slug, ()))
+    return {sign for listed in SIGNS.get(slug, {}).values() for sign in listed.split(", ")}
 
 
 def assumed_by_symbols(relations: Sequence[Relation], given: Sequence[Relation]) -> set[str]:
-    """List the signs that symbols carry, and the relations under `MEANING`."""
-    meant = {_spelled(relation) for relation in given if MEANING in relation.of}
-    return meant | set(_carried(symbols_of(relations, given)))
+    """List the signs that symbols carry."""
+    signs = (sign.split(" ", 1) for sign in carried(relations, given))
+    return {f"{_INDICES.sub('', name)} {word}" for name, word in signs}
 
 
 def unstated(slug: str, relations: Sequence[Relation], given: Sequence[Relation]) -> list[str]:
@@ -157,14 +145,15 @@ def unstated(slug: str, relations: Sequence[Relation], given: Sequence[Relation]
     return sorted(assumed_by_symbols(relations, given) - allowed_of(slug))
 
 
-def _carried(symbols: Sequence[Any]) -> Iterator[str]:
-    for symbol in symbols:
+def carried(relations: Sequence[Relation], given: Sequence[Relation]) -> Iterator[str]:
+    """Give the signs that symbols carry, indices and all."""
+    for symbol in symbols_of(relations, given):
         words = (text for name, text in _SIGNS.items() if getattr(symbol, f"is_{name}", False))
         if isinstance(symbol, sp.Symbol) and (word := next(words, None)):  # the first one is the strictest
-            yield f"{_INDICES.sub('', symbol.name)} {word}"
+            yield f"{symbol.name} {word}"
 
 
-def _spelled(relation: Relation) -> str:
+def spelled(relation: Relation) -> str:
     """Write a relation without indices, and ``k`` for the counts that merging the indices leaves."""
     sides = [sp.sympify(side) for side in (relation.lhs, relation.rhs)]
     symbols = set().union(*(side.free_symbols for side in sides))
@@ -172,4 +161,5 @@ def _spelled(relation: Relation) -> str:
     if isinstance(relation, AtMost):
         left, right = (_FACTOR.sub("k*", str(side.xreplace(stems))) for side in sides)
         return f"{left} {'<' if relation.strict else '<='} {right}"
-    return f"{', '.join(sorted(map(str, set(stems.values()))))}: equation"
+    left, right = (_FACTOR.sub("k*", str(side.xreplace(stems))) for side in sides)
+    return f"{left} = {right}"

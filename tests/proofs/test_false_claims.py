@@ -10,9 +10,11 @@ import itertools
 import pytest
 import sympy as sp
 
-from proofs import _meaning
+from proofs import _meaning, prove_decay_bounds_gain, prove_ratios
 from proofs._harness import (
+    MEANING,
     AtMost,
+    Equal,
     Statement,
     UndecidedError,
     judge,
@@ -130,6 +132,48 @@ def test_an_attack_on_the_harness_is_refused(name):
         (AssertionError, UndecidedError), match=r"is false at|nothing satisfies|itself is asked"
     ):
         judge(false, proof, {})
+
+
+def hide(statement, words, *relations):
+    """Assume more, under words of the ledger that the statement has."""
+    more = tuple(dataclasses.replace(relation, of=words) for relation in relations)
+    return dataclasses.replace(statement, given=lambda depth: (*statement.given(depth), *more))
+
+
+def sign(statement, symbol):
+    """Assume more of a symbol, which keeps its name."""
+    positive = {symbol: sp.Symbol(symbol.name, positive=True)}
+
+    def claim(depth):
+        return tuple(
+            dataclasses.replace(
+                relation,
+                lhs=sp.sympify(relation.lhs).xreplace(positive),
+                rhs=sp.sympify(relation.rhs).xreplace(positive),
+            )
+            for relation in statement.relations(depth)
+        )
+
+    return dataclasses.replace(statement, claim=claim)
+
+
+RATIOS, DECAY = prove_ratios.STATEMENT, prove_decay_bounds_gain.STATEMENT
+BETWEEN = r"$m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$"
+HIDDEN = {
+    "nothing satisfies it": hide(RATIOS, BETWEEN, AtMost(0, x), AtMost(x, 0, strict=True)),
+    "an inequality": hide(RATIOS, BETWEEN, AtMost(sp.Symbol("alpha0_1", nonnegative=True), 1)),
+    "an equation": hide(RATIOS, BETWEEN, Equal(sp.Symbol("M0"), 1)),
+    "what a symbol stands for": hide(RATIOS, MEANING, AtMost(sp.Symbol("m0"), 0)),
+    "a sign": sign(RATIOS, next(iter(sorted(RATIOS.relations(2)[0].rhs.free_symbols, key=str)))),
+    "another statement's words": hide(DECAY, "A1", AtMost(x, 1)),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_hidden_hypothesis_is_refused(name):
+    words = r"not what the words mean|no hypothesis says|nothing satisfies"
+    with pytest.raises((AssertionError, UndecidedError), match=words):
+        judge(HIDDEN[name], None, {})
 
 
 def bounds():
