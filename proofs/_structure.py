@@ -112,7 +112,7 @@ OPEN = (  # what the paper leaves open has the reading that the page names
     r"the mean is left open in the text",
     r"schematic by the paper's own word",
     r"higher-order products of $\Delta J$ are ignored",
-    r"$\rho_t$ is not defined",
+    r"$\rho_t = \norm{\bar J^{(t)}}_2$, which the text leaves open",
     r"terms of higher order in $\Delta J$ are left to the residual",
     r"the terms that involve $\xi$ are not written",
 )

@@ -32,3 +32,10 @@ move=> [//|L] w _; rewrite /ghost_passes /forward !sum_nat_const !card_ord mulSn
 have -> : (2 * L.+1).-1 = L.+1 + L by rewrite mul2n -addnn addnS.
 by rewrite -mulSnr -mulnDl mulnC mulnCA [RHS]mulnC.
 Qed.
+
+Theorem no_order_of_magnitude : Statements.Costs.no_order_of_magnitude.
+Proof.
+move=> L d k positive L0 k2; split.
+  by apply: leq_trans (cache_below_two L positive) _; rewrite leq_mul2r k2 orbT.
+by apply: leq_trans (passes_below_two positive L0) _; rewrite leq_mul2r k2 orbT.
+Qed.

@@ -33,6 +33,23 @@ BY_FORM = {
     r"$y_t = \gamma \odot \hat x_t + b$ are all uses of $\gamma$ and $b$",
     r"a chain of $L$ dense layers with one vector per layer and sample",
     r"$\hat x$ does not depend on them",
+    r"$\E g^{(L)}$ exists",
+    "what is random is left open",
+    r"here $\bar J = \E J$",
+    "the mean is left open in the text",
+    r"$l = 2, \dots, L$",
+    r"terms of higher order in $\Delta J$ are left to the residual",
+    r"higher-order products of $\Delta J$ are ignored",
+    r"the terms that involve $\xi$ are not written",
+    r"$D$ is fixed while the step is taken",  # the direction is one vector
+    r"$D$ has an entry per parameter",
+    r"no momentum",
+    r"$\epsilon = 0$",
+    r"the moments before the step do not depend on $w$",  # they are bound before the weight is
+    r"the inputs of all layers, concatenated, count as one vector",
+    r"nothing says that it is short",
+    # The statement is for one that stands after it.
+    r"the text does not say whether $s$ stands before or after the activation function",
 }
 # The formula refuted has none of the terms that its hypotheses are about.
 FREE = {"decays-with-depth"}
@@ -42,6 +59,7 @@ COQ = shutil.which("coqc") is not None
 def test_every_statement_is_about_a_slug_and_says_what_each_hypothesis_is():
     entries, found = ledger.read(), kernel.claims()
     assert {slug for claim in found for slug in claim.implements + claim.refutes} <= set(entries)
+    assert set(kernel.defined()) <= set(entries)
     assert [(claim.key, claim.unnamed) for claim in found if claim.unnamed] == []
     assert {entries[slug].verdict for claim in found for slug in claim.refutes} == {"false as printed"}
 

@@ -4,8 +4,8 @@ A statement is a ``Definition`` in ``Statements/CHAPTER.v`` there, below a comme
 or ``(* Refutes: slug *)`` where what is printed is false; its proof is the theorem of the same name in
 ``proofs/coq/CHAPTER.v``. A comment before each hypothesis has the ledger's words for it, or ``meaning`` where
 the hypothesis says what a symbol is. What the paper only defines is the ``Definition`` below
-``(* Defines: slug *)``. ``proofs/coq/statements.lock`` holds a hash of each statement with the definitions that
-it uses.
+``(* Defines: slug *)``. ``proofs/coq/statements.lock`` holds a hash of each statement with the definitions
+that it uses.
 
 A statement that assumes something has a witness, the lemma of its name in ``proofs/coq/Witnesses/CHAPTER.v``:
 something closed and not degenerate that satisfies the hypotheses. ``proofs/coq/Witness.v`` computes from the
@@ -74,7 +74,7 @@ def claims(root: Path = ROOT) -> list[Claim]:
 
 
 def defined(root: Path = ROOT) -> dict[str, list[str]]:
-    """Name, for each slug that the paper only defines, the definitions that write it down: ``CHAPTER.name``."""
+    """Name, for each slug that the paper only defines, the definitions of it: ``CHAPTER.name``."""
     found: dict[str, list[str]] = {}
     for path in _statement_files(root):
         for slugs, name in _DEFINES.findall(path.read_text(encoding="utf-8")):

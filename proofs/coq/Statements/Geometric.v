@@ -73,7 +73,7 @@ Definition printed_relative_bound_fails := forall (R : rcfType) n L (rho : R),
 
 (** The printed sum does not decay with depth: each layer adds to it, at every depth and for every rho. *)
 (* Refutes: decays-with-depth *)
-Definition sum_grows_with_depth := forall (R : realDomainType) (rho : R) L,
+Definition sum_grows_with_depth := forall (R : realFieldType) (rho : R) L,
   (* meaning *) 0 < rho < 1 ->
   \sum_(1 <= l < L.+1) rho ^+ (2 * l) < \sum_(1 <= l < L.+2) rho ^+ (2 * l).
 

@@ -27,7 +27,9 @@ Section Scores.
 Variables (R : ringType) (d : nat -> nat).
 
 (* Layer l is compared by its input and by its output gradient. *)
+(* Defines: similarities *)
 Definition alpha (x y : trace R d) l := dot (act x l.-1) (act y l.-1).
+(* Defines: similarities, layer-gradients *)
 Definition beta (x y : trace R d) l := dot (grad x l) (grad y l).
 
 Variables (n L : nat) (V : 'I_n -> trace R d) (j : trace R d).
@@ -36,8 +38,11 @@ Variables (n L : nat) (V : 'I_n -> trace R d) (j : trace R d).
 Definition ghost := \sum_z \sum_(1 <= l < L.+1) alpha (V z) j l * beta (V z) j l.
 Definition lai := \sum_z (\sum_(1 <= l < L.+1) alpha (V z) j l) * beta (V z) j L.
 Definition lli := \sum_z alpha (V z) j L * beta (V z) j L.
+(* Defines: app-lai-defs *)
 Definition influence_ghost := - ghost.
+(* Defines: gradient2, app-lai-defs *)
 Definition influence_lai := - lai.
+(* Defines: lli *)
 Definition influence_lli := - lli.
 
 (* The gap of one pair. *)
@@ -60,7 +65,9 @@ Definition bounded C x := forall l, (l < L)%N -> norm (act x l) <= C.
 Definition A2 C := [/\ 0 < C, forall z, bounded C (V z) & bounded C j].
 
 (* A3, and the variant that the geometric bound assumes. *)
+(* Defines: non-negative-alignment *)
 Definition A3 := forall z l, (0 < l <= L)%N -> 0 <= cos (grad (V z) l) (grad j l).
+(* Defines: non-expansive *)
 Definition variant :=
   forall z l, (0 < l <= L)%N -> cos (grad (V z) l) (grad j l) <= cos (grad (V z) L) (grad j L).
 

@@ -32,6 +32,15 @@ Qed.
 Lemma halving_alpha l : alpha halving halving l = 1. Proof. exact: corner_dot. Qed.
 Lemma halving_beta l : beta halving halving l = half ^+ (2 * (L - l)).
 Proof. by rewrite /beta /= dotZl dotZr (corner_dot R 1 0) mulr1 -exprD addnn -mul2n. Qed.
+Lemma halving_signal : beta halving halving L = 1. Proof. by rewrite halving_beta subnn muln0 expr0. Qed.
+Lemma halving_alphas k : \sum_(1 <= l < k.+1) alpha halving halving l = k%:R.
+Proof. by rewrite (eq_bigr (fun=> 1)) => [|l _]; rewrite ?halving_alpha // sumr_const_nat subn1. Qed.
+Lemma half_lt1 : 0 < half < 1. Proof. by rewrite half_gt0 invf_lt1 ?ltr0n // ltr1n. Qed.
+Lemma halving_decays l : 0 <= beta halving halving l <= beta halving halving L.
+Proof.
+have /andP [h0 h1] := half_lt1.
+by rewrite halving_signal (halving_beta l) exprn_ge0 ?exprn_ile1 ?(ltW h0) ?(ltW h1).
+Qed.
 End Halving.
 
 Section Norms.
@@ -49,7 +58,7 @@ by apply: divff; rewrite mulf_neq0 // expf_neq0 // gt_eqF ?half_gt0.
 Qed.
 Lemma halving_A1 : A1 L V trace half.
 Proof.
-split; first by rewrite half_gt0 invf_lt1 ?ltr0n // ltr1n.
+split; first exact: half_lt1.
 by split=> [z|] l _; rewrite !halving_grad_norm subnn expr0 mulr1.
 Qed.
 Lemma halving_A2 : A2 L V trace 1. Proof. by split=> [|z l _|l _]; rewrite ?ltr01 //= (corner_norm 1 0). Qed.
@@ -60,3 +69,28 @@ End Norms.
 Ltac take_halving R L :=
   exists two; split=> //; exists 2%N; split=> //; exists 2%N; split=> //; exists (fun=> halving R L);
   split; [by move=> *; apply: halving_proper|exists (halving R L); split; [by move=> *; apply: halving_proper|]].
+
+(* Two fair coins. *)
+Section Coins.
+Variable R : realFieldType.
+Lemma fair_sum : \sum_(w : bool * bool) 4%:R^-1 = 1 :> R.
+Proof. by rewrite sumr_const card_prod !card_bool -[_ *+ _]mulr_natr; apply: mulVf; rewrite pnatr_eq0. Qed.
+Definition fair : law R [finType of bool * bool] :=
+  @Law R [finType of bool * bool] (fun=> 4%:R^-1) (fun=> ltW (etrans (invr_gt0 _) (ltr0n _ 4))) fair_sum.
+Lemma fair_gt0 w : 0 < prob fair w. Proof. by rewrite invr_gt0 ltr0n. Qed.
+Lemma fairE X : mean fair X = (X (true, true) + X (true, false) + (X (false, true) + X (false, false))) / 4%:R.
+Proof.
+rewrite /mean (eq_bigr (fun w => prob fair (w.1, w.2) * X (w.1, w.2))) => [|[] //].
+rewrite -(pair_bigA _ (fun a b => prob fair (a, b) * X (a, b))) /= !big_bool /=.
+by rewrite -!mulrDr mulrC.
+Qed.
+Lemma fair_some P X : \sum_(w | P w) prob fair w * X w = mean fair (fun w => if P w then X w else 0).
+Proof. by rewrite big_mkcond; apply: eq_bigr => w _; case: (P w); rewrite ?mulr0. Qed.
+Definition side (b : bool) : R := if b then 1 else -1.
+(* Three layers: the first coin is every layer's, the second one moves the lower layers alone. *)
+Definition noisy (l : 'I_3) (w : bool * bool) := 2%:R + side w.1 + (if l == ord_max then 0 else side w.2).
+(* Here it moves the last layer alone. *)
+Definition calm (l : 'I_3) (w : bool * bool) := side w.1 + (if l == ord_max then side w.2 else 0).
+End Coins.
+Ltac take_fair R := exists [finType of bool * bool]; split; [by rewrite card_prod !card_bool|];
+  exists (fair R); split; [exact: fair_gt0|].
