@@ -255,7 +255,8 @@ have -> : \sum_(1 <= i < n) limit i * (i%:R^-1 - i.+1%:R^-1) = c * \sum_(1 <= i 
   rewrite mulr_sumr big_nat_cond [RHS]big_nat_cond; apply: eq_bigr => i /andP [/andP [i0 _] _].
   have i1 : i%:R != 0 :> R by rewrite pnatr_eq0 -lt0n.
   have i2 : i.+1%:R != 0 :> R by rewrite pnatr_eq0.
-  rewrite limitE (_ : i%:R * c * _ = c * ((i.+1%:R - i%:R) / i.+1%:R)); last by field; rewrite i1 i2.
+  have sum (x y : R) : x != 0 -> y != 0 -> x * c * (x^-1 - y^-1) = c * ((y - x) / y) by move=> x0 y0; field; rewrite x0 y0.
+  rewrite limitE sum //.
   by rewrite -natrB // subSnn.
 have hE : harmonic = 1 + \sum_(1 <= i < n) 1 / i.+1%:R by rewrite /harmonic big_ltn // divr1 big_add1.
 rewrite -[X in _ + X]mulr1 -mulrDr [X in c * X]addrC -hE /c.
@@ -266,7 +267,7 @@ End Discoveries.
 Theorem false_discovery_rate : Statements.Errors.false_discovery_rate.
 Proof.
 move=> R W P n p harmless q q0 p0 uniform; split=> [w|]; first exact: card_dropped.
-have cardE w (D : {set 'I_n}) : #|D :&: harmless|%:R = \sum_(j in harmless) (j \in D)%:R :> R.
+have cardE (D : {set 'I_n}) : #|D :&: harmless|%:R = \sum_(j in harmless) (j \in D)%:R :> R.
   rewrite -sum1_card natr_sum (eq_bigl (fun j => (j \in harmless) && (j \in D))) => [|j].
     by rewrite big_mkcondr; apply: eq_bigr => j _; case: (j \in D).
   by rewrite inE andbC.
@@ -277,7 +278,7 @@ rewrite (@eq_mean _ _ _ _ (fun w => \sum_(j in harmless) share j w)) => [|w].
   apply: (@le_trans _ _ (\sum_(j in harmless) q / n%:R)); last first.
     by rewrite sumr_const -mulr_natl mulrA mulrAC.
   apply: ler_sum => j hj; have n0 : (0 < n)%N by apply: leq_ltn_trans (ltn_ord j).
-  rewrite -(limits q0 n0).
+  rewrite -(limits q n0).
   have chance x : 0 <= x -> mean P (fun w => (p j w <= x)%R%:R) <= x.
     move=> x0; apply: le_trans (uniform j x hj x0); rewrite /mean [X in _ <= X]big_mkcond.
     by apply: ler_sum => w _; case: ifP; rewrite ?mulr1 ?mulr0.
@@ -293,5 +294,5 @@ rewrite (@eq_mean _ _ _ _ (fun w => \sum_(j in harmless) share j w)) => [|w].
       by rewrite meanZ mulrC ler_wpmul2r ?step_ge0 ?chance.
     by rewrite ler_wpmul2l ?invr_ge0 ?ler0n ?chance.
   by rewrite mul1r [in RHS]mulrC; congr (_ + _); apply: eq_bigr => i _; rewrite mulrC.
-by rewrite (cardE w) mulr_suml.
+by rewrite cardE mulr_suml.
 Qed.
