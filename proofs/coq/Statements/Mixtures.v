@@ -1,0 +1,62 @@
+(** Shares of sources, the step that follows them, whose row a tensor's is, and weights of layers. *)
+From mathcomp Require Import all_ssreflect all_algebra.
+From LAI.Statements Require Import Networks Gradients.
+Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.TTheory GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+
+Section Shares.
+Variables (R : fieldType) (p K : nat) (size : 'I_K -> nat) (g : forall k, 'I_(size k) -> 'cV[R]_p).
+(* The mean gradient of source k; the parameters after a step with shares w; the mean score of source k, with v the
+   gradient of the validation loss. *)
+Definition source_gradient k := (size k)%:R^-1 *: \sum_(i < size k) g i.
+Definition stepped (theta : 'cV_p) eta (D : 'M_p) (w : 'cV_K) := theta - eta *: (D *m \sum_k w k 0 *: source_gradient k).
+Definition mean_score (D : 'M_p) (v : 'cV_p) k := (\sum_(i < size k) dot (@g k i) (D *m v)) / (size k)%:R.
+End Shares.
+
+(** The derivatives of the next validation loss in the shares of K sources are minus eta times the mean scores, with the
+    validation gradient after the step. *)
+(* Implements: share-derivative *)
+Definition share_derivative := forall (R : realFieldType) p K (size : 'I_K -> nat) (g : forall k, 'I_(size k) -> 'cV[R]_p)
+    (L : 'cV_p -> R) (theta v : 'cV_p) eta (D : 'M_p) (w : 'cV_K) (s : 'I_K -> R) (step : 'cV_K -> 'cV_p),
+  (* the step is $\theta^+ = \theta - \eta D \sum_k w_k g_k$ *)
+  (forall u : 'cV_K, step u = theta - eta *: (D *m \sum_k u k 0 *: source_gradient g k)) ->
+  (* $g_k$ is the mean gradient of source $k$ *) (forall k, s k = mean_score g D v k) ->
+  (* $D$ is symmetric and fixed *) D^T = D ->
+  (* meaning *) gradient L (step w) v ->
+  gradient (fun u => L (step u)) w (\col_k (- eta * s k)).
+
+(** The step that makes Hedge's bound least; ln is any function that is positive where the logarithm is. *)
+(* Implements: hedge-step *)
+Definition hedge_step := forall (R : rcfType) (ln : nat -> R) K (H eta : R),
+  (* meaning *) (forall n, (1 < n)%N -> 0 < ln n) ->
+  (* $K \ge 2$ *) (1 < K)%N ->
+  (* $H > 0$ *) 0 < H ->
+  (* meaning *) 0 < eta ->
+  let bound x := ln K / x + x * H in
+  2%:R * Num.sqrt (H * ln K) <= bound eta /\ bound (Num.sqrt (ln K / H)) = 2%:R * Num.sqrt (H * ln K).
+
+(** Two backward passes, one of them with weights, tell whose row x of a tensor is: what is left has the gradients of other
+    samples' losses alone.  r and rw are the gradients of the sum of all losses and of their weighted sum. *)
+(* Implements: sample-ownership *)
+Definition sample_ownership := forall (R : realFieldType) n a b (loss : 'I_n -> 'M[R]_(a, b) -> R) (x : 'M_(a, b))
+    (dl : 'I_n -> 'M_(a, b)) (w : 'I_n -> R) r rw i,
+  (* losses are differentiable in the tensor's entries *) (forall k, gradient (loss k) x (dl k)) ->
+  (* meaning *) gradient (fun y => \sum_k loss k y) x r ->
+  (* meaning *) gradient (fun y => \sum_k w k * loss k y) x rw ->
+  rw - w i *: r = \sum_(k | k != i) (w k - w i) *: dl k.
+
+Section Slope.
+Variables (R : fieldType) (I : finType) (alpha beta last : I -> R).
+(* A layer's squared error over all pairs, and the weight that makes it least. *)
+Definition misfit w := \sum_z alpha z ^+ 2 * (beta z - w * last z) ^+ 2.
+Definition slope := (\sum_z alpha z ^+ 2 * beta z * last z) / \sum_z alpha z ^+ 2 * last z ^+ 2.
+End Slope.
+
+(** The weight of one layer: every other one fits worse, by the square of its distance times the denominator. *)
+(* Implements: calibrated-decoupled *)
+Definition decoupled := forall (R : realFieldType) (I : finType) (alpha beta last : I -> R),
+  (* the denominator is not zero *) \sum_z alpha z ^+ 2 * last z ^+ 2 != 0 ->
+  forall w, misfit alpha beta last w = misfit alpha beta last (slope alpha beta last)
+    + (\sum_z alpha z ^+ 2 * last z ^+ 2) * (w - slope alpha beta last) ^+ 2 /\
+  (w != slope alpha beta last -> misfit alpha beta last (slope alpha beta last) < misfit alpha beta last w).
