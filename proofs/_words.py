@@ -18,6 +18,7 @@ from typing import Any
 import sympy as sp
 
 from proofs._meaning import carried, spelled
+from proofs._relations import MEANING
 from proofs._statement import Statement
 
 FILE = Path(__file__).with_name("hypotheses.toml")
@@ -43,10 +44,9 @@ def describe(statement: Statement) -> dict[str, Any]:
 
 def strangers(statement: Statement) -> list[str]:
     """List what a statement of the ledger assumes that is not what the file has under its words."""
-    known = recorded().get(statement.slug)
-    if known is None:  # no statement of the ledger, or one that assumes nothing
-        return []
-    found = describe(statement)
+    found, known = describe(statement), recorded().get(statement.slug)
+    if known is None:  # no statement of the ledger: what its symbols stand for is nowhere said
+        return [text for words, texts in found["words"].items() if MEANING in words for text in texts]
     if any(found["digest"] == record["digest"] for record in known):
         return []
     listed = {(words, text) for record in known for words, texts in record["words"].items() for text in texts}
