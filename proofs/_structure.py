@@ -10,6 +10,7 @@ BY_QUOTIENTS = (  # a claim says nothing where it divides by zero
     r"both means are not zero",
     r"$d > 1$",
     r"$n > 1$",
+    r"$m > 1$",
 )
 BY_NUMBERS = (  # what is fixed is a number in a law whose other symbols are outcomes
     r"$D$ is fixed while the step is taken",

@@ -108,7 +108,7 @@ FILES = {
     "proofs/prove_half.py": PROOF,
 }
 MACHINERY = [
-    *("tests/__init__.py", "tests/tiers.txt", "proofs/conftest.py"),
+    *("tests/__init__.py", "tests/tiers.txt", "proofs/conftest.py", "proofs/hypotheses.toml"),
     *(f"tests/support/{name}.py" for name in ("__init__", "ledger", "ledger_plugin", "tiers")),
     *(path.relative_to(ledger.ROOT).as_posix() for path in sorted((ledger.ROOT / "proofs").glob("_*.py"))),
 ]
