@@ -9,7 +9,8 @@ Local Open Scope ring_scope.
 Theorem alignment_decay : Statements.Geometric.alignment_decay.
 Proof.
 move=> R d n L V j rho [_ A1] narrow z l hl; rewrite /beta !dot_cos !(normrM (cos _ _)).
-rewrite !(ger0_norm (mulr_ge0 (norm_ge0 _) (norm_ge0 _))) [X in _ <= X]mulrCA; apply: ler_pmul; rewrite ?mulr_ge0 ?norm_ge0 ?narrow //.
+rewrite !(ger0_norm (mulr_ge0 (norm_ge0 _) (norm_ge0 _))) [X in _ <= X]mulrCA; apply: ler_pmul;
+  rewrite ?mulr_ge0 ?norm_ge0 ?narrow //.
 exact: product_decay.
 Qed.
 
@@ -98,9 +99,11 @@ by rewrite -[L.+1]/(L.+2 - 1)%N leq_sub2l.
 Qed.
 Lemma chain_A1 : A1 L.+2 V chain rho.
 Proof. by rewrite /A1 rho0 rho1; split=> //; split=> [z|]; apply: chain_decays. Qed.
-Lemma chain_A2 : A2 L.+2 V chain 1.
+Lemma chain_A2 : r <= 1 -> A2 L.+3 V chain 1.
 Proof.
-by split=> [|z l lL|l lL] /=; rewrite ?ltr01 // (lL : (l <= L.+1)%N) norm_scalar ?ler01.
+move=> r1; have small l : norm (act chain l) <= 1.
+  by rewrite /=; case: leqP => _; rewrite norm_scalar ?ler01 ?(ltW r0).
+by split=> [|z l _|l _]; rewrite ?ltr01.
 Qed.
 Lemma chain_cos l : cos (grad chain l) (grad chain l) = 1.
 Proof. by rewrite /=; case: leqP => _; apply: cos_scalar; rewrite ?ltr01. Qed.
@@ -141,6 +144,8 @@ Let rr0 : 0 < 1 - rho ^+ 2. Proof. by rewrite rho_lt1 // rho0 rho1. Qed.
 Lemma last_weight_gt0 : 0 < last_weight. Proof. by rewrite mulr_gt0 ?exprn_gt0. Qed.
 Lemma last_weight_le : last_weight <= rho ^+ L.+1.
 Proof. by rewrite ler_pimulr ?exprn_ge0 ?(ltW rho0) // ler_subl_addr ler_addl sqr_ge0. Qed.
+Lemma last_weight_le1 : last_weight <= 1.
+Proof. by apply: le_trans last_weight_le _; rewrite exprn_ile1 ?(ltW rho0) ?(ltW rho1). Qed.
 Lemma last_weight_sqr : last_weight ^+ 2 < 1 - rho ^+ 2.
 Proof.
 have q1 : 1 - rho ^+ 2 < 1 by rewrite ltr_subl_addr ltr_addl exprn_gt0.
@@ -167,6 +172,7 @@ Theorem printed_bound_fails : Statements.Geometric.printed_bound_fails.
 Proof.
 move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.
 have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r_le1 : r <= 1 := last_weight_le1 L rho0 rho1.
 exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1.
 split; rewrite ?(chain_gap _ rho0 rho1 r0 hr) ?chain_sum.
 - by split=> //; apply: chain_linear.
@@ -182,6 +188,7 @@ Proof.
 move=> R n L rho /andP [rho0 rho2]; set r := last_weight rho L.
 have rho1 : rho < 1 by apply: le_lt_trans rho2 _; rewrite ltr_pdivr_mulr ?ltr0n // mul1r ltr1n.
 have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r_le1 : r <= 1 := last_weight_le1 L rho0 rho1.
 exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1, 1 => error.
 have quarter : rho ^+ 2 <= 1 / 4%:R.
   have -> : 1 / 4%:R = (1 / 2%:R) ^+ 2 :> R by field.
@@ -251,6 +258,7 @@ Theorem assumptions_met : Statements.Geometric.assumptions_met.
 Proof.
 move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.
 have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r_le1 : r <= 1 := last_weight_le1 L rho0 rho1.
 have r1 : r ^+ 2 <= 1.
   by apply: le_trans (last_weight_rho L rho0 rho1) _; rewrite exprn_ile1 ?(ltW rho0) ?(ltW rho1).
 exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1, 1; split.
