@@ -29,7 +29,7 @@ Definition ghost_influence := forall (R : realFieldType) d n L (W : forall l, 'M
   (* $s$ is the pre-activation *)
   (forall l, (0 < l <= L)%N -> (forall z, gradient (fz z l) (W l *m act (V z) l.-1) (grad (V z) l))
                                /\ gradient (fj l) (W l *m act j l.-1) (grad j l)) ->
-  let of_weights Gz Gj := forall l, (0 < l <= L)%N ->
+  let of_weights Gz Gj := forall l, (* meaning *) (0 < l <= L)%N ->
     (forall z, gradient (fun X => fz z l (X *m act (V z) l.-1)) (W l) (Gz z l))
     /\ gradient (fun X => fj l (X *m act j l.-1)) (W l) (Gj l) in
   of_weights (fun z l => grad (V z) l *m (act (V z) l.-1)^T) (fun l => grad j l *m (act j l.-1)^T) /\
@@ -116,7 +116,7 @@ Definition virtual_readout := forall (R : realFieldType) d n L (V : 'I_n -> trac
     (sz : 'I_n -> 'cV_(d L)) sj (fz : 'I_n -> 'cV_(d L) -> R) fj,
   (* meaning *) (forall z, gradient (fz z) (sz z) (grad (V z) L)) ->
   (* meaning *) gradient fj sj (grad j L) ->
-  let of_readouts Gz Gj := forall l, (0 < l <= L)%N ->
+  let of_readouts Gz Gj := forall l, (* meaning *) (0 < l <= L)%N ->
     (forall z, gradient (fun U => fz z (sz z + U *m act (V z) l.-1)) 0 (Gz z l))
     /\ gradient (fun U => fj (sj + U *m act j l.-1)) 0 (Gj l) in
   of_readouts (fun z l => grad (V z) L *m (act (V z) l.-1)^T) (fun l => grad j L *m (act j l.-1)^T) /\
