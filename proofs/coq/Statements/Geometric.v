@@ -24,6 +24,20 @@ Definition alignment_implies_decay := forall (R : rcfType) d n L (V : 'I_n -> tr
   (* a non-negative cosine at the last layer *) (forall z, 0 <= cos (grad (V z) L) (grad j L)) ->
   forall z l, (* meaning *) (0 < l <= L)%N -> beta (V z) j l <= rho ^+ (2 * (L - l)) * beta (V z) j L.
 
+(** The variant of A3, and what it gives, does not follow from A1 to A3: a linear chain of two layers on two samples,
+    whose last gradients are orthogonal and whose lower ones are not. *)
+(* Implements: non-expansive *)
+Definition variant_of_A3 :=
+  (forall (R : rcfType) d n L (V : 'I_n -> trace R d) j rho,
+    (* for the decay also A1 *) A1 L V j rho ->
+    (* the variant of A3 *) variant L V j ->
+    (* for the decay also a non-negative cosine at the last layer *) (forall z, 0 <= cos (grad (V z) L) (grad j L)) ->
+    forall z l, (* meaning *) (0 < l <= L)%N -> beta (V z) j l <= rho ^+ (2 * (L - l)) * beta (V z) j L) /\
+  (forall R : rcfType, exists (d : nat -> nat) (W : forall l, 'M[R]_(d l.+1, d l)) (V : 'I_1 -> trace R d) (j : trace R d)
+      (rho C : R),
+    [/\ linear_chain 2 W j /\ (forall z, linear_chain 2 W (V z)), A1 2 V j rho, A2 3 V j C, A3 2 V j
+      & ~ variant 2 V j /\ ~ (forall z, beta (V z) j 1 <= rho ^+ 2 * beta (V z) j 2)]).
+
 (** The printed bound on the gap holds for LLI. *)
 (* Implements: lli-gap *)
 Definition lli_gap := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j rho C,
