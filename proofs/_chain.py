@@ -69,12 +69,3 @@ def gradient_of_one_matrix(steps: Steps) -> None:
     column = (x * g).T * (y * h)
     steps.identity("one column", column, x * y * (g.T * h))
     steps.identity("one more column", alpha * g.T * h + column, (alpha + x * y) * (g.T * h))
-
-
-def one_more_use(steps: Steps) -> None:
-    """Add one more use of a matrix to its gradients: the square of its own part, and both cross terms."""
-    so_far, other, a, b, g, h = symbolic("S:oi T:oi a:i b:i g:o h:o")
-    joined = sp.Trace((so_far + g * a.T).T * (other + h * b.T))
-    parts = sp.Trace(so_far.T * other) + sp.Trace((g * a.T).T * (h * b.T))
-    mixed = sp.Trace(so_far.T * (h * b.T)) + sp.Trace((g * a.T).T * other)
-    steps.identity("one more use", joined, parts + mixed)

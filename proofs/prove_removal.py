@@ -74,6 +74,10 @@ PRINTED_MUTANTS = {
 
 
 @settled("removal-influence", REMOVAL, REMOVAL_MUTANTS)
+def prove_removal_influence() -> None:
+    """Read off the velocity of a path of stationary points."""
+
+
 @settled("influence", PRINTED, PRINTED_MUTANTS)
 def prove_influence(statement: Statement, steps: Steps) -> None:
     """Read off the stationarity condition's part of first order, for matrices of any size."""

@@ -9,7 +9,8 @@ Local Open Scope ring_scope.
 Theorem alignment_decay : Statements.Geometric.alignment_decay.
 Proof.
 move=> R d n L V j rho [_ A1] narrow z l hl; rewrite /beta !dot_cos !(normrM (cos _ _)).
-rewrite !(ger0_norm (mulr_ge0 (norm_ge0 _) (norm_ge0 _))) [X in _ <= X]mulrCA; apply: ler_pmul; rewrite ?mulr_ge0 ?norm_ge0 ?narrow //.
+rewrite !(ger0_norm (mulr_ge0 (norm_ge0 _) (norm_ge0 _))) [X in _ <= X]mulrCA; apply: ler_pmul;
+  rewrite ?mulr_ge0 ?norm_ge0 ?narrow //.
 exact: product_decay.
 Qed.
 
@@ -19,6 +20,69 @@ move=> R d n L V j rho [_ A1] narrow cos0 z l hl; rewrite /beta !dot_cos [X in _
 apply: (@le_trans _ _ (cos (grad (V z) L) (grad j L) * (norm (grad (V z) l) * norm (grad j l)))).
   by apply: ler_wpmul2r; rewrite ?mulr_ge0 ?norm_ge0 ?narrow.
 by apply: ler_wpmul2l => //; apply: product_decay.
+Qed.
+
+(* Two samples of one chain, s = 1 and s = -1: every layer halves the first unit and drops the second one. *)
+Section Rising.
+Variable R : rcfType.
+Local Notation half := (2%:R^-1 : R).
+Local Notation e := (delta_mx 0 0 : 'cV[R]_2).
+Local Notation f := (delta_mx 1 0 : 'cV[R]_2).
+Definition two_wide (_ : nat) := 2%N.
+Definition dropping l : 'M[R]_(two_wide l.+1, two_wide l) := half *: (delta_mx 0 0 : 'M_2).
+Definition rising s : trace R two_wide :=
+  Trace (fun l => half ^+ l *: e) (fun l => if (l < 2)%N then half ^+ (2 - l) *: e else e + s *: f).
+Let h0 : 0 < half. Proof. by rewrite invr_gt0 ltr0n. Qed.
+Let h1 : half < 1. Proof. by rewrite invf_lt1 ?ltr0n // ltr1n. Qed.
+Let ee : dot e e = 1. Proof. by rewrite dot_delta mxE. Qed.
+Let ff : dot f f = 1. Proof. by rewrite dot_delta mxE. Qed.
+Let ef : dot e f = 0. Proof. by rewrite dot_delta mxE. Qed.
+Let last s t : dot (e + s *: f) (e + t *: f) = 1 + s * t.
+Proof. by rewrite dotDl !dotDr !dotZl !dotZr ee ff ef (dotC f e) ef !mulr0 addr0 add0r mulr1. Qed.
+
+Lemma rising_linear s : linear_chain 2 dropping (rising s).
+Proof.
+have drop (a : R) : (half *: (delta_mx 0 0 : 'M_2)) *m (a *: e) = (half * a) *: e.
+  by rewrite -scalemxAl -scalemxAr scalerA mul_delta_mx.
+split=> l hl; first by rewrite /= [RHS]drop exprS.
+rewrite /dropping linearZ /= trmx_delta hl; case: l hl => [|[|//]] _ /=; rewrite ?expr1.
+  by rewrite [RHS]drop subn0 expr2.
+rewrite mulmxDr -scalemxAl mul_delta_mx -scalemxAr -scalemxAl mul_delta_mx_0 // !scaler0 addr0.
+by rewrite ?subn1 ?expr1.
+Qed.
+Lemma rising_decays s : decays 2 half (rising s).
+Proof.
+move=> l /andP [_ hl] /=; case: ltnP => l2; last first.
+  by rewrite (_ : l = 2%N) ?subnn ?expr0 ?mul1r //; apply/eqP; rewrite eqn_leq hl.
+rewrite normZ /(norm e) ee sqrtr1 mulr1 ger0_norm ?exprn_ge0 ?(ltW h0) // ler_pemulr ?exprn_ge0 ?(ltW h0) //.
+have up : 1 <= 1 + s * s by rewrite ler_addl -expr2 sqr_ge0.
+by rewrite /norm last; have := ler_wsqrtr up; rewrite sqrtr1.
+Qed.
+Lemma rising_bounded s : bounded 3 1 (rising s).
+Proof.
+move=> l _; rewrite /= normZ /(norm e) ee sqrtr1 mulr1 ger0_norm ?exprn_ge0 ?(ltW h0) //.
+by rewrite exprn_ile1 ?(ltW h0) ?(ltW h1).
+Qed.
+Lemma rising_beta : beta (rising 1) (rising (-1)) 1 = half ^+ 2 /\ beta (rising 1) (rising (-1)) 2 = 0.
+Proof. by rewrite /beta /= last dotZl dotZr ee subn1 expr1 mulr1 mul1r subrr -expr2. Qed.
+End Rising.
+
+Theorem variant_of_A3 : Statements.Geometric.variant_of_A3.
+Proof.
+split=> [|R]; first exact: alignment_implies_decay.
+have h0 : 0 < 2%:R^-1 :> R by rewrite invr_gt0 ltr0n.
+have [b1 b2] := rising_beta R; have pos : 0 < beta (rising (1 : R)) (rising (-1)) 1 by rewrite b1 exprn_gt0.
+have c2 : cos (grad (rising (1 : R)) 2) (grad (rising (-1)) 2) = 0 by rewrite /cos [X in X / _]b2 mul0r.
+exists two_wide, (@dropping R), (fun=> rising 1), (rising (-1)), 2%:R^-1, 1; split.
+- by split=> [|z]; apply: rising_linear.
+- split; first by rewrite h0 invf_lt1 ?ltr0n // ltr1n.
+  by split=> [z|]; apply: rising_decays.
+- by split=> [|z|]; rewrite ?ltr01 //; apply: rising_bounded.
+- move=> z [|[|[|//]]] // _; last by rewrite c2.
+  by rewrite /cos divr_ge0 ?mulr_ge0 ?norm_ge0 // ltW.
+split=> [/(_ ord0 1%N isT)|/(_ ord0)]; last by rewrite b2 mulr0 leNgt pos.
+rewrite c2 => c1; move: pos; rewrite /beta dot_cos ltNge => /negP; apply.
+by rewrite mulr_le0_ge0 ?mulr_ge0 ?norm_ge0.
 Qed.
 
 Theorem lli_gap : Statements.Geometric.lli_gap.
@@ -98,9 +162,11 @@ by rewrite -[L.+1]/(L.+2 - 1)%N leq_sub2l.
 Qed.
 Lemma chain_A1 : A1 L.+2 V chain rho.
 Proof. by rewrite /A1 rho0 rho1; split=> //; split=> [z|]; apply: chain_decays. Qed.
-Lemma chain_A2 : A2 L.+2 V chain 1.
+Lemma chain_A2 : r <= 1 -> A2 L.+3 V chain 1.
 Proof.
-by split=> [|z l lL|l lL] /=; rewrite ?ltr01 // (lL : (l <= L.+1)%N) norm_scalar ?ler01.
+move=> r1; have small l : norm (act chain l) <= 1.
+  by rewrite /=; case: leqP => _; rewrite norm_scalar ?ler01 ?(ltW r0).
+by split=> [|z l _|l _]; rewrite ?ltr01.
 Qed.
 Lemma chain_cos l : cos (grad chain l) (grad chain l) = 1.
 Proof. by rewrite /=; case: leqP => _; apply: cos_scalar; rewrite ?ltr01. Qed.
@@ -141,6 +207,8 @@ Let rr0 : 0 < 1 - rho ^+ 2. Proof. by rewrite rho_lt1 // rho0 rho1. Qed.
 Lemma last_weight_gt0 : 0 < last_weight. Proof. by rewrite mulr_gt0 ?exprn_gt0. Qed.
 Lemma last_weight_le : last_weight <= rho ^+ L.+1.
 Proof. by rewrite ler_pimulr ?exprn_ge0 ?(ltW rho0) // ler_subl_addr ler_addl sqr_ge0. Qed.
+Lemma last_weight_le1 : last_weight <= 1.
+Proof. by apply: le_trans last_weight_le _; rewrite exprn_ile1 ?(ltW rho0) ?(ltW rho1). Qed.
 Lemma last_weight_sqr : last_weight ^+ 2 < 1 - rho ^+ 2.
 Proof.
 have q1 : 1 - rho ^+ 2 < 1 by rewrite ltr_subl_addr ltr_addl exprn_gt0.
@@ -167,6 +235,7 @@ Theorem printed_bound_fails : Statements.Geometric.printed_bound_fails.
 Proof.
 move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.
 have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r_le1 : r <= 1 := last_weight_le1 L rho0 rho1.
 exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1.
 split; rewrite ?(chain_gap _ rho0 rho1 r0 hr) ?chain_sum.
 - by split=> //; apply: chain_linear.
@@ -182,6 +251,7 @@ Proof.
 move=> R n L rho /andP [rho0 rho2]; set r := last_weight rho L.
 have rho1 : rho < 1 by apply: le_lt_trans rho2 _; rewrite ltr_pdivr_mulr ?ltr0n // mul1r ltr1n.
 have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r_le1 : r <= 1 := last_weight_le1 L rho0 rho1.
 exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1, 1 => error.
 have quarter : rho ^+ 2 <= 1 / 4%:R.
   have -> : 1 / 4%:R = (1 / 2%:R) ^+ 2 :> R by field.
@@ -251,6 +321,7 @@ Theorem assumptions_met : Statements.Geometric.assumptions_met.
 Proof.
 move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.
 have r0 : 0 < r := last_weight_gt0 L rho0 rho1; have hr : r <= rho ^+ L.+1 := last_weight_le L rho0.
+have r_le1 : r <= 1 := last_weight_le1 L rho0 rho1.
 have r1 : r ^+ 2 <= 1.
   by apply: le_trans (last_weight_rho L rho0 rho1) _; rewrite exprn_ile1 ?(ltW rho0) ?(ltW rho1).
 exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1, 1; split.

@@ -106,8 +106,9 @@ Qed.
 
 Theorem ghost_influence : Statements.Ghost.ghost_influence.
 Proof.
-move=> R d n L W V j fz fj Gz Gj hs hG; congr (- _); apply: eq_bigr => z _.
-rewrite big_nat [RHS]big_nat; apply: eq_bigr => l hl.
+move=> R d n L W V j fz fj hs; split=> [l hl|Gz Gj hG].
+  by have [hz hj] := hs l hl; split=> [z|]; apply: gradient_mulmx.
+congr (- _); apply: eq_bigr => z _; rewrite big_nat [RHS]big_nat; apply: eq_bigr => l hl.
 have [hz hj] := hs l hl; have [hGz hGj] := hG l hl.
 by have [_ _ ->] := pre_activation (hz z) hj.
 Qed.
@@ -199,7 +200,7 @@ End Copies.
 
 Theorem sharing : Statements.Ghost.sharing.
 Proof.
-move=> R p q m n W fz fj az aj gz gj Gz Gj [hz hj] hGz hGj.
+move=> R p q m n W fz fj az aj gz gj [hz hj]; split=> [||Gz Gj hGz hGj]; try exact: gradient_sharing.
 rewrite (gradient_unique hGz (gradient_sharing hz)) (gradient_unique hGj (gradient_sharing hj)).
 rewrite dot_suml; apply: eq_bigr => l _; rewrite dot_sumr.
 by apply: eq_bigr => k _; rewrite dot_outer.
@@ -216,7 +217,9 @@ Qed.
 
 Theorem embedding : Statements.Ghost.embedding.
 Proof.
-move=> R v p m n E iz ij fz fj Gz Gj Dz Dj hz hj hDz hDj.
+move=> R v p m n E iz ij fz fj Gz Gj hz hj; split=> [||Dz Dj hDz hDj].
+- by eexists; apply: (gradient_rows hz).
+- by eexists; apply: (gradient_rows hj).
 rewrite (gradient_unique hDz (gradient_rows hz)) (gradient_unique hDj (gradient_rows hj)).
 rewrite -dot_tr !trmx_mul !trmxK -{1}[rowsub iz _]trmxK -{1}[rowsub ij _]trmxK dot_columns.
 apply: eq_bigr => t _; apply: eq_bigr => u _; rewrite -!tr_row !dot_tr; congr (_ * _).
@@ -249,16 +252,21 @@ rewrite /dot; apply: eq_bigr => i _; rewrite big_ord1 mxE mulr_suml.
 by apply: eq_bigr => t _; rewrite !mxE.
 Qed.
 
+(* A readout that is added to the output. *)
+Lemma gradient_readout (R : realFieldType) p q (a : 'cV[R]_q) (s : 'cV_p) f g :
+  gradient f s g -> gradient (fun U => f (s + U *m a)) 0 (g *m a^T).
+Proof.
+move=> hf; apply: (gradient_chain (phi := mulmxr_linear _ a) _ hf) => D /=; first by rewrite add0r.
+by rewrite dot_mulr trmxK.
+Qed.
+
 Theorem virtual_readout : Statements.Ghost.virtual_readout.
 Proof.
-move=> R d n L V j sz sj fz fj Gz Gj hz hj hG.
-have readout q (a : 'cV[R]_q) (s : 'cV_(d L)) f g :
-    gradient f s g -> gradient (fun U => f (s + U *m a)) 0 (g *m a^T).
-  move=> hf; apply: (gradient_chain (phi := mulmxr_linear _ a) _ hf) => D /=; first by rewrite add0r.
-  by rewrite dot_mulr trmxK.
+move=> R d n L V j sz sj fz fj hz hj; split=> [l _|Gz Gj hG].
+  by split=> [z|]; apply: gradient_readout.
 apply: eq_bigr => z _; rewrite mulr_suml big_nat [RHS]big_nat; apply: eq_bigr => l hl.
 have [hGz hGj] := hG l hl.
-by rewrite (gradient_unique (hGz z) (readout _ _ _ _ _ (hz z))) (gradient_unique hGj (readout _ _ _ _ _ hj)) dot_outer.
+by rewrite (gradient_unique (hGz z) (gradient_readout _ (hz z))) (gradient_unique hGj (gradient_readout _ hj)) dot_outer.
 Qed.
 
 Theorem aggregation : Statements.Ghost.aggregation.

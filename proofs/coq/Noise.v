@@ -90,7 +90,8 @@ Theorem jacobian_split : Statements.Noise.jacobian_split.
 Proof.
 move=> R; split=> [W P m n J|]; first exact: average_rest.
 exists (coin R), (fun w _ => (if w then 1 else -1)%:M); split.
-  rewrite (eq_operator (d := fun=> 1%N) (J' := fun=> 0%:M)) => [|t]; first by rewrite scalar_operator big_ord_recr /= mulr0 raddf0.
+  rewrite (eq_operator (d := fun=> 1%N) (J' := fun=> 0%:M)) => [|t].
+    by rewrite scalar_operator big_ord_recr /= mulr0 raddf0.
   by rewrite average_scalar /mean big_bool /= mulrN1 mulr1 subrr.
 rewrite (eq_average _ (Y := fun w => 1%:M)) => [|w]; first exact: average_const.
 by rewrite scalar_operator !big_ord_recr big_ord0 /= mul1r; case: w; rewrite ?mulrNN mul1r.
@@ -303,7 +304,8 @@ by apply: ler_pmul; rewrite ?size1_ge0 // ler_addl ler01.
 Qed.
 
 Section Scalar.
-Variables (R : realFieldType) (W : finType) (P : law R W) (az aj : W -> nat -> R) (b : nat -> R) (gz gj : W -> R) (sz sj : R).
+Variables (R : realFieldType) (W : finType) (P : law R W) (az aj : W -> nat -> R) (b : nat -> R).
+Variables (gz gj : W -> R) (sz sj : R).
 Definition scalar_model : model R (fun=> 1%N) W := @Model R (fun=> 1%N) W P (fun w k => (az w k)%:M) (fun w k => (aj w k)%:M)
   (fun k => (b k)%:M) (fun w => (gz w)%:M) (fun w => (gj w)%:M) sz%:M sj%:M.
 Lemma scalar_similarity L (l : 'I_L.+1) w : similarity scalar_model l w
@@ -384,7 +386,8 @@ rewrite (@eq_var _ _ _ (remainder _ _ _) (fun w => (if w.1 then 3%:R else -1) * 
   last by rewrite /remainder gain1 /signal s0 s1; case: w => [[] []] /=; ring.
 rewrite (@eq_var _ _ _ (Variance.ghost _ _) (fun w => (if w.1 then 5%:R else 1) * (if w.2 then -1 else 1))) => [|w];
   last by rewrite /Variance.ghost big_ord_recl big_ord1 s0 last_one s1; case: w => [[] []] /=; ring.
-rewrite /var /cov /mean !sum_bool2 /=; set x := (X in X = _); set y := (X in _ = X) => /eqP; rewrite -subr_eq0; have -> : x - y = 4%:R by rewrite /x /y; field.
+rewrite /var /cov /mean !sum_bool2 /=; set x := (X in X = _); set y := (X in _ = X) => /eqP.
+rewrite -subr_eq0; have -> : x - y = 4%:R by rewrite /x /y; field.
 by rewrite pnatr_eq0.
 Qed.
 

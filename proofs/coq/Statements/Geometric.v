@@ -1,4 +1,8 @@
-(** Appendix B: the geometric bounds.  False of LAI, true of LLI. *)
+(** Appendix B: the geometric bounds.  False of LAI, true of LLI.
+
+    The printed A2 bounds a^(L), too, which no score of L layers reads.  What is proved here asks for the bounds on
+    a^(0), ..., a^(L-1) alone; what refutes the printed bounds, or meets the assumptions, has the last bound as well:
+    it meets A2 for one layer more than it has. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
@@ -19,6 +23,20 @@ Definition alignment_implies_decay := forall (R : rcfType) d n L (V : 'I_n -> tr
   (* the variant of A3 *) variant L V j ->
   (* a non-negative cosine at the last layer *) (forall z, 0 <= cos (grad (V z) L) (grad j L)) ->
   forall z l, (* meaning *) (0 < l <= L)%N -> beta (V z) j l <= rho ^+ (2 * (L - l)) * beta (V z) j L.
+
+(** The variant of A3, and what it gives, does not follow from A1 to A3: a linear chain of two layers on two samples,
+    whose last gradients are orthogonal and whose lower ones are not. *)
+(* Implements: non-expansive *)
+Definition variant_of_A3 :=
+  (forall (R : rcfType) d n L (V : 'I_n -> trace R d) j rho,
+    (* for the decay also A1 *) A1 L V j rho ->
+    (* the variant of A3 *) variant L V j ->
+    (* for the decay also a non-negative cosine at the last layer *) (forall z, 0 <= cos (grad (V z) L) (grad j L)) ->
+    forall z l, (* meaning *) (0 < l <= L)%N -> beta (V z) j l <= rho ^+ (2 * (L - l)) * beta (V z) j L) /\
+  (forall R : rcfType, exists (d : nat -> nat) (W : forall l, 'M[R]_(d l.+1, d l)) (V : 'I_1 -> trace R d) (j : trace R d)
+      (rho C : R),
+    [/\ linear_chain 2 W j /\ (forall z, linear_chain 2 W (V z)), A1 2 V j rho, A2 3 V j C, A3 2 V j
+      & ~ variant 2 V j /\ ~ (forall z, beta (V z) j 1 <= rho ^+ 2 * beta (V z) j 2)]).
 
 (** The printed bound on the gap holds for LLI. *)
 (* Implements: lli-gap *)
@@ -52,7 +70,7 @@ Definition printed_bound_fails := forall (R : rcfType) n L (rho : R),
   exists (d : nat -> nat) (W : forall l, 'M[R]_(d l.+1, d l)) (V : 'I_n.+1 -> trace R d) (j : trace R d) (C : R),
   [/\ linear_chain L.+2 W j /\ (forall z, V z = j),
       (* A1 *) A1 L.+2 V j rho,
-      (* A2 *) A2 L.+2 V j C,
+      (* A2 *) A2 L.+3 V j C,
       (* A3 *) A3 L.+2 V j /\ (* the variant of A3 *) variant L.+2 V j
     & C ^+ 2 * (\sum_z beta (V z) j L.+2) * (\sum_(1 <= l < L.+2) rho ^+ (2 * l))
       < `|influence_ghost L.+2 V j - influence_lai L.+2 V j|].
@@ -66,7 +84,7 @@ Definition printed_relative_bound_fails := forall (R : rcfType) n L (rho : R),
   let error := `|influence_ghost L.+2 V j - influence_lai L.+2 V j| / `|influence_lai L.+2 V j| in
   [/\ linear_chain L.+2 W j /\ (forall z, V z = j),
       (* A1 *) A1 L.+2 V j rho,
-      (* A2 *) A2 L.+2 V j C /\ (* A3 *) A3 L.+2 V j,
+      (* A2 *) A2 L.+3 V j C /\ (* A3 *) A3 L.+2 V j,
       (* the variant of A3 *) variant L.+2 V j
         /\ (* $\alpha^{(L)} \ge \bar\alpha > 0$ *) (0 < abar /\ forall z, abar <= alpha (V z) j L.+2)
     & C ^+ 2 / abar * (\sum_(1 <= l < L.+2) rho ^+ (2 * l)) < error /\ 3%:R / 8%:R <= error].
@@ -102,7 +120,7 @@ Definition assumptions_met := forall (R : rcfType) n L (rho : R),
   (* meaning *) 0 < rho < 1 ->
   exists (d : nat -> nat) (W : forall l, 'M[R]_(d l.+1, d l)) (V : 'I_n.+1 -> trace R d) (j : trace R d) (C abar : R),
   [/\ linear_chain L.+2 W j /\ (forall z, V z = j),
-      (* A1 *) A1 L.+2 V j rho /\ A2 L.+2 V j C,
+      (* A1 *) A1 L.+2 V j rho /\ A2 L.+3 V j C,
       [/\ A3 L.+2 V j, variant L.+2 V j & non_expansive L.+2 V j],
       [/\ 0 < abar, forall z, abar <= alpha (V z) j L.+2 & forall z l, (0 < l <= L.+2)%N -> 0 <= alpha (V z) j l]
     & [/\ forall z l, (0 < l <= L.+2)%N -> 0 <= beta (V z) j l <= beta (V z) j L.+2,

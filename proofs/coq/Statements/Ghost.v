@@ -1,8 +1,9 @@
 (** Section 3: Ghost is the inner product of the gradients of the weights.
 
     A sample's loss is a function f of the pre-activation that the weights act on; g is its gradient there.  Whatever
-    follows the pre-activation is in f: activations, skip connections, heads.  `pre_activation`, `bias` and `positions`
-    also say that the gradients with respect to the weights exist; the other statements take them as given. *)
+    follows the pre-activation is in f: activations, skip connections, heads.  That the gradients with respect to the
+    weights exist is part of what is concluded; only where a matrix has several uses, `sharing` asks that f is
+    differentiable in all of them together, without which the gradient need not exist. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Gradients.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
@@ -23,15 +24,18 @@ Definition pre_activation := forall (R : realFieldType) p q (W : 'M[R]_(p, q)) (
 (** All layers and all validation samples: the gradient inner product of Eq. 2, over the weights, is Eq. 3. *)
 (* Implements: gradient1 *)
 Definition ghost_influence := forall (R : realFieldType) d n L (W : forall l, 'M[R]_(d l, d l.-1))
-    (V : 'I_n -> trace R d) (j : trace R d) (fz : 'I_n -> forall l, 'cV_(d l) -> R) (fj : forall l, 'cV_(d l) -> R)
-    (Gz : 'I_n -> forall l, 'M_(d l, d l.-1)) (Gj : forall l, 'M_(d l, d l.-1)),
+    (V : 'I_n -> trace R d) (j : trace R d) (fz : 'I_n -> forall l, 'cV_(d l) -> R)
+    (fj : forall l, 'cV_(d l) -> R),
   (* $s$ is the pre-activation *)
   (forall l, (0 < l <= L)%N -> (forall z, gradient (fz z l) (W l *m act (V z) l.-1) (grad (V z) l))
                                /\ gradient (fj l) (W l *m act j l.-1) (grad j l)) ->
-  (* only weight matrices are scored, each used once per sample *)
-  (forall l, (0 < l <= L)%N -> (forall z, gradient (fun X => fz z l (X *m act (V z) l.-1)) (W l) (Gz z l))
-                               /\ gradient (fun X => fj l (X *m act j l.-1)) (W l) (Gj l)) ->
-  influence_ghost L V j = - (\sum_z \sum_(1 <= l < L.+1) dot (Gz z l) (Gj l)).
+  let of_weights Gz Gj := forall l, (* meaning *) (0 < l <= L)%N ->
+    (forall z, gradient (fun X => fz z l (X *m act (V z) l.-1)) (W l) (Gz z l))
+    /\ gradient (fun X => fj l (X *m act j l.-1)) (W l) (Gj l) in
+  of_weights (fun z l => grad (V z) l *m (act (V z) l.-1)^T) (fun l => grad j l *m (act j l.-1)^T) /\
+  (forall (Gz : 'I_n -> forall l, 'M_(d l, d l.-1)) (Gj : forall l, 'M_(d l, d l.-1)),
+    (* only weight matrices are scored, each used once per sample *) of_weights Gz Gj ->
+    influence_ghost L V j = - (\sum_z \sum_(1 <= l < L.+1) dot (Gz z l) (Gj l))).
 
 (* The loss as a function of a weight matrix and a bias, side by side. *)
 Definition biased (R : ringType) p q (f : 'cV[R]_p -> R) (a : 'cV_q) (X : 'M_(p, q + 1)) :=
@@ -70,24 +74,29 @@ Definition uses (R : realFieldType) u p q (W : 'M[R]_(p, q)) (f : 'M_(u, p * q) 
   (exists H, gradient f (tied u W) H) /\
   (forall k, exists2 h, gradient h (W *m a k) (g k) & forall X, f (changed W k X) = h (X *m a k)).
 
-(** One weight matrix in several places: all pairs of uses. *)
+(** One weight matrix in several places: all pairs of uses.  The loss is differentiable in the copies together. *)
 (* Implements: ghost-sharing *)
 Definition sharing := forall (R : realFieldType) p q m n (W : 'M[R]_(p, q)) fz fj
-    (az : 'I_m -> 'cV_q) (aj : 'I_n -> 'cV_q) (gz : 'I_m -> 'cV_p) (gj : 'I_n -> 'cV_p) Gz Gj,
+    (az : 'I_m -> 'cV_q) (aj : 'I_n -> 'cV_q) (gz : 'I_m -> 'cV_p) (gj : 'I_n -> 'cV_p),
   (* the listed uses are all uses of $W$ on a sample *) (uses W fz az gz /\ uses W fj aj gj) ->
-  (* meaning *) gradient (fun X => fz (tied m X)) W Gz ->
-  (* meaning *) gradient (fun X => fj (tied n X)) W Gj ->
-  dot Gz Gj = \sum_l \sum_k dot (az l) (aj k) * dot (gz l) (gj k).
+  [/\ gradient (fun X => fz (tied m X)) W (\sum_l gz l *m (az l)^T),
+      gradient (fun X => fj (tied n X)) W (\sum_k gj k *m (aj k)^T)
+    & forall Gz Gj,
+      (* meaning *) gradient (fun X => fz (tied m X)) W Gz ->
+      (* meaning *) gradient (fun X => fj (tied n X)) W Gj ->
+      dot Gz Gj = \sum_l \sum_k dot (az l) (aj k) * dot (gz l) (gj k)].
 
 (** An embedding table, of which position t reads row i t. *)
 (* Implements: embedding-gradient *)
 Definition embedding := forall (R : realFieldType) v p m n (E : 'M[R]_(v, p)) (iz : 'I_m -> 'I_v) (ij : 'I_n -> 'I_v)
-    fz fj (Gz : 'M_(m, p)) (Gj : 'M_(n, p)) Dz Dj,
+    fz fj (Gz : 'M_(m, p)) (Gj : 'M_(n, p)),
   (* meaning *) gradient fz (rowsub iz E) Gz ->
   (* meaning *) gradient fj (rowsub ij E) Gj ->
-  (* reads are the only uses of the table *) gradient (fun X => fz (rowsub iz X)) E Dz ->
-  (* reads are the only uses of the table *) gradient (fun X => fj (rowsub ij X)) E Dj ->
-  dot Dz Dj = \sum_t \sum_u (iz t == ij u)%:R * dot (row t Gz) (row u Gj).
+  [/\ exists Dz, gradient (fun X => fz (rowsub iz X)) E Dz, exists Dj, gradient (fun X => fj (rowsub ij X)) E Dj
+    & forall Dz Dj,
+      (* reads are the only uses of the table *) gradient (fun X => fz (rowsub iz X)) E Dz ->
+      (* reads are the only uses of the table *) gradient (fun X => fj (rowsub ij X)) E Dj ->
+      dot Dz Dj = \sum_t \sum_u (iz t == ij u)%:R * dot (row t Gz) (row u Gj)].
 
 (* The outputs of a gain c and an offset o. *)
 Definition scaled (R : ringType) p n (x : 'M[R]_(p, n)) (c o : 'cV_p) : 'M_(p, n) :=
@@ -104,14 +113,16 @@ Definition gain := forall (R : realFieldType) p n (x : 'M[R]_(p, n)) (gamma b : 
     layer l, at U = 0. *)
 (* Implements: virtual-readout *)
 Definition virtual_readout := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) (j : trace R d)
-    (sz : 'I_n -> 'cV_(d L)) sj (fz : 'I_n -> 'cV_(d L) -> R) fj
-    (Gz : 'I_n -> forall l, 'M_(d L, d l.-1)) (Gj : forall l, 'M_(d L, d l.-1)),
+    (sz : 'I_n -> 'cV_(d L)) sj (fz : 'I_n -> 'cV_(d L) -> R) fj,
   (* meaning *) (forall z, gradient (fz z) (sz z) (grad (V z) L)) ->
   (* meaning *) gradient fj sj (grad j L) ->
-  (* the readouts are added where the last layer's output is, at $U = 0$ *)
-  (forall l, (0 < l <= L)%N -> (forall z, gradient (fun U => fz z (sz z + U *m act (V z) l.-1)) 0 (Gz z l))
-                               /\ gradient (fun U => fj (sj + U *m act j l.-1)) 0 (Gj l)) ->
-  lai L V j = \sum_z \sum_(1 <= l < L.+1) dot (Gz z l) (Gj l).
+  let of_readouts Gz Gj := forall l, (* meaning *) (0 < l <= L)%N ->
+    (forall z, gradient (fun U => fz z (sz z + U *m act (V z) l.-1)) 0 (Gz z l))
+    /\ gradient (fun U => fj (sj + U *m act j l.-1)) 0 (Gj l) in
+  of_readouts (fun z l => grad (V z) L *m (act (V z) l.-1)^T) (fun l => grad j L *m (act j l.-1)^T) /\
+  (forall (Gz : 'I_n -> forall l, 'M_(d L, d l.-1)) (Gj : forall l, 'M_(d L, d l.-1)),
+    (* the readouts are added where the last layer's output is, at $U = 0$ *) of_readouts Gz Gj ->
+    lai L V j = \sum_z \sum_(1 <= l < L.+1) dot (Gz z l) (Gj l)).
 
 (** Scores from a validation summary: G_V, in one block for each layer's inputs. *)
 (* Implements: aggregation *)

@@ -11,3 +11,6 @@ Proof. by exists 2; split=> //; exists (fun=> 2). Qed.
 
 Lemma equal_passes : ltac:(witness Statements.Costs.equal_passes).
 Proof. by exists 2. Qed.
+
+Lemma no_order_of_magnitude : ltac:(witness Statements.Costs.no_order_of_magnitude).
+Proof. by exists 2; split=> //; exists (fun=> 2); split=> //; exists 2. Qed.

@@ -33,6 +33,9 @@ split; first exact: halving_variant.
 by split=> [z|]; [rewrite halving_cos ler01|exists 2%N].
 Qed.
 
+Lemma variant_of_A3 : ltac:(witness Statements.Geometric.variant_of_A3).
+Proof. exact: alignment_implies_decay. Qed.
+
 Lemma lli_gap : ltac:(witness Statements.Geometric.lli_gap).
 Proof.
 move=> R; take_halving R 3%N; exists 2%:R^-1, 1; split; first exact: halving_A1.

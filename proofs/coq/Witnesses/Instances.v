@@ -16,6 +16,20 @@ rewrite /dot (bigD1 0) //= (bigD1 0) //= !mxE eqxx mulr1 !big1 ?addr0 // => [i /
   by apply: big1 => k _; rewrite !mxE i0 mul0r.
 by rewrite !mxE i0 andbF mul0r.
 Qed.
+Lemma corner_outer (R : ringType) m n : corner R m 0 *m (corner R n 0)^T = corner R m n.
+Proof. by rewrite trmx_delta mul_delta_mx. Qed.
+
+(* A linear loss, and one that is so but for a constant. *)
+Lemma gradient_affine (R : realFieldType) m n (G X : 'M[R]_(m, n)) c : gradient (fun Y => dot G Y + c) X G.
+Proof.
+move=> e e0; exists 1 => // D _; rewrite dotDr opprD addrACA subrr addr0 addrAC addrK subrr normr0.
+by rewrite mulr_ge0 ?(ltW e0) //; apply: sumr_ge0 => i _; apply: sumr_ge0.
+Qed.
+Lemma gradient_dot (R : realFieldType) m n (G X : 'M[R]_(m, n)) : gradient (dot G) X G.
+Proof.
+move=> e e0; exists 1 => // D _; rewrite dotDr addrAC addrK subrr normr0.
+by rewrite mulr_ge0 ?(ltW e0) //; apply: sumr_ge0 => i _; apply: sumr_ge0.
+Qed.
 
 Section Halving.
 Variables (R : realFieldType) (L : nat).
