@@ -138,3 +138,161 @@ have one z : mean P (fun w => \sum_(1 <= l < L.+1) alpha (V w z) (j w) l * beta 
   by rewrite /alpha /beta /= meanZ (similar z (L - l)%N) ?subnKC // mulrCA.
 by split=> //; rewrite /ghost mean_sum; apply: eq_bigr => z _; exact: one.
 Qed.
+
+(* One sample's gradient on its way down: h m is m layers below the last, u m its mean. *)
+Section Lowered.
+Variables (R : realFieldType) (W : finType) (P : law R W) (d : nat -> nat).
+Variables (B : forall k, 'M[R]_(d k.+1, d k)) (D : W -> forall k, 'M[R]_(d k.+1, d k)) (g : 'cV[R]_(d 0%N)) (k : nat).
+Local Notation h m := (lowered B D m g).
+Local Notation u m := (operator B m *m g).
+Hypothesis fresh : forall m, (m < k)%N -> free P (h m) (D ^~ m).
+Hypothesis centred : forall t, average P (D ^~ t) = 0.
+Lemma loweredS m w : h m.+1 w = B m *m h m w + D w m *m h m w.
+Proof. by rewrite /lowered operatorS -mulmxA /plus mulmxDl. Qed.
+Lemma average_noise m : (m < k)%N -> average P (fun w => D w m *m h m w) = 0.
+Proof.
+move=> mk; apply/matrixP => i j; rewrite averageE mxE.
+rewrite (eq_mean P (Y := fun w => \sum_p h m w p j * D w m i p)) => [|w]; last first.
+  by rewrite mxE; apply: eq_bigr => p _; rewrite mulrC.
+rewrite mean_sum big1 // => p _; rewrite (fresh mk (fun x => x p j) (fun x => x i p)).
+by rewrite -(averageE P (D ^~ m)) centred mxE mulr0.
+Qed.
+Lemma average_lowered m : (m <= k)%N -> average P (h m) = u m.
+Proof.
+elim: m => [|m IH] mk; first by rewrite (eq_average _ (Y := fun=> u 0)) ?average_const // => w; rewrite /lowered !operator0.
+rewrite (eq_average _ (loweredS m)) averageD average_noise // addr0 average_mull IH ?(ltnW mk) //.
+by rewrite operatorS mulmxA.
+Qed.
+(* The noise that a layer adds has nothing to do with what comes from above. *)
+Lemma mean_cross m (f : 'cV[R]_(d m) -> 'cV[R]_(d m.+1)) : (m < k)%N -> mean P (fun w => dot (f (h m w)) (D w m *m h m w)) = 0.
+Proof.
+move=> mk; rewrite (eq_mean P (Y := fun w => dot (f (h m w) *m (h m w)^T) (D w m))) => [|w]; last first.
+  by rewrite dot_mulr trmxK.
+by rewrite (free_dot (fresh mk) (fun x => f x *m x^T) id) centred dot0r.
+Qed.
+Lemma mean_noise m : (m < k)%N -> mean P (fun w => dot (D w m *m h m w) (D w m *m h m w))
+  = mean P (fun w => dot (h m w) (energy P D m *m h m w)).
+Proof.
+move=> mk; pose G x := dot (average P (fun w => h m w *m (h m w)^T)) x.
+rewrite (eq_mean P (Y := fun w => dot (h m w *m (h m w)^T) ((D w m)^T *m D w m))) => [|w]; last first.
+  by rewrite dot_mull [RHS]dot_mulr trmxK mulmxA.
+rewrite (free_dot (fresh mk) (fun x => x *m x^T) (fun x => x^T *m x)) -mean_dotl; apply: eq_mean => w.
+by rewrite dot_mulr trmxK.
+Qed.
+Definition total m := mean P (fun w => dot (h m w) (h m w)).
+Definition spread m := mean P (fun w => dot (h m w - u m) (h m w - u m)).
+Lemma totalS m : (m < k)%N -> total m.+1 = mean P (fun w => dot (B m *m h m w) (B m *m h m w))
+  + mean P (fun w => dot (h m w) (energy P D m *m h m w)).
+Proof.
+move=> mk; rewrite -mean_noise // -mean_add -[RHS]addr0 -(mulr0 2%:R) -(mean_cross (fun x => B m *m x) mk) -meanZ -mean_add.
+apply: eq_mean => w; rewrite loweredS dotDl !dotDr (dotC (D w m *m _) (B m *m _)).
+by move: (dot _ _) (dot _ _) (dot _ _) => x y z; ring.
+Qed.
+Lemma spreadS m : (m < k)%N -> spread m.+1 = mean P (fun w => dot (B m *m (h m w - u m)) (B m *m (h m w - u m)))
+  + mean P (fun w => dot (h m w) (energy P D m *m h m w)).
+Proof.
+move=> mk; rewrite -mean_noise // -mean_add -[RHS]addr0 -(mulr0 2%:R) -(mean_cross (fun x => B m *m (x - u m)) mk) -meanZ -mean_add.
+apply: eq_mean => w; have -> : h m.+1 w - u m.+1 = B m *m (h m w - u m) + D w m *m h m w.
+  by rewrite loweredS operatorS mulmxBr -mulmxA addrAC.
+rewrite dotDl !dotDr (dotC (D w m *m _) (B m *m _)).
+by move: (dot _ _) (dot _ _) (dot _ _) => x y z; ring.
+Qed.
+End Lowered.
+
+(* What of two random vectors that are independent of each other their similarity has. *)
+Section Pair.
+Variables (R : realFieldType) (W : finType) (P : law R W) (n : nat) (X Y : W -> 'cV[R]_n).
+Hypothesis apart : free P X Y.
+Lemma second_moment (Z : W -> 'cV[R]_n) :
+  average P (fun w => Z w *m (Z w)^T) = average P Z *m (average P Z)^T + covariance P Z.
+Proof.
+set u := average P Z; have zero : average P (rest P Z) = 0 by exact: average_rest.
+have left (A : 'cV[R]_n) : average P (fun w => rest P Z w *m A^T) = 0.
+  rewrite (eq_average _ (Y := fun w => (A *m (rest P Z w)^T)^T)) => [|w]; last by rewrite trmx_mul trmxK.
+  apply/matrixP => i j; rewrite averageE mxE (eq_mean P (Y := fun w => A j 0 * rest P Z w i 0)) => [|w].
+    by rewrite meanZ -averageE zero mxE mulr0.
+  by rewrite !mxE big_ord1 !mxE.
+have right (A : 'cV[R]_n) : average P (fun w => A *m (rest P Z w)^T) = 0.
+  apply/matrixP => i j; rewrite averageE mxE (eq_mean P (Y := fun w => A i 0 * rest P Z w j 0)) => [|w].
+    by rewrite meanZ -averageE zero mxE mulr0.
+  by rewrite !mxE big_ord1 !mxE.
+rewrite (eq_average _ (Y := fun w => u *m u^T + rest P Z w *m (rest P Z w)^T
+    + (u *m (rest P Z w)^T + rest P Z w *m u^T))) => [|w].
+  by rewrite !averageD average_const left right !addr0.
+have split : Z w = u + rest P Z w by rewrite /rest -/u addrC subrK.
+rewrite {1 2}split.
+rewrite raddfD /= mulmxDl !mulmxDr -!addrA; congr (_ + _).
+by rewrite [RHS]addrC -addrA.
+Qed.
+Lemma mean_pair : mean P (fun w => dot (X w) (Y w)) = dot (average P X) (average P Y).
+Proof. exact: (free_dot apart id id). Qed.
+Lemma var_moments (Z : W -> R) : var P Z = mean P (fun w => Z w ^+ 2) - mean P Z ^+ 2.
+Proof.
+rewrite /var /cov (eq_mean P (Y := fun w => (- 2%:R * mean P Z) * Z w + (Z w ^+ 2 + mean P Z ^+ 2))) => [|w]; last by ring.
+by rewrite mean_lin mean_add mean_const; ring.
+Qed.
+Lemma tr_covariance (Z : W -> 'cV[R]_n) : \tr (covariance P Z) = mean P (fun w => dot (rest P Z w) (rest P Z w)).
+Proof.
+rewrite /covariance /average raddf_sum /=; apply: eq_bigr => w _; rewrite mxtraceZ; congr (_ * _).
+by rewrite dotE mxtrace_mulC.
+Qed.
+Lemma tr_covariance2 (Z : W -> 'cV[R]_n) (A : 'M[R]_n) : dot (covariance P Z) A = mean P (fun w => dot (rest P Z w) (A *m rest P Z w)).
+Proof. by rewrite -mean_dotl; apply: eq_mean => w; rewrite dot_mulr trmxK. Qed.
+Lemma covariance_tr (Z : W -> 'cV[R]_n) : (covariance P Z)^T = covariance P Z.
+Proof.
+by rewrite /covariance /average raddf_sum /=; apply: eq_bigr => w _; rewrite linearZ /= trmx_mul trmxK.
+Qed.
+Lemma var_pair : var P (fun w => dot (X w) (Y w)) = dot (average P X) (covariance P Y *m average P X)
+  + dot (average P Y) (covariance P X *m average P Y) + dot (covariance P X) (covariance P Y).
+Proof.
+rewrite var_moments mean_pair (eq_mean P (Y := fun w => dot (X w *m (X w)^T) (Y w *m (Y w)^T))) => [|w]; last first.
+  by rewrite dot_outer expr2.
+rewrite (free_dot apart (fun x => x *m x^T) (fun x => x *m x^T)) !second_moment dotDl !dotDr dot_outer.
+rewrite (dot_mulr (average P X)) trmxK (dotC (covariance P X) (_ *m _)) (dot_mulr (average P Y)) trmxK.
+by move: (dot _ _) (dot _ _) (dot _ _) (dot _ _) => a b c e; ring.
+Qed.
+End Pair.
+
+Section Samples.
+Variables (R : realFieldType) (W : finType) (P : law R W) (d : nat -> nat).
+Variables (B : forall k, 'M[R]_(d k.+1, d k)) (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) (k : nat).
+Hypothesis ind : independent_noises P Dz Dj k.
+Lemma lowered_eq (J J' : forall k, 'M[R]_(d k.+1, d k)) m : (forall t, (t < m)%N -> J t = J' t) -> operator J m = operator J' m.
+Proof.
+elim: m => [|m IH] e; first by rewrite !operator0.
+by rewrite !operatorS (e m) // IH // => t tm; apply: e; apply: ltnW.
+Qed.
+Lemma fresh_z m : (m < k)%N -> free P (lowered B Dz m gz) (Dz ^~ m).
+Proof.
+move=> mk; apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => i.1 && (i.2 < m)%N) _ _ _ _ ind) => w w' e.
+  by rewrite /lowered (@lowered_eq _ (plus B (Dz w'))) // => t tm; congr (_ + _); exact: (e (true, Ordinal (ltn_trans tm mk)) tm).
+by apply: (e (true, Ordinal mk)); rewrite /= ltnn.
+Qed.
+Lemma fresh_j m : (m < k)%N -> free P (lowered B Dj m gj) (Dj ^~ m).
+Proof.
+move=> mk; apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => ~~ i.1 && (i.2 < m)%N) _ _ _ _ ind) => w w' e.
+  by rewrite /lowered (@lowered_eq _ (plus B (Dj w'))) // => t tm; congr (_ + _); exact: (e (false, Ordinal (ltn_trans tm mk)) tm).
+by apply: (e (false, Ordinal mk)); rewrite /= ltnn.
+Qed.
+Lemma apart : free P (lowered B Dz k gz) (lowered B Dj k gj).
+Proof.
+apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => i.1) _ _ _ _ ind) => w w' e.
+  by rewrite /lowered (@lowered_eq _ (plus B (Dz w'))) // => t tk; congr (_ + _); exact: (e (true, Ordinal tk) isT).
+by rewrite /lowered (@lowered_eq _ (plus B (Dj w'))) // => t tk; congr (_ + _); exact: (e (false, Ordinal tk) isT).
+Qed.
+End Samples.
+
+Theorem noise_variance : Statements.Moments.noise_variance.
+Proof.
+move=> R W P d B Dz Dj gz gj k ind centred A u w hz hj Sz Sj.
+have cz t := proj1 (centred t); have cj t := proj2 (centred t).
+have ez : average P hz = u := average_lowered (fresh_z B gz ind) cz (leqnn k).
+have ej : average P hj = w := average_lowered (fresh_j B gj ind) cj (leqnn k).
+split; first by rewrite (var_pair (apart B gz gj ind)) ez ej [dot (covariance _ _) _]dotE covariance_tr.
+  by rewrite (mean_pair (apart B gz gj ind)) ez ej dot_mull mulmxA.
+rewrite (eq_mean P (Y := fun x => \tr (hz x *m (hz x)^T))) => [|x]; last by rewrite dotE mxtrace_mulC.
+have -> : mean P (fun x => \tr (hz x *m (hz x)^T)) = \tr (average P (fun x => hz x *m (hz x)^T)).
+  by rewrite /average raddf_sum /=; apply: eq_bigr => x _; rewrite mxtraceZ.
+rewrite second_moment ez mxtraceD; congr (_ + _).
+by rewrite mxtrace_mulC -dotE dot_mull mulmxA.
+Qed.
