@@ -296,3 +296,123 @@ have -> : mean P (fun x => \tr (hz x *m (hz x)^T)) = \tr (average P (fun x => hz
 rewrite second_moment ez mxtraceD; congr (_ + _).
 by rewrite mxtrace_mulC -dotE dot_mull mulmxA.
 Qed.
+
+Section Bounds.
+Variables (R : rcfType) (W : finType) (P : law R W).
+Lemma mean_le (X Y : W -> R) : (forall w, X w <= Y w) -> mean P X <= mean P Y.
+Proof. by move=> h; apply: ler_sum => w _; apply: ler_wpmul2l; rewrite ?prob_ge0. Qed.
+Lemma gain_sqr m n (A : 'M[R]_(m, n)) c (x : 'cV_n) : gain_le A c -> dot (A *m x) (A *m x) <= c ^+ 2 * dot x x.
+Proof.
+move=> [c0 h]; rewrite -!norm_sqr -exprMn ler_pexpn2r ?nnegrE ?norm_ge0 //; exact: mulr_ge0 (norm_ge0 _).
+Qed.
+Lemma gain_quad n (A : 'M[R]_n) c (x : 'cV_n) : gain_le A c -> dot x (A *m x) <= c * dot x x.
+Proof.
+move=> [c0 h]; apply: le_trans (ler_norm _) _; apply: le_trans (cauchy_schwarz _ _) _.
+by rewrite -norm_sqr expr2 mulrCA; apply: ler_wpmul2l; rewrite ?norm_ge0.
+Qed.
+Lemma cov_quad n (Z : W -> 'cV[R]_n) (v : 'cV_n) : dot v (covariance P Z *m v) <= dot v v * \tr (covariance P Z).
+Proof.
+have -> : dot v (covariance P Z *m v) = mean P (fun w => dot v (rest P Z w) ^+ 2).
+  have -> : dot v (covariance P Z *m v) = dot (covariance P Z) (v *m v^T) by rewrite dotC dot_mulr.
+  by rewrite -mean_dotl; apply: eq_mean => w; rewrite dot_outer -expr2 (dotC (rest _ _ _)).
+rewrite tr_covariance -meanZ; apply: mean_le => w.
+rewrite -!norm_sqr -exprMn -[X in X <= _]real_normK ?num_real // ler_pexpn2r ?nnegrE ?mulr_ge0 ?norm_ge0 //.
+exact: cauchy_schwarz.
+Qed.
+Lemma tr_covariance_ge0 n (Z : W -> 'cV[R]_n) : 0 <= \tr (covariance P Z).
+Proof. by rewrite tr_covariance; apply: mean_ge0 => w; apply: dot_ge0. Qed.
+Lemma var_pair_le n (X Y : W -> 'cV[R]_n) : free P X Y -> var P (fun w => dot (X w) (Y w)) <=
+  dot (average P X) (average P X) * \tr (covariance P Y) + dot (average P Y) (average P Y) * \tr (covariance P X)
+  + \tr (covariance P X) * \tr (covariance P Y).
+Proof.
+move=> fr; rewrite var_pair //; apply: ler_add; first by apply: ler_add; apply: cov_quad.
+rewrite tr_covariance2 [\tr (covariance P X)]tr_covariance mulrC -meanZ; apply: mean_le => w.
+by rewrite mulrC; apply: cov_quad.
+Qed.
+End Bounds.
+
+Section Carried.
+Variables (R : rcfType) (W : finType) (P : law R W) (d : nat -> nat).
+Variables (B : forall k, 'M[R]_(d k.+1, d k)) (D : W -> forall k, 'M[R]_(d k.+1, d k)) (g : 'cV[R]_(d 0%N)) (k : nat).
+Variables (rho s : nat -> R).
+Hypothesis fresh : forall m, (m < k)%N -> free P (lowered B D m g) (D ^~ m).
+Hypothesis centred : forall t, average P (D ^~ t) = 0.
+Hypothesis gains : forall t, gain_le (B t) (rho t).
+Hypothesis energies : forall t (x : 'cV_(d t)), dot x (energy P D t *m x) <= s t * dot x x.
+Hypothesis s_ge0 : forall t, 0 <= s t.
+Local Notation u m := (operator B m *m g).
+Local Notation means m := (\prod_(t < m) rho t ^+ 2).
+Local Notation whole m := (\prod_(t < m) (rho t ^+ 2 + s t)).
+Lemma total_split m : (m <= k)%N -> total P B D g m = dot (u m) (u m) + spread P B D g m.
+Proof.
+move=> mk; rewrite /total /spread -(mean_const P (dot (u m) (u m))) -mean_add -[RHS]addr0 -(mulr0 2%:R).
+have e : mean P (fun w => dot (u m) (lowered B D m g w - u m)) = 0.
+  by rewrite mean_dotr averageD average_const (average_lowered fresh centred mk) subrr dot0r.
+rewrite -e -meanZ -mean_add; apply: eq_mean => w; rewrite !dotBr !dotBl (dotC (u m) (lowered _ _ _ _ _)).
+by move: (dot _ _) (dot _ _) (dot _ _) => x y z; ring.
+Qed.
+Lemma mean_carried m : dot (u m) (u m) <= means m * dot g g.
+Proof.
+elim: m => [|m IH]; first by rewrite operator0 mul1mx big_ord0 mul1r.
+rewrite operatorS -mulmxA big_ord_recr /= [_ * rho m ^+ 2]mulrC -mulrA; apply: le_trans (gain_sqr _ (gains m)) _.
+by apply: ler_wpmul2l; rewrite ?sqr_ge0.
+Qed.
+Lemma spread_carried m : (m <= k)%N -> spread P B D g m <= (whole m - means m) * dot g g.
+Proof.
+elim: m => [|m IH] mk.
+  rewrite !big_ord0 subrr mul0r /spread (eq_mean P (Y := fun=> 0)) ?mean_const // => w.
+  by rewrite /lowered !operator0 subrr dot0l.
+have {}IH := IH (ltnW mk); have hm := mean_carried m.
+have total_le : mean P (fun w => dot (lowered B D m g w) (energy P D m *m lowered B D m g w)) <= s m * total P B D g m.
+  by rewrite /total -meanZ; apply: mean_le => w; apply: energies.
+have below : mean P (fun w => dot (B m *m (lowered B D m g w - u m)) (B m *m (lowered B D m g w - u m)))
+    <= rho m ^+ 2 * spread P B D g m.
+  by rewrite /spread -meanZ; apply: mean_le => w; apply: gain_sqr.
+rewrite (spreadS fresh centred mk); apply: le_trans (ler_add below total_le) _.
+rewrite (total_split (ltnW mk)) !big_ord_recr /=.
+move: (whole m) (means m) (spread _ _ _ _ _) (dot (u m) _) (dot g g) IH hm => V Q T U G IH hm.
+have -> : (V * (rho m ^+ 2 + s m) - Q * rho m ^+ 2) * G = rho m ^+ 2 * ((V - Q) * G) + s m * (Q * G + (V - Q) * G) by ring.
+by apply: ler_add; apply: ler_wpmul2l; rewrite ?sqr_ge0 ?s_ge0 //; apply: ler_add.
+Qed.
+Lemma covariance_spread : \tr (covariance P (lowered B D k g)) = spread P B D g k.
+Proof. by rewrite tr_covariance /spread /rest (average_lowered fresh centred (leqnn k)). Qed.
+End Carried.
+
+Lemma noise_bound_energy (R : rcfType) (W : finType) (P : law R W) d (B : forall k, 'M[R]_(d k.+1, d k))
+    (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) k (rho s : nat -> R) :
+  independent_noises P Dz Dj k -> centred_noises P Dz Dj -> (forall t, gain_le (B t) (rho t)) -> (forall t, 0 <= s t) ->
+  (forall t (x : 'cV_(d t)), dot x (energy P Dz t *m x) <= s t * dot x x /\ dot x (energy P Dj t *m x) <= s t * dot x x) ->
+  var P (fun x => dot (lowered B Dz k gz x) (lowered B Dj k gj x))
+  <= ((\prod_(t < k) (rho t ^+ 2 + s t)) ^+ 2 - (\prod_(t < k) rho t ^+ 2) ^+ 2) * norm gz ^+ 2 * norm gj ^+ 2.
+Proof.
+move=> ind centred gains s0 energies.
+have cz t := proj1 (centred t); have cj t := proj2 (centred t).
+have fz := fresh_z B gz ind; have fj := fresh_j B gj ind.
+have sz := spread_carried fz cz gains (fun t x => proj1 (energies t x)) s0 (leqnn k).
+have sj := spread_carried fj cj gains (fun t x => proj2 (energies t x)) s0 (leqnn k).
+have mz := mean_carried gz gains k; have mj := mean_carried gj gains k.
+apply: le_trans (var_pair_le (apart B gz gj ind)) _.
+rewrite (average_lowered fz cz (leqnn k)) (average_lowered fj cj (leqnn k)) !norm_sqr.
+have tz := tr_covariance_ge0 P (lowered B Dz k gz); have tj := tr_covariance_ge0 P (lowered B Dj k gj).
+move: tz tj; rewrite (covariance_spread fz cz) (covariance_spread fj cj) => tz tj.
+have uz := dot_ge0 (operator B k *m gz); have uj := dot_ge0 (operator B k *m gj).
+move: (\prod_(t < k) (rho t ^+ 2 + s t)) (\prod_(t < k) rho t ^+ 2) (dot (operator B k *m gz) _) (dot (operator B k *m gj) _)
+  (dot gz gz) (dot gj gj) (spread P B Dz gz k) (spread P B Dj gj k) sz sj mz mj tz tj uz uj
+  => V Q mz mj G H sz sj hsz hsj hmz hmj tz tj uz uj.
+have -> : (V ^+ 2 - Q ^+ 2) * G * H = Q * G * ((V - Q) * H) + Q * H * ((V - Q) * G) + (V - Q) * G * ((V - Q) * H) by ring.
+by apply: ler_add; first apply: ler_add; apply: ler_pmul.
+Qed.
+
+Theorem noise_bound : Statements.Moments.noise_bound.
+Proof.
+move=> R W P d B Dz Dj gz gj k rho sigma ind centred gains energies.
+apply: (@noise_bound_energy _ _ _ _ _ _ _ _ _ _ _ (fun t => sigma t ^+ 2)) => // [t|t x]; first exact: sqr_ge0.
+by have [hz hj] := energies t; split; apply: gain_quad.
+Qed.
+
+Theorem noise_factor_rates : Statements.Moments.noise_factor_rates.
+Proof.
+move=> R r s k; rewrite /noise_factor !prodr_const card_ord; split.
+  by rewrite expr1n expr1n expr1n -exprM mulnC.
+by rewrite -exprM mulnC ler_subl_addr ler_addl sqr_ge0.
+Qed.

@@ -1,8 +1,8 @@
-(** Means and variances of similarities over random layers: Jacobians with independent noise, gated layers whose columns
-    point in no preferred direction, and random weights.
+(** Means and variances of similarities over random layers: Jacobians with independent noise, and gated layers whose
+    columns point in no preferred direction.
 
-    A law is on finitely many outcomes.  Where the page's law is a uniform or a normal one, a statement asks for the
-    moments of it that are needed, which finite laws have too.  What the page has fixed or given is the same in all
+    A law is on finitely many outcomes.  Where the page's law is a uniform one, a statement asks for the moments of it
+    that are needed, which finite laws have too.  What the page has fixed or given is the same in all
     outcomes here: the law is the one given it. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Laws Products Noise.
@@ -63,55 +63,12 @@ Definition noise_bound := forall (R : rcfType) (W : finType) (P : law R W) d (B 
   var P (fun x => dot (lowered B Dz k gz x) (lowered B Dj k gj x))
   <= noise_factor rho sigma k * norm gz ^+ 2 * norm gj ^+ 2.
 
-(** The bound is attained by every chain of scalar layers. *)
-(* Implements: jacobian-noise-bound *)
-Definition noise_bound_attained := forall (R : rcfType) (W : finType) (P : law R W) (b : nat -> R)
-    (Dz Dj : W -> nat -> 'M[R]_1) (gz gj : 'cV[R]_1) k (sigma : nat -> R),
-  (* the $\Delta J$ are independent over layers and over the two samples *)
-  independent_noises P (d := fun=> 1%N) Dz Dj k ->
-  (* $\E \Delta J = 0$ *) centred_noises P (d := fun=> 1%N) Dz Dj ->
-  (* meaning *) (forall t, energy P (d := fun=> 1%N) Dz t = (sigma t ^+ 2)%:M /\
-                           energy P (d := fun=> 1%N) Dj t = (sigma t ^+ 2)%:M) ->
-  let B t := (b t)%:M in
-  var P (fun x => dot (lowered (d := fun=> 1%N) B Dz k gz x) (lowered (d := fun=> 1%N) B Dj k gj x))
-  = noise_factor b sigma k * norm gz ^+ 2 * norm gj ^+ 2.
-
 (** The factor grows exponentially with depth where the mean Jacobians keep lengths, and decays geometrically where
     rho^2 + sigma^2 is below 1. *)
 (* Implements: jacobian-noise-bound *)
 Definition noise_factor_rates := forall (R : realFieldType) (r s : R) k,
   noise_factor (fun=> 1) (fun=> s) k = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
   noise_factor (fun=> r) (fun=> s) k <= (r ^+ 2 + s ^+ 2) ^+ (2 * k).
-
-(* The printed sum over layers; e t is the mean squared Frobenius norm of the noise t layers below the last. *)
-Definition printed_sum (R : ringType) (rho e : nat -> R) k :=
-  \sum_(t < k) gains rho t.+1 k ^+ 2 * gains rho 0 t ^+ 2 * e t.
-
-(** With fixed gradients and kappa = 2 R the printed sum bounds the variance up to terms of second order in the noise's
-    energy: the noise is scaled by x, its energy by x^2. *)
-(* Implements: app-var-beta *)
-Definition schematic_variance := forall (R : rcfType) (W : finType) (P : law R W) d (B : forall k, 'M[R]_(d k.+1, d k))
-    (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) k (rho e : nat -> R),
-  (* meaning *) independent_noises P Dz Dj k ->
-  (* meaning *) centred_noises P Dz Dj ->
-  (* meaning *) (forall t, gain_le (B t) (rho t)) ->
-  (* meaning *) (forall t, mean P (fun w => dot (Dz w t) (Dz w t)) <= e t /\ mean P (fun w => dot (Dj w t) (Dj w t)) <= e t) ->
-  exists C, forall x, 0 <= x <= 1 ->
-    let scaled D w t := x *: (D w t : 'M[R]_(d t.+1, d t)) in
-    var P (fun w => dot (lowered B (scaled Dz) k gz w) (lowered B (scaled Dj) k gj w))
-    <= (2%:R * (\prod_(t < k) rho t ^+ 2) * (x ^+ 2 * printed_sum rho e k) + x ^+ 4 * C) * norm gz ^+ 2 * norm gj ^+ 2.
-
-(** Without the cross terms no kappa makes the printed bound true: for two layers of independent random signs the variance
-    is 1, the last similarity is fixed, and what kappa multiplies is 0. *)
-(* Implements: app-var-beta *)
-Definition no_schematic_factor := forall R : rcfType, exists (W : finType) (P : law R W) (Dz Dj : W -> nat -> 'M[R]_1),
-  let B := fun=> 0 : 'M[R]_1 in let rho := fun=> 0 : R in let A := operator (d := fun=> 1%N) B 2 in
-  let M := A^T *m A in let rest := M - (\tr M)%:M in
-  [/\ independent_noises P (d := fun=> 1%N) Dz Dj 2, centred_noises P (d := fun=> 1%N) Dz Dj,
-      forall t, gain_le (B t) (rho t),
-      forall t, mean P (fun w => dot (Dz w t) (Dz w t)) = 1 /\ mean P (fun w => dot (Dj w t) (Dj w t)) = 1
-    & var P (fun w => dot (lowered (d := fun=> 1%N) B Dz 2 1%:M w) (lowered (d := fun=> 1%N) B Dj 2 1%:M w)) = 1 /\
-      dot rest rest + printed_sum rho (fun=> 1) 2 = 0].
 
 (* The gradients of x come down through gates p and weights M: g^(l) = Diag(p) M^T g^(l+1). *)
 Definition gated (R : ringType) d L (M : forall l, 'M[R]_(d l.+1, d l)) (p : forall l, 'rV[R]_(d l)) (x : trace R d) :=
@@ -144,22 +101,3 @@ Definition gate_corrected := forall (R : realFieldType) (W : finType) (P : law R
     \sum_(1 <= l < L.+1) dot (a z l.-1) (aj l.-1) * \prod_(l <= t < L) gate_factor q (p z) pj t in
   (forall z, mean P (fun w => \sum_(1 <= l < L.+1) alpha (V w z) (j w) l * beta (V w z) (j w) l) = corrected z) /\
   mean P (fun w => ghost L (V w) (j w)) = \sum_z corrected z.
-
-(* Independent entries with the first four moments of a normal law of mean zero and variance v. *)
-Definition gaussian_moments (R : realFieldType) (W : finType) (P : law R W) m n (M : W -> 'M[R]_(m, n)) v :=
-  (forall i k, [/\ mean P (fun w => M w i k) = 0, mean P (fun w => M w i k ^+ 2) = v,
-                   mean P (fun w => M w i k ^+ 3) = 0 & mean P (fun w => M w i k ^+ 4) = 3%:R * v ^+ 2]) /\
-  independent P (T := fun=> R) (fun (i : 'I_m * 'I_n) w => M w i.1 i.2).
-
-(** Mean and variance of a similarity one layer further down, over random weights of the layer and for fixed gradients
-    above; b z i says whether unit i is active.  The last part is the relative variance. *)
-(* Implements: random-weights-variance *)
-Definition random_weights_variance := forall (R : rcfType) (W : finType) (P : law R W) m n (M : W -> 'M[R]_(m, n)) v
-    (hz hj : 'cV[R]_m) (bz bj : 'I_n -> bool),
-  (* weights are independent Gaussians of mean zero and variance $v$ *) gaussian_moments P M v ->
-  let gate (b : 'I_n -> bool) := diag_mx (\row_i (b i)%:R) in
-  let below w := dot (gate bz *m (M w)^T *m hz) (gate bj *m (M w)^T *m hj) in
-  let both := (\sum_i (bz i && bj i))%N in let above := dot hz hj in
-  [/\ mean P below = both%:R * v * above,
-      var P below = both%:R * v ^+ 2 * (norm hz ^+ 2 * norm hj ^+ 2 + above ^+ 2)
-    & (* meaning *) mean P below != 0 -> var P below / mean P below ^+ 2 = (1 + 1 / cos hz hj ^+ 2) / both%:R].
