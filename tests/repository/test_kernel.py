@@ -48,6 +48,8 @@ BY_FORM = {
     r"the moments before the step do not depend on $w$",  # they are bound before the weight is
     r"the inputs of all layers, concatenated, count as one vector",
     r"nothing says that it is short",
+    r"$g_z$ and $g_j$ are fixed",  # they are vectors, the noise alone is random
+    r"$z \ne j$",  # each has noise of its own
     # The statement is for one that stands after it.
     r"the text does not say whether $s$ stands before or after the activation function",
 }
