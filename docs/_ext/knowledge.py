@@ -44,6 +44,7 @@ class Known:
         self.links = ledger.find()
         self.run = _read("equations.json")
         self.claims = kernel.claims()
+        self.defined = kernel.defined()
         self.witnessed = kernel.witnessed()
         self.audited = _read("kernel.json")
         self.proved = proved.proofs()
@@ -65,8 +66,16 @@ class Known:
 
     def evidence(self, slug: str) -> list[str]:
         """Say how a statement is proved and tested, from the strongest kind to the weakest."""
-        refuted = self.entries[slug].verdict == "false as printed"
-        return proved.evidence(slug, self.proved, self.theorems, self.run.get(slug, {}), refuted=refuted)
+        entry = self.entries[slug]
+        return proved.evidence(
+            slug,
+            self.proved,
+            self.theorems,
+            self.run.get(slug, {}),
+            refuted=entry.verdict == "false as printed",
+            defined=self.defined.get(slug, ()),
+            open_because=entry.reason or entry.outside,
+        )
 
     def badge(self, slug: str) -> str:
         """Name the verdict on a printed statement; of one of ours, say whether its proof cites a part."""

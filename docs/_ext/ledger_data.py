@@ -16,7 +16,7 @@ from tests.support import ledger
 
 SCHEMA = Path(__file__).with_name("statements.schema.json")
 WIDTH, HEIGHT, GAP = 250, 26, 34
-STROKES = {"every size": "", "compared": "6 3", "shown": "1 4", "refuted": "8 3 2 3", "assumed": "1 9"}
+STROKES = {"every size": "", "compared": "6 3", "shown": "1 4", "refuted": "8 3 2 3", "nothing": "1 9"}
 
 
 def data(app):
@@ -86,7 +86,7 @@ def kind_of_proof(lines):
         return "compared"
     if any(line.startswith("refuted") for line in lines):
         return "refuted"
-    return "shown" if any(line.startswith("sympy") for line in lines) else "assumed"
+    return "shown" if any(line.startswith("sympy") for line in lines) else "nothing"
 
 
 class statement_graph(nodes.General, nodes.Element):  # noqa: N801

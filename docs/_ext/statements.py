@@ -118,6 +118,8 @@ class Verdict(SphinxDirective):
         tests = self._evidence(slug, known.links.tests, known)
         proofs = self._evidence(slug, known.links.proofs, known)
         corrected = [_title(other, self.env) for other in entry.corrected]
+        evidence = known.evidence(slug)
+        decided = proved.decided(entry, evidence)
         scope = known.run.get(slug, {}).get("scope")
         for name, found in (
             ("See instead" if entry.verdict == "false as printed" else "Made precise by", corrected),
@@ -127,7 +129,8 @@ class Verdict(SphinxDirective):
             ("Checked by a kernel, for every size", self._kernel(slug, known, "implements")),
             ("Refuted by a kernel, for every size", self._kernel(slug, known, "refutes")),
             ("Scope of the proof", [nodes.inline("", scope)] if scope else []),
-            ("What is proved", [nodes.inline("", " · ".join(known.evidence(slug)))]),
+            ("Verdict decided by", [nodes.inline("", decided)] if "new" not in entry.source else []),
+            ("What is proved", [nodes.inline("", " · ".join(evidence))]),
             ("Rests on", [_title(other, self.env) for other in sorted(known.rests_on.get(slug, ()))]),
             ("Used by", [_title(other, self.env) for other, used in known.rests_on.items() if slug in used]),
             ("Sharp", [nodes.inline("", "a search over entries reaches it")] if entry.attained else []),
@@ -139,6 +142,10 @@ class Verdict(SphinxDirective):
                 rows += nodes.list_item("", line)
         if entry.reason:
             rows += nodes.list_item("", nodes.paragraph("", f"Why it has no proof: {entry.reason}"))
+        if entry.outside:
+            rows += nodes.list_item(
+                "", nodes.paragraph("", f"Why the kernel has no theorem: {entry.outside}")
+            )
         return rows
 
     def _kernel(self, slug, known, relation):

@@ -78,6 +78,16 @@ def test_each_hypothesis_of_the_kernel_is_one_of_the_ledger_and_each_of_the_ledg
     assert used == BY_FORM
 
 
+def test_what_the_kernel_has_nothing_of_says_why():
+    found = {slug for claim in kernel.claims() for slug in claim.implements + claim.refutes}
+    found |= set(kernel.defined())
+    entries = ledger.read()
+    silent = {slug for slug, entry in entries.items() if not (entry.reason or entry.outside)}
+    assert set(entries) - found <= set(entries) - silent
+    assert not found & {slug for slug, entry in entries.items() if entry.outside}
+    assert len(found) >= 115
+
+
 def test_statements_rest_on_mathcomp_and_on_statements_alone():
     """So that a hash, which follows the statements' own files, covers all that a statement is about."""
     for path in (ledger.ROOT / "proofs/coq" / "Statements").glob("*.v"):

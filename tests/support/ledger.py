@@ -26,7 +26,7 @@ VERDICTS = ("exact", "needs assumptions", "false as printed", "schematic", "assu
 SOURCES = ("equation", "display", "assumption", "text", "new")
 KINDS = ("definition", "identity", "bound", "claim", "assumption")
 REQUIRED = {"title", "source", "place", "kind", "verdict", "given"}
-FIELDS = REQUIRED | {"printed", "attained", "corrected", "reason", "satisfied", "violated"}
+FIELDS = REQUIRED | {"printed", "attained", "corrected", "reason", "outside", "satisfied", "violated"}
 
 _IMPLEMENTS = re.compile(r"Implements\s+((?::eq:`[^`]+`[\s,]*(?:and\s+)?)+)")
 _MATHEMATICS = re.compile(r"\$([^$]+)\$")
@@ -48,6 +48,7 @@ class Entry:
     attained: bool = False
     corrected: tuple[str, ...] = ()
     reason: str = ""
+    outside: str = ""
     satisfied: str = ""
     violated: str = ""
 

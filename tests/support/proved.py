@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,16 +87,20 @@ def evidence(
     run: Mapping,
     *,
     refuted: bool = False,
+    defined: Sequence[str] = (),
+    open_because: str = "",
 ) -> list[str]:
     """Say how a statement is proved and tested, from the strongest kind to the weakest.
 
-    `refuted`: what is printed is false, and a test pins a counterexample.
+    `refuted`: what is printed is false, and a test pins a counterexample. `defined`: definitions under the
+    proof assistant that write it down. `open_because`: why nothing is proved, where nothing is.
     """
     lines = []
     for theorem in theorems.get(slug, ()):
         size = "every size" if theorem.startswith("Implements") else "false at every size"
         name, laws = theorem.partition(" ")[2].removesuffix(LAWS), LAWS if theorem.endswith(LAWS) else ""
         lines.append(f"{size}{laws}: proof assistant ({name})")
+    lines += [f"written down: proof assistant ({name.replace('.', '.v, ')})" for name in defined]
     lines += ["refuted: counterexample with exact numbers"] if refuted else []
     lines += _sizes(run.get("sizes", {}))
     settled = [proof for proof in proved if slug in proof.slugs and proof.derived]
@@ -107,7 +111,30 @@ def evidence(
         lines.append(f"sympy, derivation: {step}{words} with the claim")
     floats = [node for node, outcome in run.get("tests", {}).items() if outcome == "passed"]
     lines += [f"floating point: {len(floats)} tests passed"] if floats else []
-    return lines if settled or slug in theorems or refuted else [*lines, "assumed"]
+    if not (settled or slug in theorems or defined or refuted):
+        lines.append(f"nothing is proved: {open_because or 'the text leaves its claim open'}")
+    return lines
+
+
+def decided(entry: ledger.Entry, lines: Sequence[str]) -> str:
+    """Say by which of the ways in `evidence` the verdict on what the paper prints is decided."""
+    theorem = any(line.startswith("every size") for line in lines)
+    numbers = any(line.startswith("refuted") for line in lines)
+    if entry.verdict == "assumption":
+        return "it is an assumption: neither true nor false"
+    if entry.verdict == "schematic":
+        return "reading: what the text leaves open has more than one meaning"
+    if entry.verdict == "false as printed":
+        general = any(line.startswith("false at every size") for line in lines)
+        ways = ["a counterexample in exact numbers"] * numbers + ["a refutation under the kernel"] * general
+        return " and ".join(ways)
+    if entry.kind == "definition" and not theorem:
+        return "it is a definition: there is nothing to prove"
+    if theorem:
+        return "a theorem for every size"
+    if any(line.startswith("sympy, derivation") for line in lines):
+        return "a derivation, and a solver or points at the sizes that are named"
+    return "reading: it is about measurements" if entry.reason else "tests"
 
 
 def _sizes(sizes: Mapping[str, str]) -> list[str]:
