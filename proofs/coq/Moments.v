@@ -403,16 +403,17 @@ have -> : (V ^+ 2 - Q ^+ 2) * G * H = Q * G * ((V - Q) * H) + Q * H * ((V - Q) *
 by apply: ler_add; first apply: ler_add; apply: ler_pmul.
 Qed.
 
-Theorem noise_bound : Statements.Moments.noise_bound.
+Lemma noise_factor_rates (R : realFieldType) (r s : R) k : noise_factor (fun=> 1) (fun=> s) k = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
+  noise_factor (fun=> r) (fun=> s) k <= (r ^+ 2 + s ^+ 2) ^+ (2 * k).
 Proof.
-move=> R W P d B Dz Dj gz gj k rho sigma ind centred gains energies.
-apply: (@noise_bound_energy _ _ _ _ _ _ _ _ _ _ _ (fun t => sigma t ^+ 2)) => // [t|t x]; first exact: sqr_ge0.
-by have [hz hj] := energies t; split; apply: gain_quad.
-Qed.
-
-Theorem noise_factor_rates : Statements.Moments.noise_factor_rates.
-Proof.
-move=> R r s k; rewrite /noise_factor !prodr_const card_ord; split.
+rewrite /noise_factor !prodr_const card_ord; split.
   by rewrite expr1n expr1n expr1n -exprM mulnC.
 by rewrite -exprM mulnC ler_subl_addr ler_addl sqr_ge0.
+Qed.
+
+Theorem noise_bound : Statements.Moments.noise_bound.
+Proof.
+move=> R W P d B Dz Dj gz gj k rho sigma ind centred gains energies; split; last by move=> r s; exact: noise_factor_rates.
+apply: (@noise_bound_energy _ _ _ _ _ _ _ _ _ _ _ (fun t => sigma t ^+ 2)) => // [t|t x]; first exact: sqr_ge0.
+by have [hz hj] := energies t; split; apply: gain_quad.
 Qed.

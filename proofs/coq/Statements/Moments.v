@@ -11,7 +11,8 @@ Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
 (* The X i are independent: the mean of any product of functions of them is the product of the means. *)
-Definition independent (R : numDomainType) (W : finType) (P : law R W) (I : finType) (T : I -> eqType) (X : forall i, W -> T i) :=
+Definition independent (R : numDomainType) (W : finType) (P : law R W) (I : finType) (T : I -> eqType)
+    (X : forall i, W -> T i) :=
   forall f : forall i, T i -> R, mean P (fun w => \prod_i f i (X i w)) = \prod_i mean P (fun w => f i (X i w)).
 
 (* The covariance matrix of a random vector. *)
@@ -52,7 +53,8 @@ Definition noise_factor (R : ringType) (rho sigma : nat -> R) k :=
   (\prod_(t < k) (rho t ^+ 2 + sigma t ^+ 2)) ^+ 2 - (\prod_(t < k) rho t ^+ 2) ^+ 2.
 
 (** The bound on this variance, k layers below the last.  rho t is at least the spectral norm of the mean Jacobian,
-    sigma t ^ 2 at least that of the mean of D^T D. *)
+    sigma t ^ 2 at least that of the mean of D^T D.  The factor grows exponentially with depth where rho is 1, and decays
+    geometrically where rho^2 + sigma^2 is a constant below 1.  That scalar layers attain the bound is not stated here. *)
 (* Implements: jacobian-noise-bound *)
 Definition noise_bound := forall (R : rcfType) (W : finType) (P : law R W) d (B : forall k, 'M[R]_(d k.+1, d k))
     (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) k (rho sigma : nat -> R),
@@ -61,14 +63,9 @@ Definition noise_bound := forall (R : rcfType) (W : finType) (P : law R W) d (B 
   (* meaning *) (forall t, gain_le (B t) (rho t)) ->
   (* meaning *) (forall t, gain_le (energy P Dz t) (sigma t ^+ 2) /\ gain_le (energy P Dj t) (sigma t ^+ 2)) ->
   var P (fun x => dot (lowered B Dz k gz x) (lowered B Dj k gj x))
-  <= noise_factor rho sigma k * norm gz ^+ 2 * norm gj ^+ 2.
-
-(** The factor grows exponentially with depth where the mean Jacobians keep lengths, and decays geometrically where
-    rho^2 + sigma^2 is below 1. *)
-(* Implements: jacobian-noise-bound *)
-Definition noise_factor_rates := forall (R : realFieldType) (r s : R) k,
-  noise_factor (fun=> 1) (fun=> s) k = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
-  noise_factor (fun=> r) (fun=> s) k <= (r ^+ 2 + s ^+ 2) ^+ (2 * k).
+  <= noise_factor rho sigma k * norm gz ^+ 2 * norm gj ^+ 2 /\
+  forall r s, noise_factor (fun=> 1) (fun=> s) k = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
+              noise_factor (fun=> r) (fun=> s) k <= (r ^+ 2 + s ^+ 2) ^+ (2 * k) :> R.
 
 (* The gradients of x come down through gates p and weights M: g^(l) = Diag(p) M^T g^(l+1). *)
 Definition gated (R : ringType) d L (M : forall l, 'M[R]_(d l.+1, d l)) (p : forall l, 'rV[R]_(d l)) (x : trace R d) :=
@@ -88,7 +85,8 @@ Definition gate_factor (R : fieldType) (d : nat -> nat) (q : forall l, 'I_(d l) 
 
 (** Gate-corrected LAI is unbiased for Ghost, for one pair and over all validation samples. *)
 (* Implements: gate-corrected *)
-Definition gate_corrected := forall (R : realFieldType) (W : finType) (P : law R W) d n L (M : W -> forall l, 'M[R]_(d l.+1, d l))
+Definition gate_corrected := forall (R : realFieldType) (W : finType) (P : law R W) d n L
+    (M : W -> forall l, 'M[R]_(d l.+1, d l))
     (a : 'I_n -> forall l, 'cV[R]_(d l)) (aj : forall l, 'cV[R]_(d l)) (g : W -> 'I_n -> forall l, 'cV[R]_(d l))
     (gj : W -> forall l, 'cV[R]_(d l)) (p : 'I_n -> forall l, 'rV[R]_(d l)) (pj : forall l, 'rV[R]_(d l))
     (q : forall l, 'I_(d l) -> R) (last : 'I_n -> 'cV[R]_(d L)) (lastj : 'cV[R]_(d L)),
