@@ -132,22 +132,8 @@ DISCOVERIES_MUTANTS = {
 
 
 @settled("part-variance", STATEMENT, MUTANTS)
-def prove_part_variance(statement: Statement, steps: Steps) -> None:
+def prove_part_variance() -> None:
     """Expand one part's square, add all parts up, and take the mean."""
-    n, c, m = sp.symbols("n c m", positive=True)
-    e, T, A = sp.symbols("e T A", real=True)
-    square = (e - c / n * T) ** 2 / c
-    steps.identity("one part", square, e**2 / c - 2 * e * T / n + c * T**2 / n**2)
-    steps.identity("all parts", A - 2 * T * T / n + n * T**2 / n**2, A - T**2 / n)
-    means = (m * s - n * s / n) / (m - 1)
-    mean = steps.identity("means: s of each part, n s of T^2", means, s)
-    alone = steps.identity("covariance of T and one deviation", c * s - c / n * (n * s), 0)
-
-    @steps.conclude(statement)
-    def parts(depth: int) -> list:
-        sizes = sp.symbols(f"n:{depth}", positive=True)
-        unrelated = [alone.at({c: size, n: total(sizes)}) for size in sizes]
-        return [mean.at({m: depth, n: total(sizes)}), *unrelated]
 
 
 @settled("empirical-bernstein", BERNSTEIN, BERNSTEIN_MUTANTS)
@@ -166,27 +152,5 @@ def prove_empirical_bernstein(statement: Statement, steps: Steps) -> None:
 
 
 @settled("false-discovery-rate", DISCOVERIES, DISCOVERIES_MUTANTS)
-def prove_false_discovery_rate(statement: Statement, steps: Steps) -> None:
+def prove_false_discovery_rate() -> None:
     """Count fewer drops than there are, sum by parts, and use that p-values are not too small."""
-    i, n, H = sp.symbols("i n H", positive=True)
-    p, slack, d = sp.symbols("p u d", nonnegative=True)
-    fewer = steps.nonnegative("k samples dropped, k >= i", p / i - p / (i + d), [p * d / (i * (i + d))])
-    Y, A, B = sp.symbols("Y A B", real=True)
-    summed = Y + A / i + (B - A) / (i + 1)
-    steps.identity("sum by parts", summed, Y + A / (i * (i + 1)) + B / (i + 1))
-    c = q / (n * H)
-    reached = c * i - slack
-    limits = c / (i + 1) - reached / (i * (i + 1))
-    limited = steps.nonnegative("limits", limits, [slack / (i * (i + 1))])
-    steps.identity("all together", c * (H - 1) + c * n / n, q / n)
-
-    @steps.conclude(statement)
-    def added_up(depth: int):
-        chances = chances_of(depth)
-        dropped = total(fewer.at({i: a, d: b - a, p: chance}) for (a, b), chance in chances.items())
-        for at_most in range(1, depth + 1):
-            reached = total(chance for (a, _), chance in chances.items() if a <= at_most)
-            room = limit(at_most, depth) - reached
-            one = limited.at({i: at_most, n: depth, H: sp.harmonic(depth), slack: room})
-            dropped += one * (depth + 1 if at_most == depth else 1)
-        return dropped

