@@ -417,3 +417,61 @@ move=> R W P d B Dz Dj gz gj k rho sigma ind centred gains energies; split; last
 apply: (@noise_bound_energy _ _ _ _ _ _ _ _ _ _ _ (fun t => sigma t ^+ 2)) => // [t|t x]; first exact: sqr_ge0.
 by have [hz hj] := energies t; split; apply: gain_quad.
 Qed.
+(* Independent draws from one law, one for each member of I. *)
+Section Draws.
+Variables (R : realFieldType) (S : finType) (Q : law R S) (I : finType).
+Local Notation outcomes := [finType of {ffun I -> S}].
+Lemma draws_ge0 (w : outcomes) : 0 <= \prod_i prob Q (w i).
+Proof. by apply: prodr_ge0 => i _; apply: prob_ge0. Qed.
+Lemma draws_sum : \sum_(w : outcomes) \prod_i prob Q (w i) = 1.
+Proof. by rewrite -(bigA_distr_bigA (fun=> prob Q)); apply: big1 => i _; apply: prob_sum. Qed.
+Definition draws := Law draws_ge0 draws_sum.
+Lemma draws_prod (h : I -> S -> R) : mean draws (fun w => \prod_i h i (w i)) = \prod_i mean Q (h i).
+Proof. by rewrite /mean bigA_distr_bigA; apply: eq_bigr => w _; rewrite big_split. Qed.
+Lemma draws_one i (h : S -> R) : mean draws (fun w => h (w i)) = mean Q h.
+Proof.
+have := draws_prod (fun k => if k == i then h else fun=> 1).
+rewrite [RHS](bigD1 i) //= eqxx [X in _ * X]big1 ?mulr1 => [<-|k /negPf ->]; last exact: mean_const.
+by apply: eq_mean => w; rewrite (bigD1 i) //= eqxx big1 ?mulr1 // => k /negPf ->.
+Qed.
+Lemma draws_average i m n (h : S -> 'M[R]_(m, n)) : average draws (fun w => h (w i)) = average Q h.
+Proof. by apply/matrixP => k l; rewrite !averageE (draws_one i (fun s => h s k l)). Qed.
+Lemma draws_independent (T : I -> eqType) (x : forall i, S -> T i) : independent draws (fun i (w : outcomes) => x i (w i)).
+Proof.
+move=> f; rewrite (draws_prod (fun i s => f i (x i s))); apply: eq_bigr => i _.
+by rewrite (draws_one i (fun s => f i (x i s))).
+Qed.
+Lemma draws_gt0 : (forall s, 0 < prob Q s) -> forall w, 0 < prob draws w.
+Proof. by move=> h w; apply: prodr_gt0. Qed.
+End Draws.
+
+(* Layers of any width whose noise is plus or minus the identity, by a fair coin. *)
+Section Signs.
+Variables (R : realFieldType) (n : nat).
+Local Notation layers := (fun _ : nat => n).
+Lemma coin_sum : \sum_(b : bool) (2%:R^-1 : R) = 1.
+Proof. by rewrite big_bool /=; field. Qed.
+Definition coin : law R [finType of bool] := @Law _ _ (fun=> 2%:R^-1) (fun=> etrans (invr_ge0 _) (ler0n _ 2)) coin_sum.
+Definition signs s (w : {ffun bool * 'I_2 -> bool}) (t : nat) : 'M[R]_n := ((-1) ^+ w (s, inord t))%:M.
+Local Notation law := (draws coin [finType of bool * 'I_2]).
+Lemma signs_independent : independent_noises (d := layers) law (signs true) (signs false) 2.
+Proof.
+move=> f; have := @draws_independent R _ coin _ (fun=> [eqType of 'M[R]_n]) (fun _ b => ((-1) ^+ b)%:M) f.
+have e i w : noises (d := layers) (signs true) (signs false) i w = ((-1) ^+ w i)%:M.
+  by case: i => [[] o]; rewrite /noises /= /signs inord_val.
+by move=> h; rewrite (eq_mean _ (fun w => eq_bigr _ (fun i _ => congr1 (f i) (e i w)))) h;
+  apply: eq_bigr => i _; apply: eq_mean => w; rewrite e.
+Qed.
+Lemma signs_centred : centred_noises (d := layers) law (signs true) (signs false).
+Proof.
+have one s t : average law (signs s ^~ t) = 0.
+  rewrite (draws_average coin (s, inord t) (fun b : bool => ((-1) ^+ b)%:M : 'M[R]_n)) /average big_bool /=.
+  by rewrite -scalerDr -raddfD /= expr1 addNr raddf0 scaler0.
+by move=> t; split; apply: one.
+Qed.
+Lemma signs_energy s t : energy (d := layers) law (signs s) t = 1%:M.
+Proof.
+rewrite /energy (eq_average _ (Y := fun=> 1%:M)) ?average_const // => w.
+by rewrite /signs tr_scalar_mx -scalar_mxM -expr2 sqrr_sign.
+Qed.
+End Signs.
