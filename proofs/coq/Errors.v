@@ -266,7 +266,7 @@ End Discoveries.
 
 Theorem false_discovery_rate : Statements.Errors.false_discovery_rate.
 Proof.
-move=> R W P n p harmless q q0 p0 uniform; split=> [w|]; first exact: card_dropped.
+move=> R W P n p harmless q q0 uniform; split=> [w|]; first exact: card_dropped.
 have cardE (D : {set 'I_n}) : #|D :&: harmless|%:R = \sum_(j in harmless) (j \in D)%:R :> R.
   rewrite -sum1_card natr_sum (eq_bigl (fun j => (j \in harmless) && (j \in D))) => [|j].
     by rewrite big_mkcondr; apply: eq_bigr => j _; case: (j \in D).

@@ -92,7 +92,7 @@ Qed.
 
 Theorem share_derivative : Statements.Mixtures.share_derivative.
 Proof.
-move=> R p K size g L theta v eta D w s step stepE sE sym diff.
+move=> R p K size g L theta v eta D w step stepE sym diff.
 pose G : 'M[R]_(p, K) := \matrix_(a, k) source_gradient g k a 0.
 have mixE (u : 'cV_K) : \sum_k u k 0 *: source_gradient g k = G *m u.
   apply/matrixP => a b; rewrite (ord1 b) summxE mxE; apply: eq_bigr => k _.
@@ -103,7 +103,7 @@ apply: (gradient_chain (phi := [linear of mulmx (- eta *: (D *m G))]) _ diff) =>
   by rewrite !lin mulmxDr addrA.
 rewrite -[RHS]dotC dot_mull dotC; congr (dot _ _); apply/matrixP => k b; rewrite (ord1 b) mxE.
 rewrite linearZ /= -scalemxAl mxE trmx_mul sym -mulmxA; congr (_ * _).
-rewrite sE /mean_score mxE.
+rewrite /mean_score mxE.
 have -> : \sum_a G^T k a * (D *m v) a 0 = dot (source_gradient g k) (D *m v).
   by apply: eq_bigr => a _; rewrite big_ord1 !mxE.
 by rewrite /source_gradient dotZl dot_suml mulrC.

@@ -18,6 +18,7 @@ BY_FORM = {
     "one step with a fixed normalisation",
     "the loss after the step is quadratic in the gradient it is given",
     "one activation vector and one output gradient per layer and sample",
+    r"$g_k$ is the mean gradient of source $k$",  # a definition that the step is written with
     "nothing overflows or underflows",  # numbers are those of an ordered field
     "$L_V$ is quadratic",
     "one plain SGD step on sample $j$",

@@ -108,7 +108,6 @@ End Discoveries.
 Definition false_discovery_rate := forall (R : realFieldType) (W : finType) (P : law R W) n (p : 'I_n -> W -> R)
     (harmless : {set 'I_n}) (q : R),
   (* meaning *) 0 < q ->
-  (* meaning *) (forall j w, 0 < p j w) ->
   (* the probability that $p_j \le x$ is at most $x$ for each of the $n_0$ samples that do no harm *)
   (forall j x, j \in harmless -> 0 <= x -> \sum_(w | p j w <= x) prob P w <= x) ->
   (forall w, #|dropped q (p^~ w)| = drops q (p^~ w)) /\

@@ -18,13 +18,12 @@ End Shares.
     validation gradient after the step. *)
 (* Implements: share-derivative *)
 Definition share_derivative := forall (R : realFieldType) p K (size : 'I_K -> nat) (g : forall k, 'I_(size k) -> 'cV[R]_p)
-    (L : 'cV_p -> R) (theta v : 'cV_p) eta (D : 'M_p) (w : 'cV_K) (s : 'I_K -> R) (step : 'cV_K -> 'cV_p),
+    (L : 'cV_p -> R) (theta v : 'cV_p) eta (D : 'M_p) (w : 'cV_K) (step : 'cV_K -> 'cV_p),
   (* the step is $\theta^+ = \theta - \eta D \sum_k w_k g_k$ *)
   (forall u : 'cV_K, step u = theta - eta *: (D *m \sum_k u k 0 *: source_gradient g k)) ->
-  (* $g_k$ is the mean gradient of source $k$ *) (forall k, s k = mean_score g D v k) ->
   (* $D$ is symmetric and fixed *) D^T = D ->
   (* meaning *) gradient L (step w) v ->
-  gradient (fun u => L (step u)) w (\col_k (- eta * s k)).
+  gradient (fun u => L (step u)) w (\col_k (- eta * mean_score g D v k)).
 
 (** The step that makes Hedge's bound least; ln is any function that is positive where the logarithm is. *)
 (* Implements: hedge-step *)

@@ -59,7 +59,7 @@ Proof.
 move=> R; take_fair R; exists 2%N; split=> //.
 exists (fun j w => if (if j == ord0 then w.1 else w.2) then 1 else 2%:R^-1), setT, 1.
 split; first exact: ltr01.
-split=> [j w|j x _ x0]; first by case: ifP; rewrite ?ltr01 ?invr_gt0 ?ltr0n.
+move=> j x _ x0.
 have sumE (f : bool * bool -> bool) : \sum_(w | f w) prob (fair R) w = mean (fair R) (fun w => (f w)%:R).
   by rewrite /mean big_mkcond; apply: eq_bigr => w _; case: (f w); rewrite ?mulr1 ?mulr0.
 have half1 : 2%:R^-1 <= 1 :> R by rewrite invf_le1 ?ltr0n // ler1n.
@@ -74,4 +74,21 @@ rewrite sumE fairE; case: (j == ord0) => /=.
   + by apply: le_trans h; rewrite ler_pdivr_mulr ?ltr0n // -!natrD ler_pdivl_mull ?ltr0n // -natrM ler_nat.
   + by move: h; rewrite (le_trans half1 g).
   + by rewrite !addr0 mul0r.
+Qed.
+
+(* Each of the two rows has both entries from its own coin. *)
+Lemma gradient_noise : ltac:(witness Statements.Errors.gradient_noise).
+Proof.
+move=> R; take_fair R; exists 2%N; split=> //; exists 2%N; split=> //; exists (fun j w => const_mx (toss R j w)).
+have ne q (c : R) : c != 0 -> const_mx c != 0 :> 'M[R]_(2, q.+1).
+  by move=> c0; apply/eqP => /matrixP /(_ 0 0); rewrite !mxE => /eqP; rewrite (negPf c0).
+have entry j (a : 'I_2) : mean (fair R) (fun w => const_mx (toss R j w) a (0 : 'I_1)) = 1.
+  by rewrite -(toss_mean R j); apply: eq_bigr => w _; rewrite mxE.
+have both j k (a b : 'I_2) (o : 'I_1) : cov (fair R) (fun w => const_mx (toss R j w) a o) (fun w => const_mx (toss R k w) b o)
+    = cov (fair R) (toss R j) (toss R k).
+  by rewrite (ord1 o) /cov !entry !toss_mean; apply: eq_bigr => w _; rewrite !mxE.
+exists (const_mx 1); split; first exact: (ne 0%N 1 (oner_neq0 _)).
+exists (const_mx 1); split; first exact: (ne 1%N 1 (oner_neq0 _)).
+split=> //; split=> [j k a b jk|j a|j a b]; rewrite ?both ?entry ?mxE //; first exact: toss_free.
+exact: toss_var.
 Qed.
