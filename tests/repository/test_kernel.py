@@ -104,10 +104,10 @@ STATEMENT = """
 Definition double (n : nat) : nat := n + n.
 
 (* Implements: half *)
-Definition half := forall n, (* $n$ is odd *) n = 1 -> double n = 2.
+Definition half := forall n, (* $n$ is even *) n = 2 -> double n = 4.
 """
-LEMMA = "Lemma used : forall n, n = 1 -> double n = 2. Proof. intros n e. now rewrite e. Qed."
-AXIOM = "Axiom used : forall n, n = 1 -> double n = 2."
+LEMMA = "Lemma used : forall n, n = 2 -> double n = 4. Proof. intros n e. now rewrite e. Qed."
+AXIOM = "Axiom used : forall n, n = 2 -> double n = 4."
 PROOF = f"""
 Require Import LAI.Statements.Sums.
 {LEMMA}
@@ -115,11 +115,20 @@ Theorem half : Statements.Sums.half. Proof. exact used. Qed.
 """
 
 
+WITNESS = """
+From mathcomp Require Import all_ssreflect.
+From LAI Require Import Witness.
+From LAI Require Statements.Sums.
+Lemma half : ltac:(witness Statements.Sums.half). Proof. by exists 2. Qed.
+"""
+
+
 @pytest.fixture
 def small(tmp_path):
     needed = ("Witness.v", "Statements/Networks.v", "Statements/Laws.v")
     files = {name: (ledger.ROOT / "proofs/coq" / name).read_text(encoding="utf-8") for name in needed}
-    for name, text in {**files, "Statements/Sums.v": STATEMENT, "Sums.v": PROOF}.items():
+    files |= {"Statements/Sums.v": STATEMENT, "Sums.v": PROOF, "Witnesses/Sums.v": WITNESS}
+    for name, text in files.items():
         path = tmp_path / "proofs/coq" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -136,7 +145,7 @@ def change(root, name, old, new):
 
 @pytest.mark.parametrize(
     ("old", "new", "moved"),
-    [("double n = 2", "double n = 3", True), ("n + n", "n + n + n", True), ("$n$ is odd", "odd", False)],
+    [("double n = 4", "double n = 5", True), ("n + n", "n + n + n", True), ("$n$ is even", "even", False)],
     ids=["the statement", "what it is about", "a comment"],
 )
 def test_hash_follows_the_statement_and_what_it_is_about(small, old, new, moved):
@@ -145,12 +154,17 @@ def test_hash_follows_the_statement_and_what_it_is_about(small, old, new, moved)
 
 
 HALF = "Theorem half : Statements.Sums.half. Proof. exact used. Qed."
+TYPE = "ltac:(witness Statements.Sums.half)"
 BREAKS = {
     "nothing": ("Sums.v", LEMMA, LEMMA, 0, "Sums.half: no axiom"),
     "an axiom": ("Sums.v", LEMMA, AXIOM, 1, "Sums.half: Axioms: Sums.used"),
     "a gap": ("Sums.v", LEMMA, LEMMA.replace("Qed", "Admitted"), 1, "Sums.half: Axioms: Sums.used"),
     "another theorem": ("Sums.v", HALF, "Theorem half : True. Proof. exact I. Qed.", 1, "Sums.half: "),
-    "another statement": ("Statements/Sums.v", "= 2.", "= 1 + 1.", 1, "changed since"),
+    "another statement": ("Statements/Sums.v", "= 4.", "= 2 + 2.", 1, "changed since"),
+    "no witness": ("Witnesses/Sums.v", WITNESS, "", 1, "witness Sums.half: no witness"),
+    "a hypothesis that nothing satisfies": ("Statements/Sums.v", "n = 2 ->", "n = 2 -> n < 2 ->", 1, ""),
+    "another witness": ("Witnesses/Sums.v", TYPE, "exists n, 1 < n", 1, "no witness"),
+    "uses that nobody wrote down": ("uses.lock", "Sums.half", "Sums.half Sums.half", 1, "other theorems"),
 }
 
 
