@@ -84,7 +84,8 @@ have ne q (c : R) : c != 0 -> const_mx c != 0 :> 'M[R]_(2, q.+1).
   by move=> c0; apply/eqP => /matrixP /(_ 0 0); rewrite !mxE => /eqP; rewrite (negPf c0).
 have entry j (a : 'I_2) : mean (fair R) (fun w => const_mx (toss R j w) a (0 : 'I_1)) = 1.
   by rewrite -(toss_mean R j); apply: eq_bigr => w _; rewrite mxE.
-have both j k (a b : 'I_2) (o : 'I_1) : cov (fair R) (fun w => const_mx (toss R j w) a o) (fun w => const_mx (toss R k w) b o)
+have both j k (a b : 'I_2) (o : 'I_1) :
+    cov (fair R) (fun w => const_mx (toss R j w) a o) (fun w => const_mx (toss R k w) b o)
     = cov (fair R) (toss R j) (toss R k).
   by rewrite (ord1 o) /cov !entry !toss_mean; apply: eq_bigr => w _; rewrite !mxE.
 exists (const_mx 1); split; first exact: (ne 0%N 1 (oner_neq0 _)).
