@@ -50,6 +50,7 @@ BY_LAWS = (  # the law is written out: its outcomes and their chances, or its mo
     r"$\Cov(\beta^\star, Y) = 0$",
     r"signs are independent and fair",
     r"outputs are permuted uniformly",
+    r"the permutation is independent of the signs",
     r"the expectation is over the signs",
     r"the variance is over the signs",
     r"the variance is over signs and permutations",

@@ -475,3 +475,67 @@ rewrite /energy (eq_average _ (Y := fun=> 1%:M)) ?average_const // => w.
 by rewrite /signs tr_scalar_mx -scalar_mxM -expr2 sqrr_sign.
 Qed.
 End Signs.
+
+(* Layers of width 1: what they carry down is known exactly. *)
+Section Scalars.
+Variables (R : rcfType) (W : finType) (P : law R W) (b s : nat -> R) (D : W -> nat -> 'M[R]_1) (g : 'cV[R]_1) (k : nat).
+Local Notation ones := (fun _ : nat => 1%N).
+Local Notation B := (fun t => (b t)%:M : 'M[R]_1).
+Local Notation h m := (lowered (d := ones) B D m g).
+Hypothesis fresh : forall m, (m < k)%N -> free P (h m) (D ^~ m).
+Hypothesis centred : forall t, average P (D ^~ t) = 0.
+Hypothesis energies : forall t, energy P (d := ones) D t = (s t)%:M.
+Lemma dot_one (x y : 'M[R]_1) : dot x y = x 0 0 * y 0 0. Proof. by rewrite /dot !big_ord1. Qed.
+Lemma scalar_mean m : dot (operator (d := ones) B m *m g) (operator (d := ones) B m *m g) = (\prod_(t < m) b t ^+ 2) * dot g g.
+Proof.
+elim: m => [|m IH]; first by rewrite operator0 mul1mx big_ord0 mul1r.
+by rewrite operatorS -mulmxA mul_scalar_mx dotZl dotZr IH big_ord_recr /=; ring.
+Qed.
+Lemma scalar_total m : (m <= k)%N -> total P (d := ones) B D g m = (\prod_(t < m) (b t ^+ 2 + s t)) * dot g g.
+Proof.
+elim: m => [|m IH] mk.
+  by rewrite big_ord0 mul1r -[RHS](mean_const P); apply: eq_mean => w; rewrite /lowered operator0 mul1mx.
+rewrite (totalS fresh centred mk) energies -mean_add.
+rewrite (eq_mean P (Y := fun w => (b m ^+ 2 + s m) * dot (h m w) (h m w))) => [|w].
+  by rewrite meanZ -/(total _ _ _ _ _) IH ?(ltnW mk) // big_ord_recr /=; ring.
+by rewrite /= !mul_scalar_mx dotZl !dotZr; move: (dot _ _) => x; ring.
+Qed.
+Lemma scalar_spread : covariance P (h k) 0 0 = (\prod_(t < k) (b t ^+ 2 + s t) - \prod_(t < k) b t ^+ 2) * dot g g.
+Proof.
+have -> : covariance P (h k) 0 0 = spread P (d := ones) B D g k.
+  by rewrite -(covariance_spread (d := ones) fresh centred) /mxtrace big_ord1.
+have := total_split (d := ones) fresh centred (leqnn k); rewrite scalar_total // scalar_mean mulrBl => ->.
+by rewrite addrAC subrr add0r.
+Qed.
+End Scalars.
+
+Theorem noise_bound_attained : Statements.Moments.noise_bound_attained.
+Proof.
+move=> R W P b Dz Dj gz gj k sigma ind centred energies B.
+have cz t := proj1 (centred t); have cj t := proj2 (centred t).
+have fz := fresh_z (d := fun=> 1%N) B gz ind; have fj := fresh_j (d := fun=> 1%N) B gj ind.
+have sz := scalar_spread fz cz (fun t => proj1 (energies t)); have sj := scalar_spread fj cj (fun t => proj2 (energies t)).
+rewrite (var_pair (apart (d := fun=> 1%N) B gz gj ind)) (average_lowered fz cz (leqnn k)) (average_lowered fj cj (leqnn k)).
+have quad (A : 'M[R]_1) (u : 'cV[R]_1) : dot u (A *m u) = A 0 0 * dot u u.
+  by rewrite [A in A *m _]mx11_scalar mul_scalar_mx dotZr.
+rewrite !quad (dot_one (covariance _ _)) !scalar_mean sz sj !norm_sqr /noise_factor.
+by move: (\prod_(t < k) _) (\prod_(t < k) _) (dot gz gz) (dot gj gj) => V Q x y; ring.
+Qed.
+
+Theorem no_schematic_factor : Statements.Moments.no_schematic_factor.
+Proof.
+move=> R; exists [finType of {ffun bool * 'I_2 -> bool}], (draws (coin R) [finType of bool * 'I_2]).
+exists (signs R 1 true), (signs R 1 false) => B rho A M rest.
+have ind := @signs_independent R 1; have cen := @signs_centred R 1.
+have one s w t : dot (signs R 1 s w t) (signs R 1 s w t) = 1 by rewrite dot_one !mxE mulr1n -expr2 sqrr_sign.
+split=> // [t|t|]; first by split=> // v; rewrite mul0mx norm0 mul0r.
+  by split; rewrite -[RHS](mean_const (draws (coin R) [finType of bool * 'I_2])); apply: eq_mean => w; apply: one.
+have zero : operator (d := fun=> 1%N) B 2 = 0 by rewrite operatorS mul0mx.
+split.
+  have /= := @noise_bound_attained R _ _ (fun=> 0) _ _ 1%:M 1%:M 2%N (fun=> 1) ind cen.
+  have -> : (0%:M : 'M[R]_1) = 0 by rewrite raddf0.
+  move=> -> => [|t]; last by rewrite expr1n; split; exact: signs_energy.
+  by rewrite !norm_sqr dot_one !mxE /noise_factor !big_ord_recr !big_ord0 /=; ring.
+rewrite /rest /M /A zero mulmx0 mxtrace0 raddf0 subr0 dot0l add0r /printed_sum /gains big_ord_recr big_ord1 /=.
+by rewrite !big_nat1 expr0n /= mul0r mulr0 !mul0r addr0.
+Qed.

@@ -55,6 +55,7 @@ BY_FORM = {
     r"nothing says that it is short",
     r"$g_z$ and $g_j$ are fixed",  # they are vectors, the noise alone is random
     r"$z \ne j$",  # each has noise of its own
+    "schematic by the paper's own word",
     # The statement is for one that stands after it.
     r"the text does not say whether $s$ stands before or after the activation function",
 }

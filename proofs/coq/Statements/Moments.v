@@ -67,6 +67,35 @@ Definition noise_bound := forall (R : rcfType) (W : finType) (P : law R W) d (B 
   forall r s, noise_factor (fun=> 1) (fun=> s) k = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
               noise_factor (fun=> r) (fun=> s) k <= (r ^+ 2 + s ^+ 2) ^+ (2 * k) :> R.
 
+(** The bound is attained by every chain of scalar layers. *)
+(* Implements: jacobian-noise-bound *)
+Definition noise_bound_attained := forall (R : rcfType) (W : finType) (P : law R W) (b : nat -> R)
+    (Dz Dj : W -> nat -> 'M[R]_1) (gz gj : 'cV[R]_1) k (sigma : nat -> R),
+  (* the $\Delta J$ are independent over layers and over the two samples *)
+  independent_noises P (d := fun=> 1%N) Dz Dj k ->
+  (* $\E \Delta J = 0$ *) centred_noises P (d := fun=> 1%N) Dz Dj ->
+  (* meaning *) (forall t, energy P (d := fun=> 1%N) Dz t = (sigma t ^+ 2)%:M /\
+                           energy P (d := fun=> 1%N) Dj t = (sigma t ^+ 2)%:M) ->
+  let B t := (b t)%:M in
+  var P (fun x => dot (lowered (d := fun=> 1%N) B Dz k gz x) (lowered (d := fun=> 1%N) B Dj k gj x))
+  = noise_factor b sigma k * norm gz ^+ 2 * norm gj ^+ 2.
+
+(* The printed sum over layers; e t is the mean squared Frobenius norm of the noise t layers below the last. *)
+Definition printed_sum (R : ringType) (rho e : nat -> R) k :=
+  \sum_(t < k) gains rho t.+1 k ^+ 2 * gains rho 0 t ^+ 2 * e t.
+
+(** Without the cross terms no kappa makes the printed bound true: for two layers of independent random signs the variance
+    is 1, the last similarity is fixed, and what kappa multiplies is 0. *)
+(* Implements: app-var-beta *)
+Definition no_schematic_factor := forall R : rcfType, exists (W : finType) (P : law R W) (Dz Dj : W -> nat -> 'M[R]_1),
+  let B := fun=> 0 : 'M[R]_1 in let rho := fun=> 0 : R in let A := operator (d := fun=> 1%N) B 2 in
+  let M := A^T *m A in let rest := M - (\tr M)%:M in
+  [/\ independent_noises P (d := fun=> 1%N) Dz Dj 2, centred_noises P (d := fun=> 1%N) Dz Dj,
+      forall t, gain_le (B t) (rho t),
+      forall t, mean P (fun w => dot (Dz w t) (Dz w t)) = 1 /\ mean P (fun w => dot (Dj w t) (Dj w t)) = 1
+    & var P (fun w => dot (lowered (d := fun=> 1%N) B Dz 2 1%:M w) (lowered (d := fun=> 1%N) B Dj 2 1%:M w)) = 1 /\
+      dot rest rest + printed_sum rho (fun=> 1) 2 = 0].
+
 (* The gradients of x come down through gates p and weights M: g^(l) = Diag(p) M^T g^(l+1). *)
 Definition gated (R : ringType) d L (M : forall l, 'M[R]_(d l.+1, d l)) (p : forall l, 'rV[R]_(d l)) (x : trace R d) :=
   forall l, (l < L)%N -> grad x l = diag_mx (p l) *m (M l)^T *m grad x l.+1.

@@ -26,7 +26,8 @@ Lemma one_neq0 (R : ringType) n : (1%:M : 'M[R]_n.+1) != 0. Proof. exact: oner_n
 Lemma noise_bound : ltac:(witness Statements.Moments.noise_bound).
 Proof.
 move=> R; take_signs R; exists (fun=> 1%:M); split=> [k|]; first exact: one_neq0.
-exists (signs R 2 true), (signs R 2 false), 2%N; split=> //; exists (fun=> 1), (fun=> 1); split; first exact: signs_independent.
+exists (signs R 2 true), (signs R 2 false), 2%N; split=> //; exists (fun=> 1), (fun=> 1).
+split; first exact: signs_independent.
 split; first exact: signs_centred.
 by split=> t; rewrite ?signs_energy ?expr1n; [|split]; exact: gain_one.
 Qed.
@@ -79,4 +80,12 @@ exists (fun _ _ => 1), (fun=> corner R 1 0); split=> [*|]; first exact: c0.
 exists (corner R 1 0); split; first exact: c0.
 split=> [w|]; first by split=> [z|]; exact: chain_gated.
 by split=> //; exact: chain_isotropic.
+Qed.
+
+Lemma noise_bound_attained : ltac:(witness Statements.Moments.noise_bound_attained).
+Proof.
+move=> R; exists [finType of {ffun bool * 'I_2 -> bool}]; split; first by rewrite card_ffun card_prod !card_bool card_ord.
+exists (draws (coin R) [finType of bool * 'I_2]); split; first exact: draws_gt0 (coin_gt0 R).
+exists (signs R 1 true), (signs R 1 false), 2%N; split=> //; exists (fun=> 1); split; first exact: signs_independent.
+by split; [exact: signs_centred|move=> t; rewrite expr1n; split; exact: signs_energy].
 Qed.
