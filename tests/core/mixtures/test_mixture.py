@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core.mixtures import Mixture, MixtureState, group_scores, initial_mixture, update_mixture
+from proofs import prove_mixtures
 from tests.support.backends import BACKENDS
 from tests.support.inequalities import hunt
 from tests.support.refusals import refusals
@@ -96,13 +97,13 @@ def led_by(sources, count):
 
 
 def best_and_mixed(prior, rounds, quiet, **options):
-    """Give the bound, at the sequence of sources where it is largest, and the product of the mixture's factors.
+    """Give the bound for the best sequence of sources, the product of the mixture's factors, and all factors.
 
-    Both begin after ``quiet`` updates whose scores are all 0: those that follow are large beside them.
+    They begin after ``quiet`` updates whose scores are all 0: those that follow are large beside them.
     """
     state, count, floor = initial_mixture(np.array(prior)), len(prior), options["floor"]
     state = state._replace(updates=np.asarray(float(quiet)))
-    whole, along = 1.0, state.prior  # of the sequences that end in each source
+    whole, along, table = 1.0, state.prior, []  # of the sequences that end in each source
     for update, one in enumerate(rounds):
         if update:
             prices = np.tile(floor * state.prior, (count, 1))
@@ -111,13 +112,14 @@ def best_and_mixed(prior, rounds, quiet, **options):
         # without a floor, equal shares become the factors, scaled
         equal = state._replace(weights=np.full(count, 1 / count))
         factors = update_mixture(equal, *one, **options | {"floor": 0.0}).weights
+        table.append(factors)
         mixed = state.weights @ factors
         whole, along = whole * mixed, along * factors
         moved = (1 - floor) * state.weights * factors / mixed + floor * state.prior
         expected = moved if np.isfinite(one[1]).any() else state.weights
         state = update_mixture(state, *one, **options)
         np.testing.assert_allclose(state.weights, expected, rtol=1e-9)
-    return np.max(along), whole
+    return np.max(along), whole, np.array(table)
 
 
 @pytest.mark.equation("mixture-regret")
@@ -127,7 +129,7 @@ def test_a_mixture_loses_no_more_to_any_sequence_of_sources_than_prior_and_floor
 ):
     leaders = data.draw(st.lists(st.integers(0, len(prior) - 1), max_size=6))
     rounds = led_by(leaders, len(prior)) or rounds_of(data, len(prior), 6)
-    best, mixed = best_and_mixed(prior, rounds, quiet, **options | {"floor": floor})
+    best, mixed, _ = best_and_mixed(prior, rounds, quiet, **options | {"floor": floor})
     hunt(best, mixed)
     assert best <= mixed * (1 + 1e-9)
 
@@ -136,8 +138,18 @@ def test_a_mixture_loses_no_more_to_any_sequence_of_sources_than_prior_and_floor
 @pytest.mark.parametrize("leaders", [(0, 0, 0, 0), (0, 1, 0), (1, 1, 0, 2)], ids=str)
 def test_a_mixture_loses_as_much_where_one_source_is_far_ahead_in_each_update(leaders):
     options = {"horizon": 1.0, "floor": 0.3, "confidence": 0.9999}
-    best, mixed = best_and_mixed([1.0, 2.0, 3.0], led_by(leaders, 3), 300, **options)
+    best, mixed, _ = best_and_mixed([1.0, 2.0, 3.0], led_by(leaders, 3), 300, **options)
     assert 0.999 * mixed < best <= mixed * (1 + 1e-9)
+
+
+@pytest.mark.equation("mixture-regret")
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_bound_of_two_sources_is_the_one_proved(last):
+    options = {"horizon": 1.0, "floor": 0.3, "confidence": 0.9999}
+    best, mixed, factors = best_and_mixed([1.0, 2.0], led_by([0, last], 2), 300, **options)
+    for side, value in (("lhs", best), ("rhs", mixed)):
+        proved = prove_mixtures.REGRET.numbers(side, depth=2, index=last)
+        assert value == pytest.approx(proved(0.3, [1.0, 2.0], factors.tolist()), rel=1e-9)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
