@@ -182,7 +182,8 @@ End Updates.
 Theorem mixture_regret : Statements.Mixtures.mixture_regret.
 Proof.
 move=> R K floor prior w gain [p0 p1] f01 g0 up T whole.
-have path source : prior (source 0%N) * (\prod_(t < T) price floor prior source t) * (\prod_(t < T.+1) gain t (source t)) <= whole.
+have path source : prior (source 0%N) * (\prod_(t < T) price floor prior source t)
+    * (\prod_(t < T.+1) gain t (source t)) <= whole.
   rewrite /whole !big_ord_recr /= mulrA; apply: le_trans (ler_wpmul2r (ltW (g0 _ _)) (along p0 p1 f01 g0 up source T)) _.
   rewrite -mulrA ler_wpmul2l ?(own p0 p1 f01 g0 up) //; apply: prodr_ge0 => t _; exact: (mixed_ge0 p0 p1 f01 g0 up).
 split=> // k; have := path (fun=> k).
