@@ -133,10 +133,12 @@ def test_a_ratio_of_constants_is_known(x, y, ends):
         (-0.1, 1.0, -0.1),
         (-0.15, 2.0, -0.075),
         (-0.15, 1.0, None),
+        (-0.15, 0.5, None),
         (-0.15, -1.0, None),
         (-0.05, -1.0, math.inf),
-    ]
-    + [(-0.15, 0.5, None), (1.0, 0.0, math.inf), (1.0, 0.5, 2.0)],
+        (1.0, 0.0, math.inf),
+        (1.0, 0.5, 2.0),
+    ],
 )
 def test_noise_below_zero_is_rounding_or_refused(noise, signal, scale):
     """As far as a tenth of the signal."""

@@ -17,7 +17,7 @@ LOOK = "look at the learning rate, the initialisation, the optimizer's state"
 
 
 def diagnosis_of(rows, names=("first.weight", "second"), **options):
-    """Diagnose rows of which each column is the gradient of a layer with one number; a third axis: positions."""
+    """Diagnose rows whose columns are gradients of layers with one number; a third axis: positions."""
     rows = np.array(rows, float)
     rows = rows.reshape(len(rows), -1, 1) if rows.ndim < 3 else rows
     layers = [
@@ -27,6 +27,7 @@ def diagnosis_of(rows, names=("first.weight", "second"), **options):
     return diagnose(lai.Trace(layers), np.arange(len(rows)) / 2, **options)
 
 
+KNOWN = {"trained_norm": 1.5, "update_excess": 4.0, "coupled": ("bn", "x")}
 SPAN = np.ones((3, 1, 7))
 SPAN[1, 0, 4:6] = 90.0
 SAID = {
@@ -78,7 +79,7 @@ of the other rows: |G| 1, the median row's 1"""),
 row 0 (id 7), row 1 (id 8): loss or gradient not finite
 first in the trace
 training saw 2"""),
-    "a monitor": ([1, 2], {"usual_norm": 10}, {"trained_norm": 1.5, "update_excess": 4.0, "coupled": ("bn", "x")}, f"""
+    "a monitor": ([1, 2], {"usual_norm": 10}, KNOWN, f"""
 no single row makes the gradient; the longest, row 1, norm 1.33 times the median: 67% of it
 in first (100% of its square)
 |G| 3, the median row's 1.5; {LOOK}; usually 10; training saw 1.5, the mean's is 1.5; \
@@ -133,17 +134,14 @@ def test_cosines_of_nearly_opposite_rows_are_exact():
     found = diagnosis_of(rows)
     for row, own in enumerate(rows):
         rest = np.delete(rows, row, 0).sum(0)
-        assert found.cosines[row] == pytest.approx(
-            own @ rest / np.linalg.norm(own) / np.linalg.norm(rest), rel=1e-12
-        )
+        cosine = own @ rest / np.linalg.norm(own) / np.linalg.norm(rest)
+        assert found.cosines[row] == pytest.approx(cosine, rel=1e-12)
     assert diagnosis_of([[1, 0], [-1, 0]]).cosines.tolist() == [-1.0, -1.0]
 
 
 def test_a_known_excess_is_a_usual_norm():
-    losses = np.ones(2)
-    empty = conclude(
-        None, losses, rows=[], nonfinite={0: "inputs", 1: "inputs"}, parameters=["w"], excess=2.0
-    )
+    bad = dict.fromkeys(range(2), "inputs")
+    empty = conclude(None, np.ones(2), rows=[], nonfinite=bad, parameters=["w"], excess=2.0)
     assert (empty.total_norm, empty.verdict, empty.usual_norm) == (0.0, "not finite", 0.0)
     assert np.isnan(empty.layer_norms["w"]).all()
     assert isinstance(empty, Diagnosis)
@@ -162,12 +160,8 @@ def test_the_pictures_are_those_that_were_looked_at():
     ids = [f"<{row}>" if row % 2 else f"a document with number {row}" for row in range(12)]
     long = diagnosis_of(rows, names, ids=ids)
     rows[7, 0, 0] = NAN
-    found = (
-        long,
-        diagnosis_of(rows, names),
-        diagnosis_of([[1, 2], [9, 0.1], [0, 0]]),
-        diagnosis_of(SPAN * 0.0),
-    )
+    short = diagnosis_of([[1, 2], [9, 0.1], [0, 0]])
+    found = (long, diagnosis_of(rows, names), short, diagnosis_of(SPAN * 0.0))
     shown = "\n".join(one.to_svg().replace("><", ">\n<") for one in found) + "\n"
     assert long._repr_svg_() == long.to_svg()
     assert shown == (Path(__file__).parent / "pictures.txt").read_text(encoding="utf-8")

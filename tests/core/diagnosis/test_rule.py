@@ -1,4 +1,4 @@
-"""The rules that name rows, positions and spikes, against plain statements of them on numbers that hit every limit."""
+"""The rules that name rows, positions and spikes, against plain statements of them, at every limit."""
 
 import json
 import math
@@ -26,15 +26,14 @@ def list_apart(norms):
 
 
 def list_makers(norms, products, left, excess):
-    """List the rows that make a gradient of length 1, of which `left` is what is there without the first few."""
+    """List the rows that make a gradient of length 1; `left` is its length without the first few."""
     if len(norms) == 1:
         return [0] * bool(excess and excess > 1.5)
     most, median = max(2, len(norms) // 8), statistics.median(norms)
 
     def order(rows):
-        return sorted(
-            (row for row in rows if products[row] > 0), key=lambda row: products[row], reverse=True
-        )[:most]
+        along = [row for row in rows if products[row] > 0]
+        return sorted(along, key=lambda row: products[row], reverse=True)[:most]
 
     long = [row for row, norm in enumerate(norms) if norm > 3 * median]
     rows = order(list_apart(norms) if excess is None else long)
@@ -60,23 +59,19 @@ def test_makers_are_those_that_the_rule_states():
     draw, named = np.random.default_rng(0), 0
     for _ in range(6000):
         count = int(draw.choice([1, 2, 3, 4, 5, 7, 9, 24, 25]))
-        norms, products = (
-            draw.choice(NORMS, count).tolist(),
-            draw.integers(-1, 6, count).astype(float).tolist(),
-        )
+        norms = draw.choice(NORMS, count).tolist()
+        products = draw.integers(-1, 6, count).astype(float).tolist()
         left = sorted(draw.choice(LEFT, 5).tolist(), reverse=bool(draw.integers(3)))
         excess = draw.choice([None, 1.5, 1.6, 2.5, 3.0, 6.0])
-        asked = []
-        found = find_makers(
-            norms, products, 1.0, lambda rows: asked.append(rows) or left[: len(rows)], excess
-        )
-        assert found == list_makers(norms, products, left, excess), (norms, products, left, excess)
-        assert all(asked)
+        for length in (1.0, 4.0):
+
+            def drop(rows, left=left, length=length):
+                assert rows
+                return [length * one for one in left[: len(rows)]]
+
+            found = find_makers(norms, products, length, drop, excess)
+            assert found == list_makers(norms, products, left, excess), (norms, products, left, excess)
         named += bool(found)
-        scaled = find_makers(
-            norms, products, 4.0, lambda rows: [4.0 * one for one in left[: len(rows)]], excess
-        )
-        assert scaled == found
     assert named > 600
     assert find_makers([1.0, 1.0], [0.0, 0.0], 0.0, lambda rows: [0.0], 2.0) == []
 
@@ -157,9 +152,8 @@ def test_a_spike_is_what_leaves_the_window(given):
                 rule = other
             said.append(rule.judge(number))
         assert said == judge(numbers, **options)
-        assert rule.usual == statistics.median(
-            [one for one in numbers if math.isfinite(one)][-options["window"] :]
-        )
+        last = [one for one in numbers if math.isfinite(one)][-options["window"] :]
+        assert rule.usual == statistics.median(last)
         spikes += sum(said)
     assert spikes > 60
 
@@ -171,9 +165,9 @@ def test_limits_are_no_spikes():
     assert [same.judge(one) for one in (1.0, 1.0, 2.0, 2.1)] == [False, False, False, True]
     for name in ("threshold", "deviations", "ratio"):
         for value in (0.0, -1.0, math.inf):
-            with pytest.raises(ValueError, match=f"^{name}: expected a positive number, got {value}$"):
+            with pytest.raises(ValueError, match=rf"^{name}: expected a positive number, got {value}$"):
                 SpikeRule(**{name: value})
-    with pytest.raises(ValueError, match="^warmup: expected at most the window of 3 numbers, got 4$"):
+    with pytest.raises(ValueError, match=r"^warmup: expected at most the window of 3 numbers, got 4$"):
         SpikeRule(window=3, warmup=4)
 
 
@@ -182,11 +176,8 @@ def test_a_log_diagnoses_so_many_spikes_a_window(tmp_path):
     numbers = [8.0, 2.0, 6.0, 6.0, *[2.0] * 6, 6.0, 6.0, 8.0, 8.0]
     found = [log.judge(number) for number in numbers]
     assert math.isnan(found[0])
-    assert [(step, one) for step, one in enumerate(found) if one is not None][1:] == [
-        (2, 1.2),
-        (10, 3.0),
-        (12, 4.0),
-    ]
+    later = {step: one for step, one in enumerate(found) if step and one is not None}
+    assert later == {2: 1.2, 10: 3.0, 12: 4.0}
     assert log.judge(9.0, known=False) is None
     other = SpikeLog(tmp_path / "none.jsonl", SpikeRule(threshold=4.0, warmup=1, window=10), 2)
     other.load_state_dict(json.loads(json.dumps(log.state_dict())))

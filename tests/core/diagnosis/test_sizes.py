@@ -220,7 +220,7 @@ def cut(trace, rows):
 
 
 def deep_trace(seed, scale):
-    """Return a trace whose gradients are built a block at a time, of uses with many positions and with few."""
+    """Return a trace whose gradients are built in blocks, of uses with many positions and with few."""
     draw, layers, parts = np.random.default_rng(seed), [], {}
     for name, width, height in (("wide", 130, 120), ("high", 120, 130), ("flat", 6, 6)):
         parts[name] = 0.0
@@ -272,15 +272,11 @@ def test_parts_without_positions_or_a_parameter():
     draw = np.random.default_rng(7)
     one, two = (lai.LayerTrace(*draw.normal(size=(2, 3, 4, 2)), weight=name) for name in "ab")
     short = lai.LayerTrace(*draw.normal(size=(2, 3, 1, 2)), weight="b")
-    found = [
-        measure(
-            [
-                measure_trace(lambda own=own: lai.Trace([own]), [True] * 3, lambda key: key[0][1])
-                for own in pair
-            ]
-        )
-        for pair in ((one, two), (one, short), (short, one))
-    ]
+
+    def measure_one(layer):
+        return measure_trace(lambda: lai.Trace([layer]), [True] * 3, lambda key: key[0][1])
+
+    found = [measure(list(map(measure_one, pair))) for pair in ((one, two), (one, short), (short, one))]
     assert [each.positions is None for each in found] == [False, True, True]
     assert found[0].squares["a"][3:] == found[0].squares["b"][:3] == [0.0] * 3
     unnamed = measure_trace(lambda: lai.Trace([one, two]), [True] * 3, lambda key: {"a": "a"}.get(key[0][1]))
