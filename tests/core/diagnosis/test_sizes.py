@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given
 
 import lai_core as lai
-from lai_core.diagnosis import SpikeRule, diagnose
-from lai_core.diagnosis.measure import measure_by_rows
+from lai_core.diagnosis import diagnose
+from lai_core.diagnosis.measure import NOTHING, _inner, measure, measure_by_rows, measure_trace
 
 N, T = 9, 5
 
@@ -173,13 +174,158 @@ def test_positions_of_a_row_are_named():
     np.testing.assert_allclose(other.position_norms.reshape(-1), alone.norms, rtol=1e-12)
 
 
-def test_a_picture_shows_what_is_printed():
-    found = diagnose(trace_of(4, {3: 300.0})[0], np.ones(N), ids=["<a>"] * N)
-    picture = found.to_svg()
-    assert picture.startswith("<svg")
-    assert "&lt;a&gt;" in picture
-    assert "<a>" not in picture
-    assert len(re.findall("<text", picture)) > 10
+def test_positions_are_those_of_the_most_layers():
+    """A layer of another length, and what a table reads as padding, say nothing of them."""
+    draw = np.random.default_rng(5)
+    inputs, outputs, other = (draw.normal(size=(N, T, 2)) for _ in range(3))
+    ids = draw.integers(0, 3, size=(N, T))
+    layers = [
+        lai.LayerTrace(inputs, outputs, bias=True),
+        lai.EmbeddingTrace(ids, other, rows=3, padding=1),
+        lai.GainTrace(inputs, other),
+        lai.LayerTrace(*draw.normal(size=(2, N, 7, 2))),
+        lai.LayerTrace(*draw.normal(size=(2, N, 7, 2))),
+        lai.LayerTrace(*draw.normal(size=(2, N, 2))),
+    ]
+
+    def square(one):
+        return (one**2).sum(-1)
+
+    squares = square(outputs) * (1 + square(inputs)) + square(other) * (ids != 1) + square(inputs * other)
+    found = diagnose(lai.Trace(layers), np.ones(N))
+    np.testing.assert_allclose(found.position_norms**2, squares, rtol=1e-12)
+    as_often = diagnose(lai.Trace(layers[1:5]), np.ones(N)).position_norms
+    assert as_often.shape == (N, 7)
+    untied = diagnose(lai.Trace([lai.EmbeddingTrace(ids, other, rows=3)]), np.ones(N)).position_norms
+    np.testing.assert_allclose(untied**2, square(other), rtol=1e-12)
+    for layer in (layers[5], lai.LayerTrace(*draw.normal(size=(2, N, 1, 2)))):
+        assert diagnose(lai.Trace([layer]), np.ones(N)).position_norms is None
+
+
+def check_sizes(found, gradients, parts):
+    """Compare sizes with gradients that are built."""
+    groups = [[0, 3], [], [2], list(range(len(gradients)))]
+    sums = np.array([gradients[group].sum(0) for group in groups])
+    np.testing.assert_allclose(found.products, gradients @ gradients.sum(0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.gram(groups), sums @ sums.T, rtol=1e-9, atol=1e-9)
+    assert math.isclose(found.total, sums[3] @ sums[3], rel_tol=1e-9)
+    for name, part in parts.items():
+        np.testing.assert_allclose(found.squares[name], (part**2).sum(1), rtol=1e-9)
+
+
+def cut(trace, rows):
+    return lai.Trace(
+        [replace(one, **{name: array[rows] for name, array in one.arrays().items()}) for one in trace.layers]
+    )
+
+
+def deep_trace(seed, scale):
+    """Return a trace whose gradients are built in blocks, of uses with many positions and with few."""
+    draw, layers, parts = np.random.default_rng(seed), [], {}
+    for name, width, height in (("wide", 130, 120), ("high", 120, 130), ("flat", 6, 6)):
+        parts[name] = 0.0
+        for positions in (36, 7):
+            arrays = draw.normal(size=(N, positions, width)), draw.normal(size=(N, positions, height))
+            layers.append(lai.LayerTrace(*arrays, weight=name))
+            parts[name] = parts[name] + np.einsum("nti,nto->noi", *arrays).reshape(N, -1)
+    maps, parts["kernel"] = [draw.normal(size=(N, 2, size, size)) for size in (8, 4)], 0.0
+    for own in maps:
+        outputs = draw.normal(size=(N, 3, own.shape[2] - 2, own.shape[2] - 2))
+        windows = np.lib.stride_tricks.sliding_window_view(own, (3, 3), axis=(2, 3))
+        parts["kernel"] += np.einsum("noxy,ncxyhw->nochw", outputs, windows).reshape(N, -1)
+        layers.append(lai.ConvolutionTrace(own, outputs, kernel=(3, 3), weight="kernel"))
+    return lai.Trace(layers), parts
+
+
+@pytest.mark.parametrize("build", [trace_of, long_trace, deep_trace])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_batch_in_parts_is_the_batch(build, again):
+    trace, parts = build(6, {})
+    gradients, asked = np.concatenate(list(parts.values()), 1), []
+
+    def measure_rows(rows, finite=None):
+        def record():
+            asked.append(rows)
+            return cut(trace, rows)
+
+        return measure_trace(record, finite or [True] * len(rows), lambda key: str(key[0][1]), again=again)
+
+    for split in ([range(9)], [[0], range(1, 4), range(4, 9)], [range(5), range(5, 9)]):
+        found = measure([measure_rows(list(rows)) for rows in split])
+        check_sizes(found, gradients, parts)
+        expected = measure_rows(list(range(9))).positions
+        np.testing.assert_allclose(found.positions, expected, rtol=1e-12)
+    kept = [0, 2, 3, 4, 5, 7]
+    found = measure([
+        NOTHING,
+        measure_rows([0, 1, 2, 3], [True, False, True, True]),
+        measure_rows([6, 8], [False, False]),
+        measure_rows([4, 5, 6, 7], [True, True, False, True]),
+    ])  # fmt: skip
+    check_sizes(found, gradients[kept], {name: part[kept] for name, part in parts.items()})
+    assert measure([NOTHING, measure_rows([0], [False])]) is None
+    assert (len(asked) > 13) == again
+
+
+def test_parts_without_positions_or_a_parameter():
+    """Rows of a part that lacks a parameter have gradient zero there; positions must be those of all rows."""
+    draw = np.random.default_rng(7)
+    one, two = (lai.LayerTrace(*draw.normal(size=(2, 3, 4, 2)), weight=name) for name in "ab")
+    short = lai.LayerTrace(*draw.normal(size=(2, 3, 1, 2)), weight="b")
+
+    def measure_one(layer):
+        return measure_trace(lambda: lai.Trace([layer]), [True] * 3, lambda key: key[0][1])
+
+    found = [measure(list(map(measure_one, pair))) for pair in ((one, two), (one, short), (short, one))]
+    assert [each.positions is None for each in found] == [False, True, True]
+    assert found[0].squares["a"][3:] == found[0].squares["b"][:3] == [0.0] * 3
+    unnamed = measure_trace(lambda: lai.Trace([one, two]), [True] * 3, lambda key: {"a": "a"}.get(key[0][1]))
+    assert list(unnamed.squares) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ([3e-20, 0.0], [5e-20, 1.0], 1.5e-39),
+        ([-3e25, 1.0], [5e25, 0.0], -1.5e51),
+        ([-1.0, 2.0], [3.0, 0.5], -2.0),
+        ([0.0, 0.0], [1.0, 2.0], 0.0),
+        ([0.0, 1.0], [math.inf, 1.0], math.nan),
+        ([math.nan, 1.0], [0.0, 1.0], math.nan),
+        ([], [], 0.0),
+    ],
+)
+def test_inner_products_neither_overflow_nor_vanish(left, right, expected):
+    for kind in (np.float32, np.float64):
+        found = _inner(np.array(left, kind), np.array(right, kind))
+        assert found == pytest.approx(expected, rel=1e-6, abs=0.0, nan_ok=True)
+    assert _inner(np.array([300.0], np.float16), np.array([400.0], np.float16)) == 120000.0
+
+
+def test_small_float32_squares_are_measured_in_float64():
+    outputs = np.array([[1.0], [1e-24], [1.0]], np.float32)
+    found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), np.ones(3))
+    np.testing.assert_allclose(found.norms, outputs[:, 0], rtol=1e-6)
+
+
+def test_rows_that_spoil_a_shared_pass_are_left_out():
+    rows = {"w": np.arange(8.0).reshape(4, 2), "v": np.ones((4, 1))}
+
+    def start(some):
+        def gradients(groups):
+            for group in groups:
+                bad = math.nan if 2 in some else 0.0  # zero times what is not finite spoils all others
+                own = {name: one[[some[place] for place in group]].sum(0) + bad for name, one in rows.items()}
+                yield own if 0 in [some[place] for place in group] or bad else {"w": own["w"]}
+
+        return gradients
+
+    part = measure_by_rows(start, range(4))
+    assert (part.rows, part.traced) == ([0, 1, 3], False)
+    assert part.squares == {"w": [1.0, 13.0, 85.0], "v": [1.0, 0.0, 0.0]}
+    assert part.along(part.total) == [11.0 + 3.0, 2 * 8.0 + 3 * 11.0, 6 * 8.0 + 7 * 11.0]
+    assert measure_by_rows(start, [2]) is NOTHING
+    assert measure_by_rows(start, []) is NOTHING
 
 
 @pytest.mark.parametrize(
@@ -195,27 +341,3 @@ def test_a_picture_shows_what_is_printed():
 def test_what_does_not_fit_is_refused(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         diagnose(trace_of(0)[0], **options)
-
-
-def test_a_spike_is_told_from_noise():
-    draw, rule = np.random.default_rng(0), SpikeRule()
-    norms = np.exp(0.1 * draw.normal(size=600))
-    assert not any(map(rule.judge, norms))
-    assert rule.judge(3.0)
-    assert not rule.judge(1.0)
-    assert rule.judge(math.nan)
-    assert rule.usual == pytest.approx(1.0, abs=0.1)
-
-
-def test_a_rule_goes_on_from_its_state():
-    draw, first, second = np.random.default_rng(1), SpikeRule(warmup=5), SpikeRule(warmup=5)
-    numbers = list(np.exp(draw.normal(size=80)))
-    for number in numbers[:40]:
-        first.judge(number)
-    second.load_state_dict(first.state_dict())
-    assert [first.judge(one) for one in numbers[40:]] == [second.judge(one) for one in numbers[40:]]
-
-
-def test_a_rule_without_sense_is_refused():
-    with pytest.raises(ValueError, match=r"^ratio: expected a positive number, got -1\.0$"):
-        SpikeRule(ratio=-1.0)

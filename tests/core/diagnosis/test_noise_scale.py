@@ -122,6 +122,33 @@ def test_gradients_of_sums_are_refused():
         estimate_noise_scale(*np.array(found).T)
 
 
+@pytest.mark.parametrize(("x", "y", "ends"), [(0.0, 1.0, (0.0, 0.0)), (1.0, 0.0, (math.inf, math.inf))])
+def test_a_ratio_of_constants_is_known(x, y, ends):
+    assert fieller_interval(np.full(3, x), np.full(3, y)) == ends
+
+
+@pytest.mark.parametrize(
+    ("noise", "signal", "scale"),
+    [
+        (-0.1, 1.0, -0.1),
+        (-0.15, 2.0, -0.075),
+        (-0.15, 1.0, None),
+        (-0.15, 0.5, None),
+        (-0.15, -1.0, None),
+        (-0.05, -1.0, math.inf),
+        (1.0, 0.0, math.inf),
+        (1.0, 0.5, 2.0),
+    ],
+)
+def test_noise_below_zero_is_rounding_or_refused(noise, signal, scale):
+    """As far as a tenth of the signal."""
+    try:
+        found = estimate_noise_scale(np.full(2, noise), np.full(2, signal)).scale
+    except ValueError:
+        found = None
+    assert found == scale
+
+
 @given(st.sampled_from([0.0, 1.0, math.nan, -1.0]))
 def test_confidence_is_between_0_and_1(confidence):
     assume(not 0 < confidence < 1)
