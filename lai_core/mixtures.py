@@ -352,6 +352,9 @@ def update_mixture(
 ) -> MixtureState:
     r"""Move the weights of a mixture by the sources' mean scores: a pure function, for `jax.jit`.
 
+    Implements :eq:`mixture-regret`: the weights become :math:`(1 - f)\, w_k\, e^{\eta g_k} / Z + f\, \pi_k`,
+    and with the prior mixed in the mixture follows any sequence of sources at a bounded price.
+
     Parameters
     ----------
     state

@@ -20,7 +20,8 @@ SQUARE = "a mean of squares, a variance or the root of one"
 STEP = "a learning rate, or another size of a step"
 DISTANCE = "a distance between two ends"
 EXAMPLE = "the parameter of an example that is written out"
-KINDS = (NORM, COUNT, CHANCE, SQUARE, STEP, DISTANCE, EXAMPLE)
+EXPONENTIAL = "an exponential"
+KINDS = (NORM, COUNT, CHANCE, SQUARE, STEP, DISTANCE, EXAMPLE, EXPONENTIAL)
 
 _LAST = r"$\beta^{(L)} \ge 0$ for every $z$"
 _BELOW = r"$\alpha^{(l)} \ge 0$ for $l < L$"
@@ -76,6 +77,7 @@ SIGNS: dict[str, dict[str, str]] = {
     },
     "cochran-q": {r"the means are independent with standard deviations $e_k > 0$": "p > 0"},
     "hedge-step": {r"$K \ge 2$": "a > 0", r"$H > 0$": "h > 0", STEP: "e > 0"},
+    "mixture-regret": {r"$\pi_k > 0$ with $\sum_k \pi_k = 1$": "p > 0", EXPONENTIAL: "u > 0"},
     "part-variance": {COUNT: "n > 0", SQUARE: "s > 0"},
     "empirical-bernstein": {SQUARE: "sigma >= 0, sd >= 0", DISTANCE: "D >= 0, R >= 0, u >= 0, v >= 0"},
     "false-discovery-rate": {CHANCE: "p >= 0, q > 0"},

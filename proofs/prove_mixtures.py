@@ -1,10 +1,11 @@
-"""Mixture weights of sources: the derivative in a share, what errors do to contrasts, and Hedge's step."""
+"""Mixture weights of sources: the derivative in a share, what errors do to contrasts, and how far to move."""
 
 from collections.abc import Sequence
 
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, settled, width
+from proofs._relations import under
 from proofs._rewrites import becomes, plus, put, times
 from proofs._symbols import dot, matrix, numbers, total, vector
 
@@ -80,6 +81,44 @@ def bound(root: sp.Expr) -> sp.Expr:
     return a**2 / root**2 + root**2 * h**2
 
 
+floor = sp.Symbol("f", real=True)
+
+
+def mixture(updates: int) -> tuple:
+    """Name the floor, the prior up to a factor, and the factor of each source in each update."""
+    count = width(2)
+    (prior,) = numbers("p", count, positive=True)
+    return floor, prior, sp.Matrix(updates, count, lambda t, k: sp.Symbol(f"u{t}_{k}", positive=True))
+
+
+def bounded(source: Sequence[int]) -> AtMost:
+    """State the bound for a sequence of sources, against the product of the mixture's own factors."""
+    _, prior, factors = mixture(len(source))
+    shares = [one / total(prior) for one in prior]
+    weights, whole, along = shares, sp.S.One, shares[source[0]]
+    for t, k in enumerate(source):
+        mixed = dot(weights, factors[t, :])
+        whole, along = sp.cancel(whole * mixed), along * factors[t, k]
+        weights = [
+            (1 - floor) * w * u / mixed + floor * p
+            for w, u, p in zip(weights, factors[t, :], shares, strict=True)
+        ]
+        if t:
+            along *= 1 - floor * (1 - shares[k]) if k == source[t - 1] else floor * shares[k]
+    return AtMost(along, whole)
+
+
+def regret(updates: int) -> tuple:
+    """State the bound for one source, and for a change to another at the last update."""
+    return bounded([0] * updates), bounded([0] * (updates - 1) + [1])
+
+
+def proportion(updates: int) -> sp.Expr:
+    """Give the first source's share of the prior."""
+    prior = mixture(updates)[1]
+    return prior[0] / total(prior)
+
+
 SHARE = Statement(
     "share-derivative",
     "any number of samples, any number of parameters; the chain rule is cited",
@@ -132,6 +171,19 @@ STEP_MUTANTS = {
     "smaller": times(sp.Rational(1, 2), only=1),
     "inverse": becomes(bound(sp.sqrt(h / a)), only=1, of="lhs"),
 }
+REGRET = Statement(
+    "mixture-regret",
+    "two sources or three, factors of any size; one source, and a change to another at the last update",
+    regret,
+    given=lambda updates: under(r"$0 \le f \le 1$", (AtMost(0, floor), AtMost(floor, 1))),
+    depths=(1, 2),
+    arguments=mixture,
+)
+REGRET_MUTANTS = {
+    "update": times(lambda updates: 1 / (1 - floor * (1 - proportion(updates))), only=0, of="lhs"),
+    "start": times(lambda updates: 1 / proportion(updates), only=0, of="lhs"),
+    "change": times(lambda updates: 1 / floor if updates > 1 else 1, only=1, of="lhs"),
+}
 
 
 @settled("share-derivative", SHARE, SHARE_MUTANTS)
@@ -157,3 +209,8 @@ def prove_cochran_q() -> None:
 @settled("hedge-step", STEP, STEP_MUTANTS)
 def prove_hedge_step() -> None:
     """Take the difference of the two terms' roots, squared."""
+
+
+@settled("mixture-regret", REGRET, REGRET_MUTANTS)
+def prove_mixture_regret() -> None:
+    """Bound each new weight by its own part and by the floor's, update by update."""

@@ -108,3 +108,84 @@ have -> : \sum_a G^T k a * (D *m v) a 0 = dot (source_gradient g k) (D *m v).
   by apply: eq_bigr => a _; rewrite big_ord1 !mxE.
 by rewrite /source_gradient dotZl dot_suml mulrC.
 Qed.
+
+Section Updates.
+Variables (R : realFieldType) (K : nat) (floor : R) (prior : 'I_K -> R) (w gain : nat -> 'I_K -> R).
+Hypothesis prior_gt0 : forall k, 0 < prior k.
+Hypothesis prior_sum : \sum_k prior k = 1.
+Hypothesis floor01 : 0 <= floor <= 1.
+Hypothesis gain_gt0 : forall t k, 0 < gain t k.
+Hypothesis update : updated floor prior w gain.
+Lemma kept_ge0 : 0 <= 1 - floor. Proof. by rewrite subr_ge0; have /andP [] := floor01. Qed.
+Lemma floor_ge0 : 0 <= floor. Proof. by have /andP [] := floor01. Qed.
+Lemma shares t : [/\ forall k, 0 <= w t k, \sum_k w t k = 1 & forall k, floor * prior k <= w t k].
+Proof.
+have [start step] := update; elim: t => [|t [w0 w1 wf]].
+  split=> [k||k]; rewrite ?start ?(ltW (prior_gt0 k)) //; first by rewrite -prior_sum; apply: eq_bigr.
+  by have /andP [_ f1] := floor01; rewrite ger_pmull.
+have share_ge0 k : 0 <= w t k * gain t k by rewrite mulr_ge0 // ltW.
+have Z0 : mixed (w t) (gain t) != 0.
+  rewrite psumr_eq0 //; apply/allPn; case: (pickP (fun k => w t k != 0)) => [k wk|none].
+    by exists k; rewrite ?mem_index_enum // mulf_eq0 negb_or wk gt_eqF.
+  by have := w1; rewrite big1 => [/eqP|k _]; [rewrite eq_sym oner_eq0|apply/eqP; have := none k => /negbFE].
+have Zp : 0 < mixed (w t) (gain t) by rewrite lt_def Z0 sumr_ge0.
+case: (step t) => h; last by split=> [k||k]; rewrite ?(h k).1 // -w1; apply: eq_bigr => k _; rewrite (h k).1.
+have above k : floor * prior k <= w t.+1 k.
+  by rewrite h ler_addr mulr_ge0 ?kept_ge0 // divr_ge0 // ltW.
+split=> // [k|]; first by apply: le_trans (above k); rewrite mulr_ge0 ?floor_ge0 // ltW.
+rewrite (eq_bigr _ (fun k _ => h k)) /moved big_split /= -!mulr_sumr prior_sum -mulr_suml divff //.
+by rewrite !mulr1 subrK.
+Qed.
+Lemma own t k : w t k * gain t k <= mixed (w t) (gain t).
+Proof.
+have [w0 _ _] := shares t; rewrite /mixed (bigD1 k) //= ler_addl sumr_ge0 // => i _.
+by rewrite mulr_ge0 // ltW.
+Qed.
+Lemma mixed_ge0 t : 0 <= mixed (w t) (gain t).
+Proof. by have [w0 _ _] := shares t; apply: sumr_ge0 => i _; rewrite mulr_ge0 // ltW. Qed.
+Lemma stays t k : (1 - floor * (1 - prior k)) * (w t k * gain t k) <= mixed (w t) (gain t) * w t.+1 k.
+Proof.
+have [w0 w1 _] := shares t; have wk := w0 k; have Z0 := mixed_ge0 t; have wg := own t k; have p0 := ltW (prior_gt0 k).
+have p1 : prior k <= 1 by rewrite -prior_sum (bigD1 k) //= ler_addl sumr_ge0 // => i _; rewrite ltW.
+have f0 := floor_ge0; case: (proj2 update t) => h; last first.
+  have -> : mixed (w t) (gain t) = 1 by rewrite -w1; apply: eq_bigr => i _; rewrite (h i).2 mulr1.
+  by rewrite (h k).1 (h k).2 mulr1 ler_wpmul2r // ler_subl_addr ler_addl mulr_ge0 // subr_ge0.
+rewrite h /moved; have [Zz|Zn] := eqVneq (mixed (w t) (gain t)) 0.
+  have -> : w t k * gain t k = 0 by apply/eqP; rewrite eq_le mulr_ge0 ?(ltW (gain_gt0 t k)) // andbT -Zz.
+  by rewrite Zz mulr0 mul0r.
+move: (mixed _ _) (w t k * gain t k) Zn wg => Z x Zn xZ.
+have -> : Z * ((1 - floor) * (x / Z) + floor * prior k) = (1 - floor) * x + floor * prior k * Z by field.
+have -> : (1 - floor * (1 - prior k)) * x = (1 - floor) * x + floor * prior k * x by ring.
+by rewrite ler_add2l ler_wpmul2l // mulr_ge0.
+Qed.
+Lemma along source T : prior (source 0%N) * (\prod_(t < T) price floor prior source t) * (\prod_(t < T) gain t (source t))
+  <= (\prod_(t < T) mixed (w t) (gain t)) * w T (source T).
+Proof.
+elim: T => [|T IH]; first by rewrite !big_ord0 !mulr1 mul1r (proj1 update).
+have pr0 : 0 <= price floor prior source T.
+  rewrite /price; case: ifP => _; last by rewrite mulr_ge0 ?floor_ge0 // ltW.
+  by rewrite mulrBr mulr1 opprB addrCA addr_ge0 ?kept_ge0 // mulr_ge0 ?floor_ge0 // ltW.
+have P0 : 0 <= \prod_(t < T) mixed (w t) (gain t) by apply: prodr_ge0 => t _; exact: mixed_ge0.
+rewrite 3!big_ord_recr /=; move: IH pr0 P0.
+move: (\prod_(_ < T) _) (\prod_(_ < T) _) (\prod_(_ < T) _) => Z b a IH pr0 P0.
+have g0 := ltW (gain_gt0 T (source T)).
+have -> : prior (source 0%N) * (a * price floor prior source T) * (b * gain T (source T))
+  = prior (source 0%N) * a * b * (price floor prior source T * gain T (source T)) by ring.
+apply: le_trans (ler_wpmul2r (mulr_ge0 pr0 g0) IH) _; rewrite -!mulrA ler_wpmul2l //.
+rewrite mulrCA /price; case: eqP => [->|_]; first exact: stays.
+have [_ _ wf] := shares T.+1; rewrite mulrC; apply: ler_pmul; rewrite ?own //.
+- by have [w0 _ _] := shares T; rewrite mulr_ge0.
+by rewrite mulr_ge0 ?floor_ge0 // ltW.
+Qed.
+End Updates.
+
+Theorem mixture_regret : Statements.Mixtures.mixture_regret.
+Proof.
+move=> R K floor prior w gain [p0 p1] f01 g0 up T whole.
+have path source : prior (source 0%N) * (\prod_(t < T) price floor prior source t)
+    * (\prod_(t < T.+1) gain t (source t)) <= whole.
+  rewrite /whole !big_ord_recr /= mulrA; apply: le_trans (ler_wpmul2r (ltW (g0 _ _)) (along p0 p1 f01 g0 up source T)) _.
+  rewrite -mulrA ler_wpmul2l ?(own p0 p1 f01 g0 up) //; apply: prodr_ge0 => t _; exact: (mixed_ge0 p0 p1 f01 g0 up).
+split=> // k; have := path (fun=> k).
+by rewrite /price (eq_bigr (fun=> 1 - floor * (1 - prior k))) => [|t _]; rewrite ?eqxx // prodr_const card_ord.
+Qed.

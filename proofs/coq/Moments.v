@@ -539,3 +539,116 @@ split.
 rewrite /rest /M /A zero mulmx0 mxtrace0 raddf0 subr0 dot0l add0r /printed_sum /gains big_ord_recr big_ord1 /=.
 by rewrite !big_nat1 expr0n /= mul0r mulr0 !mul0r addr0.
 Qed.
+
+(* Linear forms in independent entries that have the moments of a normal law up to the fourth. *)
+Section Forms.
+Variables (R : realFieldType) (W : finType) (P : law R W) (J : finType) (v : R).
+Variables (X : J -> W -> R).
+Hypothesis ind : independent P (T := fun=> R) X.
+Hypothesis moments : forall k, [/\ mean P (X k) = 0, mean P (fun w => X k w ^+ 2) = v,
+  mean P (fun w => X k w ^+ 3) = 0 & mean P (fun w => X k w ^+ 4) = 3%:R * v ^+ 2].
+Definition form (s : seq J) (a : J -> R) w := \sum_(k <- s) a k * X k w.
+Definition total_of (s : seq J) (a b : J -> R) := \sum_(k <- s) a k * b k.
+Lemma form_depends s a : depends (T := fun=> R) X (mem s) (form s a).
+Proof. by move=> w w' h; apply: eq_big_seq => k ks; rewrite (h k). Qed.
+Lemma form_cons k s a w : form (k :: s) a w = a k * X k w + form s a w. Proof. exact: big_cons. Qed.
+Lemma total_cons k s a b : total_of (k :: s) a b = a k * b k + total_of s a b. Proof. exact: big_cons. Qed.
+Lemma fresh k s c (f : R -> R) (G : R -> R -> R) a b : k \notin s ->
+  mean P (fun w => c * (f (X k w) * G (form s a w) (form s b w)))
+  = c * (mean P (fun w => f (X k w)) * mean P (fun w => G (form s a w) (form s b w))).
+Proof.
+move=> ks; rewrite meanZ; congr (_ * _); apply: (mean_depends ind (A := pred1 k)) => w w' h; first by rewrite (h k) /=.
+have hs l : l \in s -> X l w = X l w' by move=> ls; apply: h => /=; apply: contraNneq ks => <-.
+by congr (G _ _); apply: form_depends.
+Qed.
+Lemma form_mean s a : mean P (form s a) = 0.
+Proof.
+rewrite /form mean_sum big1_seq // => k _; rewrite meanZ.
+by have [-> _ _ _] := moments k; rewrite mulr0.
+Qed.
+Lemma form_pair s a b : uniq s -> mean P (fun w => form s a w * form s b w) = v * total_of s a b.
+Proof.
+elim: s => [_|k s IH /andP [ks us]].
+  rewrite /total_of big_nil mulr0 -[RHS](mean_const P); apply: eq_mean => w.
+  by rewrite /form !big_nil mulr0.
+have [m1 m2 _ _] := moments k.
+rewrite (eq_mean P (Y := fun w => a k * b k * (X k w ^+ 2 * 1) + (a k * (X k w * form s b w) +
+  (b k * (X k w * form s a w) + 1 * (1 * (form s a w * form s b w)))))) => [|w]; last by rewrite !form_cons; ring.
+rewrite !mean_add (fresh _ (fun x => x ^+ 2) (fun _ _ => 1) a b ks) (fresh _ id (fun _ y => y) a b ks).
+rewrite (fresh _ id (fun x _ => x) a b ks) (fresh _ (fun=> 1) (fun x y => x * y) a b ks) !mean_const m1 m2 IH // total_cons.
+by ring.
+Qed.
+Lemma form_fourth s a b : uniq s -> mean P (fun w => form s a w ^+ 2 * form s b w ^+ 2)
+  = v ^+ 2 * (total_of s a a * total_of s b b + 2%:R * total_of s a b ^+ 2).
+Proof.
+elim: s => [_|k s IH /andP [ks us]].
+  rewrite /total_of !big_nil mul0r expr0n mulr0 addr0 mulr0 -[RHS](mean_const P); apply: eq_mean => w.
+  by rewrite /form !big_nil expr0n mulr0.
+have [m1 m2 m3 m4] := moments k; have squares c : mean P (fun w => form s c w ^+ 2) = v * total_of s c c.
+  by rewrite -form_pair //; apply: eq_mean => w; rewrite expr2.
+rewrite (eq_mean P (Y := fun w => a k ^+ 2 * b k ^+ 2 * (X k w ^+ 4 * 1) + 2%:R * a k * b k ^+ 2 * (X k w ^+ 3 * form s a w)
+  + 2%:R * a k ^+ 2 * b k * (X k w ^+ 3 * form s b w) + b k ^+ 2 * (X k w ^+ 2 * form s a w ^+ 2)
+  + a k ^+ 2 * (X k w ^+ 2 * form s b w ^+ 2) + 4%:R * a k * b k * (X k w ^+ 2 * (form s a w * form s b w))
+  + 2%:R * a k * (X k w * (form s a w * form s b w ^+ 2)) + 2%:R * b k * (X k w * (form s a w ^+ 2 * form s b w))
+  + 1 * (1 * (form s a w ^+ 2 * form s b w ^+ 2)))) => [|w]; last by rewrite !form_cons; ring.
+rewrite !mean_add (fresh _ (fun x => x ^+ 4) (fun _ _ => 1) a b ks) (fresh _ (fun x => x ^+ 3) (fun x _ => x) a b ks).
+rewrite (fresh _ (fun x => x ^+ 3) (fun _ y => y) a b ks) (fresh _ (fun x => x ^+ 2) (fun x _ => x ^+ 2) a b ks).
+rewrite (fresh _ (fun x => x ^+ 2) (fun _ y => y ^+ 2) a b ks) (fresh _ (fun x => x ^+ 2) (fun x y => x * y) a b ks).
+rewrite (fresh _ id (fun x y => x * y ^+ 2) a b ks) (fresh _ id (fun x y => x ^+ 2 * y) a b ks).
+rewrite (fresh _ (fun=> 1) (fun x y => x ^+ 2 * y ^+ 2) a b ks).
+rewrite !mean_const m1 m2 m3 m4 !squares form_pair // IH // !total_cons.
+by move: (mean _ _) (mean _ _) (total_of _ _ _) (total_of _ _ _) (total_of _ _ _) => x y z t u; ring.
+Qed.
+Lemma form_var s a b : uniq s -> var P (fun w => form s a w * form s b w)
+  = v ^+ 2 * (total_of s a a * total_of s b b + total_of s a b ^+ 2).
+Proof.
+move=> us; rewrite /var /cov form_pair //.
+rewrite (eq_mean P (Y := fun w => form s a w ^+ 2 * form s b w ^+ 2
+  + (- 2%:R * (v * total_of s a b) * (form s a w * form s b w) + (v * total_of s a b) ^+ 2))) => [|w]; last by ring.
+by rewrite !mean_add meanZ mean_const form_fourth // form_pair //; ring.
+Qed.
+End Forms.
+
+Theorem random_weights_variance : Statements.Moments.random_weights_variance.
+Proof.
+move=> R W P m n M v hz hj bz bj [moments ind] gate below both above.
+pose X (x : 'I_m * 'I_n) w := M w x.1 x.2; pose column (i : 'I_n) := [seq (k, i) | k <- enum 'I_m].
+have columns i : uniq (column i) by rewrite map_inj_uniq ?enum_uniq // => k l [].
+pose at_ (h : 'cV[R]_m) (x : 'I_m * 'I_n) := h x.1 0.
+have entries x : [/\ mean P (X x) = 0, mean P (fun w => X x w ^+ 2) = v, mean P (fun w => X x w ^+ 3) = 0
+    & mean P (fun w => X x w ^+ 4) = 3%:R * v ^+ 2] by exact: moments.
+have formE (h : 'cV[R]_m) i w : dot (col i (M w)) h = form X (column i) (at_ h) w.
+  rewrite /form big_map big_enum /dot; apply: eq_bigr => k _.
+  by rewrite big_ord1 !mxE mulrC.
+have totalE (h g : 'cV[R]_m) i : total_of (column i) (at_ h) (at_ g) = dot h g.
+  by rewrite /total_of big_map big_enum /dot; apply: eq_bigr => k _; rewrite big_ord1.
+pose on i := (bz i && bj i)%:R : R; pose unit i w := form X (column i) (at_ hz) w * form X (column i) (at_ hj) w.
+have belowE w : below w = \sum_i on i * unit i w.
+  rewrite /below dot_columns; apply: eq_bigr => i _; rewrite !mxE !formE /on.
+  by case: (bz i); case: (bj i); rewrite /= ?mulr0 ?mul0r ?mulr1 ?mul1r.
+have onS i : on i * on i = on i by rewrite /on; case: (_ && _); rewrite ?mulr0 ?mulr1.
+have onE : \sum_i on i = both%:R by rewrite /both natr_sum.
+have meanE : mean P below = both%:R * v * above.
+  rewrite (eq_mean P belowE) mean_sum -onE -mulrA mulr_suml; apply: eq_bigr => i _.
+  by rewrite meanZ (form_pair ind entries) // totalE.
+have varE : var P below = both%:R * v ^+ 2 * (norm hz ^+ 2 * norm hj ^+ 2 + above ^+ 2).
+  transitivity (var P (fun w => \sum_i on i * unit i w)); first exact: eq_cov.
+  rewrite var_sum -onE -mulrA mulr_suml; apply: eq_bigr => i _.
+  rewrite (bigD1 i) //= big1 => [|k ki].
+    by rewrite addr0 onS -/(var P (unit i)) (form_var ind entries) // !totalE !norm_sqr.
+  rewrite [cov _ _ _](_ : _ = 0) ?mulr0 // /cov.
+  have own j w w' : (forall x : 'I_m * 'I_n, x.2 == j -> X x w = X x w') -> unit j w = unit j w'.
+    move=> h; have hs x : x \in column j -> X x w = X x w' by move=> /mapP [y _ ->]; apply: h.
+    by rewrite /unit; congr (_ * _); apply: form_depends hs.
+  rewrite (mean_depends ind (A := fun x => x.2 == i)) => [|w w' h|w w' h].
+  - by rewrite mean_add mean_const subrr mul0r.
+  - by rewrite (own i w w').
+  by rewrite (own k w w') // => x /eqP xk; apply: h; rewrite /= xk.
+split=> //; rewrite meanE varE => ne.
+have /andP [/andP [b0 v0] a0] : (both%:R != 0 :> R) && (v != 0) && (above != 0) by rewrite -!negb_or -!mulf_eq0.
+rewrite /cos -/above; have nz : norm hz != 0.
+  by apply: contraNneq a0 => /eqP; rewrite norm_eq0 /above => /eqP ->; rewrite dot0l.
+have nj : norm hj != 0.
+  by apply: contraNneq a0 => /eqP; rewrite norm_eq0 /above => /eqP ->; rewrite dot0r.
+by field; rewrite b0 v0 a0 nz nj.
+Qed.

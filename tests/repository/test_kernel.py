@@ -55,6 +55,8 @@ BY_FORM = {
     r"nothing says that it is short",
     r"$g_z$ and $g_j$ are fixed",  # they are vectors, the noise alone is random
     r"$z \ne j$",  # each has noise of its own
+    "both samples share them",  # both gradients come down through one matrix
+    "they are independent of $h_z$, $h_j$ and of the gates",  # those are fixed, the weights alone are random
     "schematic by the paper's own word",
     # The statement is for one that stands after it.
     r"the text does not say whether $s$ stands before or after the activation function",

@@ -59,3 +59,31 @@ Definition decoupled := forall (R : realFieldType) (I : finType) (alpha beta las
   forall w, misfit alpha beta last w = misfit alpha beta last (slope alpha beta last)
     + (\sum_z alpha z ^+ 2 * last z ^+ 2) * (w - slope alpha beta last) ^+ 2 /\
   (w != slope alpha beta last -> misfit alpha beta last (slope alpha beta last) < misfit alpha beta last w).
+
+Section Updates.
+Variables (R : fieldType) (K : nat).
+Implicit Types (prior w gain : 'I_K -> R).
+(* The factor of the whole mixture, which makes the shares sum to 1. *)
+Definition mixed w gain := \sum_i w i * gain i.
+Definition moved floor prior w gain k := (1 - floor) * (w k * gain k / mixed w gain) + floor * prior k.
+(* The shares start at the prior; an update that observes no source leaves them as they were, and its factors are 1. *)
+Definition updated floor prior (w gain : nat -> 'I_K -> R) :=
+  (forall k, w 0%N k = prior k) /\
+  forall t, (forall k, w t.+1 k = moved floor prior (w t) (gain t) k) \/ (forall k, w t.+1 k = w t k /\ gain t k = 1).
+(* What an update takes off the bound: of a sequence that stays with its source, and of one that changes to another. *)
+Definition price floor prior (source : nat -> 'I_K) t :=
+  if source t.+1 == source t then 1 - floor * (1 - prior (source t)) else floor * prior (source t.+1).
+End Updates.
+
+(** The product of the mixture's factors over all updates is at least a share of the product along any sequence of sources;
+    in particular of that of any one source.  The factors are any positive numbers, on the page exponentials of gains. *)
+(* Implements: mixture-regret *)
+Definition mixture_regret := forall (R : realFieldType) K (floor : R) (prior : 'I_K -> R) (w gain : nat -> 'I_K -> R),
+  (* $\pi_k > 0$ with $\sum_k \pi_k = 1$ *) ((forall k, 0 < prior k) /\ \sum_k prior k = 1) ->
+  (* $0 \le f \le 1$ *) 0 <= floor <= 1 ->
+  (* meaning *) (forall t k, 0 < gain t k) ->
+  (* meaning *) updated floor prior w gain ->
+  forall T, let whole := \prod_(t < T.+1) mixed (w t) (gain t) in
+  (forall source : nat -> 'I_K, prior (source 0%N) * (\prod_(t < T) price floor prior source t)
+     * (\prod_(t < T.+1) gain t (source t)) <= whole) /\
+  forall k, prior k * (1 - floor * (1 - prior k)) ^+ T * (\prod_(t < T.+1) gain t k) <= whole.

@@ -1,8 +1,8 @@
-(** Means and variances of similarities over random layers: Jacobians with independent noise, and gated layers whose
-    columns point in no preferred direction.
+(** Means and variances of similarities over random layers: Jacobians with independent noise, gated layers whose columns
+    point in no preferred direction, and random weights.
 
-    A law is on finitely many outcomes.  Where the page's law is a uniform one, a statement asks for the moments of it
-    that are needed, which finite laws have too.  What the page has fixed or given is the same in all
+    A law is on finitely many outcomes.  Where the page's law is a uniform or a normal one, a statement asks for the
+    moments of it that are needed, which finite laws have too.  What the page has fixed or given is the same in all
     outcomes here: the law is the one given it. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Laws Products Noise.
@@ -128,3 +128,23 @@ Definition gate_corrected := forall (R : realFieldType) (W : finType) (P : law R
     \sum_(1 <= l < L.+1) dot (a z l.-1) (aj l.-1) * \prod_(l <= t < L) gate_factor q (p z) pj t in
   (forall z, mean P (fun w => \sum_(1 <= l < L.+1) alpha (V w z) (j w) l * beta (V w z) (j w) l) = corrected z) /\
   mean P (fun w => ghost L (V w) (j w)) = \sum_z corrected z.
+
+(* Independent entries with the first four moments of a normal law of mean zero and variance v. *)
+Definition gaussian_moments (R : realFieldType) (W : finType) (P : law R W) m n (M : W -> 'M[R]_(m, n)) v :=
+  (forall i k, [/\ mean P (fun w => M w i k) = 0, mean P (fun w => M w i k ^+ 2) = v,
+                   mean P (fun w => M w i k ^+ 3) = 0 & mean P (fun w => M w i k ^+ 4) = 3%:R * v ^+ 2]) /\
+  independent P (T := fun=> R) (fun (i : 'I_m * 'I_n) w => M w i.1 i.2).
+
+(** Mean and variance of a similarity one layer further down, over random weights of the layer, for fixed gradients above
+    and fixed gates; bz i and bj i say whether unit i is active for sample z and for sample j.  The weights need the
+    moments of a normal law up to the fourth, not the law itself.  The last part is the relative variance. *)
+(* Implements: random-weights-variance *)
+Definition random_weights_variance := forall (R : rcfType) (W : finType) (P : law R W) m n (M : W -> 'M[R]_(m, n)) v
+    (hz hj : 'cV[R]_m) (bz bj : 'I_n -> bool),
+  (* weights are independent Gaussians of mean zero and variance $v$ *) gaussian_moments P M v ->
+  let gate (b : 'I_n -> bool) := diag_mx (\row_i (b i)%:R) in
+  let below w := dot (gate bz *m (M w)^T *m hz) (gate bj *m (M w)^T *m hj) in
+  let both := (\sum_i (bz i && bj i))%N in let above := dot hz hj in
+  [/\ mean P below = both%:R * v * above,
+      var P below = both%:R * v ^+ 2 * (norm hz ^+ 2 * norm hj ^+ 2 + above ^+ 2)
+    & (* meaning *) mean P below != 0 -> var P below / mean P below ^+ 2 = (1 + 1 / cos hz hj ^+ 2) / both%:R].

@@ -62,3 +62,20 @@ exists (fun=> 1), (fun=> 1), (fun=> 1); rewrite sum2 pnatr_eq0; split=> //.
 exists 0; rewrite /slope sum2 big_bool /= expr1n !mulr1 -(natrD _ 1 1) divff ?pnatr_eq0 //.
 by rewrite eq_sym oner_eq0.
 Qed.
+
+(* Two sources, equal shares at the start, the second with twice the factor; half of the prior is mixed in. *)
+Section Doubling.
+Variable R : realFieldType.
+Local Notation half := (2%:R^-1 : R).
+Definition doubled (k : 'I_2) : R := k.+1%:R.
+Fixpoint doubling t : 'I_2 -> R :=
+  if t is t'.+1 then moved half (fun=> half) (doubling t') doubled else fun=> half.
+End Doubling.
+
+Lemma mixture_regret : ltac:(witness Statements.Mixtures.mixture_regret).
+Proof.
+move=> R; exists 2%N; split=> //; exists 2%:R^-1, (fun=> 2%:R^-1), (@doubling R), (fun=> @doubled R).
+split; first by split=> [k|]; [rewrite invr_gt0 ltr0n|rewrite big_ord_recl big_ord1; field].
+split; first by rewrite invr_ge0 ler0n invf_le1 ?ltr0n // ler1n.
+by split=> [t k|]; [rewrite ltr0n|split=> // t; left].
+Qed.

@@ -89,3 +89,41 @@ exists (draws (coin R) [finType of bool * 'I_2]); split; first exact: draws_gt0 
 exists (signs R 1 true), (signs R 1 false), 2%N; split=> //; exists (fun=> 1); split; first exact: signs_independent.
 by split; [exact: signs_centred|move=> t; rewrite expr1n; split; exact: signs_energy].
 Qed.
+
+(* Entries 0, 1 and -1, of chances 2/3, 1/6 and 1/6: their variance is 1/3, and so is their fourth moment. *)
+Section Entries.
+Variable R : realFieldType.
+Local Notation places := [finType of 'I_2 * 'I_2].
+Definition chance (s : option bool) : R := if s is Some _ then 6%:R^-1 else 2%:R / 3%:R.
+Definition entry (s : option bool) : R := if s is Some b then side R b else 0.
+Lemma sum3 (F : option bool -> R) : \sum_s F s = F None + (F (Some true) + F (Some false)).
+Proof. by rewrite (bigD1 None) //= (bigD1 (Some true)) //= (big_pred1 (Some false)) // => [[[]|]]. Qed.
+Lemma chance_gt0 s : 0 < chance s.
+Proof. by case: s => [b|]; rewrite /= ?divr_gt0 ?invr_gt0 ?ltr0n. Qed.
+Lemma chance_sum : \sum_s chance s = 1. Proof. by rewrite sum3 /=; field. Qed.
+Definition three : law R [finType of option bool] := Law (fun s => ltW (chance_gt0 s)) chance_sum.
+Definition drawn (w : {ffun places -> option bool}) : 'M[R]_2 := \matrix_(i, k) entry (w (i, k)).
+Lemma drawn_gaussian : gaussian_moments (draws three places) drawn 3%:R^-1.
+Proof.
+have one i k (h : R -> R) : mean (draws three places) (fun w => h (drawn w i k)) = \sum_s chance s * h (entry s).
+  rewrite -[RHS](draws_one three (i, k) (fun s => h (entry s))); apply: eq_mean => w; by rewrite mxE.
+split=> [i k|f].
+  by rewrite (one i k id) !(one i k (fun x => x ^+ _)) !sum3 /= /side; split; field.
+have := @draws_independent R _ three _ (fun=> R) (fun=> entry) f.
+have e x w : drawn w x.1 x.2 = entry (w x) by case: x => i k; rewrite mxE.
+move=> h; rewrite (eq_mean _ (fun w => eq_bigr _ (fun x _ => congr1 (f x) (e x w)))) h.
+by apply: eq_bigr => x _; apply: eq_mean => w; rewrite e.
+Qed.
+End Entries.
+
+Lemma random_weights_variance : ltac:(witness Statements.Moments.random_weights_variance).
+Proof.
+move=> R; have c0 := corner_neq0 R 1 0; have g := drawn_gaussian R.
+exists [finType of {ffun 'I_2 * 'I_2 -> option bool}]; split.
+  by rewrite card_ffun card_option card_bool card_prod card_ord.
+exists (draws (three R) [finType of 'I_2 * 'I_2]); split; first by apply: draws_gt0 => s; exact: chance_gt0.
+exists 2%N; split=> //; exists 2%N; split=> //; exists (@drawn R), 3%:R^-1, (corner R 1 0); split=> //.
+exists (corner R 1 0); split=> //; exists (fun=> true), (fun=> true); split=> //.
+have [-> _ _] := @Moments.random_weights_variance R _ _ _ _ _ _ (corner R 1 0) (corner R 1 0) (fun=> true) (fun=> true) g.
+by rewrite (corner_dot R 1 0) mulr1 mulf_neq0 ?invr_eq0 ?pnatr_eq0 // -lt0n big_ord_recl big_ord1.
+Qed.

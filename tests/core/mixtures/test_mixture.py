@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core.mixtures import Mixture, MixtureState, group_scores, initial_mixture, update_mixture
+from proofs import prove_mixtures
 from tests.support.backends import BACKENDS
+from tests.support.inequalities import hunt
 from tests.support.refusals import refusals
 
 SHARES = st.lists(st.floats(0.05, 5), min_size=1, max_size=5)
@@ -71,19 +73,83 @@ def written_out(prior, rounds, horizon, floor, confidence):
     return weights
 
 
+def rounds_of(data, count, most):
+    """Draw the sources' means and standard errors in up to so many updates."""
+    pairs = st.lists(st.tuples(MEAN, ERROR), min_size=count, max_size=count)
+    drawn = data.draw(st.lists(pairs, min_size=1, max_size=most))
+    return [tuple(np.array(column) for column in zip(*one, strict=True)) for one in drawn]
+
+
 @given(SHARES, st.data(), OPTIONS)
 def test_weights_are_those_of_the_update_written_out(prior, data, options):
-    pairs = st.lists(st.tuples(MEAN, ERROR), min_size=len(prior), max_size=len(prior))
-    rounds = [
-        tuple(np.array(column) for column in zip(*one, strict=True))
-        for one in data.draw(st.lists(pairs, min_size=1, max_size=4))
-    ]
+    rounds = rounds_of(data, len(prior), 4)
     mixture, state = Mixture(prior, **options), initial_mixture(np.array(prior))
     for one in rounds:
         mixture.step(*one)
         state = update_mixture(state, *one, **options)
     np.testing.assert_allclose(state.weights, mixture.weights, rtol=1e-12)
     np.testing.assert_allclose(mixture.weights, written_out(prior, rounds, **options), rtol=1e-8, atol=1e-12)
+
+
+def led_by(sources, count):
+    """Give updates in each of which one source is far ahead of the others."""
+    return [(3 * np.eye(count)[k], np.full(count, 0.05)) for k in sources]
+
+
+def best_and_mixed(prior, rounds, quiet, **options):
+    """Give the bound for the best sequence of sources, the product of the mixture's factors, and all factors.
+
+    They begin after ``quiet`` updates whose scores are all 0: those that follow are large beside them.
+    """
+    state, count, floor = initial_mixture(np.array(prior)), len(prior), options["floor"]
+    state = state._replace(updates=np.asarray(float(quiet)))
+    whole, along, table = 1.0, state.prior, []  # of the sequences that end in each source
+    for update, one in enumerate(rounds):
+        if update:
+            prices = np.tile(floor * state.prior, (count, 1))
+            np.fill_diagonal(prices, 1 - floor * (1 - state.prior))
+            along = np.max(along[:, None] * prices, axis=0)
+        # without a floor, equal shares become the factors, scaled
+        equal = state._replace(weights=np.full(count, 1 / count))
+        factors = update_mixture(equal, *one, **options | {"floor": 0.0}).weights
+        table.append(factors)
+        mixed = state.weights @ factors
+        whole, along = whole * mixed, along * factors
+        moved = (1 - floor) * state.weights * factors / mixed + floor * state.prior
+        expected = moved if np.isfinite(one[1]).any() else state.weights
+        state = update_mixture(state, *one, **options)
+        np.testing.assert_allclose(state.weights, expected, rtol=1e-9)
+    return np.max(along), whole, np.array(table)
+
+
+@pytest.mark.equation("mixture-regret")
+@given(SHARES, st.data(), OPTIONS, st.sampled_from([0.0, 0.05, 0.3, 1.0]), st.sampled_from([0, 30, 300]))
+def test_a_mixture_loses_no_more_to_any_sequence_of_sources_than_prior_and_floor_say(
+    prior, data, options, floor, quiet
+):
+    leaders = data.draw(st.lists(st.integers(0, len(prior) - 1), max_size=6))
+    rounds = led_by(leaders, len(prior)) or rounds_of(data, len(prior), 6)
+    best, mixed, _ = best_and_mixed(prior, rounds, quiet, **options | {"floor": floor})
+    hunt(best, mixed)
+    assert best <= mixed * (1 + 1e-9)
+
+
+@pytest.mark.equation("mixture-regret")
+@pytest.mark.parametrize("leaders", [(0, 0, 0, 0), (0, 1, 0), (1, 1, 0, 2)], ids=str)
+def test_a_mixture_loses_as_much_where_one_source_is_far_ahead_in_each_update(leaders):
+    options = {"horizon": 1.0, "floor": 0.3, "confidence": 0.9999}
+    best, mixed, _ = best_and_mixed([1.0, 2.0, 3.0], led_by(leaders, 3), 300, **options)
+    assert 0.999 * mixed < best <= mixed * (1 + 1e-9)
+
+
+@pytest.mark.equation("mixture-regret")
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_bound_of_two_sources_is_the_one_proved(last):
+    options = {"horizon": 1.0, "floor": 0.3, "confidence": 0.9999}
+    best, mixed, factors = best_and_mixed([1.0, 2.0], led_by([0, last], 2), 300, **options)
+    for side, value in (("lhs", best), ("rhs", mixed)):
+        proved = prove_mixtures.REGRET.numbers(side, depth=2, index=last)
+        assert value == pytest.approx(proved(0.3, [1.0, 2.0], factors.tolist()), rel=1e-9)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
