@@ -410,7 +410,7 @@ def relative_error_bound(alpha: Kernels, /) -> Scores:
 
 @checked
 def relative_limit(alpha: Kernels, beta_last: Kernel, /) -> Scores:
-    r"""Compute where LAI's relative error goes as rho vanishes: not to 0.
+    r"""Compute where LAI's relative error goes as the lower gradients' similarities vanish: not to 0.
 
     Implements :eq:`relative-limit`: :math:`|1 - \sum_z \beta^{(L)} \alpha^{(L)} / \sum_z \beta^{(L)}
     \sum_l \alpha^{(l)}|`, which is :math:`(L-1)/L` for equal embedding similarities, and so grows with

@@ -72,7 +72,7 @@ SIGNS: dict[str, dict[str, str]] = {
     "share-derivative": {STEP: "eta > 0"},
     "contrast-variance": {r"the means are independent with variances $v_k$": "v > 0"},
     "contrast-shrinkage": {
-        r"the error has mean 0 and variance $v_k > 0$ and is uncorrelated with it": "v > 0",
+        r"the error has mean 0 and variance $v > 0$ and is uncorrelated with it": "v > 0",
         r"the true contrast has mean 0 and variance $t$": "t > 0",
     },
     "cochran-q": {r"the means are independent with standard deviations $e_k > 0$": "p > 0"},

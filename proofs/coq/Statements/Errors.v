@@ -39,7 +39,7 @@ Definition contrast_variance := forall (R : realFieldType) (W : finType) (P : la
 (* Implements: contrast-shrinkage *)
 Definition contrast_shrinkage := forall (R : realFieldType) (W : finType) (P : law R W) (c e : W -> R) t v,
   (* the true contrast has mean 0 and variance $t$ *) mean P c = 0 /\ var P c = t ->
-  (* the error has mean 0 and variance $v_k > 0$ and is uncorrelated with it *)
+  (* the error has mean 0 and variance $v > 0$ and is uncorrelated with it *)
   [/\ mean P e = 0, var P e = v, 0 < v & cov P c e = 0] ->
   let error x := mean P (fun w => (c w - x * (c w + e w)) ^+ 2) in
   forall x, t * v / (t + v) <= error x /\ (error x == t * v / (t + v)) = (x == t / (t + v)).

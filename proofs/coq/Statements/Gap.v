@@ -43,7 +43,7 @@ Definition conservative := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j 
   `|influence_ghost L.+1 V j - influence_lai L.+1 V j|
   <= C ^+ 2 * \sum_z (L%:R * beta (V z) j L.+1 + last_norms L.+1 V j z * \sum_(1 <= l < L.+1) rho ^+ (2 * l)).
 
-(** Its sharp form: each layer's similarity lies between 0 and the decayed product of norms. *)
+(** The conservative bound's sharp form: each layer's similarity lies between 0 and the decayed product of norms. *)
 (* Implements: conservative-sharp *)
 Definition conservative_sharp := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j rho C,
   (* A1 *) A1 L.+1 V j rho ->

@@ -54,7 +54,7 @@ Definition noise_factor (R : ringType) (rho sigma : nat -> R) k :=
 
 (** The bound on this variance, k layers below the last.  rho t is at least the spectral norm of the mean Jacobian,
     sigma t ^ 2 at least that of the mean of D^T D.  The factor grows exponentially with depth where rho is 1, and decays
-    geometrically where rho^2 + sigma^2 is a constant below 1.  That scalar layers attain the bound is not stated here. *)
+    geometrically where rho^2 + sigma^2 is a constant below 1. *)
 (* Implements: jacobian-noise-bound *)
 Definition noise_bound := forall (R : rcfType) (W : finType) (P : law R W) d (B : forall k, 'M[R]_(d k.+1, d k))
     (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) k (rho sigma : nat -> R),
