@@ -3,14 +3,17 @@
 import fractions
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lai_core import mixtures
+from lai_core._engine.namespace import xp_of
 from lai_core._theory.chi_squared import upper_quantile
 from proofs import prove_mixtures
 from tests.support.inequalities import at_most, hunt
@@ -39,12 +42,14 @@ def written_out(pairs, count):
 
 
 @pytest.mark.equation("share-derivative")
-@given(GROUPED, st.integers(1, 4))
-def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, count):
+@given(GROUPED, st.integers(1, 4), st.sampled_from([1.0, 1e307]))
+@example([(-1.0, 0), (-3.0, 0)], 1, 1e307)
+def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, count, unit):
+    """Squares of the larger unit are infinite."""
     scores, groups = (np.array(column) for column in zip(*pairs, strict=True))
-    found = mixtures.group_scores(scores, groups, count)
+    found = mixtures.group_scores(scores * unit, groups, count)
     for one, other in zip(found, written_out(pairs, count), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(one / unit, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.equation("contrast-variance")
@@ -96,6 +101,41 @@ def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
     for unknown, error in ((7.0, np.inf), (np.nan, np.inf), (7.0, 0.0)):
         more = mixtures.cochran_q(np.append(means, unknown), np.append(errors, error))
         np.testing.assert_allclose(more, mixtures.cochran_q(means, errors), rtol=1e-12)
+
+
+def wallaces_sum(means, errors, freedom, centre):
+    """Wallace's sum about a centre, and minus twice the logarithm of Student's likelihood."""
+    both = np.zeros(2)
+    for m, e, v in zip(means, errors, freedom, strict=True):
+        square = ((m - centre) / e) ** 2
+        log = np.log1p(square / v)
+        both += (
+            (square, square) if v == math.inf else (((8 * v + 1) / (8 * v + 3)) ** 2 * v * log, (v + 1) * log)
+        )
+    return both
+
+
+def q_of_estimates(means, errors, freedom):
+    xp = xp_of(means)
+    return float(mixtures._q_of_estimates(xp, means, errors, 1 / freedom))
+
+
+@given(st.integers(0, 2**32))
+def test_errors_of_few_scores_make_wallaces_sum_at_the_likeliest_common_mean(seed):
+    """Where means are near each other there is one such mean."""
+    rng = np.random.default_rng(seed)
+    means, errors = rng.uniform(-0.5, 0.5, 3), rng.uniform(1, 2, 3)
+    freedom = rng.choice([1.0, 2.0, 5.0, math.inf], 3)
+    sums = partial(wallaces_sum, means, errors, freedom)
+    centre = scipy.optimize.minimize_scalar(lambda at: sums(at)[1], bounds=(-0.5, 0.5), method="bounded").x
+    assert q_of_estimates(means, errors, freedom) == pytest.approx(sums(centre)[0], rel=1e-2, abs=1e-6)
+
+
+@given(st.permutations([1.0, 2.0, 5.0, 12.0]))
+def test_of_common_means_near_one_source_each_that_of_the_least_sum_is_taken(freedom):
+    means, errors = np.array([0.0, 3.0, 10.0, 12.0]), np.array([2e-4, 1e-4, 3e-4, 4e-4])
+    least = min(wallaces_sum(means, errors, freedom, centre)[0] for centre in means)
+    assert q_of_estimates(means, errors, np.array(freedom)) == pytest.approx(least, rel=1e-3)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101, 999])
