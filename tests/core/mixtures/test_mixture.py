@@ -107,6 +107,12 @@ def test_scores_whose_squares_have_finite_sums_count_as_they_are():
     assert state.total.tolist() == [largest, -largest]
 
 
+def test_errors_of_zero_have_the_degrees_of_freedom_of_their_scores():
+    start, sizes = initial_mixture(np.ones(2)), np.array([3.0, 2.0])
+    state = update_mixture(start, np.ones(2), np.zeros(2), sizes=sizes)
+    assert state.inverse_freedom.tolist() == [0.5, 1.0]
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_weights_are_numpys_on_every_namespace(backend):
     rng, mixture, expected = np.random.default_rng(4), Mixture([1, 2, 3]), Mixture([1, 2, 3])
