@@ -359,7 +359,8 @@ def test_a_part_that_is_not_the_one_that_was_written_is_named(tmp_path):
     written(tmp_path / "a")
     first, second = (tmp_path / "a" / f"part-00000{part}.parquet" for part in (0, 1))
     whole = first.read_bytes()
-    for content in (second.read_bytes(), whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]):
+    flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(30, 46))
+    for content in (second.read_bytes(), *flipped):
         first.write_bytes(content)
         with pytest.raises(
             ValueError, match=r"part-000000.parquet: expected a whole file .*; delete it, and"
