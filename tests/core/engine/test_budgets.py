@@ -130,7 +130,7 @@ CASES = {
     "groups": pair(outer(3, 2, 4, (6,), groups=2), outer(5, 3, 4, (6,), groups=2)),
     "groups at many positions": pair(outer(3, 11, 4, (6,), groups=2), outer(5, 13, 4, (6,), groups=2)),
     "groups at one position": pair(outer(3, 1, 4, (6,), groups=2), outer(5, 1, 4, (6,), groups=2)),
-    "groups of blocks": pair(outer(3, 2, 4, (2, 4), groups=2), outer(5, 2, 4, (2, 4), groups=2)),
+    "groups of blocks": pair(outer(3, 2, 12, (10, 14), groups=2), outer(5, 2, 12, (10, 14), groups=2)),
     "a convolution": pair(convolution(3), convolution(5)),
     "a table": pair(table(3, (2, 3), ()), table(5, (2, 3), ())),
     "a table that is a layer's matrix": pair(table(3, (2,), (3,)), table(5, (1,), (4,))),

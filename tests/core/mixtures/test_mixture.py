@@ -79,9 +79,10 @@ def written_out(prior, rounds, horizon, floor, confidence):
     return weights, (*terms, np.mean(squares or 0.0), len(squares))
 
 
+@pytest.mark.parametrize("turn", range(3))
 @given(SHARES, st.integers(0, 2**32), OPTIONS)
-def test_weights_are_those_of_the_update_written_out(prior, seed, options):
-    rng, k = np.random.default_rng(seed), len(prior)
+def test_weights_are_those_of_the_update_written_out(turn, prior, seed, options):
+    rng, k = np.random.default_rng((turn, seed)), len(prior)
     rounds = [
         (rng.integers(-3, 4, k) * 1.0, rng.choice(ERRORS, k), rng.integers(0, 5, k) * 1.0)
         for _ in range(rng.integers(1, 7))
