@@ -176,7 +176,7 @@ class OuterGradient(ParameterGradient):
         for *blocks, scale in self._yield_columns(training):
             pair = zip(blocks, chunks, strict=True)
             columns = [lay_by_sample(block, chunk, self.groups, work) for block, chunk in pair]
-            same = training is self and blocks[0] is blocks[1] and chunks[0] == chunks[1]
+            same = training is self and chunks[0] == chunks[1]
             for part in spans(self.height // self.groups, slab):
                 own = build_rows(rows[0], columns[0], part, work)
                 other = own if same else build_rows(rows[1], columns[1], part, work)

@@ -111,16 +111,14 @@ def _torch_convolutions(xp: Namespace, axes: int, geometry: tuple[Any, ...], gro
             return dots(xp, *_flat(xp, forward(maps, kernel, None, *geometry, groups), outputs))
 
     def kernel_gradient(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
-        with xp.autocast("cpu", enabled=False):
-            return backward(maps, shape, outputs, *geometry, groups)
+        return backward(maps, shape, outputs, *geometry, groups)  # which no autocast casts
 
     def sample_gradients(maps: Array, outputs: Array, shape: tuple[int, ...]) -> Array:
         # As many samples side by side as groups of channels: no gradient mixes two groups.
         n, d_out = len(maps), shape[0]
         sides = (xp.reshape(side, (1, -1, *side.shape[2:])) for side in (maps, outputs))
         maps, outputs = sides
-        with xp.autocast("cpu", enabled=False):
-            found = backward(maps, (n * d_out, *shape[1:]), outputs, *geometry, n * groups)
+        found = backward(maps, (n * d_out, *shape[1:]), outputs, *geometry, n * groups)
         return xp.reshape(found, (n, -1))
 
     return Convolutions(products, kernel_gradient, sample_gradients)

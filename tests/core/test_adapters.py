@@ -76,6 +76,7 @@ SEGMENTS = hnp.arrays(np.int64, st.tuples(st.integers(1, 3), st.integers(1, 5)),
 @pytest.mark.parametrize("backend", BACKENDS[:2], ids=str)  # shapes depend on what is in them
 @given(SEGMENTS)
 @example(np.array([[0, 1], [2, 2]]))
+@example(np.array([[0, 1, 2, 3]]))
 @example(np.array([[0, 1, 0], [2, -1, 2]]))  # in pieces
 def test_of_two_segments_of_a_row_each_gets_the_next_ones_contents_while_the_other_stays(backend, segments):
     found = [tuple(map(backend.numpy, one)) for one in _adapters.yield_replacements(backend.array(segments))]
@@ -107,6 +108,35 @@ def test_kernels_by_name_and_the_gradients_that_they_need():
         "lai": (lai.lai_kernel, "output"),
         "lli": (lai.lli_kernel, "output"),
     }
+
+
+def test_scores_correlate_with_a_copys_over_three_samples_or_more():
+    own, full = DRAWS.normal(size=(2, 2, 3))
+    found = _adapters.agreements(own, full)
+    expected = [np.corrcoef(one, other)[0, 1] for one, other in zip(own, full, strict=True)]
+    assert list(found) == ["scores", "gradients"]
+    assert [*found.values()] == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"^inputs: expected three samples or more, .* got 2$"):
+        _adapters.agreements(own[:, :2], full[:, :2])
+
+
+def test_an_error_of_half_of_the_digits_is_accepted():
+    _adapters.check_agreement(_adapters.SelfCheck(2.0**-26, {}, 0.0), 2.0**-52, "")
+    with pytest.raises(ValueError, match=r"relative errors of 1\.5e-08 for exact scores; look"):
+        _adapters.check_agreement(_adapters.SelfCheck(0.0, {}, 1.0001 * 2.0**-26), 2.0**-52, "look")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("start", None),
+        ("start", 0.1, "mean", "sgd"),
+        ("midpoint", 0.1, "sum"),
+        ("midpoint", None, "sum", "sgd"),
+    ],
+)
+def test_options_that_go_together_are_accepted(given):
+    options(*given)()
 
 
 def options(at="start", rate=None, reduction="mean", optimizer=None):

@@ -182,6 +182,17 @@ def test_the_bound_is_its_formula(count, stored_roundoff, unit):
     assert rounding_bound(lai.lli_scores, one, two, **options) == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_unit_is_that_of_the_scores_type_and_a_term_that_is_taken_off_counts_twice():
+    plain, off = (partial(lai.ghost_scores, **options) for options in ({}, {"exclude_self": True}))
+    expected = rounding_bound(plain, ONE, ONE, unit_roundoff=2.0**-53)
+    np.testing.assert_array_equal(rounding_bound(plain, ONE, ONE), expected)
+    np.testing.assert_array_equal(rounding_bound(off, ONE, ONE), 2 * expected)
+
+
+def lai_scores(validation, training):
+    """Have the name of a function with a bound."""
+
+
 def test_roundings_are_those_of_the_scores_positions():
     uses = [lai.LayerTrace(np.ones((2, 4, 5)), np.ones((2, 4, 3)), weight="shared")] * 2
     shared = lai.Trace(uses)
@@ -202,6 +213,15 @@ REFUSED: Table = {
     "TypeError: scores: expected ghost_scores, lai_scores or lli_scores, options by keyword in "
     "functools.partial, got preconditioned_lai_scores": (
         lambda: rounding_bound(partial(lai.preconditioned_lai_scores, second_moment=np.ones(3)), ONE, ONE)
+    ),
+    "TypeError: scores: expected ghost_scores, … got self_influence": (
+        lambda: rounding_bound(lai.self_influence, ONE, ONE)
+    ),
+    "TypeError: scores: expected ghost_scores, … got lai_scores": (
+        lambda: rounding_bound(lai_scores, ONE, ONE)
+    ),
+    "ValueError: stored_roundoff: expected a finite number >= 0 and < 1, got 1": (
+        lambda: rounding_bound(lai.lai_scores, ONE, ONE, stored_roundoff=1)
     ),
     "ValueError: roundings: expected fewer than 1 / unit_roundoff (2), got 2": (
         lambda: rounding_factor(roundings=2, unit_roundoff=0.5)

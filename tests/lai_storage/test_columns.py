@@ -6,8 +6,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from datasets import Dataset
-from lai_storage.columns import collate_items, columns_of, join_columns, read_rows, rows_of
+from lai_storage.columns import (
+    NUMBERS,
+    collate_items,
+    columns_of,
+    join_columns,
+    read_rows,
+    rows_of,
+    score_rows,
+)
 
 GRID = np.arange(8, dtype=np.float32).reshape(4, 2)
 TENSORS = pa.FixedShapeTensorArray.from_numpy_ndarray(GRID)
@@ -54,6 +63,10 @@ def test_numbers_of_one_shape_are_an_array_of_the_columns_type(case):
     assert isinstance(found, np.ndarray)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+def test_arrays_of_others_stay_as_they_are():
+    assert rows_of(values := torch.ones(2)) is values
 
 
 @pytest.mark.parametrize("case", LISTS)
@@ -140,6 +153,13 @@ def test_samples_that_make_no_batch_are_named(case):
         "b": [2, 4],
         "a": [1, 3],
     }
+
+
+def test_a_batch_may_have_one_sample_or_none():
+    assert collate_items("dataset", lambda items: map(list, zip(*items, strict=True)), [(1, 2)]) == ([1], [2])
+    assert collate_items("dataset", np.stack, [{"a": 1}]) == {"a": [1]}
+    found = score_rows(read({"a": [], "b": []}, groups="a"), {}.__getitem__)
+    assert {name: len(values) for name, values in found.items()} == dict.fromkeys([*NUMBERS, "group"], 0)
 
 
 def test_samples_of_several_shapes_are_named():

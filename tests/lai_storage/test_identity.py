@@ -1,5 +1,6 @@
 """Fingerprints: what is made alike has one, in every process; what computes something else has another."""
 
+import argparse
 import collections
 import enum
 import functools
@@ -7,6 +8,7 @@ import importlib
 import os
 import subprocess
 import sys
+import types
 from dataclasses import dataclass
 
 import jax
@@ -15,7 +17,7 @@ import lai_torch  # noqa: F401  # says what tensors and modules are made of
 import numpy as np
 import pytest
 import torch
-from lai_storage.identity import fingerprint
+from lai_storage.identity import fingerprint, is_installed
 from lai_torch.dataset.identity import code_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -71,6 +73,16 @@ class Options:
 class Kind(enum.Enum):
     ONE = 1
     TWO = 2
+
+
+@dataclass
+class Private:
+    _factor: float = 1.0
+
+
+def having(made, **attributes):
+    vars(made).update(attributes)
+    return made
 
 
 Pair = collections.namedtuple("Pair", "one other")
@@ -167,6 +179,14 @@ MADE = {
         lambda: Options(2.0),
         lambda: Options(function=closing(1.0)),
         lambda: Options(function=closing(2.0)),
+        lambda: Private(1.0),
+        lambda: Private(2.0),
+        lambda: having(Model(), _seed=1),
+        lambda: having(Model(), _seed=2),
+        lambda: having(Options(), seed=1),
+        lambda: having(Options(), seed=2),
+        lambda: argparse.Namespace(seed=1),
+        lambda: argparse.Namespace(seed=2),
         lambda: Wrapping(1.0),
         lambda: Wrapping(2.0),
         lambda: Kind.ONE,
@@ -201,7 +221,24 @@ MADE = {
 def test_things_made_alike_have_one_fingerprint_and_others_another(kind):
     found = [fingerprint(make()) for make in MADE[kind]]
     assert len(set(found)) == len(found)
+    assert {*map(len, found)} == {32}
     assert [fingerprint(make()) for make in MADE[kind]] == found
+
+
+def test_what_a_framework_notes_and_where_it_came_from_are_not_seen():
+    """Private attributes of a dataclass that are no fields; an origin of a package's object."""
+    assert fingerprint(having(Options(), _seen=1)) == fingerprint(Options())
+    both = [argparse.Namespace(seed=1, name_or_path=name) for name in ("here", "there")]
+    assert fingerprint(both[0]) == fingerprint(both[1]) == fingerprint(argparse.Namespace(seed=1))
+
+
+def test_installed_code_counts_by_its_name():
+    """Ours too, wherever it stands."""
+    codes = [compile(f"lambda: {n}", functools.__file__, "eval").co_consts[0] for n in (1, 2)]
+    found = {fingerprint(types.FunctionType(code, vars(functools))) for code in codes}
+    assert len(found) == 1
+    assert fingerprint(types.ModuleType("functools")) == fingerprint(functools)
+    assert is_installed("lai_core.records", "/elsewhere/lai_core/records.py")
 
 
 PRINTED = """
@@ -247,7 +284,7 @@ def test_code_of_a_module_is_seen_where_it_is_read_and_comments_and_lines_are_no
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     name = place.removesuffix(".py").replace("/", ".")
     (tmp_path / place).parent.mkdir(exist_ok=True)
-    found = {}
+    found, files = {}, set()
     for case, source in SOURCES.items():
         (tmp_path / place).write_text(source)
         for held in (name, name.partition(".")[0]):
@@ -257,6 +294,8 @@ def test_code_of_a_module_is_seen_where_it_is_read_and_comments_and_lines_are_no
         space = {"top": importlib.import_module(name.partition(".")[0])}
         calling = eval(f"lambda x: {'.'.join(['top', *name.split('.')[1:]])}.loss(x)", space)
         found[case] = fingerprint(module.loss), fingerprint(calling)
+        files.add(fingerprint(module))
+    assert len(files) == len(SOURCES)  # of a module that is handed over, every byte
     assert found.pop("commented") == found["first"]
     assert len({one for one, _ in found.values()}) == len({one for _, one in found.values()}) == 2
 

@@ -93,7 +93,8 @@ def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
     Image.fromarray(pixels).save(tmp_path / "three.bmp")
     told = {"<b>": "a <i>text</i>", "two": pixels, "three": tmp_path / "three.bmp", "four": None}
     for kinds in (told, told | {"two": Image.fromarray(pixels)}):
-        page, _ = reported(table(), tmp_path, show=kinds.get, worst=3)
+        page, words = reported(table(), tmp_path, show=kinds.get, worst=3)
+        assert "Lowest scores id sample score standard_error loss" in words
         assert page.count("a &lt;i&gt;text&lt;/i&gt;") == 2  # by score, and by loss
         images = re.findall(r'<img alt="" src="data:image/(png|bmp);base64,([^"]*)">', page)
         assert sorted(kind for kind, _ in images) == ["bmp", "bmp", "png", "png"]
@@ -107,6 +108,7 @@ def test_a_number_that_no_sample_has_is_explained_and_one_that_some_have_is_draw
     page, words = reported(table(**some), tmp_path)
     drawings = ["Distribution: score", "Distribution: loss", "Distribution: standard error"]
     assert re.findall('aria-label="([^"]*)"', page) == [*drawings, "Scores against losses"]
+    assert [*drawn[-1].axes[0].lines[0].get_ydata()] == [0.0, 0.0]
     assert "The column gradient_norm is empty: only ghost, lli, and lai without" in words
     assert "id score standard_error loss group rank" in words
     assert "column standard_error is empty" not in words
@@ -152,6 +154,10 @@ def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     ]
     assert list(scores.lines[0].get_ydata())[:2] == [2.0, 1.5]
     assert math.isnan(scores.lines[0].get_ydata()[2])
+    assert [*scores.lines[2].get_ydata()] == [0.0, 0.0]
+    assert shares.get_ylim()[0] == 0.0
+    edges = {tuple(map(float, corner)) for corner in scores.collections[0].get_paths()[0].vertices}
+    assert edges == {(1.0, 1.5), (1.0, 2.5), (2.0, 1.0), (2.0, 2.0)}
 
 
 def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):

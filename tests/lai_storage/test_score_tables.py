@@ -28,7 +28,8 @@ class Listed(BatchScorer):
     _asarray = np.asarray
 
     def __init__(self, factor=1.0, **options):
-        super().__init__((INPUTS, INPUTS), 2, None, options.get("ids"), options.get("groups"))
+        named = [options.get(name) for name in ("collate", "ids", "groups")]
+        super().__init__(options.get("validation", (INPUTS, INPUTS)), 2, *named)
         self.factor, self.asked = factor, []
 
     _summed = None
@@ -99,6 +100,9 @@ def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path, kind
     run = json.loads((folder / "run.json").read_text())
     assert (run["rows"], run["checkpoints"], run["estimator"]) == (3, None, "lai")
     assert run["samples"] == (7 if kind == "data set" else None)
+    assert {*run["fingerprints"]} == {"model", "loss", "validation"}
+    marks = json.loads(pq.read_schema(folder / "part-000000.parquet").metadata[b"lai"])
+    assert (marks["part"], marks["parameters"], len(marks["samples"])) == (["", 0], "1.0", 32)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -138,6 +142,48 @@ def test_a_stream_of_whole_parts_ends_and_one_without_samples_is_named(tmp_path)
     assert len(read_scores(tmp_path / "even")) == 6
     with pytest.raises(ValueError, match=r"^dataset: expected at least one sample, got none$"):
         written(tmp_path / "none", streamed([]))
+
+
+def test_parts_may_have_one_sample_and_an_average_one_checkpoint(tmp_path):
+    written(tmp_path, checkpoints={"a": 2.0}, rows=1)
+    averaged = read_scores(tmp_path, average=True)
+    np.testing.assert_array_equal(averaged["score"], [2.0 * score for score in SCORES[:7]])
+
+
+def test_a_stream_that_cannot_begin_again_has_one_checkpoint(tmp_path):
+    def once():
+        return Stream(iter(streamed().items), 2, pairs)
+
+    assert written(tmp_path / "one", once(), checkpoints={"a": 1.0}) == [*range(7)]
+    with pytest.raises(TypeError, match=r"^dataset: expected a stream that can begin again for each of 2 "):
+        written(tmp_path / "two", once(), checkpoints={"a": 1.0, "b": 2.0})
+
+
+def fewer(span, size):
+    return ((inputs[1:], targets[1:]) for inputs, targets in load(span, size))
+
+
+@pytest.mark.parametrize(
+    ("source", "kept", "got"),
+    [(Indexed(7, 2, fewer), 3, 1), (Stream(streamed().items, 2, lambda items: pairs(items[1:])), 2, 1)],
+    ids=SOURCES,
+)
+def test_a_collation_that_leaves_samples_out_is_named(tmp_path, source, kept, got):
+    said = f"^dataset: expected a collation that keeps {kept} samples, got {got} from it"
+    with pytest.raises(ValueError, match=said):
+        written(tmp_path, source)
+
+
+@pytest.mark.parametrize("collate", [("a",), ("a", 1), ("a", "b", "c"), ["a", "b"], 1, "ab"])
+def test_a_collation_is_a_function_or_two_names(collate):
+    with pytest.raises(TypeError, match=r"^collate: expected the names of two columns, .*, got "):
+        Listed(collate=collate)
+
+
+def test_a_validation_set_has_columns_of_which_labels_are_left_out():
+    columns = {"name": [*"abcdefg"], "x": INPUTS, "y": 2.0 * INPUTS, "kind": [1] * 7}
+    scorer = Listed(validation=columns, ids="name", groups="kind", collate=("x", "y"))
+    np.testing.assert_array_equal(scorer._validation(), [INPUTS, 2.0 * INPUTS])
 
 
 PAIRS = """
@@ -224,6 +270,7 @@ LABELS = {
     "objects of numpy": (np.array([*"abcdefg"], object), [*"abcdefg"]),
     "chunks of Arrow": (pa.chunked_array([[*"abc"], [*"defg"]]), [*"abcdefg"]),
     "numbers of numpy": ([*np.arange(7)], [*range(7)]),
+    "the largest numbers": ([*range(5), -(2**63), 2**63 - 1],) * 2,
     "flags": ([True, False] * 3 + [True], [True, False] * 3 + [True]),
     "a Series": (pd.Series([*"abcdefg"], index=[*range(7)][::-1]), [*"abcdefg"]),
 }
@@ -244,7 +291,10 @@ def test_labels_count_by_position_whatever_holds_them(tmp_path, case, role):
         ({"labels": {"ids": [0.5] * 7}}, TypeError, "^ids: expected whole numbers .* got float$"),
         ({"labels": {"ids": [1, "a"] * 3 + [2]}}, TypeError, "^ids: .* got int, str$"),
         ({"labels": {"ids": {*"abcdefg"}}}, TypeError, "^ids: expected whole numbers .* got set$"),
-        ({"labels": {"ids": [2**63] * 7}}, ValueError, "^ids: expected whole numbers of 64 bits with a sign"),
+        *(
+            ({"labels": {"ids": [0] * 6 + [far]}}, ValueError, "^ids: expected whole numbers of 64 bits with")
+            for far in (2**63, -(2**63) - 1)
+        ),
         ({"labels": {"ids": "uid"}}, ValueError, "^ids: expected a batch with a column 'uid', got tuple$"),
         ({"checkpoints": [1.0]}, TypeError, "^checkpoints: expected a mapping of names"),
         ({"checkpoints": {}}, ValueError, "^checkpoints: expected names .* got none"),
@@ -309,7 +359,8 @@ def test_a_part_that_is_not_the_one_that_was_written_is_named(tmp_path):
     written(tmp_path / "a")
     first, second = (tmp_path / "a" / f"part-00000{part}.parquet" for part in (0, 1))
     whole = first.read_bytes()
-    for content in (second.read_bytes(), whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]):
+    flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(30, 46))
+    for content in (second.read_bytes(), *flipped):
         first.write_bytes(content)
         with pytest.raises(
             ValueError, match=r"part-000000.parquet: expected a whole file .*; delete it, and"
@@ -343,6 +394,8 @@ def test_a_stream_that_ends_before_parts_that_are_there_or_goes_on_after_its_end
     (tmp_path / "end.json").unlink()
     with pytest.raises(ValueError, match=r"^dataset: expected the samples that .*part-000002"):
         written(tmp_path, streamed(range(6)))
+    with pytest.raises(ValueError, match=r"^dataset: .*part-000002\.parquet was made of.* row 2 of it on"):
+        written(tmp_path, streamed(range(8)))
     (tmp_path / "part-000002.parquet").unlink()
     written(tmp_path, streamed(range(6)))
     with pytest.raises(ValueError, match=r"^samples: expected 6, .* got more; pass another folder"):

@@ -129,6 +129,8 @@ CASES = {
     ),
     "groups": pair(outer(3, 2, 4, (6,), groups=2), outer(5, 3, 4, (6,), groups=2)),
     "groups at many positions": pair(outer(3, 11, 4, (6,), groups=2), outer(5, 13, 4, (6,), groups=2)),
+    "groups at one position": pair(outer(3, 1, 4, (6,), groups=2), outer(5, 1, 4, (6,), groups=2)),
+    "groups of blocks": pair(outer(3, 2, 12, (10, 14), groups=2), outer(5, 2, 12, (10, 14), groups=2)),
     "a convolution": pair(convolution(3), convolution(5)),
     "a table": pair(table(3, (2, 3), ()), table(5, (2, 3), ())),
     "a table that is a layer's matrix": pair(table(3, (2,), (3,)), table(5, (1,), (4,))),
@@ -345,6 +347,20 @@ def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
     assert begins(ReadGradient, "renumber", scores) == (16 * entries * (width + 8) if few else 2**20)
 
 
+def test_a_table_is_summed_by_as_many_columns_as_fit(monkeypatch):
+    """A column of 36 rows, of which the sum takes four times as many; half of the room is for the sum."""
+    (validation, built), (training, other) = (table(n, (6,), (2,), 36, 9) for n in (3, 5))
+    calls, own = [], TableGradient.dot_total
+    monkeypatch.setattr(TableGradient, "dot_total", lambda *given: calls.append(1) or own(*given))
+    for columns in (4, 5, 9, 20):
+        calls.clear()
+        found = training.scores(validation, work(2 * 4 * 36 * columns))
+        np.testing.assert_allclose(found, (built @ other.T).sum(0), rtol=1e-12)
+        assert len(calls) == math.ceil(9 / columns)
+    tied, built = outer(3, 2, 36, (9,))
+    np.testing.assert_allclose(training.scores(tied, work()), (built @ other.T).sum(0), rtol=1e-12)
+
+
 def test_gradients_are_built_where_that_takes_fewer_products(begins):
     """The diagonal of 3 by 3 positions: 7 w h against 9 (w + h) multiply-adds; all pairs as in `blocks`."""
     for height, width, fewer in ((2, 3, True), (3, 3, False)):
@@ -356,6 +372,53 @@ def test_gradients_are_built_where_that_takes_fewer_products(begins):
     one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))
     needed = 1 + 2 * 23 + 2 * 3 * (23 + 4)
     assert begins(OuterGradient, "_build", lambda room: inner_products(one[0], two[0], room)) == needed
+
+
+def test_a_kernel_takes_convolutions_of_its_own_where_they_fit(begins, monkeypatch):
+    """Maps of 2 by 5, outputs of 3 by 2, 2 patches of 6; a gradient of 18."""
+    (one, built), (two, other) = convolution(3), convolution(5)
+    kernel, sample, gradient = built @ other.T, 2 * 10 + 3 * 6 + 2 * 6, 18
+    patch, columns = two.columns[1], two.columns[1][:, ...]
+    assert patch.shape == columns.shape == (5, 2, 2)
+    for key in (1, slice(1, 3), (0, ...), (slice(0, 2), 0), (slice(0, 2), 0, ...)):
+        np.testing.assert_array_equal(patch[key], columns[key])
+
+    def scores(room: Workspace) -> None:
+        np.testing.assert_allclose(two.scores(one, room), kernel.sum(0), rtol=1e-12)
+
+    def build(room: Workspace, side: OuterGradient = two) -> None:
+        found = one._build(slice(1, 3), side, slice(2, 5), room)
+        np.testing.assert_allclose(found, kernel[1:3, 2:5], rtol=1e-12)
+
+    kind = _maps.KernelGradient
+    assert [part.shape for part in one.total(work())] == [(3, 2)] * 3
+    assert begins(kind, "_sum_samples", one.total) == sample
+    assert begins(kind, "dot_total", scores, leaves=True) == 2 * 4 * gradient
+    assert begins(OuterGradient, "_sum_built", build, leaves=True) == 5 * (sample + 3 * gradient)
+    plain = OuterGradient(two.rows, two.columns)  # no kernel any more
+    build(work(), plain)
+    np.testing.assert_allclose(one.scores(plain, work()), kernel.sum(1), rtol=1e-12)
+    calls, own = [], kind._sides
+    monkeypatch.setattr(kind, "_sides", lambda *given: calls.append(1) or own(*given))
+    two.total(work(2 * sample))
+    assert len(calls) == 3
+    for most in (5 * gradient, 5 * gradient - 1):
+        monkeypatch.setattr(_maps, "BUILT", most)
+        build(work())
+        assert len(calls) == 5
+
+
+def test_gradients_of_one_side_alone_are_built_once(monkeypatch):
+    """Columns may be shared by another gradient, and rows be those of other samples."""
+    (one, built), calls, own = outer(4, 2, 3, (5,)), [], engine.build_rows
+    other = replace(one, rows=one.rows + 1.0)
+    expected = matrix(other.rows, list(other.columns), None, None, 1)
+    monkeypatch.setattr(engine, "build_rows", lambda *given: calls.append(1) or own(*given))
+    for side, numbers, last, count in ((one, built, 2, 1), (one, built, 3, 2), (other, expected, 2, 2)):
+        calls.clear()
+        found = one._build(slice(0, 2), side, slice(0, last), work())
+        np.testing.assert_allclose(found, built[:2] @ numbers[:last].T, rtol=1e-12)
+        assert len(calls) == count
 
 
 def test_rows_that_are_built_are_cut_for_the_caches_unless_few_fit(monkeypatch):

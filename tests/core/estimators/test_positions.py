@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import namespace_of
+from lai_core.estimators.by_position import segment_sums
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.refusals import Table, refusals
@@ -119,7 +122,7 @@ def test_a_position_that_is_not_finite_spoils_its_own_segment_alone(backend, est
     validation, drawn = (arrays(rng, *shape) for shape in ((2, 3), (2, 4)))
     segments = backend.array(np.array([[0, 0, 1, 2], [1, 2, 2, -1]]))
     spoilt = drawn | {"outputs": drawn["outputs"].copy()}
-    spoilt["outputs"][0, 2] = np.nan
+    spoilt["outputs"][0, 2, 0] = np.nan
     given, side = (segments, 3, estimator), traced(validation, backend)
     usual, found = (
         backend.numpy(lai.segment_scores(side, traced(one, backend), *given, positions=positions))
@@ -127,6 +130,13 @@ def test_a_position_that_is_not_finite_spoils_its_own_segment_alone(backend, est
     )
     np.testing.assert_array_equal(np.isnan(found), [False, True, False])
     np.testing.assert_allclose(found[[0, 2]], usual[[0, 2]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_sums_in_parts_are_the_sums(parts):
+    values, segments = np.arange(12.0).reshape(2, 3, 2), np.array([[0, 1, 2], [3, 4, 5]])
+    work = Workspace(namespace_of({"values": values}), values.dtype, 8 * 6 * 6 // parts)
+    np.testing.assert_array_equal(segment_sums(values, segments, 6, work), values.reshape(6, 2))
 
 
 @pytest.mark.parametrize("count", [100, 200, 256])
@@ -137,6 +147,8 @@ def test_segments_may_be_of_a_type_that_does_not_reach_their_count(backend, coun
     segments = backend.array(np.array([[99, -1, 99]], np.int8))
     found = backend.numpy(lai.segment_scores(side, side, segments, count, "lli"))
     np.testing.assert_array_equal(found, np.where(np.arange(count) == 99, 24.0, 0.0))
+    means = backend.numpy(lai.segment_scores(side, side, segments, count, "lai", positions="mean"))
+    np.testing.assert_array_equal(means, np.where(np.arange(count) == 99, 4.0, 0.0))
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean"])
@@ -168,6 +180,9 @@ LAST = "'lli' needs them of the last layer alone, and exact_scores(per_position=
 REFUSED: Table = {
     f"{ROWS}, got shape (2, 4); {LAST}": lambda: lai.position_scores(
         *[lai.Trace([lai.LayerTrace(np.ones((2, 4))), HEAD])] * 2, "lai"
+    ),
+    f"{ROWS}, got shape (2, 5, 4); {LAST}": lambda: lai.position_scores(
+        *[lai.Trace([lai.LayerTrace(np.ones((2, 5, 4))), HEAD])] * 2, "lai"
     ),
     "ValueError: training.layers[0]: expected output gradients of shape (n, t, d), a row for …got (2, 1)": (
         lambda: lai.position_scores(

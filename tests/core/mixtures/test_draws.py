@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lai_core._adapters import AHEAD, ShuffledDraws
+from lai_core.mixtures import Mixture
 from tests.support.refusals import refusals
 
 MEMBERS = [[0, 3, 5], [1, 4, 6, 8], [2, 7]]
@@ -95,8 +96,13 @@ def test_a_number_of_batches_is_whole(batches):
         draws.state_dict(batches=batches)
 
 
-def test_a_source_that_always_has_its_samples_needs_no_weight():
-    draws = made(weights=(1, 1), fixed={2: 3}, size=6)
+@pytest.mark.parametrize(
+    ("weights", "fixed", "names"),
+    [((1, 1), {2: 3}, []), (Mixture({"web": 1.0, "code": 1.0}), {"books": 3}, ["web", "code", "books"])],
+)
+def test_a_source_that_always_has_its_samples_needs_no_weight(weights, fixed, names):
+    draws = made(weights=weights, fixed=fixed, size=6)
+    assert draws.names == names
     for _ in range(20):
         drawn = [SOURCE[index] for index in draws._next()]
         assert (len(drawn), drawn.count(2)) == (6, 3)

@@ -3,14 +3,17 @@
 import fractions
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lai_core import mixtures
+from lai_core._engine.namespace import xp_of
 from lai_core._theory.chi_squared import upper_quantile
 from proofs import prove_mixtures
 from tests.support.inequalities import at_most, hunt
@@ -39,12 +42,15 @@ def written_out(pairs, count):
 
 
 @pytest.mark.equation("share-derivative")
-@given(GROUPED, st.integers(1, 4))
-def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, count):
+@given(GROUPED, st.integers(1, 4), st.sampled_from([1.0, 1e307]))
+@example([(-1.0, 0), (-3.0, 0)], 1, 1e307)
+@example([(1.0, 0), (2.0, 0), (6.0, 0), (5.0, 1)], 2, 1.0)
+def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, count, unit):
+    """Squares of the larger unit are infinite."""
     scores, groups = (np.array(column) for column in zip(*pairs, strict=True))
-    found = mixtures.group_scores(scores, groups, count)
+    found = mixtures.group_scores(scores * unit, groups, count)
     for one, other in zip(found, written_out(pairs, count), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(one / unit, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.equation("contrast-variance")
@@ -62,6 +68,7 @@ def test_contrast_variances_are_those_of_fair_signs(deviations):
 
 @pytest.mark.equation("contrast-shrinkage")
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 9)), min_size=1, max_size=6), st.floats(-1, 2))
+@example([(1.0, 0.0), (0.0, 9.0)], 0.5)
 def test_contrasts_shrink_by_their_share_of_signal(pairs, factor):
     contrasts, variances = np.array(pairs).T
     found = mixtures.shrink_contrasts(contrasts, variances)
@@ -96,6 +103,52 @@ def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
     for unknown, error in ((7.0, np.inf), (np.nan, np.inf), (7.0, 0.0)):
         more = mixtures.cochran_q(np.append(means, unknown), np.append(errors, error))
         np.testing.assert_allclose(more, mixtures.cochran_q(means, errors), rtol=1e-12)
+
+
+def wallaces_sum(means, errors, freedom, centre):
+    """Wallace's sum about a centre."""
+    total = 0.0
+    for m, e, v in zip(means, errors, freedom, strict=True):
+        square = ((m - centre) / e) ** 2
+        total += square if v == math.inf else ((8 * v + 1) / (8 * v + 3)) ** 2 * v * np.log1p(square / v)
+    return total
+
+
+def q_of_estimates(means, errors, freedom):
+    xp = xp_of(means)
+    return mixtures._q_of_estimates(xp, means, errors, 1 / freedom)
+
+
+@given(st.integers(0, 2**32))
+def test_errors_of_few_scores_make_the_least_of_wallaces_sums(seed):
+    """Where means are near each other there is one least sum, to which three steps come near."""
+    rng = np.random.default_rng(seed)
+    means, errors = rng.uniform(-0.5, 0.5, (40, 3)), rng.uniform(1, 2, (40, 3))
+    freedom = rng.choice([1.0, 2.0, 5.0, math.inf], (40, 3))
+    expected = [
+        scipy.optimize.minimize_scalar(partial(wallaces_sum, *case), bounds=(-0.5, 0.5)).fun
+        for case in zip(means, errors, freedom, strict=True)
+    ]
+    np.testing.assert_allclose(q_of_estimates(means, errors, freedom), expected, rtol=2e-3)
+
+
+@given(st.integers(0, 2**32))
+def test_wallaces_sum_is_near_its_least_wherever_the_means_are(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        count = rng.integers(2, 8)
+        errors, freedom = np.exp(rng.normal(size=count)), rng.integers(2, 50, count) * 1.0
+        means = rng.normal(size=count) * errors * rng.choice([1, 3, 10])
+        centres = np.linspace(means.min(), means.max(), 2001)
+        least = np.min(wallaces_sum(means, errors, freedom, centres))
+        assert least * 0.999 <= q_of_estimates(means, errors, freedom) <= least * 1.02
+
+
+@given(st.permutations([1.0, 2.0, 5.0, 12.0]))
+def test_of_common_means_near_one_source_each_that_of_the_least_sum_is_taken(freedom):
+    means, errors = np.array([0.0, 3.0, 10.0, 12.0]), np.array([2e-4, 1e-4, 3e-4, 4e-4])
+    least = min(wallaces_sum(means, errors, freedom, centre) for centre in means)
+    assert q_of_estimates(means, errors, np.array(freedom)) == pytest.approx(least, rel=1e-3)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101, 999])

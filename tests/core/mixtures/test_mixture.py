@@ -25,15 +25,15 @@ OPTIONS = st.fixed_dictionaries(
     }
 )
 MEAN = st.integers(-3, 3).map(float)
-ERROR = st.sampled_from([0.0, 0.05, 0.5, 2.0, math.inf])
+ERRORS = [0.0, 0.05, 0.5, 2.0, math.inf]
 
 
 def written_out(prior, rounds, horizon, floor, confidence):
-    """Compute the weights after all updates, source by source and in numpy alone."""
+    """Compute the weights after all updates, and the evidence, source by source and in numpy alone."""
     count = len(prior)
     prior = np.array(prior) / np.sum(prior)
     weights, history, squares = prior.copy(), [], []
-    for means, errors in rounds:
+    for means, errors, sizes in rounds:
         seen = np.isfinite(errors)
         if not seen.any():
             continue
@@ -41,10 +41,12 @@ def written_out(prior, rounds, horizon, floor, confidence):
         counted = [h for age, h in enumerate(reversed(history)) if (1 - 1 / horizon) ** age > 0]
         if all(ok or not any(h[k] for h in counted) for k, ok in enumerate(seen)):
             common = 0.0  # no source that was seen before is missing
+        pooled = sum(size - 1 for size in sizes if size > 1)
+        freedom = [size - 1 if size > 1 else pooled or math.inf for size in sizes]
         history.append(
             [
-                (m - centre, math.hypot(e, common)) if ok else None
-                for m, e, ok in zip(means, errors, seen, strict=True)
+                (m - centre, math.hypot(e, common), v) if ok else None
+                for m, e, v, ok in zip(means, errors, freedom, seen, strict=True)
             ]
         )
         squares.append(np.mean(means[seen] ** 2))
@@ -56,8 +58,8 @@ def written_out(prior, rounds, horizon, floor, confidence):
             if shares.sum() > 0:
                 shares /= shares.sum()
                 known[k] = True
-                contrasts[k] = sum(s * c for s, (_, (c, _)) in zip(shares, entries, strict=True))
-                variances[k] = sum(s**2 * e**2 for s, (_, (_, e)) in zip(shares, entries, strict=True))
+                contrasts[k] = sum(s * c for s, (_, (c, _, _)) in zip(shares, entries, strict=True))
+                variances[k] = sum(s**2 * e**2 for s, (_, (_, e, _)) in zip(shares, entries, strict=True))
         variances = np.maximum(variances, known * np.mean(squares) * np.finfo(float).eps ** 2)
         precise = 1 / variances[known] if unit else np.ones(known.sum())
         around = np.average(contrasts[known], weights=precise)
@@ -70,25 +72,56 @@ def written_out(prior, rounds, horizon, floor, confidence):
             raised = weights * np.exp(math.sqrt(math.log(count) / horizon) * shrunk / unit if unit else 0.0)
             weights = raised / raised.sum()
         weights = (1 - floor) * weights + floor * prior
-    return weights
+    terms = np.zeros((4, count))  # of count, total, variance, and of what Satterthwaite divides by its square
+    for age, entry in enumerate(reversed(history)):
+        for k in range(count):
+            if entry[k]:
+                share, (contrast, error, freedom) = (1 - 1 / horizon) ** age, entry[k]
+                one = (share * error) ** 2
+                terms[:, k] += share, share * contrast, one, one**2 / freedom
+    return weights, (*terms, np.mean(squares or 0.0), len(squares))
 
 
 def rounds_of(data, count, most):
     """Draw the sources' means and standard errors in up to so many updates."""
-    pairs = st.lists(st.tuples(MEAN, ERROR), min_size=count, max_size=count)
+    pairs = st.lists(st.tuples(MEAN, st.sampled_from(ERRORS)), min_size=count, max_size=count)
     drawn = data.draw(st.lists(pairs, min_size=1, max_size=most))
     return [tuple(np.array(column) for column in zip(*one, strict=True)) for one in drawn]
 
 
-@given(SHARES, st.data(), OPTIONS)
-def test_weights_are_those_of_the_update_written_out(prior, data, options):
-    rounds = rounds_of(data, len(prior), 4)
+@pytest.mark.parametrize("turn", range(3))
+@given(SHARES, st.integers(0, 2**32), OPTIONS)
+def test_weights_are_those_of_the_update_written_out(turn, prior, seed, options):
+    rng, k = np.random.default_rng((turn, seed)), len(prior)
+    rounds = [
+        (rng.integers(-3, 4, k) * 1.0, rng.choice(ERRORS, k), rng.integers(0, 5, k) * 1.0)
+        for _ in range(rng.integers(1, 7))
+    ]
     mixture, state = Mixture(prior, **options), initial_mixture(np.array(prior))
-    for one in rounds:
-        mixture.step(*one)
-        state = update_mixture(state, *one, **options)
+    estimated = state
+    for means, errors, sizes in rounds:
+        mixture.step(means, errors)
+        state = update_mixture(state, means, errors, **options)
+        estimated = update_mixture(estimated, means, errors, sizes=sizes, **options)
     np.testing.assert_allclose(state.weights, mixture.weights, rtol=1e-12)
-    np.testing.assert_allclose(mixture.weights, written_out(prior, rounds, **options), rtol=1e-8, atol=1e-12)
+    weights, evidence = written_out(prior, rounds, **options)
+    np.testing.assert_allclose(mixture.weights, weights, rtol=1e-8, atol=1e-12)
+    found = estimated._replace(inverse_freedom=estimated.inverse_freedom * estimated.variance**2)
+    names = ("count", "total", "variance", "inverse_freedom", "square", "updates")
+    for name, expected in zip(names, evidence, strict=True):
+        np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_scores_whose_squares_have_finite_sums_count_as_they_are():
+    largest = math.sqrt(np.finfo(float).max) * 2.0**-16
+    state = update_mixture(initial_mixture(np.ones(2)), np.array([largest, -largest]), np.zeros(2))
+    assert state.total.tolist() == [largest, -largest]
+
+
+def test_errors_of_zero_have_the_degrees_of_freedom_of_their_scores():
+    start, sizes = initial_mixture(np.ones(2)), np.array([3.0, 2.0])
+    state = update_mixture(start, np.ones(2), np.zeros(2), sizes=sizes)
+    assert state.inverse_freedom.tolist() == [0.5, 1.0]
 
 
 def led_by(sources, count):

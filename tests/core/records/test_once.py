@@ -10,6 +10,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lai_core as lai
+from lai_core._engine.gradients import Workspace
+from lai_core.records._once import KEPT, check_once
 
 
 def dense(n=4, width=3, outputs=2, make=np.ones, **options):
@@ -101,6 +103,50 @@ def test_a_layout_is_checked_once(monkeypatch):
             found = [pair(dense(n=n, width=29, name=call.__name__), call=call) for _ in range(3)]
             assert len(calls) == 2, (call, n)
             np.testing.assert_array_equal(found[0], found[2])
+
+
+GIVEN = {
+    "numbers and text": lambda: (1, 2.0, True, "a", None),
+    "tuples": lambda: (1, (2, ("a", ())), 3),
+    "room": lambda: Workspace(np, np.float64, 2**20),
+    "a trace": lambda: lai.Trace([dense(), convolution()]),
+}
+
+
+@pytest.mark.parametrize("what", GIVEN)
+def test_arguments_alike_are_checked_once(what):
+    calls = []
+    check = check_once(lambda given: calls.append(1) or len(calls))
+    assert [check(GIVEN[what]()) for _ in range(2)] == [1, 1]
+
+
+class Symbol(int):
+    """A size that a number stands for."""
+
+
+class Symbolic(np.ndarray):
+    """An array with one size that is a symbol."""
+
+    @property
+    def shape(self):
+        return Symbol(4), 3
+
+
+def test_what_has_no_signature_or_a_symbol_is_checked_each_time():
+    calls, one = [], object()
+    check = check_once(calls.append)
+    trace = lai.Trace([lai.LayerTrace(np.ones((4, 3)).view(Symbolic))])
+    for given in (one, one, trace, trace):
+        check(given)
+    assert calls == [one, one, trace, trace]
+
+
+def test_the_newest_layouts_are_known():
+    calls = []
+    check = check_once(calls.append)
+    for number in (*range(KEPT + 1), KEPT, 1, 0):
+        check(number)
+    assert calls == [*range(KEPT + 1), 0]
 
 
 def test_no_array_is_kept_alive():
