@@ -16,7 +16,7 @@ def draw(diagnosis: Any) -> str:
     """Return a diagnosis as SVG."""
     rows = diagnosis.rows()
     first = rows[0]["row"]
-    broken = TextWrapper(54, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    broken = TextWrapper(54, subsequent_indent="  ", break_on_hyphens=False)
     said = str(diagnosis).splitlines()
     lines = [part for line in said for part in broken.wrap(line)]
     bars = [
@@ -31,7 +31,7 @@ def draw(diagnosis: Any) -> str:
         norms = {name: float(norms[first]) for name, norms in diagnosis.layer_norms.items()}
         longest = sorted(norms, key=norms.__getitem__, reverse=True)[:LAYERS]
         parts_of_first = [(name, norms[name], "", True) for name in longest]
-        blocks.append((f"{diagnosis.label(first)} by parameter", parts_of_first))
+        blocks.append((f"row {first} by parameter", parts_of_first))
     for title, block in blocks:
         parts += _text([title], height, "bold")
         height += LINE + GAP
@@ -39,7 +39,7 @@ def draw(diagnosis: Any) -> str:
         height += (len(block) + 1) * LINE
     if known and diagnosis.position_norms is not None:
         values = [float(one) for one in diagnosis.position_norms[first, :]]
-        parts += _text([f"{diagnosis.label(first)} by position, 0 to {len(values) - 1}"], height, "bold")
+        parts += _text([f"row {first} by position, 0 to {len(values) - 1}"], height, "bold")
         height += LINE + GAP
         parts += _columns(values, height)
         height += 4 * LINE

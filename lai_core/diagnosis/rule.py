@@ -101,8 +101,7 @@ def find_makers(
 
 def find_cancelling(norms: Sequence[float], apart: Sequence[int], length: float) -> list[int]:
     """Return the rows that stand apart if their gradients cancel in the batch's, else none."""
-    long = len(apart) > 1 and norms[apart[0]] > CANCELLING * length
-    return [row for row in apart if norms[row] > CANCELLING * length] if long else []
+    return [row for row in apart if norms[row] > CANCELLING * length] if len(apart) > 1 else []
 
 
 def find_hidden(layers: dict[str, list[float]]) -> tuple[int, str, float] | None:

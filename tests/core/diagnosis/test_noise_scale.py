@@ -127,6 +127,12 @@ def test_a_ratio_of_constants_is_known(x, y, ends):
     assert fieller_interval(np.full(3, x), np.full(3, y)) == ends
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_no_ratio_of_opposite_signs_is_positive(sign):
+    x, y = np.array([9.0, 10.0, 11.0]), np.array([1.9, 2.0, 2.1])
+    assert fieller_interval(-sign * x, sign * y) == (math.inf, math.inf)
+
+
 @pytest.mark.parametrize(
     ("noise", "signal", "scale"),
     [

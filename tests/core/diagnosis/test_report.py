@@ -10,7 +10,8 @@ import pytest
 
 import lai_core as lai
 from lai_core.diagnosis import Diagnosis, diagnose
-from lai_core.diagnosis.report import conclude
+from lai_core.diagnosis.measure import measure, measure_trace
+from lai_core.diagnosis.report import _drop_rows, conclude
 
 NAN = math.nan
 LOOK = "look at the learning rate, the initialisation, the optimizer's state"
@@ -18,13 +19,16 @@ LOOK = "look at the learning rate, the initialisation, the optimizer's state"
 
 def diagnosis_of(rows, names=("first.weight", "second"), **options):
     """Diagnose rows whose columns are gradients of layers with one number; a third axis: positions."""
+    return diagnose(trace_of(rows, names), np.arange(len(rows)) / 2, **options)
+
+
+def trace_of(rows, names=("first", "second")):
     rows = np.array(rows, float)
     rows = rows.reshape(len(rows), -1, 1) if rows.ndim < 3 else rows
-    layers = [
+    return lai.Trace(
         lai.LayerTrace(np.ones((*column.shape, 1)), column[:, :, None], name=name)
         for name, column in zip(names, np.moveaxis(rows, 1, 0), strict=False)
-    ]
-    return diagnose(lai.Trace(layers), np.arange(len(rows)) / 2, **options)
+    )
 
 
 KNOWN = {"trained_norm": 1.5, "update_excess": 4.0, "coupled": ("bn", "x")}
@@ -73,6 +77,10 @@ first in the trace
 of the other rows: |G| 4, the median row's 1; training saw 2, the mean's is 1"""),
     "four": ([1, *[NAN] * 4], {}, {}, """
 row 1, row 2, row 3, row 4: loss or gradient not finite
+first in the trace
+of the other rows: |G| 1, the median row's 1"""),
+    "five": ([1, *[NAN] * 5], {}, {}, """
+row 1, row 2, row 3, row 4 and 1 more: loss or gradient not finite
 first in the trace
 of the other rows: |G| 1, the median row's 1"""),
     "none finite": ([NAN] * 2, {"ids": [7, 8]}, {"trained_norm": 2.0}, """
@@ -128,6 +136,26 @@ def test_rows_are_dicts_and_json():
     assert rows[1]["norm"] == 10.0
 
 
+def test_positions_have_most_of_the_square():
+    norms = np.ones((2, 1, 20))
+    norms[0, 0, 2], norms[1, 0, 3:6] = 14.0, (5.0, 0.0, 2.0)
+    norms[1, 0, :3] = norms[1, 0, 6:] = 0.0
+    assert {one["row"]: one["positions"] for one in diagnosis_of(norms).rows()} == {0: (2, 2), 1: (3, 5)}
+
+
+def test_lengths_without_the_first_rows_are_those_of_the_rest():
+    rows = np.random.default_rng(0).normal(size=(6, 2)) * 1e-3
+    sizes = measure([measure_trace(lambda: trace_of(rows), [True] * 6)])
+    left = [np.linalg.norm(np.delete(rows, [2, 0, 5][:count], 0).sum(0)) for count in (1, 2, 3)]
+    np.testing.assert_allclose(_drop_rows(sizes, [2, 0, 5]), left, rtol=1e-9)
+    known = conclude(sizes, np.ones(6), excess=4.0, parameters=["frozen"])
+    assert known.usual_norm == pytest.approx(np.linalg.norm(rows.sum(0)) / 4.0)
+    assert known.layer_norms["frozen"].tolist() == [0.0] * 6
+    assert conclude(sizes, np.ones(6), excess=NAN).usual_norm is None
+    many = diagnosis_of(np.outer(np.random.default_rng(1).normal(size=300), [0.1, 0.7]))
+    assert np.max(np.abs(many.cosines)) == 1.0
+
+
 def test_cosines_of_nearly_opposite_rows_are_exact():
     """Where the others nearly cancel a row, their sum is no difference of large numbers."""
     rows = np.array([[1e8, 1.0], [-1e8, 1.0], [0.0, -3.0], [1.0, 0.0]])
@@ -156,8 +184,9 @@ def test_the_pictures_are_those_that_were_looked_at():
     rows[5] *= np.arange(1.0, 10.0)[:, None]
     rows[5, :, 6] *= 30.0
     rows[5, 7] = rows[3] = 0.0
-    names = ["a" * 17, "b" * 18, *"cde", "block.attention.query", "g", "h.weight", "i"]
+    names = [*"abcde", "block.attention.query", "g" * 17, "h" * 18, "i"]
     ids = [f"<{row}>" if row % 2 else f"a document with number {row}" for row in range(12)]
+    ids[5] = f"<well-known-{'long' * 14}-name>"
     long = diagnosis_of(rows, names, ids=ids)
     rows[7, 0, 0] = NAN
     short = diagnosis_of([[1, 2], [9, 0.1], [0, 0]])

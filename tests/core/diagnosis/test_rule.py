@@ -7,12 +7,13 @@ import statistics
 import numpy as np
 import pytest
 
-from lai_core.diagnosis import SpikeRule
+import lai_core as lai
+from lai_core.diagnosis import SpikeRule, diagnose
 from lai_core.diagnosis.rule import find_apart, find_cancelling, find_hidden, find_makers, find_span
 from lai_core.diagnosis.spikes import SpikeLog
 
 HALF = math.sqrt(0.5)
-NORMS = (0.0, 4e-300, 0.5, 1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 11.0, 81.0, 1000.0, 1001.0, 5000.0)
+NORMS = (0.0, 4e-300, 0.5, 1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 11.0, 20.0, 81.0, 1000.0, 1001.0, 5000.0)
 LEFT = (0.0, 0.1, 0.25, 0.3, 0.4, 0.5, 0.6, HALF, 0.75, 1.0)
 
 
@@ -183,3 +184,19 @@ def test_a_log_diagnoses_so_many_spikes_a_window(tmp_path):
     other.load_state_dict(json.loads(json.dumps(log.state_dict())))
     assert (other.step, other.state_dict()) == (15, log.state_dict())
     assert SpikeLog(None, None, 1).judge(1.0, also=True) is not None
+    assert SpikeRule(ratio=0.5, deviations=0.5, threshold=0.5).judge(0.6)
+
+
+def test_spikes_are_written_to_a_file_of_json_lines(tmp_path):
+    trace = lai.Trace([lai.LayerTrace(np.ones((3, 1)), np.array([[1.0], [1.0], [9.0]]))])
+    found, log = diagnose(trace, np.ones(3)), SpikeLog(tmp_path / "spikes.jsonl", None, 3)
+    for norm in (5.0, math.nan):
+        log.judge(norm, also=True)
+        line = log.write(found, norm, left_out=True)
+    read = [json.loads(one) for one in (tmp_path / "spikes.jsonl").read_text().splitlines()]
+    assert read[1] == line
+    assert [(one["step"], one["norm"], one["left_out"], one["verdict"]) for one in read] == [
+        (0, 5.0, True, "rows"),
+        (1, None, True, "rows"),
+    ]
+    assert SpikeLog(None, None, 1).write(found, 2.0)["norm"] == 2.0

@@ -198,6 +198,8 @@ def test_positions_are_those_of_the_most_layers():
     assert as_often.shape == (N, 7)
     untied = diagnose(lai.Trace([lai.EmbeddingTrace(ids, other, rows=3)]), np.ones(N)).position_norms
     np.testing.assert_allclose(untied**2, square(other), rtol=1e-12)
+    two = diagnose(lai.Trace([lai.LayerTrace(*draw.normal(size=(2, N, 2, 2)))]), np.ones(N)).position_norms
+    assert two.shape == (N, 2)
     for layer in (layers[5], lai.LayerTrace(*draw.normal(size=(2, N, 1, 2)))):
         assert diagnose(lai.Trace([layer]), np.ones(N)).position_norms is None
 
@@ -222,9 +224,15 @@ def cut(trace, rows):
 def deep_trace(seed, scale):
     """Return a trace whose gradients are built in blocks, of uses with many positions and with few."""
     draw, layers, parts = np.random.default_rng(seed), [], {}
-    for name, width, height in (("wide", 130, 120), ("high", 120, 130), ("flat", 6, 6)):
+    shapes = {
+        "wide": (130, 120, 36, 7),
+        "high": (120, 130, 36, 7),
+        "flat": (6, 6, 36, 7),
+        "both": (2, 3, 36, 40),
+    }
+    for name, (width, height, *lengths) in shapes.items():
         parts[name] = 0.0
-        for positions in (36, 7):
+        for positions in lengths:
             arrays = draw.normal(size=(N, positions, width)), draw.normal(size=(N, positions, height))
             layers.append(lai.LayerTrace(*arrays, weight=name))
             parts[name] = parts[name] + np.einsum("nti,nto->noi", *arrays).reshape(N, -1)
@@ -234,6 +242,13 @@ def deep_trace(seed, scale):
         windows = np.lib.stride_tricks.sliding_window_view(own, (3, 3), axis=(2, 3))
         parts["kernel"] += np.einsum("noxy,ncxyhw->nochw", outputs, windows).reshape(N, -1)
         layers.append(lai.ConvolutionTrace(own, outputs, kernel=(3, 3), weight="kernel"))
+    inputs, outputs = draw.normal(size=(N, 36, 2)), draw.normal(size=(N, 36, 3))
+    layers.append(lai.LayerTrace(inputs, outputs, weight="biased", bias=True))
+    with_ones = np.concatenate([inputs, np.ones((N, 36, 1))], axis=2)
+    parts["biased"] = np.einsum("nto,nti->noi", outputs, with_ones).reshape(N, -1)
+    grouped, outputs = draw.normal(size=(N, 2, 6, 6)), draw.normal(size=(N, 2, 6, 6))
+    layers.append(lai.ConvolutionTrace(grouped, outputs, kernel=(1, 1), groups=2, weight="grouped"))
+    parts["grouped"] = (grouped * outputs).sum((2, 3))
     return lai.Trace(layers), parts
 
 
@@ -302,10 +317,26 @@ def test_inner_products_neither_overflow_nor_vanish(left, right, expected):
     assert _inner(np.array([300.0], np.float16), np.array([400.0], np.float16)) == 120000.0
 
 
+def test_a_loss_that_is_not_finite_leaves_its_row_out_in_float32():
+    outputs, losses = np.arange(1.0, 4.0, dtype=np.float32)[:, None], np.array([1.0, math.nan, 1.0])
+    found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), losses)
+    assert (found.named, found.total_norm) == ((1,), 4.0)
+
+
 def test_small_float32_squares_are_measured_in_float64():
     outputs = np.array([[1.0], [1e-24], [1.0]], np.float32)
     found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), np.ones(3))
     np.testing.assert_allclose(found.norms, outputs[:, 0], rtol=1e-6)
+
+
+def test_a_trace_is_kept_unless_it_is_recorded_again():
+    trace, _ = trace_of(8)
+    asked = []
+    part = measure_trace(lambda: asked.append(trace) or trace, [True] * N)
+    part.along({key: tuple(map(np.copy, one)) for key, one in part.total.items()})
+    assert part.add([1]) is not None
+    assert part.traced
+    assert len(asked) == 1
 
 
 def test_rows_that_spoil_a_shared_pass_are_left_out():
@@ -314,9 +345,10 @@ def test_rows_that_spoil_a_shared_pass_are_left_out():
     def start(some):
         def gradients(groups):
             for group in groups:
-                bad = math.nan if 2 in some else 0.0  # zero times what is not finite spoils all others
-                own = {name: one[[some[place] for place in group]].sum(0) + bad for name, one in rows.items()}
-                yield own if 0 in [some[place] for place in group] or bad else {"w": own["w"]}
+                here = [some[place] for place in group]
+                own = {name: one[here].sum(0) for name, one in rows.items() if name == "w" or 0 in here}
+                spoilt = 2 in some and not {2, 3}.isdisjoint(here)  # zero times what is not finite
+                yield own | ({"w": own["w"] * math.nan} if spoilt else {})
 
         return gradients
 
@@ -325,6 +357,9 @@ def test_rows_that_spoil_a_shared_pass_are_left_out():
     assert part.squares == {"w": [1.0, 13.0, 85.0], "v": [1.0, 0.0, 0.0]}
     assert part.along(part.total) == [11.0 + 3.0, 2 * 8.0 + 3 * 11.0, 6 * 8.0 + 7 * 11.0]
     assert measure_by_rows(start, [2]) is NOTHING
+    together = {"w": np.array([math.nan])}  # each row alone is finite
+    spoils = lambda some: lambda groups: (together if len(some) > 1 else rows for _ in groups)  # noqa: E731
+    assert measure_by_rows(spoils, [0, 1]) is NOTHING
     assert measure_by_rows(start, []) is NOTHING
 
 

@@ -139,8 +139,10 @@ def test_wallaces_sum_is_near_its_least_wherever_the_means_are(seed):
         count = rng.integers(2, 8)
         errors, freedom = np.exp(rng.normal(size=count)), rng.integers(2, 50, count) * 1.0
         means = rng.normal(size=count) * errors * rng.choice([1, 3, 10])
-        centres = np.linspace(means.min(), means.max(), 2001)
-        least = np.min(wallaces_sum(means, errors, freedom, centres))
+        sums, near = partial(wallaces_sum, means, errors, freedom), np.linspace(-3, 3, 601)[:, None] * errors
+        grid = np.sort(np.concatenate([np.linspace(means.min(), means.max(), 2001), (means + near).ravel()]))
+        best = np.clip(np.argmin(sums(grid)), 1, len(grid) - 2)
+        least = scipy.optimize.minimize_scalar(sums, bounds=grid[[best - 1, best + 1]]).fun
         assert least * 0.999 <= q_of_estimates(means, errors, freedom) <= least * 1.02
 
 
