@@ -123,6 +123,7 @@ def test_rows_are_dicts_and_json():
     }  # fmt: skip
     assert (third["layer"], third["loss"], zero["cosine"], zero["share"]) == ("the trace", 0.5, 0.0, 0.0)
     assert math.isnan(zero["layer_share"])
+    assert diagnosis_of([0.1, 0.2]).rows()[1]["layer_share"] == 1.0
     plain = json.loads(found.to_json())
     rows = plain.pop("rows")
     assert plain == {
@@ -149,6 +150,9 @@ def test_lengths_without_the_first_rows_are_those_of_the_rest():
     left = [np.linalg.norm(np.delete(rows, [2, 0, 5][:count], 0).sum(0)) for count in (1, 2, 3)]
     np.testing.assert_allclose(_drop_rows(sizes, [2, 0, 5]), left, rtol=1e-9)
     known = conclude(sizes, np.ones(6), excess=4.0, parameters=["frozen"])
+    rest = rows.sum(0) - rows
+    cosines = (rows * rest).sum(1) / np.linalg.norm(rows, axis=1) / np.linalg.norm(rest, axis=1)
+    np.testing.assert_allclose(known.cosines, cosines, rtol=1e-9)
     assert known.usual_norm == pytest.approx(np.linalg.norm(rows.sum(0)) / 4.0)
     assert known.layer_norms["frozen"].tolist() == [0.0] * 6
     assert conclude(sizes, np.ones(6), excess=NAN).usual_norm is None
@@ -184,9 +188,9 @@ def test_the_pictures_are_those_that_were_looked_at():
     rows[5] *= np.arange(1.0, 10.0)[:, None]
     rows[5, :, 6] *= 30.0
     rows[5, 7] = rows[3] = 0.0
-    names = [*"abcde", "block.attention.query", "g" * 17, "h" * 18, "i"]
+    names = [*"abcde", "block.attention.query", "g" * 17, "h", "i" * 18]
     ids = [f"<{row}>" if row % 2 else f"a document with number {row}" for row in range(12)]
-    ids[5] = f"<well-known-{'long' * 14}-name>"
+    ids[5] = f"<{'-'.join(['long'] * 14)}>"
     long = diagnosis_of(rows, names, ids=ids)
     rows[7, 0, 0] = NAN
     short = diagnosis_of([[1, 2], [9, 0.1], [0, 0]])

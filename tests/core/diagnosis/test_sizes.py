@@ -348,7 +348,7 @@ def test_rows_that_spoil_a_shared_pass_are_left_out():
                 here = [some[place] for place in group]
                 own = {name: one[here].sum(0) for name, one in rows.items() if name == "w" or 0 in here}
                 spoilt = 2 in some and not {2, 3}.isdisjoint(here)  # zero times what is not finite
-                yield own | ({"w": own["w"] * math.nan} if spoilt else {})
+                yield own | ({"w": own["w"] * math.nan, "v": np.ones(1)} if spoilt else {})
 
         return gradients
 
