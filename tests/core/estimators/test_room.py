@@ -99,7 +99,7 @@ The long one takes 40 * 66, each short one 66, and each pair three products a pa
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_more_room_takes_fewer_products_to_the_same_numbers(name, monkeypatch):
+def test_more_memory_takes_fewer_products(name, monkeypatch):
     import array_api_compat.numpy as namespace
 
     call, stairs = CALLS[name]
