@@ -166,4 +166,4 @@ REFUSED: Table = {
 }
 
 
-test_what_does_not_go_together_is_named = refusals(REFUSED)
+test_conflicting_options_are_named = refusals(REFUSED)

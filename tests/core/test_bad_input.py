@@ -201,7 +201,7 @@ CASES: Table = {
 }
 
 
-test_bad_input_names_the_argument_what_was_expected_and_what_came = refusals(CASES)
+test_bad_input_is_named = refusals(CASES)
 
 
 def test_estimators_work_off_default_devices():

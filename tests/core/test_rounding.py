@@ -232,4 +232,4 @@ REFUSED: Table = {
 }
 
 
-test_what_the_bound_cannot_cover_is_refused = refusals(REFUSED)
+test_uncovered_calls_are_refused = refusals(REFUSED)

@@ -20,7 +20,7 @@ RETIRED = re.compile(
 """Terms of the adapters for exchanged samples, deferred checks and parameters without a record."""
 STOCK = re.compile(r"\n +If an argument (is of a wrong kind|does not fit)\.\n")
 """Said once, in the package's own docstring."""
-LONG = re.compile(r"(?<=def )test(_[a-z0-9]+){7,}")
+LONG = re.compile(r"(?:(?<=def )|^)test(_[a-z0-9]+){7,}", re.MULTILINE)
 """A test is called what it promises, in at most six words."""
 
 PACKAGES = ("lai_core", "adapters/lai_torch", "adapters/lai_jax", "adapters/lai_storage")

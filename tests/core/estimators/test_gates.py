@@ -148,7 +148,7 @@ REFUSED: Table = {
 }
 
 
-test_what_gates_do_not_know_or_fit_is_named = refusals(REFUSED)
+test_unfit_gates_are_named = refusals(REFUSED)
 
 
 def test_uniquely_named_chains_have_gates():

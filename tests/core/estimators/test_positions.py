@@ -205,7 +205,7 @@ REFUSED: Table = {
 }
 
 
-test_what_has_no_positions_is_refused_by_name = refusals(REFUSED)
+test_records_without_positions_are_refused = refusals(REFUSED)
 
 
 @given(

@@ -103,7 +103,7 @@ REFUSED: Table = {
 }
 
 
-test_what_does_not_fit_the_declaration_or_the_other_side_is_named = refusals(REFUSED)
+test_misfits_are_named = refusals(REFUSED)
 
 
 def test_traces_and_summaries_have_short_names():
