@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation.problem import Batch, Problem
-from lai_jax._curation.rows import count_of, put_stand_ins, weigh
+from lai_jax._curation.rows import count_of, fill_rows, put_stand_ins
 from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weigh_rows
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.errors import UnexplainedError
@@ -85,7 +85,7 @@ def run_shared(
             return again(best)
         if best is not None:
             way = way_back(best.shape[0])
-            chosen, own = weigh(weights, best, way.small.samples)
+            chosen, own = fill_rows(weights, best, way.small.samples)
             return way.gradient(vjp, gradients, chosen, own, problem.spread)
         padded = jnp.concatenate([weights, jnp.zeros(model.samples - model.real, weights.dtype)])
         found = list(vjp(weigh_rows(gradients, model.program.values[end].where, padded))[0])
@@ -116,7 +116,7 @@ def weigh_gradient(
     if best is None or best.shape == weights.shape:
         rows, own = put_stand_ins(batch, weights), weights
     else:
-        chosen, own = weigh(weights, best, best.shape[0])
+        chosen, own = fill_rows(weights, best, best.shape[0])
         spread = problem.spread
         rows = jax.tree.map(lambda leaf: spread(leaf) if is_batched(leaf) else leaf, take(batch, chosen))
     moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)

@@ -47,7 +47,7 @@ def put_stand_ins(batch: Any, weights: jax.Array) -> Any:
     return jax.tree.map(replace, batch)
 
 
-def weigh(weights: jax.Array, chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+def fill_rows(weights: jax.Array, chosen: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
     """Return the chosen rows and their weights; `size` of both, the rest of weight 0.
 
     A row of weight 0 may hold what is not finite: one that has a weight stands in for it.

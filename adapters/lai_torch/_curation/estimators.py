@@ -153,6 +153,16 @@ def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: Tracer | Non
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
+PRODUCTS: dict[str, Callable[..., Tensor]] = {
+    "ghost": lai.ghost_scores,
+    "lai": lai.lai_scores,
+    "lli": lai.lli_scores,
+    "calibrated_lai": lai.lai_scores,
+    "gate_lai": gate_lai_scores,
+}
+"""The scores of a validation side and a trace, of every estimator that keeps no moment and reads a trace."""
+
+
 def make_scorer(
     model: nn.Module,
     loss: Loss,
@@ -181,8 +191,7 @@ def make_scorer(
         made["multiply"] = functools.partial(_precondition, traced, estimator)
         made["exchange"] = functools.partial(_exchange_squares, traced, estimator)
     else:
-        product = gate_lai_scores if facts.gates else getattr(lai, f"{facts.summary}_scores")
-        made["multiply"] = functools.partial(traced.multiply, product)
+        made["multiply"] = functools.partial(traced.multiply, PRODUCTS[facts.name])
     # its weights are fitted on rows of the whole set, which sums over parts do not hold
     if isinstance(estimator, CalibratedLAI):
         every = Reader(model, loss, every=True, last=traced.tracer.last, valid=traced.tracer.masks)

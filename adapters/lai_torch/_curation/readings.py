@@ -1,4 +1,4 @@
-"""What a forward pass showed of some samples: their scores, and which of their rows are finite."""
+"""What a forward pass showed of some samples, their scores, and which of their rows are finite."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

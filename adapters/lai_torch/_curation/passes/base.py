@@ -42,8 +42,8 @@ class Gradient:
 Backward = Callable[..., Gradient]
 """Adds the gradient of `sum_j weights_j loss_j / parts` to `.grad`, given what was weighed, and parts.
 
-Its third argument, a function that restores the buffers, is called before rows run a second time; without
-it they stay as the first pass left them.
+`parts` is how many batches make the step: `accumulate`. The third argument, a function that restores the
+buffers, is called before rows run a second time; without it they stay as the first pass left them.
 """
 
 
@@ -53,7 +53,7 @@ def keep_buffers() -> None:
 
 @dataclass(frozen=True)
 class Forward:
-    """One batch's forward pass."""
+    """One batch's forward pass; that of `kept` runs as its readings are taken."""
 
     # what there is to score, in consecutive parts of the batch; each is there once, so that it is freed
     readings: Iterator[Reading]
@@ -187,7 +187,7 @@ class KeptPass:
         self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
-        """Yield the readings one at a time, so that only one is in memory."""
+        """Return the readings unread: the model runs as each is taken, so that only one is in memory."""
         parts = [batch] if self.chunk is None else chunks(batch, self.chunk)
         readings = map(functools.partial(self._read, summary), parts)
         return Forward(readings, functools.partial(self.backward, batch))
