@@ -252,11 +252,12 @@ def test_weights_stay_finite_for_extreme_scores(dtype, largest):
 LEVEL, DRAWS = 1e-3, 50_000
 
 
-@pytest.mark.parametrize("spreads", [(1.0, 1.0), (1.0, 10.0)], ids=["equal", "unequal"])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("spreads", [(1.0, 1.0), (1.0, 20.0)], ids=["equal", "unequal"])
 @pytest.mark.parametrize("sizes", [(3, 3), (10, 10), (50, 50), (3, 50)], ids=str)
 @pytest.mark.parametrize("count", [2, 4, 8])
-def test_few_scores_keep_the_test_level(count, sizes, spreads):
-    """Over simulated normal scores of one true mean, at the first update and two later ones."""
+def test_few_scores_keep_the_test_level(count, sizes, spreads, missing):
+    """Over simulated normal scores of one true mean, at three updates; of six, each may miss one source."""
     rng, jnp = np.random.default_rng(count), jax.numpy
     pick = np.arange(count) % 2
     n, spread = np.array(sizes, float)[pick], np.array(spreads)[pick] / np.sqrt(np.array(sizes))[pick]
@@ -264,12 +265,15 @@ def test_few_scores_keep_the_test_level(count, sizes, spreads):
     states = jax.vmap(lambda _: start)(jnp.arange(DRAWS))
 
     def update(state, means, errors):
-        return update_mixture(state, means, errors, sizes=jnp.asarray(n), confidence=1 - LEVEL)
+        seen = jnp.where(jnp.isfinite(errors), n, 0)
+        return update_mixture(state, means, errors, sizes=seen, confidence=1 - LEVEL)
 
     move = jax.jit(jax.vmap(update))
-    for _ in range(3):
+    for number in range(6 if missing else 3):
         means = rng.normal(size=(DRAWS, count)) * spread
         errors = np.sqrt(rng.chisquare(n - 1, (DRAWS, count)) / (n - 1)) * spread
+        if missing:
+            errors[:, number % count] = np.inf
         following = move(states, jnp.asarray(means), jnp.asarray(errors))
         still = 0.95 * states.weights + 0.05 * states.prior
         moved = int(jnp.sum(jnp.any(jnp.abs(following.weights - still) > 1e-9, axis=1)))
