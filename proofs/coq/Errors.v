@@ -65,7 +65,8 @@ have mr i : mean P (rest size part i) = 0.
   under eq_bigr do rewrite (moments _).1.
   by rewrite -mulr_sumr -mulr_suml -nE; field.
 split=> [|i].
-  rewrite (@eq_mean _ _ _ _ (fun w => (m%:R - 1)^-1 * \sum_i (size i)%:R^-1 * rest size part i w ^+ 2)) => [|w].
+  rewrite (@eq_mean _ _ _ _ (fun w => (m%:R - 1)^-1 * \sum_i (size i)%:R^-1 * rest size part i w ^+ 2)) =>
+    [|w].
     rewrite meanZ mean_sum.
     rewrite (eq_bigr (fun i => sigma ^+ 2 - (size i)%:R * (sigma ^+ 2 / n%:R))) => [|i _].
       by rewrite sumrB -mulr_suml -nE sumr_const card_ord -mulr_natl; field; rewrite n0.
@@ -73,7 +74,8 @@ split=> [|i].
   by rewrite /spread mulrC; congr (_ * _); apply: eq_bigr => k _; rewrite mulrC.
 have scoreE : score part =1 (fun w => \sum_k 1 * part k w).
   by move=> w; apply: eq_bigr => k _; rewrite mul1r.
-rewrite covC (@eq_cov _ _ _ _ (fun w => - ((size i)%:R / n%:R) * (\sum_k 1 * part k w) + part i w) _ _ _ scoreE).
+rewrite covC (@eq_cov _ _ _ _ (fun w => - ((size i)%:R / n%:R) * (\sum_k 1 * part k w) + part i w) _ _ _
+  scoreE).
   rewrite cov_lin (cov_with free) -/(var _ _) (var_weighted free).
   under eq_bigr do rewrite (moments _).2 expr1n.
   by rewrite total (moments i).2; field.
@@ -156,9 +158,11 @@ have mS : mean P (fun w => dot (S w) (S w)) = n%:R * \tr Sigma + n%:R ^+ 2 * dot
   rewrite (eq_bigr (fun=> G a 0)) => [|j _]; last by rewrite meanZ mg mul1r.
   by rewrite sumr_const card_ord -mulr_natl exprMn.
 split.
-  rewrite (@eq_mean _ _ _ _ (fun w => (n%:R - 1)^-1 * (- n%:R^-1 * dot (S w) (S w) + q w))) => [|w]; last by ring.
+  rewrite (@eq_mean _ _ _ _ (fun w => (n%:R - 1)^-1 * (- n%:R^-1 * dot (S w) (S w) + q w))) => [|w];
+    last by ring.
   by rewrite meanZ mean_lin mq mS; field; rewrite n10 n0.
-rewrite (@eq_mean _ _ _ _ (fun w => (n%:R * (n%:R - 1))^-1 * (-1 * q w + dot (S w) (S w)))) => [|w]; last first.
+rewrite (@eq_mean _ _ _ _ (fun w => (n%:R * (n%:R - 1))^-1 * (-1 * q w + dot (S w) (S w)))) => [|w];
+  last first.
   by rewrite mulN1r addrC mulrC.
 by rewrite meanZ mean_lin mq mS; field; rewrite n10 n0.
 Qed.
@@ -171,7 +175,8 @@ have avg : average off = average x - rho * average y.
 have cv : sample_cov off off = sample_cov x x - 2%:R * rho * sample_cov x y + rho ^+ 2 * sample_cov y y.
   rewrite /sample_cov; set d := m%:R - 1.
   have -> : \sum_i (off i - average off) * (off i - average off)
-      = \sum_i (x i - average x) * (x i - average x) - 2%:R * rho * (\sum_i (x i - average x) * (y i - average y))
+      = \sum_i (x i - average x) * (x i - average x)
+        - 2%:R * rho * (\sum_i (x i - average x) * (y i - average y))
         + rho ^+ 2 * \sum_i (y i - average y) * (y i - average y).
     rewrite !mulr_sumr -sumrB -big_split; apply: eq_bigr => i _ /=.
     by rewrite avg /off; ring.
@@ -255,7 +260,8 @@ have -> : \sum_(1 <= i < n) limit i * (i%:R^-1 - i.+1%:R^-1) = c * \sum_(1 <= i 
   rewrite mulr_sumr big_nat_cond [RHS]big_nat_cond; apply: eq_bigr => i /andP [/andP [i0 _] _].
   have i1 : i%:R != 0 :> R by rewrite pnatr_eq0 -lt0n.
   have i2 : i.+1%:R != 0 :> R by rewrite pnatr_eq0.
-  have sum (x y : R) : x != 0 -> y != 0 -> x * c * (x^-1 - y^-1) = c * ((y - x) / y) by move=> x0 y0; field; rewrite x0 y0.
+  have sum (x y : R) : x != 0 -> y != 0 -> x * c * (x^-1 - y^-1) = c * ((y - x) / y) by move=> x0 y0; field;
+    rewrite x0 y0.
   rewrite limitE sum //.
   by rewrite -natrB // subSnn.
 have hE : harmonic = 1 + \sum_(1 <= i < n) 1 / i.+1%:R by rewrite /harmonic big_ltn // divr1 big_add1.
@@ -284,10 +290,12 @@ rewrite (@eq_mean _ _ _ _ (fun w => \sum_(j in harmless) share j w)) => [|w].
     by apply: ler_sum => w _; case: ifP; rewrite ?mulr1 ?mulr0.
   have limit0 i : 0 <= limit n q i.
     by rewrite divr_ge0 ?mulr_ge0 ?ler0n ?(ltW q0) ?harmonic_ge0.
-  apply: (@le_trans _ _ (mean P (fun w => \sum_(1 <= i < n) (p j w <= limit n q i)%R%:R * (i%:R^-1 - i.+1%:R^-1)
+  apply: (@le_trans _ _
+    (mean P (fun w => \sum_(1 <= i < n) (p j w <= limit n q i)%R%:R * (i%:R^-1 - i.+1%:R^-1)
       + (p j w <= limit n q n)%R%:R / n%:R))).
     apply: ler_sum => w _; rewrite ler_wpmul2l ?prob_ge0 //; exact: share_le.
-  rewrite (@eq_mean _ _ _ _ (fun w => 1 * (\sum_(1 <= i < n) (i%:R^-1 - i.+1%:R^-1) * (p j w <= limit n q i)%R%:R)
+  rewrite (@eq_mean _ _ _ _ (fun w =>
+    1 * (\sum_(1 <= i < n) (i%:R^-1 - i.+1%:R^-1) * (p j w <= limit n q i)%R%:R)
       + n%:R^-1 * (p j w <= limit n q n)%R%:R)) => [|w].
     rewrite mean_lin mul1r mean_sum meanZ [limit n q n / _]mulrC ler_add //.
       rewrite big_nat_cond [X in _ <= X]big_nat_cond; apply: ler_sum => i /andP [/andP [i0 _] _].

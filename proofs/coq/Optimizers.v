@@ -38,7 +38,8 @@ Qed.
 Theorem both_sides_reverse : Statements.Optimizers.both_sides_reverse.
 Proof.
 move=> R gamma; pose pair (a b : R) : 'cV[R]_2 := \col_i (if i == ord0 then a else b).
-have s16 : Num.sqrt (16%:R : R) = 4%:R by rewrite (_ : 16%:R = 4%:R ^+ 2) ?sqrtr_sqr ?ger0_norm ?ler0n // -natrX.
+have s16 : Num.sqrt (16%:R : R) = 4%:R
+  by rewrite (_ : 16%:R = 4%:R ^+ 2) ?sqrtr_sqr ?ger0_norm ?ler0n // -natrX.
 have dot2 a b a' b' : dot (pair a b) (pair a' b') = a * a' + b * b'.
   by rewrite /dot !big_ord_recl !big_ord0 !mxE /= !addr0.
 have scale2 a b : scaled (pair 1 16%:R) (pair a b) = pair a (b / 4%:R).
@@ -88,7 +89,8 @@ move=> B10 B20 e0 G M V V0; have dG : derivative G x a := derivative_affine r a 
 have B1n : B1 != 0 by rewrite gt_eqF.
 have B2n : B2 != 0 by rewrite gt_eqF.
 have dM : derivative M x ((1 - b1) * a / B1).
-  by apply: derivative_as (derivative_affine ((b1 * m0 + (1 - b1) * r) / B1) ((1 - b1) * a / B1) x) _ _ => // y;
+  by apply: derivative_as (derivative_affine ((b1 * m0 + (1 - b1) * r) / B1) ((1 - b1) * a / B1) x) _ _ =>
+    // y;
      rewrite /M /G; field.
 have dV : derivative V x ((1 - b2) / B2 * (a * G x + G x * a)).
   apply: derivative_as (derivative_add (derivative_const (b2 * v0 / B2) x)
@@ -97,7 +99,8 @@ have dV : derivative V x ((1 - b2) / B2 * (a * G x + G x * a)).
 have dS := derivative_add (derivative_sqrt V0 dV) (derivative_const eps x).
 have s0 : 0 < Num.sqrt (V x) by rewrite sqrtr_gt0.
 have S0 : Num.sqrt (V x) + eps != 0 by rewrite gt_eqF // ltr_paddr.
-apply: derivative_as (derivative_mul dM (derivative_inv (f := fun y => Num.sqrt (V y) + eps) S0 dS)) _ _ => //.
+apply: derivative_as (derivative_mul dM (derivative_inv (f := fun y => Num.sqrt (V y) + eps) S0 dS)) _ _ =>
+  //.
 move: (M x) (G x) S0 s0 => Mx Gx; set s := Num.sqrt (V x) => S0 s0.
 by field; rewrite S0 B1n B2n (gt_eqF s0) ?pnatr_eq0.
 Qed.
@@ -117,10 +120,13 @@ have batchE y : batch c w g j y i 0 = r + y * g j i 0.
   rewrite /batch /r (bigD1 j) //= eqxx !mxE -addrA; congr (_ + _); rewrite addrC; congr (_ + _).
   by rewrite !summxE; apply: eq_bigr => k /negPf ->.
 have := v_pos i; rewrite /v mxE batchE => V0.
-have hd := @one_coordinate R b1 b2 _ _ (m0 i 0) (v0 i 0) r (g j i 0) (w j) eps (bias b1 b10 b11) (bias b2 b20 b21) e0 V0.
-apply: derivative_as (derivative_add (derivative_const (theta i 0) (w j)) (derivative_scale (- eta) hd)) _ _ => [y|].
+have hd := @one_coordinate R b1 b2 _ _ (m0 i 0) (v0 i 0) r (g j i 0) (w j) eps (bias b1 b10 b11)
+  (bias b2 b20 b21) e0 V0.
+apply: derivative_as (derivative_add (derivative_const (theta i 0) (w j)) (derivative_scale (- eta) hd)) _
+  _ => [y|].
   by rewrite [RHS]mxE mulNr /m /v [first _ _ _ _ _ _]mxE [second _ _ _ _ _ _]mxE batchE.
-by rewrite add0r [RHS]mxE /q [Q _ _ _ _ _ _ _ _ _]mxE /m /v [first _ _ _ _ _ _]mxE [second _ _ _ _ _ _]mxE batchE.
+by rewrite add0r [RHS]mxE /q [Q _ _ _ _ _ _ _ _ _]mxE /m /v [first _ _ _ _ _ _]mxE
+  [second _ _ _ _ _ _]mxE batchE.
 Qed.
 
 Theorem batch_moments_suffice : Statements.Optimizers.batch_moments_suffice.

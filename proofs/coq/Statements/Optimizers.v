@@ -6,7 +6,8 @@ Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
 (* Each entry divided by the root of D's, and by its fourth root. *)
-Definition scaled (R : rcfType) p q (D G : 'M[R]_(p, q)) : 'M_(p, q) := \matrix_(i, k) (G i k / Num.sqrt (D i k)).
+Definition scaled (R : rcfType) p q (D G : 'M[R]_(p, q)) : 'M_(p, q) :=
+  \matrix_(i, k) (G i k / Num.sqrt (D i k)).
 Definition quarter (R : rcfType) p q (D G : 'M[R]_(p, q)) : 'M_(p, q) :=
   \matrix_(i, k) (G i k / Num.sqrt (Num.sqrt (D i k))).
 
@@ -19,7 +20,8 @@ Definition running_square (R : fieldType) p n gamma (D : 'cV[R]_p) (G : 'M_(p, n
 (* Implements: second-moment *)
 Definition running_unrolled := forall (R : fieldType) p n gamma (D : nat -> 'cV[R]_p) (G : nat -> 'M_(p, n)),
   (* meaning *) (forall k, D k.+1 = running_square gamma (D k) (G k)) ->
-  forall k, D k = gamma ^+ k *: D 0%N + \sum_(i < k) ((1 - gamma) * gamma ^+ (k - i.+1)) *: running_square 0 0 (G i) /\
+  forall k, D k = gamma ^+ k *: D 0%N + \sum_(i < k) ((1 - gamma) * gamma ^+ (k - i.+1)) *: running_square 0
+    0 (G i) /\
             gamma ^+ k + \sum_(i < k) (1 - gamma) * gamma ^+ (k - i.+1) = 1.
 
 (** The score along Adam's direction: D^(-1/2) on one side, or D^(-1/4) on both. *)
@@ -30,17 +32,19 @@ Definition adam_direction := forall (R : rcfType) p (loss : 'cV[R]_p -> R) theta
   derivative (fun eta => loss (theta - eta *: scaled D gj)) 0 (- dot gV (scaled D gj)) /\
   dot (quarter D gV) (quarter D gj) = dot gV (scaled D gj).
 
-(** D^(-1/2) on both sides can have the wrong sign: the loss falls along Adam's direction, and the printed similarity
-    is negative.  D is what a running mean of the squares of (1, 4) becomes, at any decay. *)
+(** D^(-1/2) on both sides can have the wrong sign: the loss falls along Adam's direction, and the printed
+    similarity is negative. D is what a running mean of the squares of (1, 4) becomes, at any decay. *)
 (* Refutes: optimizer-preconditioning *)
 Definition both_sides_reverse := forall (R : rcfType) (gamma : R),
   exists (D : 'cV[R]_2) (G : 'M[R]_(2, 1)) (gz gj : 'cV[R]_2),
   [/\ (* $D$ is a running mean of squared gradients of the last layer *)
       D = running_square gamma (running_square 0 0 G) G, forall i, 0 < D i 0,
-      forall loss theta, gradient loss theta gz -> derivative (fun eta => loss (theta - eta *: scaled D gj)) 0 (- 1)
+      forall loss theta, gradient loss theta gz ->
+        derivative (fun eta => loss (theta - eta *: scaled D gj)) 0 (- 1)
     & dot (scaled D gz) (scaled D gj) = - (1 / 2%:R)].
 
-(** LAI along Adam's direction on the virtual readouts, of which D and c l are the factors of the second moments. *)
+(** LAI along Adam's direction on the virtual readouts, of which D and c l are the factors of the second
+    moments. *)
 (* Implements: adam-readouts *)
 Definition adam_readouts := forall (R : rcfType) d n L (V : 'I_n -> trace R d) (j : trace R d)
     (sz : 'I_n -> 'cV_(d L)) sj (fz : 'I_n -> 'cV_(d L) -> R) fj
@@ -49,7 +53,8 @@ Definition adam_readouts := forall (R : rcfType) d n L (V : 'I_n -> trace R d) (
   (* meaning *) (forall z, gradient (fz z) (sz z) (grad (V z) L)) ->
   (* meaning *) gradient fj sj (grad j L) ->
   (* meaning *) ((forall i, 0 < D i 0) /\ forall l i, 0 < c l i 0) ->
-  (* the second moment of readout $l$ is $d\, c_l^\top$, as it is where squared inputs and squared output gradients are uncorrelated *)
+  (* the second moment of readout $l$ is $d\, c_l^\top$, as it is where squared inputs and squared output
+     gradients are uncorrelated *)
   (forall l, v l = D *m (c l)^T) ->
   (* meaning *)
   (forall l, (0 < l <= L)%N -> (forall z, gradient (fun U => fz z (sz z + U *m act (V z) l.-1)) 0 (Gz z l))
@@ -59,7 +64,8 @@ Definition adam_readouts := forall (R : rcfType) d n L (V : 'I_n -> trace R d) (
            * dot (grad (V z) L) (scaled D (grad j L)).
 
 (* Adam's corrected moments at step t for the batch gradient g, and its step. *)
-Definition first (R : fieldType) p b t (m g : 'cV[R]_p) : 'cV_p := \col_i ((b * m i 0 + (1 - b) * g i 0) / (1 - b ^+ t)).
+Definition first (R : fieldType) p b t (m g : 'cV[R]_p) : 'cV_p :=
+  \col_i ((b * m i 0 + (1 - b) * g i 0) / (1 - b ^+ t)).
 Definition second (R : fieldType) p b t (v g : 'cV[R]_p) : 'cV_p :=
   \col_i ((b * v i 0 + (1 - b) * g i 0 ^+ 2) / (1 - b ^+ t)).
 Definition adam_step (R : rcfType) p eta eps (theta m v : 'cV[R]_p) : 'cV_p :=
@@ -69,13 +75,15 @@ Definition Q (R : rcfType) p b1 b2 t eps (m v g : 'cV[R]_p) : 'cV_p :=
   \col_i ((1 - b1) / ((1 - b1 ^+ t) * (Num.sqrt (v i 0) + eps))
           - m i 0 * (1 - b2) * g i 0 / ((1 - b2 ^+ t) * Num.sqrt (v i 0) * (Num.sqrt (v i 0) + eps) ^+ 2)).
 Definition times (R : ringType) p (x y : 'cV[R]_p) : 'cV_p := \col_i (x i 0 * y i 0).
-(* The batch gradient where sample j has weight x and the others theirs; decay that is added to the gradient is in c. *)
+(* The batch gradient where sample j has weight x and the others theirs; decay that is added to the gradient
+   is in c. *)
 Definition batch (R : ringType) n p (c : 'cV[R]_p) (w : 'I_n -> R) (g : 'I_n -> 'cV_p) j x :=
   c + \sum_k (if k == j then x else w k) *: g k.
 
 (** The derivative of the validation loss after one Adam step in a sample's weight; clipping is inactive. *)
 (* Implements: adam-derivative *)
-Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R) (g : 'I_n -> 'cV_p) j
+Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R)
+    (g : 'I_n -> 'cV_p) j
     m0 v0 (b1 b2 : R) t (eta eps : R) gV,
   let m (x : R) := first b1 t m0 (batch c w g j x) in
   let v (x : R) := second b2 t v0 (batch c w g j x) in
@@ -90,8 +98,9 @@ Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) th
 (* A vector from both moments, the batch gradient and the validation gradient. *)
 Definition of_batch (R : ringType) p := 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p.
 
-(** No moments of single samples are needed: one function of the batch's moments, its gradient and the validation
-    gradient gives the derivatives in all weights, as inner products with the samples' gradients. *)
+(** No moments of single samples are needed: one function of the batch's moments, its gradient and the
+    validation gradient gives the derivatives in all weights, as inner products with the samples'
+    gradients. *)
 (* Refutes: adam-needs-moments *)
 Definition batch_moments_suffice := forall (R : rcfType) p (b1 b2 : R) t (eta eps : R),
   (* meaning *) (0 < b1 < 1 /\ 0 < b2 < 1) ->

@@ -58,10 +58,13 @@ move=> R; take_two; take_two; take_two; exists 3%N; split=> //; exists 3%N; spli
 pose src (t o : 'I_2) : option 'I_3 := Some (inord (t + o)).
 exists src, src; do 2 (exists (corner R 1 2); split; first exact: corner_neq0).
 exists (corner R 1 3); split; first exact: (corner_neq0 R 1 3).
-exists (dot (corner R 1 1)), (dot (corner R 1 1)); do 2 (exists (corner R 1 1); split; first exact: corner_neq0).
+exists (dot (corner R 1 1)), (dot (corner R 1 1));
+  do 2 (exists (corner R 1 1); split; first exact: corner_neq0).
 split; first exact: gradient_dot; split; first exact: gradient_dot.
-have G := gradient_mulmx (gradient_dot (corner R 1 1) ((corner R 1 3 : 'M_(2, 2 * 2)) *m unfolded src (corner R 1 2))).
-have {}G : gradient (fun X => dot (corner R 1 1) (convolution src (corner R 1 2) X)) (corner R 1 3 : 'M_(2, 2 * 2))
+have G := gradient_mulmx (gradient_dot (corner R 1 1)
+  ((corner R 1 3 : 'M_(2, 2 * 2)) *m unfolded src (corner R 1 2))).
+have {}G : gradient (fun X => dot (corner R 1 1) (convolution src (corner R 1 2) X))
+  (corner R 1 3 : 'M_(2, 2 * 2))
     (corner R 1 1 *m (unfolded src (corner R 1 2))^T).
   by apply: gradient_as G _ => X; rewrite convolutionE.
 have nz : corner R 1 1 *m (unfolded src (corner R 1 2))^T != 0.
@@ -153,7 +156,8 @@ exists 1 => // e /away h1; have h0 : 2%:R - e != 0 by rewrite gt_eqF // (lt_le_t
 have G i := gradient_quadratic (b i) (path e).
 have := gradient_add (gradient_sum (index_enum _) G) (gradient_scale (- e) (G ord_max)).
 have -> : \sum_i (path e + b i) + - e *: (path e + b ord_max) = 0.
-  rewrite !big_ord_recl big_ord0 /b /path /= scale0r !addr0 scalerA -!scalerDl (_ : _ + _ = 0 :> R) ?scale0r //.
+  rewrite !big_ord_recl big_ord0 /b /path /= scale0r !addr0 scalerA -!scalerDl
+    (_ : _ + _ = 0 :> R) ?scale0r //.
   by field.
 by move=> H; apply: gradient_as H _ => x; rewrite mulNr.
 Qed.

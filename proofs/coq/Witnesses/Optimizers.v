@@ -56,7 +56,8 @@ Qed.
 Lemma adam_derivative : ltac:(witness Statements.Optimizers.adam_derivative).
 Proof.
 move=> R; have half := half_lt1 R; have /andP [h0 h1] := half.
-take_two; take_two; exists (dot (corner R 1 0)); do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
+take_two; take_two; exists (dot (corner R 1 0));
+  do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
 exists (fun=> 1), (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
 exists ord0, (corner R 1 0); split; first exact: corner_neq0; exists (ones R); split; first exact: ones_neq0.
 exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1, 1, (corner R 1 0); split; first exact: corner_neq0.
