@@ -8,7 +8,9 @@ Local Open Scope ring_scope.
 
 Theorem running_unrolled : Statements.Optimizers.running_unrolled.
 Proof.
-move=> R p n gamma D G hD; elim=> [|k [IH1 IH2]].
+move=> R p n gamma D G hD weight; split=> [|/andP [g0 g1] k]; last first.
+  by split=> [|i]; rewrite ?mulr_gt0 ?subr_gt0 ?exprn_gt0.
+rewrite /weight; elim=> [|k [IH1 IH2]].
   by rewrite !big_ord0 !addr0 expr0 scale1r.
 have shift (i : 'I_k) : (k.+1 - i.+1 = (k - i.+1).+1)%N by rewrite subSn.
 rewrite !big_ord_recr /= subnn expr0 mulr1; split.

@@ -16,13 +16,15 @@ Definition quarter (R : rcfType) p q (D G : 'M[R]_(p, q)) : 'M_(p, q) :=
 Definition running_square (R : fieldType) p n gamma (D : 'cV[R]_p) (G : 'M_(p, n)) :=
   \col_i (gamma * D i 0 + (1 - gamma) * ((\sum_t G i t ^+ 2) / n%:R)).
 
-(** Unrolled, the running mean weighs each batch, and the weights add up to one. *)
+(** Unrolled, the running mean weighs each batch, and the weights add up to one. A decay strictly between 0 and 1
+    makes all weights positive, and so the mean a weighted average of what it started from and of the batches. *)
 (* Implements: second-moment *)
-Definition running_unrolled := forall (R : fieldType) p n gamma (D : nat -> 'cV[R]_p) (G : nat -> 'M_(p, n)),
+Definition running_unrolled := forall (R : realFieldType) p n gamma (D : nat -> 'cV[R]_p) (G : nat -> 'M_(p, n)),
   (* meaning *) (forall k, D k.+1 = running_square gamma (D k) (G k)) ->
-  forall k, D k = gamma ^+ k *: D 0%N + \sum_(i < k) ((1 - gamma) * gamma ^+ (k - i.+1)) *: running_square 0
-    0 (G i) /\
-            gamma ^+ k + \sum_(i < k) (1 - gamma) * gamma ^+ (k - i.+1) = 1.
+  let weight k (i : 'I_k) := (1 - gamma) * gamma ^+ (k - i.+1) in
+  (forall k, D k = gamma ^+ k *: D 0%N + \sum_(i < k) weight k i *: running_square 0 0 (G i) /\
+             gamma ^+ k + \sum_(i < k) weight k i = 1) /\
+  ((* meaning *) 0 < gamma < 1 -> forall k, 0 < gamma ^+ k /\ forall i, 0 < weight k i).
 
 (** The score along Adam's direction: D^(-1/2) on one side, or D^(-1/4) on both. *)
 (* Implements: adam-direction *)

@@ -18,12 +18,25 @@ Lemma ones_outer_neq0 : ones *m ones^T != 0.
 Proof. by apply/eqP => /matrixP /(_ 0 0); rewrite !mxE big_ord1 !mxE mulr1 => /eqP; rewrite oner_eq0. Qed.
 End Ones.
 
-(* The mean does not move: over every field, a decay of 1 alone never makes it 0. *)
+(* The decay 1/2, which is strictly between 0 and 1 in every ordered field; the mean starts at a unit vector and
+   moves to half of it, which is what each batch has. *)
+Section Mean.
+Variable R : realFieldType.
+Fixpoint averaged k : 'cV[R]_2 :=
+  if k is k'.+1 then running_square 2%:R^-1 (averaged k') (corner R 1 1) else corner R 1 0.
+Lemma averaged_neq0 k : averaged k != 0.
+Proof.
+suff h : 0 < averaged k 0 0 by apply: contraTneq h => ->; rewrite mxE ltxx.
+have /andP [h0 h1] := half_lt1 R; elim: k => [|k IH]; first by rewrite mxE !eqxx ltr01.
+rewrite [averaged _]/= mxE ltr_paddr ?mulr_gt0 // mulr_ge0 ?subr_ge0 ?(ltW h1) // divr_ge0 ?ler0n //.
+by apply: sumr_ge0 => i _; apply: sqr_ge0.
+Qed.
+End Mean.
 Lemma running_unrolled : ltac:(witness Statements.Optimizers.running_unrolled).
 Proof.
-move=> R; take_two; take_two; exists 1, (fun=> corner R 1 0); split=> [k|]; first exact: corner_neq0.
-exists (fun=> corner R 1 1); split=> k; first exact: corner_neq0.
-by apply/matrixP => i l; rewrite (ord1 l) [RHS]mxE mul1r subrr mul0r addr0.
+move=> R; take_two; take_two; exists 2%:R^-1, (@averaged R); split; first exact: averaged_neq0.
+exists (fun=> corner R 1 1); split=> [k|]; first exact: corner_neq0.
+by split=> //; exact: half_lt1.
 Qed.
 
 Lemma adam_direction : ltac:(witness Statements.Optimizers.adam_direction).
