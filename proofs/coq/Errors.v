@@ -167,11 +167,98 @@ rewrite (@eq_mean _ _ _ _ (fun w => (n%:R * (n%:R - 1))^-1 * (-1 * q w + dot (S 
 by rewrite meanZ mean_lin mq mS; field; rewrite n10 n0.
 Qed.
 
-Theorem fieller_interval : Statements.Errors.fieller_interval.
+Section Fieller.
+Variables (R : rcfType) (a b c : R).
+Implicit Type rho : R.
+Local Notation s := (root a b c).
+Local Notation q rho := (a * rho ^+ 2 - 2%:R * b * rho + c).
+Lemma square_done rho : a * q rho = (a * rho - b) ^+ 2 - (b ^+ 2 - a * c).
+Proof. ring. Qed.
+Lemma discriminant_ge0 rho : 0 < a -> q rho <= 0 -> a * c <= b ^+ 2.
 Proof.
-move=> R m x y t rho t0 off quadratic.
-have avg : average off = average x - rho * average y.
-  by rewrite /average sumrB -mulr_sumr mulrBl mulrA.
+move=> a0 h; have : a * q rho <= 0 by rewrite pmulr_rle0.
+by rewrite square_done subr_le0 => /(le_trans (sqr_ge0 _)); rewrite subr_ge0.
+Qed.
+Lemma root_le x : (s <= `|x|) = (b ^+ 2 - a * c <= x ^+ 2).
+Proof.
+have [D0|D0] := leP (b ^+ 2 - a * c) 0; first by rewrite /root ler0_sqrtr // normr_ge0 (le_trans D0) ?sqr_ge0.
+by rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?sqrtr_ge0 // sqr_sqrtr ?(ltW D0) // real_normK ?num_real.
+Qed.
+Lemma le_root x : a * c <= b ^+ 2 -> (`|x| <= s) = (x ^+ 2 <= b ^+ 2 - a * c).
+Proof.
+move=> D0; rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?sqrtr_ge0 // sqr_sqrtr ?subr_ge0 //.
+by rewrite real_normK ?num_real.
+Qed.
+Lemma roots_product : a * c <= b ^+ 2 -> (b - s) * (b + s) = a * c.
+Proof.
+move=> D0; have s2 : s ^+ 2 = b ^+ 2 - a * c by rewrite sqr_sqrtr ?subr_ge0.
+by rewrite -subr_sqr s2 opprB addrC subrK.
+Qed.
+Lemma same_root : a * c <= b ^+ 2 -> a != 0 -> b + s != 0 -> (b - s) / a = c / (b + s).
+Proof. by move=> D0 a0 s0; apply/eqP; rewrite eqr_div // roots_product // mulrC. Qed.
+Hypothesis disc : 0 < a -> a * c <= b ^+ 2.
+Lemma quadratic_solved rho : (q rho <= 0) = solved a b c rho.
+Proof.
+rewrite /solved; have [a0|a0|a0] := ltrgtP a 0; last first.
+- by rewrite a0 mul0r add0r addrC subr_le0.
+- rewrite -(pmulr_rle0 _ a0) square_done subr_le0 -le_root ?disc //.
+  by rewrite ler_pdivr_mulr // ler_pdivl_mulr // ler_distl ![rho * a]mulrC.
+rewrite -(nmulr_rge0 _ a0) square_done subr_ge0 -root_le ler_normr opprB.
+by rewrite ler_ndivl_mulr // ler_ndivr_mulr // !ler_subr_addl ![rho * a]mulrC [a * rho + s]addrC.
+Qed.
+Lemma quadratic_reported rho : 0 <= rho ->
+  (q rho <= 0) = reported a b c rho && ([|| 0 < a, 0 < c | 0 <= b] || solved a b c rho).
+Proof.
+move=> rho0; rewrite /reported; have [c0|c0] := ltP 0 c; last first.
+  have [a0|a0] := ltP 0 a; rewrite /= ?andbT.
+    rewrite quadratic_solved /solved a0 andb_idl // => _; apply: le_trans rho0; rewrite ler_pdivr_mulr // mul0r.
+    rewrite subr_le0 (le_trans (ler_norm b)) // le_root ?disc // ler_addl oppr_ge0.
+    by rewrite pmulr_rle0.
+  have [b0|b0] := leP 0 b; last by rewrite quadratic_solved.
+  rewrite -[X in _ <= X]addr0; apply: ler_add => //; rewrite subr_le0.
+  by apply: (@le_trans _ _ 0); [rewrite mulr_le0_ge0 ?sqr_ge0|rewrite !mulr_ge0 ?ler0n].
+rewrite orbT andbT quadratic_solved /solved; have [a0|a0|a0] := ltrgtP a 0.
+- have D0 : a * c <= b ^+ 2 by apply: le_trans (sqr_ge0 b); rewrite nmulr_rle0 // ltW.
+  have bs : `|b| < s.
+    rewrite ltNge root_le -ltNge ltr_addl oppr_gt0; by rewrite nmulr_rlt0.
+  have [sp sn] : 0 < b + s /\ 0 < s - b.
+    by have /ltr_normlP [] := bs; rewrite -subr_gt0 opprK addrC => -> h; rewrite subr_gt0.
+  have -> : (b - s) / a = c / (b + s) by apply: same_root; rewrite ?(gt_eqF sp) ?(lt_eqF a0).
+  have -> : (rho <= (b + s) / a) = false.
+    by apply: lt_geF; apply: lt_le_trans rho0; rewrite pmulr_rlt0 // invr_lt0.
+  by rewrite sp /= andbT.
+- have D0 := disc a0; have [sp|sn] := ltP 0 (b + s).
+    by rewrite /= (_ : (b - s) / a = c / (b + s)) //; apply: same_root; rewrite ?(gt_eqF sp) ?(gt_eqF a0).
+  apply/negP => /andP [_]; rewrite ler_pdivl_mulr // => h.
+  have := roots_product D0; have -> : b + s = 0.
+    by apply/eqP; rewrite eq_le sn (le_trans _ h) // mulr_ge0 // ltW.
+  by rewrite mulr0 => /esym /eqP; rewrite gt_eqF // mulr_gt0.
+have -> : s = `|b| by rewrite /root a0 mul0r subr0 sqrtr_sqr.
+have [b0|b0] := ltP 0 b.
+  rewrite gtr0_norm // addr_gt0 //= andbT ler_pdivr_mulr ?addr_gt0 //; congr (_ <= _); ring.
+rewrite ler0_norm // subrr ltxx /=; apply: lt_geF; apply: le_lt_trans c0.
+by rewrite mulr_le0_ge0 // mulr_ge0_le0 ?ler0n.
+Qed.
+End Fieller.
+
+Section Samples.
+Variables (R : rcfType) (m : nat) (x y : 'I_m -> R).
+Lemma sample_cov_ge0 (f : 'I_m -> R) : 0 <= sample_cov f f.
+Proof.
+rewrite /sample_cov; case: m f => [|k] f; first by rewrite big_ord0 mul0r.
+apply: divr_ge0; last by rewrite subr_ge0 (ler_nat _ 1).
+by apply: sumr_ge0 => i _; rewrite -expr2 sqr_ge0.
+Qed.
+Lemma average_off rho : average (fun i => x i - rho * y i) = average x - rho * average y.
+Proof. by rewrite /average sumrB -mulr_sumr mulrBl mulrA. Qed.
+Lemma near_quadratic t rho : 0 <= t ->
+  let off i := x i - rho * y i in
+  (`|average off| <= t * Num.sqrt (sample_cov off off / m%:R))
+  = ((average y ^+ 2 - t ^+ 2 / m%:R * sample_cov y y) * rho ^+ 2
+     - 2%:R * (average x * average y - t ^+ 2 / m%:R * sample_cov x y) * rho
+     + (average x ^+ 2 - t ^+ 2 / m%:R * sample_cov x x) <= 0).
+Proof.
+move=> t0 off.
 have cv : sample_cov off off = sample_cov x x - 2%:R * rho * sample_cov x y + rho ^+ 2 * sample_cov y y.
   rewrite /sample_cov; set d := m%:R - 1.
   have -> : \sum_i (off i - average off) * (off i - average off)
@@ -179,15 +266,25 @@ have cv : sample_cov off off = sample_cov x x - 2%:R * rho * sample_cov x y + rh
         - 2%:R * rho * (\sum_i (x i - average x) * (y i - average y))
         + rho ^+ 2 * \sum_i (y i - average y) * (y i - average y).
     rewrite !mulr_sumr -sumrB -big_split; apply: eq_bigr => i _ /=.
-    by rewrite avg /off; ring.
+    by rewrite average_off /off; ring.
   by rewrite mulrDl mulrBl !mulrA.
-have v0 : 0 <= sample_cov off off / m%:R.
-  apply: divr_ge0; last exact: ler0n.
-  rewrite /sample_cov; case: (m) (off) => [|k] f; first by rewrite big_ord0 mul0r.
-  apply: divr_ge0; last by rewrite subr_ge0 (ler_nat _ 1).
-  by apply: sumr_ge0 => i _; rewrite -expr2 sqr_ge0.
+have v0 : 0 <= sample_cov off off / m%:R by rewrite divr_ge0 ?sample_cov_ge0 ?ler0n.
 rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?mulr_ge0 ?sqrtr_ge0 // exprMn sqr_sqrtr // real_normK ?num_real //.
-rewrite -subr_le0; congr (_ <= _); rewrite /quadratic avg cv; move: m%:R^-1 => m'; ring.
+rewrite -subr_le0; congr (_ <= _); rewrite average_off cv; move: m%:R^-1 => m'; ring.
+Qed.
+End Samples.
+
+Theorem fieller_interval : Statements.Errors.fieller_interval.
+Proof.
+move=> R m x y t rho t0 off near a b c.
+have nearE : near = (a * rho ^+ 2 - 2%:R * b * rho + c <= 0) by exact: near_quadratic.
+have disc : 0 < a -> a * c <= b ^+ 2.
+  move=> a0; have y0 : average y != 0.
+    apply: contraTneq a0 => y0; rewrite -leNgt /a y0 expr0n add0r oppr_le0.
+    by rewrite mulr_ge0 ?sample_cov_ge0 // divr_ge0 ?sqr_ge0 ?ler0n.
+  apply: (@discriminant_ge0 _ _ _ _ (average x / average y)) => //.
+  rewrite -(near_quadratic x y _ t0) average_off divfK // subrr normr0 mulr_ge0 // sqrtr_ge0 //.
+by split=> [||| rho0] //; [rewrite nearE quadratic_solved|apply/implyP|rewrite nearE quadratic_reported].
 Qed.
 
 Section Discoveries.

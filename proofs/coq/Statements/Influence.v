@@ -141,7 +141,9 @@ Definition printed_sign_is_wrong := forall (R : realFieldType),
 
 (** The first-order effect of removal. Any continuous path of stationary points of the risk in which sample j
     counts 1 - e has the velocity H^-1 g_j at e = 0, and the validation loss along it the derivative that is
-    stated. That a path exists is the implicit function theorem, which needs a complete field. *)
+    stated. The path is given: that one exists for small e is the implicit function theorem, which needs a
+    complete field and continuous second derivatives, and is not concluded here. Of the path nothing is asked
+    but that it is continuous at 0 and, near 0, stationary; it need not be of minimisers. *)
 (* Implements: removal-influence *)
 Definition removal := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p -> R)
     (dl : 'I_n -> 'cV_p -> 'cV_p)

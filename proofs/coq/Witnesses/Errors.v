@@ -52,7 +52,7 @@ by split=> [|k]; [exact: toss_free|rewrite ltr01 toss_var expr1n].
 Qed.
 
 Lemma fieller_interval : ltac:(witness Statements.Errors.fieller_interval).
-Proof. by move=> R; exists 1; rewrite ler01. Qed.
+Proof. by move=> R; exists 1, 2%:R; rewrite ler01 ler0n. Qed.
 
 (* The p-values of two samples are 1 on heads of their coin, and 1/2 on tails. *)
 Lemma false_discovery_rate : ltac:(witness Statements.Errors.false_discovery_rate).
