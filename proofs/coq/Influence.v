@@ -81,9 +81,38 @@ apply/eqP/colP => i; move: (h i (mem_index_enum i)).
 by rewrite big_ord1 -expr2 sqrf_eq0 mxE => /eqP.
 Qed.
 
+Lemma taylor_slope (R : realFieldType) (f : R -> R) a1 a2 M t : 0 < t ->
+  (forall e, `|e| <= t -> `|f e - (f 0 + a1 * e + a2 * e ^+ 2)| <= M * `|e| ^+ 3) -> derivative f 0 a1.
+Proof.
+move=> t0 hf e e0; set K := `|a2| + `|M| * t.
+have K0 : 0 <= K by rewrite addr_ge0 // mulr_ge0 // ltW.
+have K1 : 0 < K + 1 by rewrite ltr_spaddr ?ltr01.
+exists (Num.min t (e / (K + 1))) => [|h]; first by rewrite lt_minr t0 divr_gt0.
+rewrite le_minr => /andP [ht he]; rewrite add0r.
+have -> : f h - f 0 - a1 * h = (f h - (f 0 + a1 * h + a2 * h ^+ 2)) + a2 * h ^+ 2 by ring.
+apply: le_trans (ler_norm_add _ _) _; apply: (@le_trans _ _ (K * `|h| * `|h|)).
+  rewrite addrC /K !mulrDl normrM normrX expr2 mulrA ler_add2l; apply: le_trans (hf _ ht) _.
+  apply: (@le_trans _ _ (`|M| * `|h| ^+ 3)); first by rewrite ler_wpmul2r ?exprn_ge0 ?ler_norm.
+  by rewrite exprS expr2 -!mulrA ler_wpmul2l // ler_wpmul2r // mulr_ge0.
+rewrite ler_wpmul2r //; apply: (@le_trans _ _ ((K + 1) * `|h|)).
+  by rewrite ler_wpmul2r // ler_addl ler01.
+by rewrite mulrC -ler_pdivl_mulr.
+Qed.
+
 Theorem directional_derivative : Statements.Influence.directional_derivative.
 Proof.
-move=> R n p val loss theta gz gj hz hj; rewrite -dot_suml dotC; exact: derivative_line.
+move=> R n p val loss theta gz gj hz hj along score.
+have slope : derivative along 0 score by rewrite /score -dot_suml dotC; exact: derivative_line.
+split=> // a1 a2 M t t0 taylor h /andP [h0 ht].
+rewrite (derivative_unique slope (taylor_slope t0 taylor)).
+have h1 : h != 0 by rewrite -normr_gt0.
+have hM : `|- h| <= t by rewrite normrN.
+have := ler_add (taylor h ht) (taylor (- h) hM); rewrite normrN => /(le_trans (ler_norm_sub _ _)) bound.
+have -> : (along h - along (- h)) / (2%:R * h) - a1 = ((along h - (along 0 + a1 * h + a2 * h ^+ 2))
+    - (along (- h) - (along 0 + a1 * - h + a2 * (- h) ^+ 2))) / (2%:R * h) by field.
+rewrite normrM normfV normrM normr_nat ler_pdivr_mulr ?mulr_gt0 ?ltr0n //; apply: le_trans bound _.
+have -> : h ^+ 2 = `|h| ^+ 2 by rewrite real_normK ?num_real.
+by rewrite le_eqVlt; apply/orP; left; apply/eqP; move: `|h| => k; ring.
 Qed.
 
 Theorem position_score : Statements.Influence.position_score.

@@ -29,14 +29,22 @@ Definition rule_is_reversed := forall (R : realFieldType) n p (loss : 'I_n -> 'c
       0 < printed -> exists2 t, 0 < t & forall eta, 0 < eta <= t -> 0 < change eta
     & gj != 0 -> inner_product (fun _ : 'I_1 => gj) gj < 0].
 
-(** One forward-mode derivative along the validation gradient is the score. *)
+(** One forward-mode derivative along the validation gradient is the score. Central differences give it with an
+    error of at most M h^2, where the loss along the line is a polynomial of degree 2 up to M |e|^3; the
+    coefficient of e need not be known. Bounded third derivatives give such an M by Taylor's formula, which
+    needs the reals and is left out. For a quadratic loss M is 0, and so is the error. *)
 (* Implements: directional-derivative *)
 Definition directional_derivative := forall (R : realFieldType) n p (val : 'I_n -> 'cV[R]_p -> R)
-    (loss : 'cV_p -> R)
-    theta gz gj,
+    (loss : 'cV_p -> R) theta gz gj,
   (* meaning *) (forall z, gradient (val z) theta (gz z)) ->
   (* losses are differentiable at $\theta$ *) gradient loss theta gj ->
-  derivative (fun e => loss (theta + e *: \sum_z gz z)) 0 (\sum_z dot (gz z) gj).
+  let along e := loss (theta + e *: \sum_z gz z) in
+  let score := \sum_z dot (gz z) gj in
+  derivative along 0 score /\
+  forall a1 a2 M t,
+  (* meaning *) 0 < t ->
+  (* meaning *) (forall e, `|e| <= t -> `|along e - (along 0 + a1 * e + a2 * e ^+ 2)| <= M * `|e| ^+ 3) ->
+  forall h, (* meaning *) 0 < `|h| <= t -> `|(along h - along (- h)) / (2%:R * h) - score| <= M * h ^+ 2.
 
 (** A sample's score is the sum over the positions at which its matrix is used; G_V is any validation
     gradient. *)

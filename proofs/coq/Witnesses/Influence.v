@@ -38,7 +38,11 @@ Proof.
 move=> R; take_linear R; exists (dot (corner R 1 0)), (corner R 1 0); split; first exact: corner_neq0.
 exists (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
 exists (corner R 1 0); split; first exact: corner_neq0.
-by split=> [z|]; exact: gradient_dot.
+split=> [z|]; first exact: gradient_dot.
+split; first exact: gradient_dot.
+exists (dot (corner R 1 0) (\sum_(z < 2) corner R 1 0)), 0, 1, 1; split; first exact: ltr01.
+split=> [e _|]; last by exists 1; rewrite normr1 ltr01 lexx.
+by rewrite scale0r addr0 dotDr dotZr mul0r addr0 mulrC subrr normr0 mul1r exprn_ge0.
 Qed.
 
 Lemma position_score : ltac:(witness Statements.Influence.position_score).
