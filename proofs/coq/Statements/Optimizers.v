@@ -82,7 +82,8 @@ Definition times (R : ringType) p (x y : 'cV[R]_p) : 'cV_p := \col_i (x i 0 * y 
 Definition batch (R : ringType) n p (c : 'cV[R]_p) (w : 'I_n -> R) (g : 'I_n -> 'cV_p) j x :=
   c + \sum_k (if k == j then x else w k) *: g k.
 
-(** The derivative of the validation loss after one Adam step in a sample's weight; clipping is inactive. *)
+(** The derivative of the validation loss after one Adam step in a sample's weight; clipping is inactive, as below
+    the limit; `adam_clipped` has it active. *)
 (* Implements: adam-derivative *)
 Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R)
     (g : 'I_n -> 'cV_p) j
@@ -96,6 +97,32 @@ Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) th
   (* meaning *) gradient loss (adam_step eta eps theta (m (w j)) (v (w j))) gV ->
   derivative (fun x : R => loss (adam_step eta eps theta (m x) (v x))) (w j)
     (- eta * dot (times (Q b1 b2 t eps (m (w j)) (v (w j)) (batch c w g j (w j))) gV) (g j)).
+
+(* A gradient that is clipped at the norm `limit`, with a small number beside its norm as frameworks have it; and
+   what clipping puts before another vector. *)
+Definition clip (R : rcfType) p (limit pad : R) (g : 'cV[R]_p) := Num.min 1 (limit / (norm g + pad)) *: g.
+Definition clip_slope (R : rcfType) p (limit pad : R) (g : 'cV[R]_p) : 'M_p :=
+  (limit / (norm g + pad)) *: (1%:M - (norm g * (norm g + pad))^-1 *: (g *m g^T)).
+
+(** The same where clipping is active: Q is that at the clipped gradient. *)
+(* Implements: adam-derivative *)
+Definition adam_clipped := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R)
+    (g : 'I_n -> 'cV_p) j m0 v0 (b1 b2 : R) t (eta eps limit pad : R) gV,
+  let whole (x : R) := batch c w g j x in
+  let clipped x := clip limit pad (whole x) in
+  let m x := first b1 t m0 (clipped x) in
+  let v x := second b2 t v0 (clipped x) in
+  (* $\hat v > 0$ entrywise *) (forall i, 0 < v (w j) i 0) ->
+  (* $0 < \beta_1, \beta_2 < 1$ *) (0 < b1 < 1 /\ 0 < b2 < 1) ->
+  (* meaning *) (0 < t)%N ->
+  (* meaning *) 0 <= eps ->
+  (* meaning *) 0 <= pad ->
+  (* meaning *) 0 < norm (whole (w j)) ->
+  (* meaning *) 0 < limit < norm (whole (w j)) + pad ->
+  (* meaning *) gradient loss (adam_step eta eps theta (m (w j)) (v (w j))) gV ->
+  derivative (fun x => loss (adam_step eta eps theta (m x) (v x))) (w j)
+    (- eta * dot (clip_slope limit pad (whole (w j)) *m
+                  times (Q b1 b2 t eps (m (w j)) (v (w j)) (clipped (w j))) gV) (g j)).
 
 (* A vector from both moments, the batch gradient and the validation gradient. *)
 Definition of_batch (R : ringType) p := 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p -> 'cV[R]_p.

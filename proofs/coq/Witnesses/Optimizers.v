@@ -80,6 +80,25 @@ split=> [i|].
 by split=> //; split=> //; split; [exact: ler01|exact: gradient_dot].
 Qed.
 
+(* The gradient of the batch has the norm 3, and is clipped at 1. *)
+Lemma adam_clipped : ltac:(witness Statements.Optimizers.adam_clipped).
+Proof.
+move=> R; have half := half_lt1 R; have /andP [h0 h1] := half.
+take_two; take_two; exists (dot (corner R 1 0)); do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
+exists (fun=> 1), (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
+exists ord0, (corner R 1 0); split; first exact: corner_neq0; exists (ones R); split; first exact: ones_neq0.
+exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1, 1, 1, 1, (corner R 1 0); split; first exact: corner_neq0.
+have three : batch (corner R 1 0) (fun=> 1) (fun _ : 'I_2 => corner R 1 0) ord0 1 = 3%:R *: corner R 1 0.
+  by rewrite /batch !big_ord_recl big_ord0 /= !scale1r addr0 scaler_nat !mulrS mulr0n addr0.
+have norm3 : norm (3%:R *: corner R 1 0) = 3%:R by rewrite normZ corner_norm mulr1 normr_nat.
+rewrite !three !norm3; split=> [i|].
+  rewrite mxE divr_gt0 ?subr_gt0 ?exprn_ilt1 ?(ltW h0) // [ones R _ _]mxE mulr1.
+  by rewrite ltr_paddr // mulr_ge0 ?sqr_ge0 ?subr_ge0 ?(ltW h1).
+split; first by split.
+split=> //; do 2 (split; first exact: ler01); split; first by rewrite ltr0n.
+by split; [rewrite ltr01 -(natrD _ 3 1) ltr1n|exact: gradient_dot].
+Qed.
+
 Lemma batch_moments_suffice : ltac:(witness Statements.Optimizers.batch_moments_suffice).
 Proof.
 move=> R; exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1.
