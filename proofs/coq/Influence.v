@@ -362,3 +362,65 @@ split=> //; have hz' z : gradient (val z) (path 0) (gz z) by rewrite p0; apply: 
 have := velocity_gradient (gradient_sum (index_enum _) hz') vel.
 by rewrite dot_suml.
 Qed.
+
+Theorem removal_of_quadratics : Statements.Influence.removal_of_quadratics.
+Proof.
+move=> R n m p loss hess b val gz theta j slope hz hl stat; set H := \sum_i hess i => Hu infl.
+have [K K0 hK] := size1_mul (invmx H); have [K' K'0 hK'] := size1_mul (hess j).
+set g := slope j theta; pose M e := H - e *: hess j.
+pose r := (2%:R * (K * K'))^-1; have r0 : 0 < r by rewrite invr_gt0 !mulr_gt0 ?ltr0n.
+have total x : \sum_i slope i x = H *m (x - theta).
+  have -> : \sum_i slope i x = \sum_i slope i x - \sum_i slope i theta by rewrite stat subr0.
+  rewrite -sumrB mulmx_suml; apply: eq_bigr => i _.
+  by rewrite /slope opprD addrACA subrr addr0 -mulmxBr.
+(* The distance of a stationary point from theta. *)
+have near_by e (D c : 'cV_p) : `|e| <= r -> M e *m D = e *: c -> size1 D <= 2%:R * (`|e| * (K * size1 c)).
+  move=> er MD; have DE : D = e *: (invmx H *m (c + hess j *m D)).
+    rewrite -[LHS](mulKmx Hu) scalemxAr; congr (_ *m _).
+    by rewrite scalerDr -MD mulmxBl -scalemxAl subrK.
+  have : size1 D <= `|e| * (K * (size1 c + K' * size1 D)).
+    rewrite {1}DE size1Z ler_wpmul2l //; apply: le_trans (hK _) _; rewrite ler_wpmul2l ?(ltW K0) //.
+    by apply: le_trans (size1_triangle _ _) _; rewrite ler_add2l.
+  have half : `|e| * (K * K') <= 2%:R^-1.
+    have -> : 2%:R^-1 = r * (K * K') by rewrite /r invfM divfK // gt_eqF // mulr_gt0.
+    by rewrite ler_wpmul2r // mulr_ge0 // ltW.
+  have h2 := ler_wpmul2r (size1_ge0 D) half.
+  rewrite !mulrDr => h1; rewrite -subr_ge0 in h1; rewrite -subr_ge0 in h2.
+  rewrite -subr_ge0; have := addr_ge0 h1 h2; rewrite -(pmulr_rge0 _ (ltr0Sn R 1)).
+  by congr (0 <= _); field.
+have unit e : `|e| <= r -> M e \in unitmx.
+  move=> er; rewrite -unitmx_tr -row_free_unit -kermx_eq0; apply/eqP/row_matrixP => k; rewrite row0.
+  set v := row k _; have vM : v *m (M e)^T = 0 by apply/sub_kermxP; exact: row_sub.
+  have Mv : M e *m v^T = e *: 0 by rewrite scaler0 -[LHS]trmxK trmx_mul trmxK vM trmx0.
+  have := near_by e _ _ er Mv; rewrite size1_0 !mulr0 => v0; apply: trmx_inj; rewrite trmx0.
+  apply/matrixP => a c; rewrite [RHS]mxE; apply/eqP; rewrite -normr_le0; apply: le_trans v0.
+  rewrite /size1 (bigD1 a) //= (bigD1 c) //= -addrA ler_addl addr_ge0 ?sumr_ge0 // => ? _.
+  exact: sumr_ge0.
+pose path e := theta + invmx (M e) *m (e *: g).
+have still e x : `|e| <= r -> gradient (fun y => \sum_i loss i y - e * loss j y) x 0 <-> x = path e.
+  have GE : \sum_i slope i x + - e *: slope j x = M e *m (x - theta) - e *: g.
+    have -> : slope j x = hess j *m (x - theta) + g by rewrite /g /slope mulmxBr addrA subrK.
+    by rewrite total mulmxBl -scalemxAl -addrA -opprD -scalerDr scaleNr.
+  move=> er; have hh : gradient (fun y => \sum_i loss i y - e * loss j y) x (M e *m (x - theta) - e *: g).
+    rewrite -GE; apply: gradient_as (gradient_add (gradient_sum (index_enum _) (fun i => hl i x))
+      (gradient_scale (- e) (hl j x))) _ => Y; by rewrite mulNr.
+  split=> [h|xE].
+    have /eqP := gradient_unique hh h; rewrite subr_eq0 => /eqP MD.
+    by rewrite /path -MD mulKmx ?unit // addrCA subrr addr0.
+  by move: hh; rewrite xE /path addrAC subrr add0r mulKVmx ?unit // subrr.
+have path0 : path 0 = theta by rewrite /path scale0r mulmx0 addr0.
+have cont : continuous path 0.
+  move=> e e0; set k := 2%:R * (K * size1 g) + 1.
+  have k0 : 0 < k by rewrite ltr_spaddr ?ltr01 // !mulr_ge0 ?ler0n ?size1_ge0 ?(ltW K0).
+  exists (Num.min r (e / k)) => [|h]; first by rewrite lt_minr r0 divr_gt0.
+  rewrite le_minr ler_pdivl_mulr // => /andP [hr he]; rewrite add0r path0 /path addrAC subrr add0r.
+  have := near_by h _ g hr (mulKVmx (unit h hr) _) => /le_trans; apply; apply: le_trans he.
+  by rewrite mulrCA ler_wpmul2l // ler_addl ler01.
+have [||vel der] := @removal R n m p loss slope hess val gz theta j path hz _ stat Hu (conj path0 cont) _.
+- move=> i; split=> [x|e e0]; first exact: hl.
+  exists 1 => [|D _]; first exact: ltr01.
+  rewrite /slope mulmxDr (addrAC (hess i *m theta)) (addrAC (hess i *m theta + b i)) subrr add0r subrr.
+  by rewrite size1_0 mulr_ge0 ?size1_ge0 ?(ltW e0).
+- by exists r => // e er; apply/still.
+by exists path; split=> //; exists r => // e er x; exact: still.
+Qed.

@@ -150,8 +150,9 @@ Definition printed_sign_is_wrong := forall (R : realFieldType),
 (** The first-order effect of removal. Any continuous path of stationary points of the risk in which sample j
     counts 1 - e has the velocity H^-1 g_j at e = 0, and the validation loss along it the derivative that is
     stated. The path is given: that one exists for small e is the implicit function theorem, which needs a
-    complete field and continuous second derivatives, and is not concluded here. Of the path nothing is asked
-    but that it is continuous at 0 and, near 0, stationary; it need not be of minimisers. *)
+    complete field and continuous second derivatives; of quadratic losses `removal_of_quadratics` concludes it.
+    Of the path nothing is asked but that it is continuous at 0 and, near 0, stationary; it need not be of
+    minimisers. *)
 (* Implements: removal-influence *)
 Definition removal := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p -> R)
     (dl : 'I_n -> 'cV_p -> 'cV_p)
@@ -166,3 +167,21 @@ Definition removal := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p 
   (exists2 r, 0 < r & forall e, `|e| <= r -> gradient (fun x => \sum_i loss i x - e * loss j x) (path e) 0) ->
   velocity path 0 (invmx (\sum_i hess i) *m dl j theta) /\
   derivative (fun e => \sum_z val z (path e)) 0 (\sum_z dot (gz z) (invmx (\sum_i hess i) *m dl j theta)).
+
+(** Of quadratic losses the path exists, and is the only one: for small e the risk in which sample j counts 1 - e
+    has one stationary point. *)
+(* Implements: removal-influence *)
+Definition removal_of_quadratics := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p -> R)
+    (hess : 'I_n -> 'M_p) (b : 'I_n -> 'cV_p) (val : 'I_m -> 'cV_p -> R) gz theta j,
+  let slope i x := hess i *m x + b i in
+  (* meaning *) (forall z, gradient (val z) theta (gz z)) ->
+  (* losses are twice differentiable *) (forall i x, gradient (loss i) x (slope i x)) ->
+  (* $\hat\theta$ is stationary *) \sum_i slope i theta = 0 ->
+  (* $H$ is invertible *) \sum_i hess i \in unitmx ->
+  let influence := invmx (\sum_i hess i) *m slope j theta in
+  exists path : R -> 'cV_p,
+  [/\ path 0 = theta /\ continuous path 0,
+      exists2 r, 0 < r & forall e, `|e| <= r ->
+        forall x, gradient (fun y => \sum_i loss i y - e * loss j y) x 0 <-> x = path e,
+      velocity path 0 influence
+    & (* to first order *) derivative (fun e => \sum_z val z (path e)) 0 (\sum_z dot (gz z) influence)].

@@ -165,3 +165,19 @@ have -> : \sum_i (path e + b i) + - e *: (path e + b ord_max) = 0.
   by field.
 by move=> H; apply: gradient_as H _ => x; rewrite mulNr.
 Qed.
+
+Lemma removal_of_quadratics : ltac:(witness Statements.Influence.removal_of_quadratics).
+Proof.
+move=> R; take_two; take_two; take_two; pose c := corner R 1 0; have c0 : c != 0 by exact: corner_neq0.
+pose b (i : 'I_2) := (if i == ord0 then - 3%:R else 1) *: c.
+exists (fun i x => dot x x / 2%:R + dot (b i) x), (fun=> 1%:M).
+split=> [i|]; first exact: (oner_neq0 [ringType of 'M[R]_2]).
+exists b; split=> [i|].
+  by rewrite scaler_eq0 negb_or c0 andbT; case: (i == ord0); rewrite ?oppr_eq0 ?pnatr_eq0 ?oner_eq0.
+exists (fun=> dot c), (fun=> c); split=> [i|] //; exists c; split=> //.
+split=> [z|]; first exact: gradient_dot.
+split=> [i x|]; first by rewrite mul1mx; exact: gradient_quadratic.
+split; last by rewrite sumr_const card_ord -scaler_nat unitmxZ ?unitmx1 // unitfE pnatr_eq0.
+rewrite !big_ord_recl big_ord0 /b /= !mul1mx addr0 -{1 3}[c]scale1r -!scalerDl (_ : _ + _ = 0 :> R) ?scale0r //.
+ring.
+Qed.
