@@ -130,8 +130,8 @@ by rewrite mulr0 addr0.
 Qed.
 Lemma derivative_scale f x c d : derivative f x d -> derivative (fun y => c * f y) x (c * d).
 Proof. by move=> hf; have := derivative_mul (derivative_const c x) hf; rewrite mul0r add0r. Qed.
-Lemma derivative_add f g x c d : derivative f x c -> derivative g x d -> derivative (fun y => f y + g y) x (c
-  + d).
+Lemma derivative_add f g x c d :
+  derivative f x c -> derivative g x d -> derivative (fun y => f y + g y) x (c + d).
 Proof.
 move=> /quotient_derivative [q [hq tq <-]] /quotient_derivative [r [hr tr <-]].
 apply: (derivative_quotient (q := fun h => q h + r h)) => //; last exact: tends_add.
@@ -152,8 +152,8 @@ apply: (tends_near (q := fun h => f x + q h * h)); first by apply: near_all => h
   rewrite -hq addrCA subrr addr0.
 by apply: tends_add; [apply: tends_const|apply: tends_mul => //; apply: tends_id].
 Qed.
-Lemma derivative_inv f x d : f x != 0 -> derivative f x d -> derivative (fun y => (f y)^-1) x
-  (- d / f x ^+ 2).
+Lemma derivative_inv f x d :
+  f x != 0 -> derivative f x d -> derivative (fun y => (f y)^-1) x (- d / f x ^+ 2).
 Proof.
 move=> f0 hf; have tf := derivative_continuous hf; have := hf => /quotient_derivative [q [hq tq <-]].
 have f00 : f (x + 0) != 0 by rewrite addr0.

@@ -211,7 +211,8 @@ Lemma quadratic_reported rho : 0 <= rho ->
 Proof.
 move=> rho0; rewrite /reported; have [c0|c0] := ltP 0 c; last first.
   have [a0|a0] := ltP 0 a; rewrite /= ?andbT.
-    rewrite quadratic_solved /solved a0 andb_idl // => _; apply: le_trans rho0; rewrite ler_pdivr_mulr // mul0r.
+    rewrite quadratic_solved /solved a0 andb_idl // => _; apply: le_trans rho0;
+      rewrite ler_pdivr_mulr // mul0r.
     rewrite subr_le0 (le_trans (ler_norm b)) // le_root ?disc // ler_addl oppr_ge0.
     by rewrite pmulr_rle0.
   have [b0|b0] := leP 0 b; last by rewrite quadratic_solved.

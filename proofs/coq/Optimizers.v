@@ -108,7 +108,8 @@ by field; rewrite S0 B1n B2n (gt_eqF s0) ?pnatr_eq0.
 Qed.
 
 (* Adam's step along a path of gradients with the velocity u. *)
-Lemma adam_path (R : rcfType) p (loss : 'cV[R]_p -> R) theta (B : R -> 'cV[R]_p) (u : 'cV[R]_p) x m0 v0 (b1 b2 : R) t
+Lemma adam_path (R : rcfType) p (loss : 'cV[R]_p -> R) theta (B : R -> 'cV[R]_p) (u : 'cV[R]_p) x m0 v0
+  (b1 b2 : R) t
     (eta eps : R) gV :
   let m y := first b1 t m0 (B y) in
   let v y := second b2 t v0 (B y) in
@@ -183,7 +184,8 @@ have active : near (fun h => limit < norm (B (x + h)) + pad).
   have half : (norm (B x) + pad - limit) / 2%:R < norm (B x) + pad - limit.
     by rewrite ltr_pdivr_mulr ?ltr0n // ltr_pmulr ?subr_gt0 // ltr1n.
   by have := le_lt_trans (le_trans (ler_norm _) hh) half; rewrite ltr_add2l ltr_opp2.
-have same : near (fun h => limit * (norm (B (x + h)) + pad)^-1 * B (x + h) i 0 = clip limit pad (B (x + h)) i 0).
+have same : near (fun h => limit * (norm (B (x + h)) + pad)^-1 * B (x + h) i 0
+  = clip limit pad (B (x + h)) i 0).
   apply: near_imply active _ => h hl; rewrite mxE; congr (_ * _); rewrite min_r //.
   by rewrite ler_pdivr_mulr ?mul1r ?ltW // (lt_trans l0).
 apply: derivative_near same _.
@@ -193,7 +195,8 @@ Qed.
 
 Theorem adam_clipped : Statements.Optimizers.adam_clipped.
 Proof.
-move=> R n p loss theta c w g j m0 v0 b1 b2 t eta eps limit pad gV whole clipped m v v_pos hb t0 e0 d0 N0 lN hf.
+move=> R n p loss theta c w g j m0 v0 b1 b2 t eta eps limit pad gV whole clipped m v v_pos hb t0 e0.
+move=> d0 N0 lN hf.
 have sym (G : 'cV[R]_p) : (clip_slope limit pad G)^T = clip_slope limit pad G.
   by rewrite linearZ /= linearB /= trmx1 linearZ /= trmx_mul trmxK.
 rewrite dot_mull sym; apply: adam_path => // i; apply: clip_moves => // k; exact: batch_moves.

@@ -90,14 +90,14 @@ End Pairs.
 Section Ends.
 Variables (R : rcfType) (a b c : R).
 Definition root := Num.sqrt (b ^+ 2 - a * c).
-(* Where a rho^2 - 2 b rho + c is not positive: between the roots; on one side of a number, everywhere or nowhere;
-   or outside of the roots, which is everywhere if there are none, as `root` is then 0. *)
+(* Where a rho^2 - 2 b rho + c is not positive: between the roots; on one side of a number, everywhere or
+   nowhere; or outside of the roots, which is everywhere if there are none, as `root` is then 0. *)
 Definition solved rho :=
   if 0 < a then (b - root) / a <= rho <= (b + root) / a
   else if a == 0 then c <= 2%:R * b * rho
   else (rho <= (b + root) / a) || ((b - root) / a <= rho).
-(* The interval that `lai_core` gives of the ratios that are not negative: from 0 if that solves, else from the
-   first root, or empty; to the last root if a > 0, else without an end. *)
+(* The interval that `lai_core` gives of the ratios that are not negative: from 0 if that solves, else from
+   the first root, or empty; to the last root if a > 0, else without an end. *)
 Definition reported rho :=
   if 0 < c then [&& 0 < b + root, c / (b + root) <= rho & (0 < a) ==> (rho <= (b + root) / a)]
   else (0 < a) ==> (rho <= (b + root) / a).
@@ -106,8 +106,9 @@ End Ends.
 (** The ratios rho for which the mean of x - rho y is at most t standard errors from 0 are those that solve a
     quadratic inequality; what they are in each case; and which of them are not negative. The interval that
     `lai_core` gives has those, and no others unless a and c are at most 0 and b is negative: then what lies
-    between two pieces, or beyond the one piece, is in it too. This is algebra, for any number t: that the mean
-    over its standard error has Student's law, and the probability that comes from it, is cited on the page. *)
+    between two pieces, or beyond the one piece, is in it too. This is algebra, for any number t: that the
+    mean over its standard error has Student's law, and the probability that comes from it, is cited on the
+    page. *)
 (* Implements: fieller-interval *)
 Definition fieller_interval := forall (R : rcfType) m (x y : 'I_m -> R) (t rho : R),
   (* meaning *) 0 <= t ->

@@ -29,8 +29,8 @@ Definition rule_is_reversed := forall (R : realFieldType) n p (loss : 'I_n -> 'c
       0 < printed -> exists2 t, 0 < t & forall eta, 0 < eta <= t -> 0 < change eta
     & gj != 0 -> inner_product (fun _ : 'I_1 => gj) gj < 0].
 
-(** One forward-mode derivative along the validation gradient is the score. Central differences give it with an
-    error of at most M h^2, where the loss along the line is a polynomial of degree 2 up to M |e|^3; the
+(** One forward-mode derivative along the validation gradient is the score. Central differences give it with
+    an error of at most M h^2, where the loss along the line is a polynomial of degree 2 up to M |e|^3; the
     coefficient of e need not be known. Bounded third derivatives give such an M by Taylor's formula, which
     needs the reals and is left out. For a quadratic loss M is 0, and so is the error. *)
 (* Implements: directional-derivative *)
@@ -150,8 +150,8 @@ Definition printed_sign_is_wrong := forall (R : realFieldType),
 (** The first-order effect of removal. Any continuous path of stationary points of the risk in which sample j
     counts 1 - e has the velocity H^-1 g_j at e = 0, and the validation loss along it the derivative that is
     stated. The path is given: that one exists for small e is the implicit function theorem, which needs a
-    complete field and continuous second derivatives; of quadratic losses `removal_of_quadratics` concludes it.
-    Of the path nothing is asked but that it is continuous at 0 and, near 0, stationary; it need not be of
+    complete field and continuous second derivatives; of quadratic losses `removal_of_quadratics` concludes
+    it. Of the path nothing is asked but that it is continuous at 0 and, near 0, stationary; it need not be of
     minimisers. *)
 (* Implements: removal-influence *)
 Definition removal := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p -> R)
@@ -168,8 +168,8 @@ Definition removal := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p 
   velocity path 0 (invmx (\sum_i hess i) *m dl j theta) /\
   derivative (fun e => \sum_z val z (path e)) 0 (\sum_z dot (gz z) (invmx (\sum_i hess i) *m dl j theta)).
 
-(** Of quadratic losses the path exists, and is the only one: for small e the risk in which sample j counts 1 - e
-    has one stationary point. *)
+(** Of quadratic losses the path exists, and is the only one: for small e the risk in which sample j
+    counts 1 - e has one stationary point. *)
 (* Implements: removal-influence *)
 Definition removal_of_quadratics := forall (R : realFieldType) n m p (loss : 'I_n -> 'cV[R]_p -> R)
     (hess : 'I_n -> 'M_p) (b : 'I_n -> 'cV_p) (val : 'I_m -> 'cV_p -> R) gz theta j,

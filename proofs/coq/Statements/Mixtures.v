@@ -45,19 +45,17 @@ Definition others i : 'M_(n, a * b) := \matrix_(k < n) (if k == i then 0 else mx
 Definition chosen (S : finType) (value : S -> R) (c : {ffun 'I_n -> S}) : 'rV_n := \row_k value (c k).
 End Ownership.
 
-(** Two backward passes, one of them with weights, tell whose row x of a tensor is. r and rw w are the gradients
-    of the sum of all losses and of their sum with the weights w. What is left of rw w beside w i r has the
-    gradients of the other samples' losses alone:
-    - it is 0 for all weights where the others' gradients are 0, and there alone; then r is loss i's gradient;
-      a loss whose gradient is not 0 depends on x;
-    - the weights for which it is 0 are a subspace, whose codimension is the rank of the others' gradients; by
-      this the subspace is proper where one of them is not 0;
-    - two weightings that differ in the weight of such a sample alone are not both in it, so that of weights
-      from s values, each sample's its own choice, at most one in s is in it;
-    - it is 0 for equal weights; for weights that differ from w i it is not, if a gradient of the others is not
-      0 and those that are not are linearly independent.
-    The share of one in s is what the page's density comes to on a finite grid; the probability of 0 that a
-    density has needs integrals, and is left out. *)
+(** Two backward passes, one of them with weights, tell whose row x of a tensor is. r and rw w are the
+    gradients of the sum of all losses and of their sum with the weights w. What is left of rw w beside w i r
+    has the gradients of the other samples' losses alone. First, it is 0 for all weights where the others'
+    gradients are 0, and there alone; then r is loss i's gradient; a loss whose gradient is not 0 depends on
+    x. Second, the weights for which it is 0 are a subspace, whose codimension is the rank of the others'
+    gradients; this rank is positive where one of them is not 0. Third, two weightings that differ in the
+    weight of such a sample alone are not both in the subspace, so that of weights from s values, each
+    sample's its own choice, at most one in s is in it. Last, it is 0 for equal weights; for weights that
+    differ from w i it is not, if a gradient of the others is not 0 and those that are not 0 are linearly
+    independent. One in s is what the page's density comes to on a finite grid; that a density has the
+    probability 0 needs integrals, and is left out. *)
 (* Implements: sample-ownership *)
 Definition sample_ownership := forall (R : realFieldType) n a b (loss : 'I_n -> 'M[R]_(a, b) -> R)
     (x : 'M_(a, b)) (dl : 'I_n -> 'M_(a, b)) r (rw : 'rV_n -> 'M_(a, b)) i,

@@ -16,10 +16,12 @@ Definition quarter (R : rcfType) p q (D G : 'M[R]_(p, q)) : 'M_(p, q) :=
 Definition running_square (R : fieldType) p n gamma (D : 'cV[R]_p) (G : 'M_(p, n)) :=
   \col_i (gamma * D i 0 + (1 - gamma) * ((\sum_t G i t ^+ 2) / n%:R)).
 
-(** Unrolled, the running mean weighs each batch, and the weights add up to one. A decay strictly between 0 and 1
-    makes all weights positive, and so the mean a weighted average of what it started from and of the batches. *)
+(** Unrolled, the running mean weighs each batch, and the weights add up to one. A decay strictly between 0
+    and 1 makes all weights positive, and so the mean a weighted average of what it started from and of the
+    batches. *)
 (* Implements: second-moment *)
-Definition running_unrolled := forall (R : realFieldType) p n gamma (D : nat -> 'cV[R]_p) (G : nat -> 'M_(p, n)),
+Definition running_unrolled := forall (R : realFieldType) p n gamma (D : nat -> 'cV[R]_p)
+    (G : nat -> 'M_(p, n)),
   (* meaning *) (forall k, D k.+1 = running_square gamma (D k) (G k)) ->
   let weight k (i : 'I_k) := (1 - gamma) * gamma ^+ (k - i.+1) in
   (forall k, D k = gamma ^+ k *: D 0%N + \sum_(i < k) weight k i *: running_square 0 0 (G i) /\
@@ -82,8 +84,8 @@ Definition times (R : ringType) p (x y : 'cV[R]_p) : 'cV_p := \col_i (x i 0 * y 
 Definition batch (R : ringType) n p (c : 'cV[R]_p) (w : 'I_n -> R) (g : 'I_n -> 'cV_p) j x :=
   c + \sum_k (if k == j then x else w k) *: g k.
 
-(** The derivative of the validation loss after one Adam step in a sample's weight; clipping is inactive, as below
-    the limit; `adam_clipped` has it active. *)
+(** The derivative of the validation loss after one Adam step in a sample's weight; clipping is inactive, as
+    below the limit; `adam_clipped` has it active. *)
 (* Implements: adam-derivative *)
 Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) theta c (w : 'I_n -> R)
     (g : 'I_n -> 'cV_p) j
@@ -98,8 +100,8 @@ Definition adam_derivative := forall (R : rcfType) n p (loss : 'cV[R]_p -> R) th
   derivative (fun x : R => loss (adam_step eta eps theta (m x) (v x))) (w j)
     (- eta * dot (times (Q b1 b2 t eps (m (w j)) (v (w j)) (batch c w g j (w j))) gV) (g j)).
 
-(* A gradient that is clipped at the norm `limit`, with a small number beside its norm as frameworks have it; and
-   what clipping puts before another vector. *)
+(* A gradient that is clipped at the norm `limit`, with a small number beside its norm as frameworks have it;
+   and what clipping puts before another vector. *)
 Definition clip (R : rcfType) p (limit pad : R) (g : 'cV[R]_p) := Num.min 1 (limit / (norm g + pad)) *: g.
 Definition clip_slope (R : rcfType) p (limit pad : R) (g : 'cV[R]_p) : 'M_p :=
   (limit / (norm g + pad)) *: (1%:M - (norm g * (norm g + pad))^-1 *: (g *m g^T)).

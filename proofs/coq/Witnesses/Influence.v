@@ -178,6 +178,7 @@ exists (fun=> dot c), (fun=> c); split=> [i|] //; exists c; split=> //.
 split=> [z|]; first exact: gradient_dot.
 split=> [i x|]; first by rewrite mul1mx; exact: gradient_quadratic.
 split; last by rewrite sumr_const card_ord -scaler_nat unitmxZ ?unitmx1 // unitfE pnatr_eq0.
-rewrite !big_ord_recl big_ord0 /b /= !mul1mx addr0 -{1 3}[c]scale1r -!scalerDl (_ : _ + _ = 0 :> R) ?scale0r //.
+rewrite !big_ord_recl big_ord0 /b /= !mul1mx addr0 -{1 3}[c]scale1r -!scalerDl
+  (_ : _ + _ = 0 :> R) ?scale0r //.
 ring.
 Qed.

@@ -18,8 +18,8 @@ Lemma ones_outer_neq0 : ones *m ones^T != 0.
 Proof. by apply/eqP => /matrixP /(_ 0 0); rewrite !mxE big_ord1 !mxE mulr1 => /eqP; rewrite oner_eq0. Qed.
 End Ones.
 
-(* The decay 1/2, which is strictly between 0 and 1 in every ordered field; the mean starts at a unit vector and
-   moves to half of it, which is what each batch has. *)
+(* The decay 1/2, which is strictly between 0 and 1 in every ordered field; the mean starts at a unit vector
+   and moves to half of it, which is what each batch has. *)
 Section Mean.
 Variable R : realFieldType.
 Fixpoint averaged k : 'cV[R]_2 :=
@@ -84,7 +84,8 @@ Qed.
 Lemma adam_clipped : ltac:(witness Statements.Optimizers.adam_clipped).
 Proof.
 move=> R; have half := half_lt1 R; have /andP [h0 h1] := half.
-take_two; take_two; exists (dot (corner R 1 0)); do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
+take_two; take_two; exists (dot (corner R 1 0));
+  do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
 exists (fun=> 1), (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
 exists ord0, (corner R 1 0); split; first exact: corner_neq0; exists (ones R); split; first exact: ones_neq0.
 exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1, 1, 1, 1, (corner R 1 0); split; first exact: corner_neq0.
