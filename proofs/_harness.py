@@ -52,8 +52,7 @@ What ``settled`` demands, so that nothing passes by accident:
 * there is a mutant; every mutant says something else than the statement, and is **false**: a random point
   (or the mutant's own ``witness``) satisfies what it assumes and violates what it claims;
 * on every mutant ``proof`` raises `RefutedError`, which only a failed step can raise, and a
-  step fails only with numbers in hand at which it is wrong (``implied``: where the symbols'
-  assumptions decide against it). Any other exception, and a
+  step fails only with numbers in hand at which it is wrong. Any other exception, and a
   step that can be neither shown nor refuted (`UndecidedError`), is an error for the
   statement and for the mutant alike: a typo rejects nothing.
 

@@ -52,15 +52,6 @@ class Steps:
         strict = any(sp.sympify(term).is_positive is True for term in terms)
         return Lemma(AtMost(sp.Integer(0), sp.sympify(expression), strict))
 
-    def implied(self, name: str, condition: Any) -> None:
-        """Show a condition that sympy's assumptions decide (``(1 - rho).is_positive``)."""
-        self.count += 1
-        simplified = sp.simplify(condition)
-        if simplified == sp.false:
-            raise RefutedError(f"{name}: {condition} is false")
-        if simplified != sp.true:
-            raise UndecidedError(f"{name}: {condition}")
-
     def conclude(
         self, statement: Statement, derive: Callable[[int], Any] | None = None, *, depths: Any = None
     ) -> Any:

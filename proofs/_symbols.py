@@ -127,11 +127,6 @@ def parts_of(x: Any) -> tuple[Any, Any]:
     return (sp.Abs(x) + x) / 2, (sp.Abs(x) - x) / 2
 
 
-def one_where(condition: Any) -> Any:
-    """Give 1 where a condition holds, 0 elsewhere."""
-    return sp.Piecewise((sp.Integer(1), condition), (sp.Integer(0), True))
-
-
 def symmetric(name: str, size: int) -> sp.Matrix:
     """Name the entries of a symmetric matrix."""
     return sp.Matrix(size, size, lambda i, j: sp.Symbol(f"{name}_{min(i, j)}{max(i, j)}", real=True))

@@ -24,7 +24,7 @@ def layers(n=5):
     return hidden, lai.LayerTrace(DRAWS.normal(size=(n, 3)), DRAWS.normal(size=(n, 2)))
 
 
-def test_the_parts_of_lai_add_up_to_lai_and_those_of_ghost_to_ghost():
+def test_layer_parts_add_up_to_kernels():
     hidden, last = layers()
     trace = lai.Trace([hidden, last])
     parts = [_adapters.layer_parts(record, last, "tokens", trains=True) for record in (hidden, last)]
@@ -32,7 +32,7 @@ def test_the_parts_of_lai_add_up_to_lai_and_those_of_ghost_to_ghost():
     np.testing.assert_allclose(sum(part[1] for part in parts), lai.ghost_kernel(trace, trace), rtol=1e-12)
 
 
-def test_a_layer_that_does_not_train_has_a_part_in_lai_alone():
+def test_frozen_layers_contribute_to_lai_alone():
     hidden, last = layers()
     seen, exact = _adapters.layer_parts(hidden, last, "tokens", trains=False)
     assert np.abs(seen).max() > 0
@@ -40,7 +40,7 @@ def test_a_layer_that_does_not_train_has_a_part_in_lai_alone():
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_fitted_weights_are_the_slopes_over_the_counted_pairs(backend):
+def test_fitted_weights_are_slopes_over_pairs(backend):
     draws = DRAWS.normal(size=(2, 3, 4, 4))
     counted = ~np.eye(4, dtype=bool)
     draws[:, :, 0, 0] = np.nan  # what is not counted may be anything
@@ -50,14 +50,14 @@ def test_fitted_weights_are_the_slopes_over_the_counted_pairs(backend):
     np.testing.assert_allclose(backend.numpy(found), slopes, rtol=1e-5)
 
 
-def test_positions_are_tokens_where_every_layer_has_the_last_ones():
+def test_positions_default_to_tokens_where_shared():
     tokens = lai.LayerTrace(np.ones((2, 3, 4)), np.ones((2, 3, 5)))
     patches = lai.LayerTrace(np.ones((2, 7, 4)))
     assert _adapters.default_positions(lai.Trace([tokens])) == "tokens"
     assert _adapters.default_positions(lai.Trace([patches, tokens])) == "mean"
 
 
-def test_the_summed_gradients_are_those_of_each_parameter():
+def test_summed_gradients_are_per_parameter():
     hidden, last = layers()
     found = _adapters.sum_gradients(lai.Trace([hidden, replace(last, weight="head")]), 2**30)
     assert list(found) == [(0, "weight"), (0, "bias"), ("head", "weight")]
@@ -78,7 +78,7 @@ SEGMENTS = hnp.arrays(np.int64, st.tuples(st.integers(1, 3), st.integers(1, 5)),
 @example(np.array([[0, 1], [2, 2]]))
 @example(np.array([[0, 1, 2, 3]]))
 @example(np.array([[0, 1, 0], [2, -1, 2]]))  # in pieces
-def test_of_two_segments_of_a_row_each_gets_the_next_ones_contents_while_the_other_stays(backend, segments):
+def test_replaced_segments_leave_neighbours_unchanged(backend, segments):
     found = [tuple(map(backend.numpy, one)) for one in _adapters.yield_replacements(backend.array(segments))]
     flat, names = segments.ravel(), np.unique(segments)
     following = dict(zip(names, np.roll(names, -1), strict=True))
@@ -101,7 +101,7 @@ def test_positions_scores_are_summed_by_segment():
     np.testing.assert_array_equal(_adapters.sum_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
 
 
-def test_kernels_by_name_and_the_gradients_that_they_need():
+def test_kernel_names_determine_needed_gradients():
     found = {name: _adapters.kernel_of(name) for name in ("ghost", "lai", "lli")}
     assert found == {
         "ghost": (lai.ghost_kernel, "all"),
@@ -110,7 +110,7 @@ def test_kernels_by_name_and_the_gradients_that_they_need():
     }
 
 
-def test_scores_correlate_with_a_copys_over_three_samples_or_more():
+def test_score_agreement_needs_three_samples():
     own, full = DRAWS.normal(size=(2, 2, 3))
     found = _adapters.agreements(own, full)
     expected = [np.corrcoef(one, other)[0, 1] for one, other in zip(own, full, strict=True)]
@@ -120,7 +120,7 @@ def test_scores_correlate_with_a_copys_over_three_samples_or_more():
         _adapters.agreements(own[:, :2], full[:, :2])
 
 
-def test_an_error_of_half_of_the_digits_is_accepted():
+def test_half_the_digits_may_be_lost():
     _adapters.check_agreement(_adapters.SelfCheck(2.0**-26, {}, 0.0), 2.0**-52, "")
     with pytest.raises(ValueError, match=r"relative errors of 1\.5e-08 for exact scores; look"):
         _adapters.check_agreement(_adapters.SelfCheck(0.0, {}, 1.0001 * 2.0**-26), 2.0**-52, "look")
@@ -166,4 +166,4 @@ REFUSED: Table = {
 }
 
 
-test_what_does_not_go_together_is_named = refusals(REFUSED)
+test_conflicting_options_are_named = refusals(REFUSED)

@@ -188,7 +188,7 @@ PARTICULAR: Table = {
 test_what_does_not_fit_is_named = refusals(REFUSED | PARTICULAR)
 
 
-def test_as_many_players_as_are_said_are_enumerated():
+def test_enumeration_reaches_the_stated_player_limit():
     gradients = np.arange(16.0)[:, None]
     values = shapley.one_step_shapley(lambda at: at[0], np.zeros(1), gradients, learning_rate=1.0)
     np.testing.assert_allclose(values, gradients[:, 0])
@@ -209,6 +209,6 @@ def test_what_is_handed_on(everything):
     assert named()()[0].keys() == EDGES.keys()
 
 
-def test_the_signature_and_the_documentation_are_the_functions_own(everything):
+def test_wrappers_keep_signature_and_documentation(everything):
     assert list(inspect.signature(everything).parameters)[:3] == ["rows", "labels", "chain"]
     assert (everything.__name__, everything.__doc__) == ("_everything", "Return what came.")

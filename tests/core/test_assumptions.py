@@ -30,7 +30,7 @@ def _report(case, **options):
 
 @pytest.mark.equation("similarities")
 @given(GENERATORS, SHAPES)
-def test_similarities_are_the_inner_products_of_a_layers_vectors(seed, shape):
+def test_similarities_are_layerwise_inner_products(seed, shape):
     case = unconstrained(np.random.default_rng(seed), shape)
     measured = similarities(case.validation.trace(), case.training.trace())
     np.testing.assert_allclose(measured.alpha, case.alpha[0], rtol=1e-9, atol=1e-12)
@@ -41,7 +41,7 @@ def test_similarities_are_the_inner_products_of_a_layers_vectors(seed, shape):
 
 @pytest.mark.equation("similarities")
 @given(GENERATORS)
-def test_similarities_multiply_to_ghost_and_lai_also_with_biases(seed):
+def test_similarities_reproduce_ghost_and_lai(seed):
     rng = np.random.default_rng(seed)
     layers = {
         n: [
@@ -66,7 +66,7 @@ def test_similarities_multiply_to_ghost_and_lai_also_with_biases(seed):
 
 @pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment")
 @given(GENERATORS, SHAPES)
-def test_the_report_says_it_layer_by_layer(seed, shape):
+def test_reports_break_down_by_layer(seed, shape):
     case = unconstrained(np.random.default_rng(seed), shape)
     report = _report(case)
     assert report.layer_rates.max() == report.rho
@@ -83,7 +83,7 @@ def test_the_report_says_it_layer_by_layer(seed, shape):
 
 @pytest.mark.equation("gradient-norm-decay")
 @given(halves((3, 3), 0, 3))
-def test_the_rate_of_samples_of_which_some_units_are_dead(norms):
+def test_decay_rate_handles_dead_units(norms):
     """Where the last gradient is 0 and a lower one is not no rate is large enough; where all are 0 any is."""
     rates = decay_rate(norms)
     for rate, (lowest, lower, last) in zip(rates, norms.T, strict=True):
@@ -95,7 +95,7 @@ def test_the_rate_of_samples_of_which_some_units_are_dead(norms):
 
 @pytest.mark.equation("non-negative-alignment", "non-expansive", "lai-lower-bound", "bounded-activations")
 @given(halves((2, 4, 2), -2, 2), halves((2, 4, 2), -2, 2))
-def test_the_report_is_that_of_every_pair_where_vectors_vanish_and_repeat(inputs, gradients):
+def test_reports_cover_vanishing_and_repeated_vectors(inputs, gradients):
     """Two layers, two validation and two training samples; a gradient of 0 has the cosine 0 to any other."""
     sides = [
         lai.Trace([lai.LayerTrace(a[rows], g[rows]) for a, g in zip(inputs, gradients, strict=True)])
@@ -119,7 +119,7 @@ def test_the_report_is_that_of_every_pair_where_vectors_vanish_and_repeat(inputs
 
 
 @pytest.mark.equation("gradient-norm-decay", "bounded-activations", "non-negative-alignment", "non-expansive")
-def test_what_satisfies_and_what_violates_each_assumption():
+def test_examples_satisfy_or_violate_each_assumption():
     kept, halved = np.ones((3, 1)), np.array([[0.25], [0.5], [1.0]])
     assert decay_rate(halved) == 0.5  # layers of norm 1/2
     assert decay_rate(kept) == 1.0  # a residual block whose branch is 0
@@ -142,7 +142,7 @@ def test_what_satisfies_and_what_violates_each_assumption():
 
 
 @pytest.mark.equation("non-negative-alignment")
-def test_the_share_of_pairs_that_oppose_each_other():
+def test_reports_count_opposed_pairs():
     """One of four pairs opposes at the top, another one below; to be orthogonal is not to oppose."""
     validation = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
     training = [np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [-1.0, 1.0]])]
@@ -170,13 +170,13 @@ REFUSED: Table = {
 
 
 @pytest.mark.parametrize("said", REFUSED)
-def test_layers_without_one_alpha_and_beta_are_refused(said):
+def test_layers_need_one_alpha_and_beta(said):
     similarities(*[lai.Trace([ONE, SHARED])] * 2)  # one use of a named matrix is not shared
     check_refusal(said, REFUSED[said])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sixteen_units_of_the_precision_are_forgiven_as_rounding(dtype):
+def test_tolerance_is_sixteen_machine_epsilons(dtype):
     layer = lai.LayerTrace(np.ones((1, 1), dtype), np.ones((1, 1), dtype))
     report = measure_assumptions(*[lai.Trace([layer])] * 2)
     assert report.tolerance == 16 * np.finfo(dtype).eps

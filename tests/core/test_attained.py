@@ -7,10 +7,10 @@ from tests.support import ledger
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_an_optimiser_reaches_the_bound_and_no_more(name):
+def test_optimiser_attains_but_never_exceeds_bounds(name):
     assert 0.99 <= climb(BOUNDS[name], enough=0.99, starts=8) <= 1.0 + 1e-6
 
 
-def test_each_attained_bound_of_the_ledger_is_climbed():
+def test_every_attained_bound_is_climbed():
     attained = {slug for slug, entry in ledger.read().items() if entry.attained}
     assert attained == {bound.slug for bound in BOUNDS.values()}

@@ -21,7 +21,7 @@ def similarities(seed, shape=(3, 3, 4)):
 
 @pytest.mark.equation("calibrated-decoupled")
 @given(GENERATORS)
-def test_proportional_similarities_are_recovered_whatever_the_embeddings(seed):
+def test_proportional_similarities_are_recovered(seed):
     rng = np.random.default_rng(seed)
     alpha, beta = similarities(seed)
     gains = np.append(rng.uniform(-1, 2, 2), 1.0)
@@ -32,7 +32,7 @@ def test_proportional_similarities_are_recovered_whatever_the_embeddings(seed):
 
 @pytest.mark.equation("calibrated-decoupled")
 @given(GENERATORS)
-def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
+def test_block_weights_are_slopes_through_zero(seed):
     rng = np.random.default_rng(seed)
     approximate, exact = rng.standard_normal((2, 3, 2, 4))
     found = calibration.block_weights(approximate, exact)
@@ -45,7 +45,7 @@ def test_block_weights_are_slopes_through_zero_of_each_layers_part(seed):
 
 @pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
 @given(GENERATORS, st.integers(2, 4))
-def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth):
+def test_linear_binary_softmax_weights_recover_ghost(seed, depth):
     """Gradients at the top are all multiples of (1, -1), so that every layer's are of one direction."""
     rng = np.random.default_rng(seed)
     widths = [3] * depth + [2]
@@ -60,6 +60,6 @@ def test_weights_fitted_to_a_linear_binary_softmax_give_ghost_itself(seed, depth
 
 
 @pytest.mark.equation("calibrated-decoupled")
-def test_a_layer_that_lai_does_not_see_gets_no_weight():
+def test_layers_unseen_by_lai_weigh_nothing():
     alpha = np.array([[[0.0]], [[1.0]]])
     assert calibration.decoupled_weights(alpha, np.ones((2, 1, 1))).tolist() == [0.0, 1.0]

@@ -76,7 +76,7 @@ def functions():
 
 
 @pytest.mark.parametrize("function", functions(), ids=lambda function: function.__name__)
-def test_what_is_left_out_is_the_same_everywhere(function):
+def test_defaults_are_the_same_everywhere(function):
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is not parameter.empty:
             expected = OWN.get((function.__name__, name), USUAL.get(name, "unknown"))
@@ -94,7 +94,7 @@ def test_budgets_are_as_their_descriptions_say():
     ("positions", "height", "width", "kept"),
     [(1, 256, 256, True), (1, 255, 257, False), (127, 256, 256, True), (128, 256, 256, False)],
 )
-def test_a_sum_stays_factors_from_65536_numbers_on_while_these_are_fewer(positions, height, width, kept):
+def test_large_sums_stay_cheaper_factors(positions, height, width, kept):
     """127 * (256 + 256) < 256 * 256 = 2^16, and 255 * 257 = 2^16 - 1."""
     gradient = OuterGradient(np.ones((1, positions, height)), (np.ones((1, positions, width)),))
     work = Workspace(namespace_of({"numpy": np.ones(1)}), np.dtype(np.float64), GIB)
@@ -108,7 +108,7 @@ def test_a_sum_stays_factors_from_65536_numbers_on_while_these_are_fewer(positio
         assert set(factored.factorize(replace(gradient, constant=0.5), work)[-1].tolist()) == {0.5}
 
 
-def test_blocks_are_put_side_by_side_while_their_products_are_small():
+def test_small_blocks_are_concatenated():
     """Two blocks of 3 and 5 columns for two samples: 16 numbers, 2^19 products of them with 2^15 rows."""
     blocks = np.ones((2, 1, 3)), np.ones((2, 1, 5))
     gradient = OuterGradient(np.ones((2, 1, 1)), blocks)

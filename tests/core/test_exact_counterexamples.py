@@ -71,7 +71,7 @@ def test_exact_counterexample_to_both_geometric_bounds(rho):
 
 
 @pytest.mark.equation("decays-with-depth")
-def test_exact_counterexample_the_relative_error_grows_with_depth():
+def test_counterexample_relative_error_grows_with_depth():
     errors, printed = [], []
     for depth in (2, 3, 4, 8):
         net = extremal(HALF, depth)
@@ -84,7 +84,7 @@ def test_exact_counterexample_the_relative_error_grows_with_depth():
 
 
 @pytest.mark.equation("app-relative-conservative", "lai-lower-bound")
-def test_exact_counterexample_embeddings_that_cancel_make_lai_zero():
+def test_counterexample_cancelling_embeddings_make_lai_zero():
     net = embeddings_that_cancel()
     admit("app-relative-conservative", net)
     admit("lai-lower-bound", net)
@@ -94,7 +94,7 @@ def test_exact_counterexample_embeddings_that_cancel_make_lai_zero():
 
 
 @pytest.mark.equation("alignment-implies-decay")
-def test_exact_counterexample_opposed_gradients_need_not_decay():
+def test_counterexample_opposed_gradients_need_not_decay():
     matrices = ((1,),), ((Fraction(1, 10),),)
     net = Chain(matrices, ((1,), (1,)), ((1,), (-1,)), rho=HALF, bound=Fraction(1))
     admit("alignment-implies-decay", net)
@@ -103,7 +103,7 @@ def test_exact_counterexample_opposed_gradients_need_not_decay():
 
 
 @pytest.mark.equation("influence", "negative-is-discarded")
-def test_exact_counterexample_removal_has_the_other_sign_and_the_rule_keeps_what_hurts():
+def test_counterexample_removal_rule_keeps_harmful_samples():
     """Fit the mean of 0 and 2 by squares; validate on 0."""
     points, target, by = (Fraction(0), Fraction(2)), Fraction(0), Fraction(1, 100)
     fit = Fit(
@@ -128,7 +128,7 @@ def test_exact_counterexample_removal_has_the_other_sign_and_the_rule_keeps_what
 
 @pytest.mark.equation("order-of-magnitude")
 @pytest.mark.parametrize("widths", [(1, 1), (784, 512, 512, 10), (1, 1000, 1), (1000, 1, 1000, 1)])
-def test_exact_counterexample_ghost_keeps_less_than_twice_what_lai_keeps(widths):
+def test_counterexample_ghost_keeps_below_twice_lai(widths):
     """Ghost keeps inputs and gradients of every layer, LAI inputs and the last gradients."""
     admit("order-of-magnitude")
     inputs, outputs = sum(widths[:-1]), sum(widths[1:])
@@ -136,7 +136,7 @@ def test_exact_counterexample_ghost_keeps_less_than_twice_what_lai_keeps(widths)
 
 
 @pytest.mark.equation("optimizer-preconditioning")
-def test_exact_counterexample_the_printed_scaling_turns_the_sign():
+def test_counterexample_printed_scaling_turns_the_sign():
     """One layer with input 1: the printed score divides by D, Adam's step by its root."""
     history = (Fraction(7, 5), Fraction(4, 5)), (Fraction(1, 5), Fraction(28, 5))
     moments, roots = Moments((1, 16), history, decay=HALF), (1, 4)
@@ -148,7 +148,7 @@ def test_exact_counterexample_the_printed_scaling_turns_the_sign():
 
 
 @pytest.mark.equation("adam-needs-moments")
-def test_exact_counterexample_one_diagonal_serves_every_sample():
+def test_counterexample_one_diagonal_serves_all_samples():
     """Leave bias correction and epsilon out: the slope of mean / root in a weight is g_j times one Q."""
     admit("adam-needs-moments")
     first, second = Fraction(9, 10), Fraction(3, 4)
@@ -165,7 +165,7 @@ def test_exact_counterexample_one_diagonal_serves_every_sample():
 
 
 @pytest.mark.equation("app-ghost-var")
-def test_exact_counterexample_one_dropout_mask_for_both_samples():
+def test_counterexample_both_samples_share_a_mask():
     """Keep the layer's only unit, doubled, or drop it, for both samples together: 13 where 9 is printed."""
     outcomes = [(Fraction(1, 4), (kept,), (kept,), g, h) for kept in (0, 2) for g, h in FLIPPED]
     law = Law(outcomes, alpha=(1, 1), means=(1,), signals=(0, 1))
@@ -176,7 +176,7 @@ def test_exact_counterexample_one_dropout_mask_for_both_samples():
 
 
 @pytest.mark.equation("app-var-corr-lb", "noise-only-bound", "lai-lower-variance")
-def test_exact_counterexample_noise_along_the_signal_and_weights_of_both_signs():
+def test_counterexample_correlated_noise_and_mixed_signs():
     law = noise_along_the_signal()
     for slug in ("app-var-corr-lb", "noise-only-bound", "lai-lower-variance"):
         admit(slug, law)
@@ -186,7 +186,7 @@ def test_exact_counterexample_noise_along_the_signal_and_weights_of_both_signs()
 
 
 @pytest.mark.equation("noise-energy-floor")
-def test_exact_counterexample_noise_of_any_energy_can_cancel():
+def test_counterexample_energetic_noise_can_cancel():
     """Let the two similarities oppose each other in every outcome: Ghost does not vary at all."""
     law = products_of(-1, (Fraction(3, 7), Fraction(4, 7)), (Fraction(-1, 3), Fraction(2)), (1000, 1000))
     admit("noise-energy-floor", law)
@@ -196,7 +196,7 @@ def test_exact_counterexample_noise_of_any_energy_can_cancel():
 
 
 @pytest.mark.equation("variance-depth-growth")
-def test_exact_counterexample_the_variance_grows_ever_more_slowly():
+def test_counterexample_variance_growth_slows_with_depth():
     """Layers of width one, J = 0 or 1 with equal chances; z and j draw their own; last gradients 1."""
     variances = []
     for below in (0, 1, 2):
@@ -210,7 +210,7 @@ def test_exact_counterexample_the_variance_grows_ever_more_slowly():
 
 
 @pytest.mark.equation("unit-gain")
-def test_exact_counterexample_kept_lengths_and_a_printed_gain_of_a_half():
+def test_counterexample_kept_lengths_have_half_gain():
     """Of two units one is gated off: the gradient of the other is the same at every layer."""
     operator = Operator([[1, 0], [0, 0]], gradient=(1, 0))
     admit("unit-gain", operator)
@@ -240,6 +240,6 @@ def test_exact_counterexample_kept_lengths_and_a_printed_gain_of_a_half():
         ("noise-energy-floor", extremal(HALF, 2)),
     ],
 )
-def test_what_violates_a_stated_hypothesis_is_not_admitted(slug, example):
+def test_hypothesis_violations_are_not_admitted(slug, example):
     with pytest.raises(AssertionError, match=r"violates|is about"):
         admit(slug, example)

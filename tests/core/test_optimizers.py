@@ -94,7 +94,7 @@ class Training:
 
 @pytest.mark.equation("adam-derivative")
 @given(shape=sizes, adam=settings, step=steps, seed=GENERATORS)
-def test_the_step_is_that_of_another_implementation(shape, adam, step, seed):
+def test_steps_match_another_implementation(shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
     found = optimizers.adam_step(*training.arrays(weights), adam=adam, step=step)
@@ -104,7 +104,7 @@ def test_the_step_is_that_of_another_implementation(shape, adam, step, seed):
 
 @pytest.mark.equation("adam-derivative", "adam-needs-moments")
 @given(shape=sizes, adam=settings, step=st.sampled_from((2, 30)), seed=GENERATORS)
-def test_derivative_is_what_moving_a_weight_does_to_the_loss(shape, adam, step, seed):
+def test_scores_match_weight_finite_differences(shape, adam, step, seed):
     training = Training(shape, seed, step)
     weights = np.full(shape[0], 1 / shape[0])
     scores = training.scores(adam, weights)
@@ -113,7 +113,7 @@ def test_derivative_is_what_moving_a_weight_does_to_the_loss(shape, adam, step, 
 
 
 @pytest.mark.equation("adam-derivative")
-def test_parameters_without_any_gradient_keep_the_first_term():
+def test_parameters_without_gradients_keep_first_terms():
     """Rows of an embedding that were never seen: the root of the second moment is not differentiable."""
     zero, one = np.array([0.0]), np.array([1.0])
     # 2 * 0.5 / (0.5 * 0.25); clipping to 1/2 over |g| + 1 halves it, over |g| leaves it as it is
@@ -127,7 +127,7 @@ def test_parameters_without_any_gradient_keep_the_first_term():
 
 @pytest.mark.equation("adam-direction")
 @given(shape=sizes, n_val=st.integers(1, 2), seed=GENERATORS)
-def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(shape, n_val, seed):
+def test_adam_direction_is_first_order_decrease(shape, n_val, seed):
     training = Training(shape, seed, 2)
     validation = np.stack([training.slope(training.theta)] + [np.zeros(shape[1])] * (n_val - 1))
     found = optimizers.adam_direction_scores(validation, training.gradients, training.second, epsilon=1e-3)
@@ -138,7 +138,7 @@ def test_adam_direction_is_the_first_order_decrease_of_a_scaled_step(shape, n_va
         assert -decrease / (2 * tiny) == pytest.approx(score, rel=1e-5, abs=1e-6)
 
 
-def test_adams_defaults_are_those_that_are_usual():
+def test_adam_defaults_match_torch():
     """Those of torch; a gradient of 1e-6 that it clips at 1e-6 is halved."""
     torchs = {name: option.default for name, option in inspect.signature(torch.optim.Adam).parameters.items()}
     chosen = Adam()

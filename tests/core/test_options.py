@@ -72,7 +72,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("function", "option", "ends"), CALLED + OTHERS)
-def test_an_option_is_taken_up_to_its_ends_and_refused_by_name_beyond(function, option, ends):
+def test_options_are_checked_at_their_ends(function, option, ends):
     positional, options = call(function) if function in FUNCTIONS.values() else ((), {})
     for value in ends[0]:
         function(*positional, **options | {option: value})

@@ -8,7 +8,7 @@ import lai_core
 PRODUCTS = re.compile(r"\bxp\.(matmul|tensordot|vecdot|einsum|linalg\.matmul)\(|^\s[^\"#>]*[\w)\]] @ [\w(]")
 
 
-def test_no_product_goes_past_the_one_that_keeps_its_type():
+def test_no_product_bypasses_the_autocast_guard():
     folder = Path(lai_core.__file__).parent
     found = [
         f"{path.relative_to(folder)}:{number}: {line.strip()}"

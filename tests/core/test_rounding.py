@@ -128,7 +128,7 @@ def miss_the_bound(rng):
 
 @pytest.mark.equation("rounding-error")
 @pytest.mark.parametrize("seed", range(4))
-def test_the_bound_holds_in_fractions_with_every_option(seed):
+def test_bound_holds_exactly_for_every_option(seed):
     rng = np.random.default_rng(seed)
     for _ in range(150):
         assert miss_the_bound(rng) is None
@@ -136,7 +136,7 @@ def test_the_bound_holds_in_fractions_with_every_option(seed):
 
 @pytest.mark.equation("rounding-error")
 @given(st.integers(1, 3), st.floats(0, 0.1))
-def test_the_factor_is_the_one_that_is_proved(n, unit):
+def test_factor_is_the_proved_one(n, unit):
     errors = [[0.0] * n] * 2
     statement = prove_rounding.STATEMENT
     proved = numbers(statement, depth=n)(*errors, unit)
@@ -182,7 +182,7 @@ def test_the_bound_is_its_formula(count, stored_roundoff, unit):
     assert rounding_bound(lai.lli_scores, one, two, **options) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_unit_is_that_of_the_scores_type_and_a_term_that_is_taken_off_counts_twice():
+def test_rounding_units_follow_types_and_exclusions():
     plain, off = (partial(lai.ghost_scores, **options) for options in ({}, {"exclude_self": True}))
     expected = rounding_bound(plain, ONE, ONE, unit_roundoff=2.0**-53)
     np.testing.assert_array_equal(rounding_bound(plain, ONE, ONE), expected)
@@ -193,7 +193,7 @@ def lai_scores(validation, training):
     """Have the name of a function with a bound."""
 
 
-def test_roundings_are_those_of_the_scores_positions():
+def test_roundings_depend_on_position_mode():
     uses = [lai.LayerTrace(np.ones((2, 4, 5)), np.ones((2, 4, 3)), weight="shared")] * 2
     shared = lai.Trace(uses)
     more = lai.Trace([lai.LayerTrace(np.ones((7, 4, 5)), np.ones((7, 4, 3)), weight="shared")] * 2)
@@ -232,4 +232,4 @@ REFUSED: Table = {
 }
 
 
-test_what_the_bound_cannot_cover_is_refused = refusals(REFUSED)
+test_uncovered_calls_are_refused = refusals(REFUSED)

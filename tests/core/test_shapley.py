@@ -50,7 +50,7 @@ def draw(shape, seed):
 
 
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_enumeration_is_the_average_over_all_orders(shape, seed, rate):
+def test_enumeration_averages_over_all_orders(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed)
     values = shapley.one_step_shapley(problem.loss, theta, gradients, learning_rate=rate)
@@ -60,7 +60,7 @@ def test_enumeration_is_the_average_over_all_orders(shape, seed, rate):
     assert values.sum() == pytest.approx(whole, rel=1e-7, abs=1e-8)  # nothing is left over
 
 
-def test_squared_standard_error_is_unbiased_for_the_variance_of_the_mean():
+def test_squared_standard_errors_are_unbiased():
     """All 36 pairs of orders of three samples: mean, variance and mean squared error by enumeration."""
     theta, gradients = draw((3, 2), 5)
     loss = Quartic(2, 5).loss
@@ -83,7 +83,7 @@ def midpoint_scores(gradient, theta, gradients, rate):
 
 @pytest.mark.equation("midpoint")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_midpoint_score_is_the_shapley_value_of_a_quadratic(shape, seed, rate):
+def test_midpoint_is_exact_for_quadratics(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
     scores = midpoint_scores(problem.gradient, theta, gradients, rate)
@@ -93,7 +93,7 @@ def test_midpoint_score_is_the_shapley_value_of_a_quadratic(shape, seed, rate):
 
 @pytest.mark.equation("step-midpoint")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS)
-def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(shape, seed):
+def test_midpoint_holds_with_momentum_and_decay(shape, seed):
     """Entries step at their own rates, from a buffer, with decay: affine, and no multiple of the gradient."""
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
@@ -112,7 +112,7 @@ def test_half_the_gradient_is_the_place_for_a_step_with_momentum_and_decay(shape
 
 @pytest.mark.equation("shapley-first-order")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_inner_product_is_within_the_first_order_bound(shape, seed, rate):
+def test_inner_products_meet_first_order_bounds(shape, seed, rate):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed, quartic=0.0)
     slope = problem.gradient(theta)
@@ -129,7 +129,7 @@ def test_inner_product_is_within_the_first_order_bound(shape, seed, rate):
 
 @pytest.mark.equation("shapley-first-order", "noise-explains-fidelity")
 @given(shape=st.sampled_from(SHAPES[1:]), seed=GENERATORS)
-def test_ghost_tends_to_the_shapley_value_as_the_rate_falls(shape, seed):
+def test_ghost_converges_for_vanishing_learning_rates(shape, seed):
     theta, gradients = draw(shape, seed)
     problem = Quartic(shape[1], seed)
     plain = gradients @ problem.gradient(theta)
@@ -143,7 +143,7 @@ def test_ghost_tends_to_the_shapley_value_as_the_rate_falls(shape, seed):
 
 @pytest.mark.equation("midpoint-error")
 @given(sizes=st.lists(st.floats(-2.0, 2.0).filter(bool), min_size=1, max_size=4), rate=rates)
-def test_midpoint_bound_is_attained_by_a_cubic(sizes, rate):
+def test_cubics_attain_the_midpoint_bound(sizes, rate):
     """One parameter, loss theta^3 / 2: the Hessian's Lipschitz constant is 3."""
     gradients, theta = np.array(sizes)[:, None], np.array([0.7])
     values = averaged_over_orders(lambda at: at[0] ** 3 / 2, theta, gradients, rate) / rate

@@ -162,7 +162,7 @@ def in_one_program(calls, *, mapped):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("backend", [*BACKENDS, STRICT_OTHER_DEVICE], ids=str)
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.__name__)
-def test_a_function_gives_the_same_on_every_namespace_and_device(chapter, backend, dtype):
+def test_functions_agree_across_namespaces_and_devices(chapter, backend, dtype):
     """On jax all functions are one program, with constants that are arrays."""
     calls = calls_of(chapter)
     given = converted(
@@ -220,7 +220,7 @@ def test_leading_axes_are_so_many_samples(name, start):
 
 
 @pytest.mark.parametrize("name", ON_ARRAYS)
-def test_an_array_with_other_axes_is_named(name):
+def test_arrays_with_wrong_axes_are_named(name):
     """One with fewer axes, and one on which an axis is longer than the same one elsewhere."""
     function = FUNCTIONS[name]
     for place, parameter in enumerate(inspect.signature(function).parameters.values()):
@@ -243,7 +243,7 @@ def test_an_array_with_other_axes_is_named(name):
 
 
 @pytest.mark.parametrize("family", [orthogonal, unconstrained])
-def test_measuring_from_traces_gives_the_same_on_every_namespace(family, backend):
+def test_trace_measurements_agree_across_namespaces(family, backend):
     case = family(np.random.default_rng(3), Shape())
     plain = [batch.trace() for batch in (case.validation, case.training)]
     other = [batch.trace(0, backend.array) for batch in (case.validation, case.training)]

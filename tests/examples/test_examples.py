@@ -39,7 +39,7 @@ def test_an_example_shows_what_it_says(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the compiler's own
-def test_a_whole_run_that_is_resumed_is_the_same_to_the_bit_and_logs_finite_numbers(tmp_path):
+def test_resumed_runs_are_bitwise_identical(tmp_path):
     train = runpy.run_path(str(EXAMPLES / "whole_run.py"))["train"]
     logs = {"once": [], "resumed": []}
     for name, stops in {"once": (2,), "resumed": (1, 2)}.items():
@@ -61,14 +61,14 @@ def lines_of(*program):
 
 
 @pytest.mark.slow
-def test_a_corpus_is_scored_alike_by_one_process_and_two():
+def test_corpus_scores_ignore_process_count():
     harmful, alike = lines_of(EXAMPLES / "score_corpus.py")  # it forks, which JAX's threads do not outlive
     assert alike == "scores of 1 and 2 processes are the same"
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
 @pytest.mark.weekly  # Ray starts slowly; lai_torch/test_scorer.py has pickled scorers
-def test_a_corpus_is_scored_by_rays_actors_of_which_one_is_killed(tmp_path):
+def test_killed_ray_actors_lose_no_scores(tmp_path):
     """Nothing is lost, nothing is there twice, and every number is that of one process."""
     harmful, alike = lines_of("-m", "tests.examples.killed_actor", tmp_path)[-2:]
     assert len(list(tmp_path.iterdir())) == 1  # the actor that was killed
@@ -82,7 +82,7 @@ def on_two_processes(*program):
 
 
 @pytest.mark.weekly
-def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_nothing_more():
+def test_curators_add_no_compilations_when_sharded():
     found = {}
     for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):
         found[name] = {key: float(value) for key, value in map(str.split, figures)}
@@ -96,7 +96,7 @@ def test_compiled_blocks_are_sharded_over_two_processes_and_a_curator_compiles_n
 
 
 @pytest.mark.slow
-def test_compiled_and_sharded_blocks_are_scored_and_trained_as_plain_ones_on_the_whole_batch():
+def test_compiled_shards_match_plain_blocks():
     # by fresh interpreters: a forked one that compiled ended once with a corrupted heap
     (line,) = on_two_processes("-m", "tests.examples.compiled_shards")
     _, scores, _, parameters = line.split()
@@ -105,7 +105,7 @@ def test_compiled_and_sharded_blocks_are_scored_and_trained_as_plain_ones_on_the
 
 
 @pytest.mark.slow
-def test_a_curated_step_never_holds_the_logits_of_a_batch(monkeypatch):
+def test_curated_steps_never_hold_batch_logits(monkeypatch):
     made = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))
     monkeypatch.setitem(made["PackedRows"].__next__.__globals__, "WORDS", WORDS)
     whole = 4 * made["ROWS"] * made["LENGTH"] * WORDS
@@ -131,7 +131,7 @@ def test_a_curated_step_never_holds_the_logits_of_a_batch(monkeypatch):
     assert curated < plain < whole
 
 
-def test_a_stream_of_packed_rows_is_shared_out_and_goes_on_where_it_was():
+def test_packed_streams_shard_and_resume():
     stream = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))["PackedRows"]
     processes, alone = [stream(2, rank, 2, 0.4) for rank in range(2)], stream(2, 0, 1, 0.4)
     shares = zip(*map(next, processes), strict=True)
@@ -145,7 +145,7 @@ def test_a_stream_of_packed_rows_is_shared_out_and_goes_on_where_it_was():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the trainer's own
-def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monkeypatch):
+def test_grpo_losses_match_with_fewer_rollouts(monkeypatch):
     made = runpy.run_path(str(EXAMPLES / "trl_grpo.py"))
     gradients, compute = [], made["GRPOTrainer"]._compute_loss
 
@@ -169,7 +169,7 @@ def test_a_rollouts_loss_is_that_of_grpo_and_fewer_rollouts_are_trained_on(monke
     assert found["prompts with variance"] <= found["every rollout"] < 4 * 64
 
 
-def test_every_example_is_run_and_in_the_gallery():
+def test_every_example_is_run_and_shown():
     elsewhere = {"trl_sft", "score_corpus", "ray_data", "trl_grpo", "torchtitan_style"}
     there = {path.stem for path in EXAMPLES.glob("*.py")}
     assert there == set(SHOWS) | elsewhere

@@ -52,7 +52,7 @@ def chosen(name, seed=0, progress=0.0, sure=True):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_trains_alike_from_one_seed_and_is_counted(name):
+def test_seeds_reproduce_training_and_counts(name):
     outcome, again = train(name, task(), 0), train(name, task(), 0)
     assert len(outcome.test) == len(outcome.validation) == len(outcome.operations) == 2
     assert outcome.operations[0] < outcome.operations[1]
@@ -76,14 +76,14 @@ def test_a_method_trains_alike_from_one_seed_and_is_counted(name):
         ("co-teaching", None, None),
     ],
 )
-def test_losses_tell_wrong_labels_from_right_ones(name, wrong, right):
+def test_losses_separate_wrong_from_right_labels(name, wrong, right):
     weights = chosen(name)
     assert float(weights.sum()) == pytest.approx(1.0)
     assert wrong is None or weights[:4].tolist() == [wrong] * 4
     assert right is None or weights[4:].tolist() == [right] * 4
 
 
-def test_infobatch_is_unbiased_and_self_pacing_ends_with_everything():
+def test_infobatch_is_unbiased_self_pacing_completes():
     mean = sum(chosen("InfoBatch", seed) for seed in range(150)) / 150
     assert (mean * 8 - 1.0).abs().max() < 0.3
     assert [int((chosen("self-paced (SPL)", progress=at) > 0).sum()) for at in (0.0, 0.8)] == [4, 8]
@@ -97,7 +97,7 @@ def silent(count):
     return torch.zeros(count)
 
 
-def test_what_two_candidates_say_alike_counts_once():
+def test_redundant_candidates_count_once():
     gradients = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 1.9], [-1.0, 0.0]])
     toward = gradients @ torch.tensor([1.0, 1.0])
     for products, kept in (
@@ -108,7 +108,7 @@ def test_what_two_candidates_say_alike_counts_once():
     assert lai.keep_top(toward, 0.5).tolist() == [0.5, 0.5, 0.0, 0.0]
 
 
-def test_a_chosen_set_is_near_the_best_of_all_sets_and_nearer_than_the_best_samples():
+def test_chosen_sets_approach_the_best_set():
     better, nearer = [], []
     every = torch.stack([torch.zeros(10).index_fill(0, torch.tensor(of), 0.25) for of in FOURS])
     for seed in range(20):
@@ -124,7 +124,7 @@ def test_a_chosen_set_is_near_the_best_of_all_sets_and_nearer_than_the_best_samp
     assert sum(nearer) >= 17
 
 
-def test_a_draw_takes_each_candidate_with_its_boltzmann_chance():
+def test_draws_follow_boltzmann_probabilities():
     toward, run = torch.tensor([1.0, 0.0, -1.0]), Run(task(), 0)
     run.generator = torch.Generator().manual_seed(0)
     noise = redundant.gumbel(run)
@@ -137,7 +137,7 @@ def test_a_draw_takes_each_candidate_with_its_boltzmann_chance():
     ("name", "kernel", "gradients"),
     [("GREATS-like", lai.ghost_kernel, "all"), ("LAI as a set", lai.lai_kernel, "output")],
 )
-def test_the_products_are_those_of_the_networks_gradients(name, kernel, gradients):
+def test_gradient_products_match_the_network(name, kernel, gradients):
     run = Run(task(), 0)
     parts = run.task.validation, run.batch(ROWS)
     held, batch = (lai_torch.trace(run.model, LOSS, *part, gradients=gradients) for part in parts)
@@ -145,7 +145,7 @@ def test_the_products_are_those_of_the_networks_gradients(name, kernel, gradient
     torch.testing.assert_close(chosen(name, sure=False), expected)
 
 
-def test_four_summaries_of_a_network_at_rest_are_the_whole_sets():
+def test_four_summaries_match_whole_validation_set():
     run = Run(task(), 0)
     run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.0)
     step = METHODS["LAI, four summaries"](run)
@@ -156,7 +156,7 @@ def test_four_summaries_of_a_network_at_rest_are_the_whole_sets():
     assert torch.equal(found[4], found[3])  # the fifth forgets the first
 
 
-def test_a_majority_holds_where_nothing_is_scored():
+def test_majority_persists_without_new_scores():
     run = Run(task(epochs=8), 0)
     step = METHODS["LAI, majority, each fourth epoch"](run)
     first, run.progress, run.scores = step(ROWS), 1 / 8, torch.full((32,), torch.nan)
@@ -166,7 +166,7 @@ def test_a_majority_holds_where_nothing_is_scored():
 
 
 @pytest.mark.parametrize(("away", "kept"), [(0.0, 8), (6.0, 4)])
-def test_only_what_hurts_for_certain_is_dropped(away, kept):
+def test_only_certain_harm_is_dropped(away, kept):
     labels, generator = torch.arange(60) % 2, torch.Generator().manual_seed(3)
     held = torch.randn(60, 2, generator=generator) + away * labels[:, None] - away / 2
     run = Run(task(held=(held, labels if away else labels[torch.randperm(60)])), 0)
@@ -177,7 +177,7 @@ def outcome(test, operations, validation=None, checks=0.0):
     return Outcome(None, test, validation or test, operations, None, None, 10.0, checks)
 
 
-def test_stopping_early_takes_the_best_network_so_far_and_a_multiplier_is_how_many_times_less_is_needed():
+def test_early_stopping_and_cost_multipliers():
     found = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.1, 0.2, 0.3], checks=3.0)
     assert found.stopped() == ([0.5, 0.9, 0.7], [0.3, 0.6, 0.9])  # it pays for looking
     kept = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.2, 0.3, 0.2])
@@ -194,7 +194,7 @@ def test_stopping_early_takes_the_best_network_so_far_and_a_multiplier_is_how_ma
         assert search.multiplier(outcome(test, operations), plain) == pytest.approx(times)
 
 
-def test_a_policy_is_chosen_on_some_seeds_and_judged_on_others(monkeypatch):
+def test_policies_are_judged_on_fresh_seeds(monkeypatch):
     methods, multipliers = {}, ({GRID[0]: 2.0, GRID[1]: 1.5}, {GRID[0]: 0.5, GRID[1]: 3.0})
     for name in (*search.OPPONENTS, search.NULL, search.ORACLE, *GRID[:2]):
         methods[name] = {
@@ -253,12 +253,12 @@ def paid(name):
         (mixtures.TRIED, 0, WITH, TRIALS),  # two in the steps that are taken here
     ],
 )
-def test_every_pass_of_an_arm_is_paid_for(name, once, step, period):
+def test_every_pass_is_paid_for(name, once, step, period):
     start, cost, _ = paid(name)
     assert (start, cost) == (once, pytest.approx(2 * (arms.PERIOD * step + period)))
 
 
-def test_samples_that_are_dropped_save_their_backward_pass(monkeypatch):
+def test_dropped_samples_save_backward_passes(monkeypatch):
     monkeypatch.setattr(lai, "keep_positive", lambda scores: torch.full_like(scores, 1 / len(scores)))
     _, kept, _ = paid(mixtures.SAMPLES)
     assert kept == pytest.approx(2 * arms.PERIOD * (WITH + sources.HELD + LAI * arms.BATCH))
@@ -269,7 +269,7 @@ def test_samples_that_are_dropped_save_their_backward_pass(monkeypatch):
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_an_arm_stops_when_its_budget_is_spent(name):
+def test_arms_stop_when_budgets_are_spent(name):
     run = arms.Run(MIX, FULL[name]).train()
     assert 0 <= run.paid - run.budget < TRIALS + FITTED
     found = run.metrics()
@@ -280,7 +280,7 @@ def test_an_arm_stops_when_its_budget_is_spent(name):
 
 
 @pytest.mark.parametrize("estimator", ["lai", "lli", "ghost"])
-def test_networks_side_by_side_step_and_score_as_each_alone(estimator):
+def test_parallel_networks_match_single_ones(estimator):
     batch, shares = (torch.randn(2, 8, 5), torch.randint(3, (2, 8))), torch.rand(2, 8)
     learners = Perceptrons(5, 3, SEEDS)
     sides = [learners.record((torch.randn(2, n, 5), torch.randint(3, (2, n)))) for n in (4, 6)]
@@ -304,7 +304,7 @@ def test_networks_side_by_side_step_and_score_as_each_alone(estimator):
         torch.testing.assert_close(found[seed], getattr(lai, f"{estimator}_scores")(*traces))
 
 
-def test_a_gpts_record_gives_the_gradient_of_its_last_layer():
+def test_gpt_records_give_last_layer_gradients():
     read = text.task(SEEDS, 3)
     learners, batch = read.learners(), read.draw(torch.randint(6, (2, 8)), torch.Generator().manual_seed(0))
     learners.step(batch, torch.full((2, 8), 1 / 8), 0.003)

@@ -38,7 +38,7 @@ def test_annotators_err_as_their_ratings_say(tmp_path):
     assert np.mean(drawn, axis=1) == pytest.approx([0.5, 1.0], abs=0.05)
 
 
-def test_an_archive_that_is_missing_or_another_is_named(tmp_path):
+def test_missing_or_wrong_archives_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="`make data` fetches it"):
         annotators.archive(tmp_path)
     (tmp_path / annotators.FILE).write_bytes(b"something else")
@@ -49,7 +49,7 @@ def test_an_archive_that_is_missing_or_another_is_named(tmp_path):
 OPTIONS = {"noise": "symmetric", "share": 0.4, "held": 300, "epochs": 1}
 
 
-def test_digits_share_no_image_and_only_training_labels_are_wrong():
+def test_disjoint_splits_mislabel_only_training_digits():
     images, labels = load_digits(return_X_y=True)
     places = {(image / 16).astype(np.float32).tobytes(): place for place, image in enumerate(images)}
     task, again, other = (tasks.digits(seed, **OPTIONS) for seed in (0, 0, 1))
@@ -67,7 +67,7 @@ def test_digits_share_no_image_and_only_training_labels_are_wrong():
             tasks.noisy_digits(0, flip=share)
 
 
-def test_labels_are_wrong_as_the_noise_says():
+def test_label_noise_follows_its_model():
     right = tasks.digits(0, **OPTIONS | {"share": 0.0})
     truth, classes = right.training[1].numpy(), range(10)
     taken = {}
@@ -85,7 +85,7 @@ def test_labels_are_wrong_as_the_noise_says():
     assert abs((drawn[::2] == 0).mean() - (drawn[1::2] == 0).mean()) > 0.1
 
 
-def test_three_tenths_of_the_corpus_are_bad_and_test_text_is_from_elsewhere():
+def test_corpora_hold_the_stated_bad_share():
     training, bad, clean, test = pretraining.corpus(0, 0.3, count=300)
     assert bad.mean() == pytest.approx(0.3, abs=0.1)
     assert (len(clean), len(test)) == (32, 300)
@@ -99,14 +99,14 @@ def test_three_tenths_of_the_corpus_are_bad_and_test_text_is_from_elsewhere():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_gpt_reads_from_left_to_right_and_a_bert_both_ways(causal):
+def test_gpt_is_causal_bert_is_bidirectional(causal):
     network, ids = GPT(9, 6, causal=causal), torch.arange(6)[None] + 1
     changed = torch.where(ids == 4, 8, ids)
     moved = (network(ids) != network(changed)).any(2)[0]
     assert moved.tolist() == [not causal] * 3 + [True] * 3
 
 
-def test_pieces_to_fine_tune_on_are_validated_and_tested_on_others():
+def test_fine_tuning_splits_are_disjoint():
     options = {"training": 400, "reading": 1, "epochs": 1}
     task = tasks.fine_tuning(0, text="source code", causal=True, share=0.25, **options)
     training, validation, test = (

@@ -11,7 +11,7 @@ def test_the_committed_numbers_fill_every_table():
         assert all(row in measured_tables() for row in found[name])
 
 
-def test_the_printed_bound_holds_for_lli_and_not_for_lai():
+def test_printed_bound_covers_only_lli():
     found = chains.gaps()
     pairs = zip(found["printed bound"], found["LLI's error"], found["LAI's error"], strict=True)
     assert all(bound >= last * (1 - 1e-12) for bound, last, _ in pairs)
@@ -19,11 +19,11 @@ def test_the_printed_bound_holds_for_lli_and_not_for_lai():
     assert all(b >= e for b, e in zip(found["corrected bound"], found["LAI's error"], strict=True))
 
 
-def test_the_border_of_the_map_is_the_theorems():
+def test_map_border_matches_the_theorem():
     for row, layers in zip(chains.nearer(), chains.DEPTHS, strict=True):
         assert abs(chains.RATES[row.argmax()] - chains.threshold(layers)) < 0.006
 
 
-def test_drawn_weights_spread_as_the_recursion_says():
+def test_simulated_spread_matches_the_recursion():
     for one, other in zip(chains.spread(32)[:4], chains.simulated_spread(32)[:4], strict=True):
         assert abs(other / one - 1) < 0.15

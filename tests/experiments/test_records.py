@@ -41,7 +41,7 @@ GOOD = {
         (["claims", "it wins", "found"], "much", "found: expected a finite number, got 'much'"),
     ],
 )
-def test_what_does_not_fit_the_schema_is_named(path, value, message):
+def test_schema_violations_are_named(path, value, message):
     records.check(GOOD)
     place = broken = copy.deepcopy(GOOD)
     for key in path[:-1]:
@@ -55,7 +55,7 @@ def test_what_does_not_fit_the_schema_is_named(path, value, message):
 
 
 @pytest.mark.parametrize("name", COMMITTED)
-def test_a_committed_record_is_judged_as_it_is_today_and_names_no_path_of_a_machine(name):
+def test_committed_records_are_current_and_portable(name):
     record = COMMITTED[name]
     assert (record["study"], record["config"]["size"]) == (name, "full")
     assert len(record["config"]["seeds"]) >= 5
@@ -69,7 +69,7 @@ def test_a_committed_record_is_judged_as_it_is_today_and_names_no_path_of_a_mach
             assert all(least - 1e-12 <= value <= most for value in of["values"]), metric
 
 
-def test_the_advice_was_written_from_the_committed_records():
+def test_advice_cites_the_committed_records():
     marks = re.findall(r"([a-z-]+):([0-9a-f]{12})", ADVICE.read_text(encoding="utf-8").splitlines()[-1])
     assert len(marks) == 8
     for name, mark in marks:
@@ -117,7 +117,7 @@ NEARLY_LEVEL = [0.71670191, 0.65116279, 0.71035941, 0.70824524, 0.66596195]
         ("here: cost", [1.0, 1.0, 9.0], 11 / 3, 0.0, 11 / 3 + 8 * HALF / 3**0.5),
     ],
 )
-def test_an_interval_is_students_within_what_its_metric_can_be(metric, values, mean, low, high):
+def test_student_intervals_respect_metric_ranges(metric, values, mean, low, high):
     found = summary(values, metric)
     assert found["mean"] == pytest.approx(mean, rel=1e-5)
     assert [found["low"], found["high"]] == (
@@ -125,7 +125,7 @@ def test_an_interval_is_students_within_what_its_metric_can_be(metric, values, m
     )
 
 
-def test_a_mean_is_that_of_the_numbers_as_they_are_written():
+def test_means_use_the_written_numbers():
     found = summary(NEARLY_LEVEL)
     assert summary(found["values"]) == found
 
@@ -149,7 +149,7 @@ def test_differences_are_taken_seed_by_seed():
         assert judged(values, paper="", **options)["verdict"] == verdict
 
 
-def test_more_is_better_but_for_losses_and_an_interval_may_be_wider():
+def test_verdicts_follow_metric_direction_and_level():
     arms = (mixtures.MIXED, mixtures.OURS)
     for metric, gains, level, verdict in (
         ("bad sources: accuracy", [0.1] * 4, 0.95, "holds"),
@@ -163,7 +163,7 @@ def test_more_is_better_but_for_losses_and_an_interval_may_be_wider():
         assert mixtures.above(methods, "drift", *arms) is None
 
 
-def test_a_meter_counts_some_steps_for_all():
+def test_meters_extrapolate_from_sampled_steps():
     layer, meter = torch.nn.Linear(5, 3), Meter()
     for _ in range(2 * EVERY):
         with meter.step(), torch.no_grad():

@@ -45,7 +45,7 @@ def test_a_study_runs_at_its_smallest(name, tmp_path):
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
-def test_a_study_has_enough_seeds_and_no_unit_twice(study):
+def test_studies_have_enough_seeds_without_repeats(study):
     config = study.config("full") | {"size": "full"}
     assert study.null != study.oracle
     assert len(config["seeds"]) >= 5
@@ -66,7 +66,7 @@ def demos(tmp_path_factory):
 
 @pytest.mark.weekly
 @pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_the_demos_shares_are_those_of_its_pictures_numbers(demos, backend):
+def test_demo_shares_match_its_pictures(demos, backend):
     result, out, found = demos[backend]
     methods = found["results"]["methods"]
     assert list(methods)[:5] == ["plain", "ghost", "lai", "lli", "preconditioned_lai"]
@@ -96,7 +96,7 @@ def test_the_demos_shares_are_those_of_its_pictures_numbers(demos, backend):
 
 
 @pytest.mark.weekly
-def test_the_frameworks_train_the_same_network_on_the_same_samples(demos):
+def test_frameworks_train_the_same_network(demos):
     of_torch, of_jax = (found["results"]["methods"] for _, _, found in demos.values())
     for name, row in of_jax.items():
         for key, apart in (("accuracy_mean", 0.03), ("kept_share", 0.02), ("flipped_share_of_kept", 0.02)):
@@ -112,7 +112,7 @@ def test_the_frameworks_train_the_same_network_on_the_same_samples(demos):
         (["cost", "--backend", "jax"], 2, "backend: cost runs on torch, got 'jax'"),
     ],
 )
-def test_what_a_command_cannot_do_is_named(tmp_path, options, code, message):
+def test_impossible_commands_are_named(tmp_path, options, code, message):
     result = invoke(*options, "--out", tmp_path)
     assert result.exit_code == code
     assert message in " ".join(result.output.split())
@@ -145,7 +145,7 @@ def made_up(calls, interrupted=False):
     )
 
 
-def test_a_run_that_was_interrupted_goes_on_where_it_stopped(tmp_path):
+def test_interrupted_runs_resume(tmp_path):
     calls = []
     with pytest.raises(RuntimeError):
         made_up(calls, interrupted=True).run("quick", out=tmp_path)
@@ -157,14 +157,14 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(tmp_path):
     assert len(calls) == 9
 
 
-def test_a_study_whose_results_are_not_whole_is_refused(tmp_path):
+def test_incomplete_results_are_refused(tmp_path):
     with pytest.raises(ValueError, match="expected results of its oracle 'nobody'"):
         dataclasses.replace(made_up([]), oracle="nobody").run("quick", out=tmp_path)
     with pytest.raises(ValueError, match=r"plain, x: expected values of the seeds \[0, 1\], got .* \[0\]"):
         merged([(0, {"plain": {"x": 1.0}}), (1, {"plain": {"y": 1.0}})], [0, 1])
 
 
-def test_the_command_runs_all_studies_and_shows_their_claims(tmp_path, monkeypatch):
+def test_command_runs_and_shows_all_studies(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "STUDIES", {"noisy-labels": made_up([])})
     for name in ("noisy-labels", "all"):
         result = invoke(name, "--quick", "--out", tmp_path / name)

@@ -68,7 +68,7 @@ def hessian(model, batch):
     )
 
 
-def test_the_last_layers_influence_is_that_of_explicit_gradients_and_their_hessian(classifier):
+def test_last_layer_influence_matches_explicit_hessians(classifier):
     own, held = (gradients(loss, classifier, part) for part in (OWN, HELD))
     curvature = hessian(classifier, OWN)
     expected = influence.removal_influence(held, own, curvature, damping=DAMPING)
@@ -91,7 +91,7 @@ def test_lissa_converges_to_influence(classifier):
     assert errors[2] < 1e-6
 
 
-def test_datainf_is_influence_of_one_sample_and_comes_near_it_as_the_damping_grows(classifier):
+def test_datainf_is_exact_for_single_samples(classifier):
     own, held = (gradients(loss, classifier, part) for part in (OWN, HELD))
 
     def error(rows, damping):
@@ -123,7 +123,7 @@ def test_neighbours_values_are_shapleys(nearest):
         torch.testing.assert_close(found[z], expected)
 
 
-def test_a_label_is_doubtful_where_another_class_is_surer_than_usual():
+def test_labels_are_doubted_by_surer_classes():
     chance = torch.tensor([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4], [0.2, 0.8], [0.45, 0.55], [0.5, 0.5]])
     # thresholds: 0.683 and 0.567; 0.675 and 0.5
     for labels, confident in (
@@ -156,7 +156,7 @@ def test_trak_is_its_definition(network):
     assert few.isfinite().all()  # fewer samples than columns
 
 
-def test_ekfac_is_influence_by_its_curvature_written_out(network):
+def test_ekfac_matches_its_explicit_curvature(network):
     """Layer by layer `Q diag(Q'FQ) Q'`: F the network's Fisher matrix, Q the eigenbasis of its two factors.
 
     From one backward pass a sample and class; a row's bias stands behind its weights.
@@ -183,7 +183,7 @@ def test_ekfac_is_influence_by_its_curvature_written_out(network):
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
-def test_ekfac_is_the_gauss_newton_inverse_where_the_curvature_is_a_kronecker_product(classifier):
+def test_ekfac_inverts_kronecker_gauss_newton_exactly(classifier):
     own = drawn(30, 1)
     for weight in classifier.parameters():
         nn.init.zeros_(weight)  # every sample has the same chances, whose curvature is one factor
@@ -197,7 +197,7 @@ def test_ekfac_is_the_gauss_newton_inverse_where_the_curvature_is_a_kronecker_pr
     assert not torch.allclose(kronecker_values(classifier, own, HELD, damping=0.1), expected, rtol=1e-2)
 
 
-def test_ekfac_of_convolutions_tends_to_the_inner_product():
+def test_convolutional_ekfac_tends_to_inner_products():
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, 2, padding=1), nn.Tanh(), nn.Flatten(),
@@ -235,7 +235,7 @@ def played(kind, scale=1.0):
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_a_set_is_worth_what_the_real_step_on_it_does(kind):
+def test_set_values_match_real_steps(kind):
     game = played(kind)
     for members in ([1.0, 0.0, 1.0, 0.0], [0.0] * 4):
         weights = torch.tensor(members, dtype=torch.float64)
@@ -259,13 +259,13 @@ def test_values_are_means_over_all_orders(kind):
     np.testing.assert_allclose(game.exact(), found, rtol=1e-9, atol=1e-12)
 
 
-def test_a_permutation_and_its_reverse_come_near_the_exact_values():
+def test_antithetic_permutations_approach_exact_values():
     game = played("SGD", scale=0.1)
     exact, pair = game.exact(), game.sampled(1, np.random.default_rng(0))[0]
     assert np.abs(pair - exact).max() < 0.02 * np.ptp(exact)
 
 
-def test_agreement_is_one_with_itself_and_the_opposite_with_its_negative():
+def test_agreement_spans_identity_and_negation():
     truth = np.array([3.0, -1.0, 0.5, 2.0])
     assert agreement(truth, truth) == {"Pearson": 1.0, "Spearman": 1.0, "best half": 1.0, "regret": 0.0}
     worst = agreement(-truth, truth)
@@ -274,7 +274,7 @@ def test_agreement_is_one_with_itself_and_the_opposite_with_its_negative():
     assert correlation(np.ones(3), truth[:3]) == 0.0
 
 
-def test_the_flattened_ghost_is_the_product_of_flattened_gradients():
+def test_flattened_ghost_multiplies_flattened_gradients():
     a, g = (torch.randn(3, 2, width, dtype=torch.double) for width in (4, 5))
     expected = [sum(float((a[z] * a[j]).sum() * (g[z] * g[j]).sum()) for z in range(3)) for j in range(3)]
     np.testing.assert_allclose(figure_one.flattened_ghost(lai.Trace([lai.LayerTrace(a, g)])), expected)

@@ -31,7 +31,7 @@ def lai_parts(model, validation, batch, **options):
     return [lai.lai_kernel(*traces, layer_weights=list(row), **options) for row in each]
 
 
-def test_layer_weights_of_ones_own_make_the_step_use_them():
+def test_custom_layer_weights_are_used():
     summary = lai.summarize(computed(lai_jax.trace, apply, PARAMS, loss, *VALIDATION), "lai")
     given = lai_jax.Validation(summary, layer_weights=jnp.array([0.25, 0.5, 1.0]))
     parts = [part.sum(0) for part in lai_parts((apply, PARAMS, loss), VALIDATION, BATCH)]
@@ -39,7 +39,7 @@ def test_layer_weights_of_ones_own_make_the_step_use_them():
     np.testing.assert_allclose(report.scores, 0.25 * parts[0] + 0.5 * parts[1] + parts[2], rtol=1e-9)
 
 
-def test_samples_that_are_not_finite_are_not_calibrated_on():
+def test_calibration_ignores_nonfinite_samples():
     inputs, targets = data(6)
     expected = summarize(apply, PARAMS, loss, inputs[1:], targets[1:], estimator="calibrated_lai")
     broken = inputs.at[0].set(jnp.nan)

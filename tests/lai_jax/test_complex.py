@@ -44,7 +44,7 @@ def gradients(inputs, targets):
     return np.concatenate([part for leaf in flat for part in (leaf.real, leaf.imag)], 1)
 
 
-def test_ghost_and_exact_scores_are_those_of_real_parts():
+def test_ghost_and_exact_match_real_parts():
     wanted = gradients(*BATCH)
     trace = computed(lai_jax.trace, apply, PARAMS, loss, *BATCH, gradients="all")
     assert kernel_error(trace, wanted) < 1e-12

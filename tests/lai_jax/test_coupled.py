@@ -108,7 +108,7 @@ def test_coupled_samples_have_no_exact_scores(name):
 
 
 @pytest.mark.parametrize("name", COUPLED)
-def test_nor_have_they_in_a_jitted_step_nor_a_validation_set_of_such_samples_a_gradient(name):
+def test_jitted_steps_refuse_coupled_samples(name):
     apply, loss, _ = COUPLED[name]
 
     def summarized(params, apply=dense, loss=cross_entropy):
@@ -154,7 +154,7 @@ def balanced(outputs, targets):
 
 
 @pytest.mark.parametrize(("apply", "loss"), [(crowded, cross_entropy), (dense, balanced)])
-def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(apply, loss):
+def test_tracing_detects_crowd_and_target_coupling(apply, loss):
     def scores(params, *batch):
         return lai_jax.exact_scores(apply, params, loss, batch, batch)
 
@@ -166,7 +166,7 @@ def test_traced_samples_are_tried_alone_in_a_crowd_and_with_several_targets(appl
             jax.eval_shape(found, PARAMS, *BATCH)
 
 
-def test_traced_samples_are_not_tried_where_no_loss_is_a_number():
+def test_tracing_skips_probes_without_finite_losses():
     def far(params, inputs):
         order = jnp.argsort(inputs[:, 0])
         return jnp.sqrt(dense(params, inputs[order])[jnp.argsort(order)] - 1e6)
@@ -179,7 +179,7 @@ def test_traced_samples_are_not_tried_where_no_loss_is_a_number():
 
 
 @pytest.mark.parametrize("estimator", ["exact", "ghost", "lai"])
-def test_what_a_model_holds_and_is_traced_hides_no_coupling(estimator):
+def test_traced_constants_hide_no_coupling(estimator):
     def summarized(held, params):
         def apply(params, inputs):
             return normalised({**params, "w": params["w"] * held}, inputs)
@@ -191,7 +191,7 @@ def test_what_a_model_holds_and_is_traced_hides_no_coupling(estimator):
 
 
 @pytest.mark.parametrize("apply", [halved_together, beside_its_neighbour])
-def test_traced_samples_are_tried_at_several_scales_and_alone(apply):
+def test_tracing_probes_several_input_scales(apply):
     def traced(params, inputs):
         return lai_jax.trace(apply, params, cross_entropy, inputs, BATCH[1], gradients="all")
 
@@ -220,13 +220,13 @@ UNFOLLOWED = {
 
 
 @pytest.mark.parametrize("apply", UNFOLLOWED, ids=lambda apply: apply.__name__)
-def test_what_cannot_be_followed_is_refused_by_name(apply):
+def test_unfollowed_operations_are_refused_by_name(apply):
     with pytest.raises(ValueError, match=UNFOLLOWED[apply] + ".*exact_scores works"):
         lai_jax.trace(apply, PARAMS, cross_entropy, *BATCH)
 
 
 @pytest.mark.parametrize(("apply", "left_out"), [(while_loop, "w"), (entry_a_sample, "rows")])
-def test_partial_leaves_out_what_it_cannot_explain_and_coverage_says_so(apply, left_out):
+def test_partial_coverage_reports_omitted_layers(apply, left_out):
     def headed(params, inputs):
         return (
             apply(params, inputs) if apply is entry_a_sample else apply(params, inputs) @ params["rows"][:4]
@@ -243,7 +243,7 @@ def test_partial_leaves_out_what_it_cannot_explain_and_coverage_says_so(apply, l
     assert found.share == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
 
 
-def test_a_gradient_that_would_be_too_large_is_refused_and_partial_leaves_it_out(monkeypatch):
+def test_oversized_gradients_are_refused_or_omitted(monkeypatch):
     monkeypatch.setattr("lai_jax._recording.plan.GRADIENT_BUDGET", 100)
 
     def apply(params, inputs):

@@ -37,7 +37,7 @@ def kernel_of(estimator):
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
-def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path, estimator):
+def test_parts_of_one_match_the_kernel(tmp_path, estimator):
     kernel, *traced = kernel_of(estimator)
     pairs = kernel(*traced)
     table = scored(tmp_path, estimator=estimator, parts=6)
@@ -48,14 +48,14 @@ def test_one_sample_a_part_gives_scores_errors_and_norms_of_the_kernel(tmp_path,
 
 
 @pytest.mark.parametrize("estimator", ["exact", "gate_lai", "calibrated_lai"])
-def test_other_estimators_score_as_a_step_does(tmp_path, estimator):
+def test_other_estimators_score_like_steps(tmp_path, estimator):
     report = stepped((dense, weights(), squares), VALIDATION, DATA, estimator=estimator)[2]
     table = scored(tmp_path, estimator=estimator, parts=None)
     np.testing.assert_allclose(table["score"], report.scores, rtol=1e-9)
     assert np.isnan(table["standard_error"]).all()
 
 
-def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
+def test_runs_resume_and_average_checkpoints(tmp_path):
     checkpoints = {"a": weights(0.5), "b": weights(0.9)}
     whole = scored(tmp_path / "whole", checkpoints=checkpoints)
     folder = tmp_path / "shared"
@@ -72,14 +72,14 @@ def test_a_run_goes_on_where_it_stopped_and_checkpoints_are_averaged(tmp_path):
         scored(folder, checkpoints=checkpoints | {"b": weights(1.1)})
 
 
-def test_what_depends_on_a_training_run_is_refused(tmp_path):
+def test_training_dependent_estimators_are_refused(tmp_path):
     with pytest.raises(ValueError, match="expected one that scores a sample by itself"):
         scored(tmp_path / "new", estimator="preconditioned_lai")
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(("estimator", "relative"), [("lai", False), ("ghost", False), ("lai", True)])
-def test_top_samples_are_the_extremes_of_the_kernel(estimator, relative):
+def test_top_samples_are_kernel_extremes(estimator, relative):
     kernel, *sides = kernel_of(estimator)
     lengths = np.sqrt(np.diag(kernel(sides[1], sides[1]))) if relative else 1.0
     options = {"estimator": estimator, "relative": relative, "top": 2, "batch_size": 4, "progress": False}
@@ -114,7 +114,7 @@ def table(tmp_path_factory):
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "lli", "exact", "gate_lai", "calibrated_lai"])
-def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
+def test_saved_and_pickled_scorers_agree(estimator, tmp_path):
     here = scorer(estimator=estimator, parts=3, params=weights())
     expected = here(COLUMNS)
     here.save(tmp_path / "saved")
@@ -126,7 +126,7 @@ def test_what_was_saved_or_pickled_scores_alike(estimator, tmp_path):
     assert not isinstance(pickle.loads(pickle.dumps(here)).validation, tuple)
 
 
-def test_what_was_summarized_has_its_own_parts_and_sketch(tmp_path, table):
+def test_summaries_keep_their_parts_and_sketch(tmp_path, table):
     validation = tuple(map(jnp.asarray, VALIDATION))
     side = lai_jax.summarize(dense, weights(), squares, *validation, parts=6)
     for given in (side, tmp_path / "side"):
@@ -139,7 +139,7 @@ def test_what_was_summarized_has_its_own_parts_and_sketch(tmp_path, table):
     assert np.isnan(found["gradient_norm"]).all()  # of a sketch, no norm is stated
 
 
-def test_one_program_scores_batches_of_every_size_and_frames_may_be_empty(table):
+def test_one_program_scores_every_batch_size(table):
     traced = []
 
     def counting(outputs, targets):

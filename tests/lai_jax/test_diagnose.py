@@ -109,7 +109,7 @@ def test_a_planted_row_is_named(build, row):
         (lambda inputs: inputs.at[4].set(0.0), "div (test_diagnose.py:"),
     ],
 )
-def test_a_row_that_is_not_finite_is_named_with_the_operation(change, where):
+def test_nonfinite_rows_name_the_operation(change, where):
     apply, params, loss, inputs, targets = vectors()
 
     def divided(own, given):
@@ -123,7 +123,7 @@ def test_a_row_that_is_not_finite_is_named_with_the_operation(change, where):
     np.testing.assert_allclose(found.norms[kept], alone.norms, rtol=1e-10)
 
 
-def test_a_gradient_that_is_not_finite_is_named_with_the_operation():
+def test_nonfinite_gradients_name_the_operation():
     apply, params, _, inputs, targets = vectors()
     found = lai_jax.diagnose(
         apply, params, lambda o, t: jnp.sqrt(jnp.abs(o[:, 0] * t)), inputs, targets.at[3].set(0.0)
@@ -138,7 +138,7 @@ def test_params_without_floating_numbers_are_refused():
         lai_jax.diagnose(lambda _, given: given, {}, loss, inputs, targets)
 
 
-def test_a_monitor_names_the_row_of_a_spike(tmp_path):
+def test_monitors_name_the_spiking_row(tmp_path):
     apply, params, loss, _, _ = vectors()
     path = tmp_path / "spikes.jsonl"
     monitor = lai_jax.SpikeMonitor(apply, loss, path=path, rule=lai_jax.SpikeRule(warmup=5))

@@ -43,19 +43,19 @@ MODELS = {"layers": dense, "a loop": looped, "a rule": ruled(lambda out, g: (g *
 
 
 @pytest.mark.parametrize("name", [*MODELS, "a rule that clips"])
-def test_scores_are_inner_products_of_the_gradients_that_training_takes(name):
+def test_scores_are_inner_products_of_gradients(name):
     apply = MODELS.get(name, clipping)
     found, expected = exact_scores(apply, PARAMS, squares, *SIDES), inner_products(apply)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert np.allclose(expected, inner_products(dense), rtol=0.1) == (name in ("layers", "a rule"))
 
 
-def test_outside_of_jit_so_are_those_of_a_rule_that_clips():
+def test_clipping_rules_score_outside_jit():
     found = lai_jax.exact_scores(clipping, PARAMS, squares, *SIDES)
     np.testing.assert_allclose(found, inner_products(clipping), rtol=1e-12)
 
 
-def test_single_samples_that_are_run_as_another_program_than_the_batch_are_refused():
+def test_batch_size_dependent_functions_are_refused():
     def divided(outputs, targets):
         return squares(outputs, targets) / len(targets)
 
@@ -64,7 +64,7 @@ def test_single_samples_that_are_run_as_another_program_than_the_batch_are_refus
             call(clipping, PARAMS, divided, *SIDES)
 
 
-def test_selfcheck_sees_derivatives_that_are_not_the_gradient(monkeypatch):
+def test_selfcheck_detects_wrong_derivatives(monkeypatch):
     assert lai_jax.selfcheck(dense, PARAMS, squares, *TRAINING).exact < 1e-13
 
     def cut(losses, at, batch, direction):
@@ -84,7 +84,7 @@ def after_a_step(apply, params, rate):
     return parts @ gradients(apply, restored(flat - rate * parts.mean(0)), squares, VALIDATION).sum(0)
 
 
-def test_the_midpoint_is_exact_for_a_quadratic_loss():
+def test_midpoint_is_exact_for_quadratics():
     def apply(params, inputs):
         return inputs @ params
 
@@ -104,7 +104,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize(
     ("name", "at"), [*((name, "start") for name in OPTIMIZERS), ("clipped adamw", "midpoint")]
 )
-def test_any_optimizer_is_scored_by_the_derivative_of_its_own_step(name, at):
+def test_optimizers_are_scored_by_step_derivatives(name, at):
     tx = OPTIMIZERS[name]()
     gradient = jax.grad(lambda params, own: (squares(dense(params, TRAINING[0]), TRAINING[1]) * own).sum())
 
@@ -127,7 +127,7 @@ def test_any_optimizer_is_scored_by_the_derivative_of_its_own_step(name, at):
     np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-7 * np.abs(differences).max())
 
 
-def test_plain_sgd_per_unit_learning_rate_is_scored_where_it_arrives():
+def test_plain_sgd_is_scored_after_stepping():
     tx = optax.sgd(0.1)
     options = {"optimizer": (tx, tx.init(PARAMS)), "learning_rate": 0.1}
     found = exact_scores(dense, PARAMS, squares, *SIDES, **options)

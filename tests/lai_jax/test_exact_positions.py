@@ -62,7 +62,7 @@ def one_pass_each(apply, validation, training):
 
 @pytest.mark.equation("position-score")
 @pytest.mark.parametrize("rule", RULES)
-def test_each_position_scores_by_its_own_loss(rule):
+def test_positions_score_by_their_own_loss(rule):
     """By forward mode, by reverse mode transposed, and by one gradient a position."""
 
     def apply(params, ids):
@@ -83,7 +83,7 @@ def test_positions_add_up_to_samples(options):
     np.testing.assert_allclose(found.sum(1), scores(causal, PARAMS, summed, *sides, **options), rtol=1e-10)
 
 
-def test_a_rule_that_is_not_linear_and_couples_positions_is_refused_also_while_traced():
+def test_nonlinear_position_coupling_is_refused():
     def damped(params, ids):
         return ruled(lambda g: g / (1 + jnp.abs(g).sum((1, 2), keepdims=True)))(causal(params, ids))
 
@@ -100,6 +100,6 @@ SHAPE = "loss: expected one number a position, shape (3, t), where per_position=
     [(lambda o, t: loss(o - o.mean(0), t), "apply, loss: the loss of sample"), (summed, SHAPE)],
     ids=["coupled samples", "no positions"],
 )
-def test_a_loss_without_a_number_a_position_of_each_sample_alone_is_refused(own, message):
+def test_losses_without_position_values_are_refused(own, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         lai_jax.exact_scores(causal, PARAMS, own, *batches(3, 4), per_position=True)

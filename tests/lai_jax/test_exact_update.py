@@ -27,7 +27,7 @@ def ruled(params, inputs):
 
 @pytest.mark.parametrize("how", [{}, {"rows": 0.5}], ids=str)
 @pytest.mark.parametrize("apply", [dense, ruled])
-def test_a_step_scores_by_exact_inner_products_and_follows_the_kept_gradient(apply, how):
+def test_exact_steps_follow_the_kept_gradient(apply, how):
     model = apply, PARAMS, squares
     of_batch = gradients(*model, BATCH)
     for chunk in (None, 3):
@@ -44,7 +44,7 @@ def test_a_step_scores_by_exact_inner_products_and_follows_the_kept_gradient(app
     np.testing.assert_allclose(report.losses, squares(apply(PARAMS, BATCH[0]), BATCH[1]), rtol=1e-12)
 
 
-def test_samples_that_are_not_finite_count_for_nothing_on_both_sides():
+def test_nonfinite_samples_count_for_nothing():
     model, (inputs, targets) = (dense, PARAMS, squares), BATCH
     of_validation = gradients(*model, tuple(part[1:] for part in VALIDATION)).sum(0)
     expected = gradients(*model, BATCH) @ of_validation

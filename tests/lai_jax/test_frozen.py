@@ -91,7 +91,7 @@ def expected(frozen):
 @pytest.mark.parametrize("mode", ["output", "all"])
 @pytest.mark.parametrize("how", ["captured", "stopped"])
 @pytest.mark.parametrize("name", FROZEN)
-def test_inputs_of_layers_that_train_are_read(name, how, mode):
+def test_only_trained_layers_inputs_are_read(name, how, mode):
     frozen = FROZEN[name].split()
     model = *frozen_model(frozen, how), cross_entropy
     trace = computed(lai_jax.trace, *model, *numbers()[1:], gradients=mode)
@@ -127,13 +127,13 @@ def test_torch_reads_the_same(name):
         ("calibrated_lai", "every layer that is read", "LAI reads layers"),
     ],
 )
-def test_scores_that_would_all_be_zero_are_refused(estimator, name, reading):
+def test_all_zero_scores_are_refused(estimator, name, reading):
     model = *frozen_model(FROZEN[name].split(), "captured"), cross_entropy
     with pytest.raises(ValueError, match=rf"expected a layer that trains, got a frozen one.*{reading}"):
         computed(lai_jax.summarize, *model, *numbers()[1:], estimator=estimator)
 
 
-def test_nothing_scores_where_nothing_that_trains_is_reached():
+def test_scores_vanish_without_reachable_parameters():
     frozen = [name for name in SHAPES if name != "d"]
     trace = computed(lai_jax.trace, *frozen_model(frozen, "stopped"), cross_entropy, *numbers()[1:])
     assert not lai.lai_kernel(trace, trace).any()

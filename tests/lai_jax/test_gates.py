@@ -25,7 +25,7 @@ PARAMS["gain"] = 0.5 + PARAMS["gain"] ** 2  # and c is stored the other way roun
 
 
 @pytest.mark.parametrize("how", [{}, {"rows": 2}, {"rows": 2, "recompute": True}], ids=str)
-def test_scores_in_the_step_are_the_kernels_sums(how):
+def test_step_scores_are_kernel_sums(how):
     (inputs, targets), batch = data(7, seed=1), data(5)
     inputs, kept = inputs.at[3].set(jnp.nan), np.arange(7) != 3
     given = computed(lai_jax.summarize, apply, PARAMS, squares, inputs, targets, estimator="gate_lai")
@@ -64,7 +64,7 @@ clipped.defvjp(lambda values: (jnp.tanh(values), values), lambda values, ct: (3.
     ids=["where", "custom_vjp", "checkpoint", "reshape", "transpose"],
 )
 @pytest.mark.parametrize("samples", [1, 5])
-def test_any_function_entry_by_entry_is_followed(function, derivative, samples):
+def test_entrywise_functions_are_followed(function, derivative, samples):
     params, (inputs, targets) = weights(w=(4, 5), o=(5, 3)), data(samples)
 
     def chain(params, inputs):
@@ -75,7 +75,7 @@ def test_any_function_entry_by_entry_is_followed(function, derivative, samples):
     np.testing.assert_allclose(found.gates[0], derivative(outputs), rtol=1e-9)
 
 
-def test_a_model_that_is_mapped_over_samples_is_a_chain_too():
+def test_vmapped_models_are_chains_too():
     layers = [eqx.nn.Linear(*sizes, key=jax.random.key(sizes[0])) for sizes in ((4, 6), (6, 5), (5, 3))]
     params, static = eqx.partition(layers, eqx.is_inexact_array)
 
@@ -159,7 +159,7 @@ NO_CHAINS = [
 
 
 @pytest.mark.parametrize(("model", "message"), NO_CHAINS)
-def test_what_is_no_chain_is_refused_by_name(model, message):
+def test_other_models_are_refused_by_name(model, message):
     params = weights(a=(4, 4), b=(4, 4), c=(4, 3), o=(8, 3), pairs=(2, 2), one=(1, 2), k=(1, 1, 2))
     params["stack"] = drawn(2, 4, 4) if model is looped else drawn(2, 2, 2)
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):

@@ -49,7 +49,7 @@ def test_ghost_is_exact(name):
 
 
 @pytest.mark.parametrize("name", ["1d, 3 channels at 3 positions", "strided"])
-def test_the_last_layers_part_of_lai_is_that_of_its_own_parameters(name):
+def test_last_layer_lai_matches_own_parameters(name):
     apply, params, batch = built(name)
     last = lai.Trace(computed(lai_jax.trace, apply, params, loss, *batch).layers[-1:])
     own = gradients(lambda free, x: apply({**params, **free}, x), {"b": params["b"]}, loss, batch)

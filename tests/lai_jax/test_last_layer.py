@@ -112,7 +112,7 @@ def test_products_with_vectors_are_layers(name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_no_earlier_layer_is_taken_for_the_last_and_ghost_needs_none(name):
+def test_earlier_layers_never_pass_as_last(name):
     model, batch = case(*REFUSED[name])
     with pytest.raises(ValueError, match="the losses depend on 'w', whose products with the samples"):
         explained(*model, batch)
@@ -120,7 +120,7 @@ def test_no_earlier_layer_is_taken_for_the_last_and_ghost_needs_none(name):
 
 
 @pytest.mark.parametrize("name", BEHIND)
-def test_gains_and_offsets_behind_the_last_layer_are_none(name):
+def test_trailing_gains_and_offsets_are_skipped(name):
     function, shape = BEHIND[name]
     model, batch = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
     assert explained(*model, batch)[-1] == "body"
@@ -131,7 +131,7 @@ def test_gains_and_offsets_behind_the_last_layer_are_none(name):
 
 
 @pytest.mark.parametrize("name", BIASED)
-def test_a_bias_of_the_last_layer_that_is_used_elsewhere_is_refused(name):
+def test_reused_last_biases_are_refused(name):
     def apply(p, x):
         return BIASED[name](p, jnp.tanh(x @ p["body"]) @ p["w"] + p["b"])
 
@@ -144,7 +144,7 @@ def test_a_bias_of_the_last_layer_that_is_used_elsewhere_is_refused(name):
     check_unread(check_ghost(model, batch))
 
 
-def test_a_product_with_the_inputs_beside_the_last_layer_is_another_last_one():
+def test_parallel_last_layers_must_be_chosen():
     model, batch = case(lambda p, h, x: h + (x * p["w"]).sum(-1, keepdims=True), (4,), body=(4, 3))
     with pytest.raises(ValueError, match=r"found several: \['body', 'w'\]; pass last=NAME"):
         explained(*model, batch)

@@ -131,7 +131,7 @@ def expected(model):
 
 @pytest.mark.parametrize("mode", ["output", "all"])
 @pytest.mark.parametrize("name", MODELS)
-def test_both_adapters_score_the_last_use_of_the_weight_that_is_met_there(name, mode):
+def test_adapters_score_the_weights_last_use(name, mode):
     params, *batch = numbers()
     rows = gradients(jax_model(MODELS[name]), params, loss, batch)
     for trace in traced(MODELS[name], mode):
@@ -143,7 +143,7 @@ def test_both_adapters_score_the_last_use_of_the_weight_that_is_met_there(name, 
 
 
 @pytest.mark.parametrize("name", ["turned", "normed"])
-def test_an_update_by_the_last_layer_alone_takes_them(name):
+def test_last_layer_updates_accept_shared_weights(name):
     params, *batch = numbers()
     report = stepped((jax_model(MODELS[name]), params, loss), tuple(batch), batch, estimator="lli")[-1]
     np.testing.assert_allclose(report.scores, expected(MODELS[name])[1].sum(0), rtol=1e-9, atol=1e-12)

@@ -276,7 +276,7 @@ UNUSED = [(option, name) for option, (_, users) in USES.items() for name in ESTI
 
 
 @pytest.mark.parametrize(("option", "estimator"), UNUSED)
-def test_an_option_that_an_estimator_has_no_use_for_is_refused(option, estimator):
+def test_unused_estimator_options_are_refused(option, estimator):
     """By each call that takes it, before anything is read."""
     given = {"estimator": estimator, option: USES[option][0]}
     calls = [

@@ -35,7 +35,7 @@ def jitted_run(batches, state, steps, saved=None):
     return drawn, kept, state
 
 
-def test_a_loop_with_the_jitted_update_is_that_of_a_mixture_and_is_resumed_to_the_bit():
+def test_jitted_loops_match_mixtures_and_resume():
     drawn, (state, saved), last = jitted_run(
         MixtureBatches(GROUPS, [1, 1, 1], 16, seed=3), initial_mixture(jnp.ones(3)), 9, saved=3
     )
@@ -53,7 +53,7 @@ def test_a_loop_with_the_jitted_update_is_that_of_a_mixture_and_is_resumed_to_th
     assert jitted_run(resumed, state, 5)[0] == drawn[4:]
 
 
-def test_grain_maps_and_saves_the_batches_by_the_pages_recipe():
+def test_grain_recipe_maps_and_saves_batches():
     (recipe,) = (
         cell for cell in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "grain" in cell
     )

@@ -109,7 +109,7 @@ def loss(outputs, targets):
 
 
 @pytest.mark.parametrize("name", FOLLOWED | ONE_SAMPLE)
-def test_ghost_and_exact_scores_are_exact_and_lai_says_which_layers_it_reads(name):
+def test_followed_programs_give_exact_scores(name):
     apply, params, inputs, layers = (FOLLOWED | ONE_SAMPLE)[name]
     model, batch = (apply, params, loss), (inputs, drawn(N))
     rows = gradients(*model, batch)
@@ -133,7 +133,7 @@ def test_outside_of_jit_so_it_is(name):
 
 
 @pytest.mark.parametrize("name", ["rounded", "without a layer"])
-def test_a_step_of_ghost_takes_it_too(name):
+def test_ghost_steps_follow_single_sample_programs(name):
     apply, params, inputs, _ = ONE_SAMPLE[name]
     model, batch = (apply, params, squares), (inputs, drawn(N))
     rows = gradients(*model, batch)
@@ -156,7 +156,7 @@ def among_all_pairs(params, inputs):
 
 
 @pytest.mark.parametrize("apply", [put_back, one_by_one, among_all_pairs])
-def test_lai_and_exact_scores_read_samples_that_only_seem_to_meet(apply):
+def test_seemingly_coupled_samples_are_scored(apply):
     batch = VECTORS, drawn(N)
     found, expected = (computed(lai_jax.trace, own, TWO, squares, *batch) for own in (apply, dense))
     kernel = lai.lai_kernel(expected, expected)
@@ -189,7 +189,7 @@ BETWEEN = {
 
 @pytest.mark.filterwarnings("ignore:apply. LAI has no readout")
 @pytest.mark.parametrize("name", BETWEEN)
-def test_every_estimator_takes_what_no_rule_follows_between_two_layers(name):
+def test_estimators_accept_unfollowed_middle_operations(name):
     def apply(params, inputs):
         return BETWEEN[name](params, jnp.tanh(inputs @ params["v"])) @ params["o"]
 

@@ -32,7 +32,7 @@ def test_every_block_is_drawn_often():
     assert min(drawn.count(name) for name in set(BLOCKS.split())) > 8
 
 
-def test_a_gradient_that_is_wrong_is_seen(monkeypatch):
+def test_wrong_gradients_are_detected(monkeypatch):
     right = lai_jax.trace
 
     def slightly_wrong(*given, **options):
@@ -49,7 +49,7 @@ SEEDS = (2, 5)  # between them loops, branches, convolutions, tables, sorts and 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gradients_of_random_programs_are_those_of_compiled_ones(seed):
+def test_interpreted_gradients_match_compiled_ones(seed):
     drawn = program(seed)
 
     def total(params, inputs, targets):
@@ -87,6 +87,6 @@ def test_so_do_operations_one_by_one():
         np.testing.assert_allclose(one.astype(float), np.asarray(other, float), rtol=1e-2)
 
 
-def test_what_numpy_does_not_compute_jax_does():
+def test_jax_computes_what_numpy_lacks():
     assert "erf_inv" not in numpy_primitives.PRIMITIVES
     np.testing.assert_allclose(by_numpy(lax.erf_inv, jnp.array([0.5])), lax.erf_inv(jnp.array([0.5])))

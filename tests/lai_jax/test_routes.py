@@ -23,7 +23,7 @@ def loss(outputs, targets):
     return ((outputs - targets[:, None, None]) ** 2).sum((1, 2))
 
 
-def test_shapes_alone_have_the_routes_of_arrays():
+def test_shapes_alone_determine_routes():
     """What routes take is held to torch's, in test_torch_agreement."""
     given = PARAMS, {"inputs": drawn(3, PLACES, 3), "flip": True}, drawn(3)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (given[0], given[2]))
@@ -63,13 +63,13 @@ def wasteful(params, inputs):
     ],
     ids=["scan", "cond", "unused", "vmap"],
 )
-def test_a_forward_pass_counts_every_product_as_often_as_it_runs(function, expected):
+def test_forward_costs_count_repeated_products(function, expected):
     params = {"stack": drawn(10, 3, 3), "a": drawn(3, 6), "b": drawn(6, 4), "c": drawn(3, 4)}
     assert forward_cost(function, params, drawn(7, 3)) == expected
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_convolutions_and_products_count_as_xla_counts_them(groups):
+def test_operation_counts_match_xla(groups):
     params = {"k": drawn(3, 2, 4 // groups, 6), "o": drawn(6 * 6 * 4, 5)}
 
     def model(params, maps):

@@ -36,7 +36,7 @@ def scored(summary, **options):
 
 
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "preconditioned_lai", "exact"])
-def test_a_step_of_ones_own_is_the_curated_step(estimator):
+def test_custom_steps_match_curated_steps(estimator):
     moment = jnp.zeros(3) if estimator == "preconditioned_lai" else None
     summary = computed(lai_jax.summarize, *MODEL, *HELD, estimator=estimator)
     extra = () if moment is None else (moment,)
@@ -56,7 +56,7 @@ def test_a_step_of_ones_own_is_the_curated_step(estimator):
         np.testing.assert_array_equal(seen.second_moment, jnp.ones(3))
 
 
-def test_a_policy_that_names_losses_sees_them():
+def test_policies_may_receive_losses():
     def below(scores, losses):
         return lai.keep_positive(jnp.where(losses < 1.1, scores, jnp.nan))
 
@@ -69,7 +69,7 @@ def test_a_policy_that_names_losses_sees_them():
     assert int(stepped(MODEL, summary, BATCH, policy=below)[2].kept) < int(plain.kept)
 
 
-def test_the_guides_step_with_batch_statistics_skips_a_batch_with_a_row_that_is_nan():
+def test_batch_statistics_recipe_skips_nan_batches():
     page = (Path(__file__).parents[2] / "docs" / "guide" / "curate-jax.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"```python\n(@jax\.jit\ndef step.*?)```", page, re.DOTALL)
 

@@ -46,7 +46,7 @@ def scores(apply, training, segments, count, estimator, params=PARAMS):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_documents_score_as_rows_of_their_own_in_a_program_and_outside_of_one(estimator):
+def test_documents_score_like_separate_rows(estimator):
     found = scores(apart, TRAINING, SEGMENTS, 4, estimator)
     expected = []
     for k in range(4):
@@ -58,7 +58,7 @@ def test_documents_score_as_rows_of_their_own_in_a_program_and_outside_of_one(es
     np.testing.assert_allclose(outside, found, rtol=1e-10, atol=1e-13)
 
 
-def test_exact_scores_the_losses_of_segments_that_see_one_another():
+def test_exact_scores_allow_interacting_segments():
     found = scores(together, TRAINING, SEGMENTS, 4, "exact")
     rows = computed(
         lai_jax.exact_scores, together, PARAMS, lambda o, t: loss(o, t).sum(1), VALIDATION, TRAINING
@@ -73,14 +73,14 @@ HEADLESS = PARAMS | {"o": jnp.zeros((4, 5))}
 @pytest.mark.parametrize(
     ("estimator", "params"), [("lai", PARAMS), ("lli", PARAMS), ("ghost", PARAMS), ("lai", HEADLESS)]
 )
-def test_segments_that_see_one_another_are_refused_but_by_exact(estimator, params):
+def test_only_exact_accepts_interacting_segments(estimator, params):
     message = "segments: expected ones that do not see one another, got a loss at position "
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         lai_jax.segment_scores(together, params, loss, VALIDATION, TRAINING, SEGMENTS, 4, estimator=estimator)
 
 
 @pytest.mark.parametrize("name", ["Attention_Mask", "cu_seqlens", "position_ids"])
-def test_inputs_whose_names_say_where_segments_lie_show_nothing(name):
+def test_segment_checks_need_content_inputs(name):
     training = {name: TRAINING[0]["ids"], "ids": TRAINING[0]["ids"][:, :4]}, TRAINING[1]
     with pytest.raises(ValueError, match=r"^inputs: expected an array of contents, .* \(2, 5, \.\.\.\)"):
         lai_jax.check_segments(lambda p, **inputs: p["e"][inputs[name]], PARAMS, loss, training, SEGMENTS)

@@ -16,7 +16,7 @@ MODEL, VALIDATION, BATCH = (dense, weights(w=(4, 6), o=(6, 3)), squares), vector
 
 
 @pytest.mark.parametrize(("estimator", "rows"), [("lai", None), ("ghost", 3), ("preconditioned_lai", None)])
-def test_scores_of_parts_are_those_against_each_part_alone(estimator, rows):
+def test_parts_score_like_separate_validations(estimator, rows):
     extra = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
 
     def report_on(validation, policy=lai.keep_positive, **side):
@@ -36,7 +36,7 @@ def test_scores_of_parts_are_those_against_each_part_alone(estimator, rows):
         assert int(report.kept) <= rows
 
 
-def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
+def test_running_second_moments_scale_inputs():
     how = {"estimator": "preconditioned_lai", "exponent": 0.5, "decay": 0.5, "scale_inputs": True}
     moments = sums = None
     for draw in range(2):
@@ -52,7 +52,7 @@ def test_inputs_are_scaled_by_their_running_second_moments_where_asked():
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
 
 
-def test_numpy_arrays_are_summarized_in_parts_outside_of_jit():
+def test_numpy_parts_match_jitted_ones():
     found = lai_jax.summarize(*MODEL, *map(np.asarray, VALIDATION), parts=4)
     expected = computed(lai_jax.summarize, *MODEL, *VALIDATION, parts=4)
     jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-12), found, expected)
@@ -116,7 +116,7 @@ def test_chunks_stay_factors_or_are_summed(samples, chunk, factored):
     np.testing.assert_allclose(lai.lai_scores(side, traces[1]), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_best_rows_are_those_of_a_stable_sort():
+def test_best_rows_follow_stable_sorting():
     compiled = jax.jit(best, static_argnums=1)
     for scores in itertools.product([-1.0, -0.0, 0.0, 2.0, np.nan], repeat=4):
         scores = np.array(scores)
@@ -129,7 +129,7 @@ def test_the_best_rows_are_those_of_a_stable_sort():
 
 @pytest.mark.parametrize("rows", [2, 0.5])
 @pytest.mark.parametrize("recompute", [False, True])
-def test_the_best_row_spoils_nothing_where_the_policy_leaves_it_out(rows, recompute):
+def test_excluded_best_rows_spoil_nothing(rows, recompute):
     def rooted(params, inputs):
         return jnp.sqrt(jnp.abs(inputs @ params["w"])) @ params["o"]
 

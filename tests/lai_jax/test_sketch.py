@@ -41,7 +41,7 @@ def expected_scores(validation, batch, sketch, positions):
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
-def test_a_step_scores_both_sides_by_the_sketch_of_its_summary(positions):
+def test_steps_reuse_the_summarys_sketch(positions):
     validation, batch, seen = data(7, seed=1), data(5), []
     summarize = jax.jit(
         lambda sketch: lai_jax.summarize(apply, PARAMS, loss, *validation, positions=positions, sketch=sketch)
@@ -57,7 +57,7 @@ def test_a_step_scores_both_sides_by_the_sketch_of_its_summary(positions):
     assert summarize._cache_size() == 1  # redrawn, and not compiled again
 
 
-def test_a_sketch_is_what_its_key_says():
+def test_keys_determine_sketches():
     first, again, other = (lai_jax.draw_sketch(jax.random.key(key), 50, 8) for key in (0, 0, 1))
     assert set(np.asarray(first.signs).tolist()) == {-1, 1}
     assert sorted(np.asarray(first.permutation).tolist()) == list(range(50))
@@ -67,7 +67,7 @@ def test_a_sketch_is_what_its_key_says():
     assert abs(np.corrcoef(first.signs, np.argsort(first.permutation))[0, 1]) < 0.5
 
 
-def test_positions_are_tokens_where_they_fit_and_else_means():
+def test_positions_default_to_tokens_or_means():
     def pooled(params, inputs):
         return jnp.tanh(inputs @ params["w"]).mean(1) @ params["o"]
 

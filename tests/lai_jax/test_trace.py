@@ -33,7 +33,7 @@ def deep(params, inputs):
 MODEL = deep, DENSE, squares
 
 
-def test_output_gradients_alone_differentiate_nothing_before_the_last_layer():
+def test_output_gradients_skip_earlier_layers():
     def products(mode):
         program = jax.make_jaxpr(lambda params: lai_jax.trace(deep, params, squares, *BATCH, gradients=mode))
         return str(program(DENSE)).count("dot_general")
@@ -51,7 +51,7 @@ def test_coverage_names_what_is_captured():
     assert lai_jax.coverage(*model, *BATCH).frozen == ("captured (4, 5)",)
 
 
-def test_inputs_may_be_a_tuple_or_a_mapping_with_settings():
+def test_inputs_may_be_tuples_or_mappings():
     def apply(params, first, second, *, joined="added"):
         return {"added": first + second}[joined] @ params
 
@@ -85,7 +85,7 @@ def test_coverage_names_what_uses_each_parameter():
     assert not found.unexplained
 
 
-def test_selfcheck_sees_a_kernel_that_is_wrong(monkeypatch):
+def test_selfcheck_detects_wrong_kernels(monkeypatch):
     good = lai_jax.selfcheck(*MODEL, *vectors(3))
     assert good.relative_error < 1e-12
     assert set(good.layers) == {"0/b+0/w", "1/b+1/w", "2/b+2/w"}
@@ -93,7 +93,7 @@ def test_selfcheck_sees_a_kernel_that_is_wrong(monkeypatch):
     assert lai_jax.selfcheck(*MODEL, *vectors(3)).relative_error > 1e-2
 
 
-def test_a_trace_may_be_mapped_over_models():
+def test_traces_map_over_models():
     def apply(params, inputs):
         return jnp.tanh(inputs @ params["w"]) @ params["o"]
 
@@ -119,7 +119,7 @@ def apply(params, inputs):
     return jnp.tanh(inputs @ params["tied"]) @ params["tied"].T @ params["head"]
 
 
-def test_products_and_norms_are_those_of_plain_autograd():
+def test_products_and_norms_match_autograd():
     first, second, given = classified(4), classified(N, seed=1), (apply, PARAMS, cross_entropy)
     left, right = (gradients(*given, batch) for batch in (first, second))
     found = computed(lai_jax.per_sample_inner_products, *given, first, second)
@@ -137,7 +137,7 @@ def test_numbers_that_disagree_are_named(monkeypatch):
         lai_jax.check_per_sample_gradients(apply, PARAMS, cross_entropy, classified(N))
 
 
-def test_selfcheck_says_how_scores_and_gradients_in_bfloat16_agree_with_float32():
+def test_selfcheck_reports_low_precision_agreement():
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
     inputs, targets = classified(N)
 

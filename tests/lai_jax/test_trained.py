@@ -72,7 +72,7 @@ def swapped(scores, sample, other):
 
 
 @pytest.mark.parametrize("change", [scaled, swapped])
-def test_an_error_in_one_samples_score_is_seen(change, monkeypatch):
+def test_single_score_errors_are_detected(change, monkeypatch):
     params = trained(apply, 300, learnable=True)
     training, validation = batch(SAMPLES, 1, learnable=True), batch(200, 3, learnable=True)
     right = lai_jax.exact_scores(apply, params, loss, validation, training)
@@ -111,13 +111,13 @@ TYPICAL = 17
 
 
 @pytest.mark.parametrize("model", [ragged, lowered(ragged)])
-def test_a_trained_model_that_no_rule_follows_is_not_refused(model):
+def test_trained_models_without_rules_pass(model):
     params = trained(apply, 1000, learnable=True)
     traced = lai_jax.trace(model, params, loss, *batch(SAMPLES, 1, learnable=True))
     assert [layer.name for layer in traced.layers] == ["first", "head"]
 
 
-def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen():
+def test_one_percent_gradient_mixing_is_detected():
     params, (inputs, targets) = trained(apply, 300, learnable=True), batch(SAMPLES, 1, learnable=True)
     each = jax.vmap(jax.grad(lambda point, x, y: loss(apply(point, x[None]), y[None])[0]), (None, 0, 0))(
         params, inputs, targets
@@ -130,7 +130,7 @@ def test_one_percent_of_one_samples_gradient_that_comes_from_another_is_seen():
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-4])
-def test_losses_that_meet_where_no_gradient_shows_it_are_refused_in_any_unit(unit):
+def test_gradient_free_loss_coupling_is_refused(unit):
     """5% of the largest loss is added to each: fitted losses are granted roundings, and no more than 1%."""
     params, sides = trained(apply, 1000, learnable=True), batch(SAMPLES, 1, learnable=True)
 
@@ -142,7 +142,7 @@ def test_losses_that_meet_where_no_gradient_shows_it_are_refused_in_any_unit(uni
         lai_jax.trace(ragged, params, meet, *sides)
 
 
-def test_a_selfcheck_of_gradients_that_cancel_finds_roundings():
+def test_selfcheck_tolerates_cancelling_gradients():
     params = trained(apply, 1, learnable=True)
     inputs = jnp.tile(batch(16, 4, learnable=True)[0], (2, 1))
     away = jnp.asarray(np.random.default_rng(5).normal(size=(16, CLASSES)), jnp.float32)

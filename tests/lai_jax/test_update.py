@@ -40,7 +40,7 @@ def check_unmoved(before, after):
     ],
     ids=str,
 )
-def test_a_step_follows_the_gradient_of_the_weighted_losses(name, how):
+def test_steps_follow_weighted_loss_gradients(name, how):
     built, draw = jax_models.MODELS[name](), np.random.default_rng(3)
     model, batch, validation = (
         (built.apply, built.params, built.loss),
@@ -100,7 +100,7 @@ def test_one_program_for_all_steps(how):
     assert not report.skipped
 
 
-def test_metrics_are_finite_floats_outside_of_jit():
+def test_metrics_are_finite_floats():
     scores = jnp.array([2.0, -1.0, jnp.nan, 0.5, 4.0, -jnp.inf])
     weights = lai.keep_positive(jnp.where(jnp.isfinite(scores), scores, 0.0))
     of_losses = scores, jnp.array(0.25)
@@ -133,7 +133,7 @@ def test_nothing_kept_means_no_update(how):
 
 
 @pytest.mark.parametrize("scale_inputs", [False, True])
-def test_a_skipped_step_leaves_the_second_moments(scale_inputs):
+def test_skipped_steps_keep_second_moments(scale_inputs):
     def moments(before, policy=lai.keep_positive):
         options = {"estimator": "preconditioned_lai", "scale_inputs": scale_inputs, "policy": policy}
         report = stepped(MODEL, VALIDATION, BATCH, before, **options)[2]
@@ -153,7 +153,7 @@ def test_a_skipped_step_leaves_the_second_moments(scale_inputs):
     [{}, {"rows": 8}, {"rows": 8, "recompute": True}, {"estimator": "preconditioned_lai"}],
     ids=str,
 )
-def test_a_sample_that_is_not_finite_is_left_out(how):
+def test_nonfinite_samples_are_left_out(how):
     (inputs, targets), sound = BATCH, np.arange(8) != 2
     extra = (jnp.ones(3),) if "estimator" in how else ()
     broken = stepped(MODEL, VALIDATION, (inputs.at[2, 1].set(jnp.nan), targets), *extra, **how)
@@ -172,7 +172,7 @@ def test_a_sample_that_is_not_finite_is_left_out(how):
 
 
 @pytest.mark.parametrize("how", [{}, {"rows": 3}, {"rows": 3, "recompute": True}], ids=str)
-def test_a_finite_loss_with_an_infinite_gradient_skips_the_step(how):
+def test_infinite_gradients_skip_the_step(how):
     def rooted(params, inputs):  # the slope of a root is infinite at 0, where the inputs are 0
         return dense(params, jnp.sqrt(jnp.abs(inputs @ params["root"])))
 
@@ -189,7 +189,7 @@ def test_a_finite_loss_with_an_infinite_gradient_skips_the_step(how):
 
 
 @pytest.mark.parametrize("estimator", ["lai", "exact"])
-def test_a_policy_that_keeps_everything_keeps_no_sample_that_is_not_finite(estimator):
+def test_policies_cannot_keep_nonfinite_samples(estimator):
     def barred(outputs, targets):  # an infinite loss with a finite gradient
         return squares(outputs, targets) + jnp.where(targets > 9.0, jnp.inf, 0.0)
 
@@ -203,7 +203,7 @@ def test_a_policy_that_keeps_everything_keeps_no_sample_that_is_not_finite(estim
     assert not report.skipped
 
 
-def test_rows_cap_what_the_policy_keeps_and_the_kept_share_the_weight():
+def test_rows_cap_the_kept_samples():
     free, capped = (stepped(MODEL, VALIDATION, vectors(32), rows=rows)[2] for rows in (None, 5))
     assert int(free.kept) > 5
     best = np.argsort(-free.scores)[:5]
@@ -227,14 +227,14 @@ def branching(params, inputs):
         (branching, squares, r"samples pass through cond \(test_update.py"),
     ],
 )
-def test_what_the_backward_pass_of_some_rows_cannot_do_is_refused(apply, loss, message):
+def test_unsupported_row_subsets_are_refused(apply, loss, message):
     model = apply, PARAMS, loss
     with pytest.raises(ValueError, match=message):
         stepped(model, VALIDATION, BATCH, rows=0.5)
     assert not stepped(model, VALIDATION, BATCH)[2].skipped
 
 
-def test_a_mask_drawn_for_the_whole_batch_is_cut_to_its_rows():
+def test_batch_masks_are_cut_to_rows():
     def masked_by_shape(params, inputs):
         return dense(params, inputs * jax.random.bernoulli(jax.random.key(0), 0.5, inputs.shape))
 
@@ -252,7 +252,7 @@ def test_a_mask_drawn_for_the_whole_batch_is_cut_to_its_rows():
     ],
     ids=str,
 )
-def test_what_is_not_finite_is_found_by_one_sum_and_the_largest_numbers_pass(kind, shape):
+def test_finiteness_check_admits_largest_numbers(kind, shape):
     finite = jax.jit(lambda *leaves: check_finite(leaves))
     largest = jnp.full(shape, jnp.finfo(kind).max, kind)
     assert finite(largest, -largest)

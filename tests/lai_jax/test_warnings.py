@@ -77,10 +77,10 @@ def said(apply, batch):
         (branching, classified(3), ["'w' (used by select_n)", "'rows' (used by select_n)"]),
     ],
 )
-def test_a_matrix_without_a_readout_is_named(apply, batch, names):
+def test_matrices_without_readout_are_named(apply, batch, names):
     words = said(apply, batch)
     assert all(name in words for name in names), words
 
 
-def test_tables_gains_and_places_are_no_matrices():
+def test_tables_and_gains_raise_no_warning():
     assert not said(transformer, TOKENS)

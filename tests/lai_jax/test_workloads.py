@@ -64,7 +64,7 @@ def test_eight_devices_find_what_one_finds(found, case):
 
 
 @pytest.mark.weekly  # the same promise in all other layouts
-def test_parameters_may_lie_in_parts_or_by_features_on_automatic_and_explicit_axes():
+def test_parameter_shardings_give_equal_results():
     rest = [case for case in CASES if case not in QUICK]
     found = on_eight_devices(rest)
     for case in rest:
@@ -72,7 +72,7 @@ def test_parameters_may_lie_in_parts_or_by_features_on_automatic_and_explicit_ax
 
 
 @pytest.mark.parametrize("case", ["lai", "lai, explicit", "ghost"])
-def test_the_summary_is_reduced_once_and_nothing_is_gathered(found, case):
+def test_summaries_reduce_once_without_gathering(found, case):
     figures = found[case]
     assert [kind for kind, _ in figures["summary"]] == ["all-reduce"]
     assert {kind for kind, _ in figures["update"]} == {"all-reduce"}
@@ -81,7 +81,7 @@ def test_the_summary_is_reduced_once_and_nothing_is_gathered(found, case):
     assert not any(rows & set(shape.split(",")) for shape in moved)
 
 
-def test_a_device_runs_its_part_of_the_chosen_rows(found):
+def test_devices_run_only_their_rows(found):
     assert found["operations"]["with a sharding"] <= 0.75 < 1.0 < found["operations"]["without"]
 
 
@@ -92,7 +92,7 @@ def test_a_device_runs_its_part_of_the_chosen_rows(found):
         pytest.param([*PROCESSES], marks=pytest.mark.weekly),  # which compile for two minutes
     ],
 )
-def test_two_processes_find_what_one_device_finds_and_orbax_keeps_it(cases, tmp_path):
+def test_two_processes_agree_with_one_device(cases, tmp_path):
     for found in launch_jax(2, tmp_path, cases):
         assert found.pop("orbax") is True
         assert [*found] == cases

@@ -57,7 +57,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("case", ARRAYS)
-def test_numbers_of_one_shape_are_an_array_of_the_columns_type(case):
+def test_equal_shapes_become_typed_arrays(case):
     given, expected = ARRAYS[case]
     found = rows_of(given)
     assert isinstance(found, np.ndarray)
@@ -65,7 +65,7 @@ def test_numbers_of_one_shape_are_an_array_of_the_columns_type(case):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_arrays_of_others_stay_as_they_are():
+def test_foreign_arrays_are_left_unchanged():
     assert rows_of(values := torch.ones(2)) is values
 
 
@@ -75,7 +75,7 @@ def test_all_else_is_a_list(case):
     assert rows_of(given) == expected
 
 
-def test_columns_have_names_in_tables_frames_and_mappings_alone():
+def test_tables_frames_and_mappings_name_columns():
     columns = {"a": [1, 2], "b": ["x", "y"]}
     made = pa.table, pa.RecordBatch.from_pydict, pd.DataFrame, Dataset.from_dict, dict
     for batch in (make(columns) for make in made):
@@ -93,7 +93,7 @@ def read(batch, collate=None, **labels):
     return read_rows("batch", batch, **options, labels=labels)
 
 
-def test_the_columns_of_labels_are_left_out():
+def test_label_columns_are_left_out():
     columns = {"a": [1, 2], "b": ["x", "y"], "c": [3, 4]}
     for batch in (pa.table(columns), pd.DataFrame(columns), columns):
         samples, labels, (inputs, targets) = read(batch, ids="b", groups="a")
@@ -102,7 +102,7 @@ def test_the_columns_of_labels_are_left_out():
         assert {name: values.tolist() for name, values in inputs.items()} == {"c": [3, 4]}
 
 
-def test_a_tuple_names_two_columns_and_a_function_sees_all():
+def test_tuples_and_functions_select_columns():
     columns = {"a": [1, 2], "b": ["x", "y"]}
     assert [side.tolist() for side in read(columns, ("a", "a")).pair] == [[1, 2], [1, 2]]
     assert read(columns, lambda given: (given["b"], given["a"])).pair[0] == ["x", "y"]
@@ -146,7 +146,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("case", UNLIKE)
-def test_samples_that_make_no_batch_are_named(case):
+def test_uncollatable_samples_are_named(case):
     with pytest.raises(TypeError, match=r"^dataset: expected samples that are all pairs .* got .* and "):
         collate_items("dataset", np.stack, UNLIKE[case])
     assert collate_items("dataset", np.stack, [{"b": 2, "a": 1}, {"a": 3, "b": 4}]) == {
@@ -155,7 +155,7 @@ def test_samples_that_make_no_batch_are_named(case):
     }
 
 
-def test_a_batch_may_have_one_sample_or_none():
+def test_batches_may_be_single_or_empty():
     assert collate_items("dataset", lambda items: map(list, zip(*items, strict=True)), [(1, 2)]) == ([1], [2])
     assert collate_items("dataset", np.stack, [{"a": 1}]) == {"a": [1]}
     found = score_rows(read({"a": [], "b": []}, groups="a"), {}.__getitem__)

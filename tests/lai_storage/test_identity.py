@@ -218,14 +218,14 @@ MADE = {
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_things_made_alike_have_one_fingerprint_and_others_another(kind):
+def test_only_equal_things_share_fingerprints(kind):
     found = [fingerprint(make()) for make in MADE[kind]]
     assert len(set(found)) == len(found)
     assert {*map(len, found)} == {32}
     assert [fingerprint(make()) for make in MADE[kind]] == found
 
 
-def test_what_a_framework_notes_and_where_it_came_from_are_not_seen():
+def test_framework_notes_and_origin_are_ignored():
     """Private attributes of a dataclass that are no fields; an origin of a package's object."""
     assert fingerprint(having(Options(), _seen=1)) == fingerprint(Options())
     both = [argparse.Namespace(seed=1, name_or_path=name) for name in ("here", "there")]
@@ -248,7 +248,7 @@ print({kind: [fingerprint(make()) for make in makers] for kind, makers in MADE.i
 
 
 @pytest.mark.slow
-def test_fingerprints_are_the_same_in_every_process_whatever_its_hashes():
+def test_fingerprints_ignore_process_and_hash_seed():
     command, found = [sys.executable, "-c", PRINTED], []
     for seed in "01":
         environment = {**os.environ, "PYTHONHASHSEED": seed}
@@ -257,7 +257,7 @@ def test_fingerprints_are_the_same_in_every_process_whatever_its_hashes():
     assert found[0] == found[1]
 
 
-def test_a_model_that_ran_is_the_model_that_it_was():
+def test_fingerprints_survive_running_the_model():
     for model, batch in ((linear(), torch.ones(2, 3)), (gpt2(), torch.zeros(2, 4, dtype=torch.long))):
         before = fingerprint(model)
         model(batch)
@@ -276,9 +276,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("place", ["of_ones_own.py", "own_space/losses.py", "lai_like/losses.py"])
-def test_code_of_a_module_is_seen_where_it_is_read_and_comments_and_lines_are_not(
-    tmp_path, monkeypatch, place
-):
+def test_fingerprints_cover_code_not_comments(tmp_path, monkeypatch, place):
     """A module, and one in a package without a file; the loss itself, and a function that calls it."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -301,7 +299,7 @@ def test_code_of_a_module_is_seen_where_it_is_read_and_comments_and_lines_are_no
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, when it is imported
-def test_where_a_model_came_from_and_that_it_was_compiled_is_no_part_of_it(tmp_path):
+def test_origin_and_compilation_are_ignored(tmp_path):
     model = gpt2()
     before = fingerprint(list(code_of(model)))
     model.save_pretrained(tmp_path / "first")
@@ -311,7 +309,7 @@ def test_where_a_model_came_from_and_that_it_was_compiled_is_no_part_of_it(tmp_p
     assert {fingerprint(list(code_of(one))) for one in found} == {before}
 
 
-def test_a_class_of_a_program_is_the_same_in_the_workers_of_an_engine(monkeypatch):
+def test_program_classes_match_in_engine_workers(monkeypatch):
     """There the main program is the engine's, an installed one, and the class comes pickled by value."""
     own = type("Own", (), {"__module__": "__main__", "scale": 2})
     here = fingerprint(own)

@@ -52,7 +52,7 @@ def test_the_page_counts_lists_and_groups(tmp_path):
     assert not re.search(r"(src|href)=\"(?!#)http", page)
 
 
-def test_a_column_of_ones_own_is_drawn_and_listed(tmp_path):
+def test_custom_columns_are_drawn_and_listed(tmp_path):
     own = table().append_column('nearest "5"', pa.array([0.1, 0.9, 0.5, 0.2]))
     page, words = reported(own, tmp_path, worst=1)
     assert "Largest nearest &#34;5&#34;" in page
@@ -60,7 +60,7 @@ def test_a_column_of_ones_own_is_drawn_and_listed(tmp_path):
     assert "rank nearest &#34;5&#34; two -1 1 3 2 0 2 0.9" in words
 
 
-def test_a_table_of_several_checkpoints_is_refused(tmp_path):
+def test_tables_of_several_checkpoints_are_refused(tmp_path):
     with pytest.raises(ValueError, match="expected one row a sample, got 4 rows of 1 samples"):
         write_report(table(id=["one"] * 4), tmp_path / "page.html")
 
@@ -78,7 +78,7 @@ def drawn(monkeypatch):
     return figures
 
 
-def test_a_folder_a_table_and_a_data_frame_make_one_page(tmp_path, drawn):
+def test_folders_tables_and_frames_agree(tmp_path, drawn):
     written(tmp_path / "scores", Indexed(2, 2, load))
     own = read_scores(tmp_path / "scores")
     given = tmp_path / "scores", str(tmp_path / "scores"), own, own.to_pandas()
@@ -87,7 +87,7 @@ def test_a_folder_a_table_and_a_data_frame_make_one_page(tmp_path, drawn):
         write_report([1, 2], tmp_path / "page.html")
 
 
-def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
+def test_samples_are_shown_as_given(tmp_path, drawn):
     """Text is escaped; arrays, PIL's images and files are images within the page, to the pixel."""
     pixels = np.random.default_rng(0).integers(0, 255, (4, 5, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "three.bmp")
@@ -103,7 +103,7 @@ def test_samples_are_shown_as_they_are_told(tmp_path, drawn):
             np.testing.assert_array_equal(shown, pixels)
 
 
-def test_a_number_that_no_sample_has_is_explained_and_one_that_some_have_is_drawn(tmp_path, drawn):
+def test_empty_columns_are_explained_not_drawn(tmp_path, drawn):
     some = {"gradient_norm": [math.nan] * 4, "standard_error": [math.nan, 1.0, 1.0, math.nan]}
     page, words = reported(table(**some), tmp_path)
     drawings = ["Distribution: score", "Distribution: loss", "Distribution: standard error"]
@@ -115,7 +115,7 @@ def test_a_number_that_no_sample_has_is_explained_and_one_that_some_have_is_draw
     assert "<?xml" not in page
 
 
-def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path, drawn):
+def test_lists_stop_at_twenty_samples(tmp_path, drawn):
     many = pa.table(
         {
             "id": range(30),
@@ -136,7 +136,7 @@ def test_twenty_samples_are_listed_and_what_is_no_score_is_counted(tmp_path, dra
     assert "Groups" not in page
 
 
-def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
+def test_mixture_pages_show_shares_and_errors(tmp_path, drawn):
     mixture = Mixture([3.0, 1.0])
     for means in ([2.0, -2.0], [1.5, -1.0], [0.0, -1.0]):
         errors = [
@@ -160,7 +160,7 @@ def test_shares_and_errors_of_a_mixture_are_rows_and_a_picture(tmp_path, drawn):
     assert edges == {(1.0, 1.5), (1.0, 2.5), (2.0, 1.0), (2.0, 2.0)}
 
 
-def test_a_history_without_updates_and_names_of_other_sources_are_refused(tmp_path):
+def test_bad_histories_and_names_are_refused(tmp_path):
     mixture = Mixture(2)
     with pytest.raises(ValueError, match="history: expected at least one update, got none"):
         write_mixture(mixture.history, tmp_path / "page.html")

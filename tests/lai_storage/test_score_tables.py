@@ -86,7 +86,7 @@ SOURCES = {"data set": lambda: Indexed(7, 2, load), "stream": streamed}
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path, kind):
+def test_parts_are_consecutive_and_tables_ranked(tmp_path, kind):
     folder = tmp_path / "a" / "b=1"
     assert written(folder, SOURCES[kind]()) == list(range(7))
     files = {path.name for path in folder.iterdir()}
@@ -106,7 +106,7 @@ def test_parts_hold_consecutive_samples_and_the_table_their_ranks(tmp_path, kind
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_a_run_that_stopped_goes_on_with_what_is_missing(tmp_path, kind):
+def test_stopped_runs_resume_with_missing_parts(tmp_path, kind):
     written(tmp_path, SOURCES[kind]())
     table = read_scores(tmp_path)
     (tmp_path / "part-000001.parquet").unlink()
@@ -131,26 +131,26 @@ def test_each_process_writes_its_own_parts(tmp_path, kind):
 
 
 @pytest.mark.parametrize("process", [(2, 2), (-1, 2), (0, 0), (0.0, 1), "01", 1, (True, 2)])
-def test_a_process_beyond_their_number_is_named(tmp_path, process):
+def test_invalid_process_indices_are_named(tmp_path, process):
     with pytest.raises(ValueError, match=r"^process: expected a pair \(index, count\) with 0 <= index"):
         written(tmp_path / "new", process=process)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_stream_of_whole_parts_ends_and_one_without_samples_is_named(tmp_path):
+def test_streams_of_whole_parts_end_cleanly(tmp_path):
     assert written(tmp_path / "even", streamed(range(6))) == list(range(6))
     assert len(read_scores(tmp_path / "even")) == 6
     with pytest.raises(ValueError, match=r"^dataset: expected at least one sample, got none$"):
         written(tmp_path / "none", streamed([]))
 
 
-def test_parts_may_have_one_sample_and_an_average_one_checkpoint(tmp_path):
+def test_single_samples_and_checkpoints_are_averaged(tmp_path):
     written(tmp_path, checkpoints={"a": 2.0}, rows=1)
     averaged = read_scores(tmp_path, average=True)
     np.testing.assert_array_equal(averaged["score"], [2.0 * score for score in SCORES[:7]])
 
 
-def test_a_stream_that_cannot_begin_again_has_one_checkpoint(tmp_path):
+def test_one_pass_streams_allow_one_checkpoint(tmp_path):
     def once():
         return Stream(iter(streamed().items), 2, pairs)
 
@@ -168,19 +168,19 @@ def fewer(span, size):
     [(Indexed(7, 2, fewer), 3, 1), (Stream(streamed().items, 2, lambda items: pairs(items[1:])), 2, 1)],
     ids=SOURCES,
 )
-def test_a_collation_that_leaves_samples_out_is_named(tmp_path, source, kept, got):
+def test_shortening_collations_are_named(tmp_path, source, kept, got):
     said = f"^dataset: expected a collation that keeps {kept} samples, got {got} from it"
     with pytest.raises(ValueError, match=said):
         written(tmp_path, source)
 
 
 @pytest.mark.parametrize("collate", [("a",), ("a", 1), ("a", "b", "c"), ["a", "b"], 1, "ab"])
-def test_a_collation_is_a_function_or_two_names(collate):
+def test_collations_are_functions_or_two_names(collate):
     with pytest.raises(TypeError, match=r"^collate: expected the names of two columns, .*, got "):
         Listed(collate=collate)
 
 
-def test_a_validation_set_has_columns_of_which_labels_are_left_out():
+def test_validation_columns_exclude_labels():
     columns = {"name": [*"abcdefg"], "x": INPUTS, "y": 2.0 * INPUTS, "kind": [1] * 7}
     scorer = Listed(validation=columns, ids="name", groups="kind", collate=("x", "y"))
     np.testing.assert_array_equal(scorer._validation(), [INPUTS, 2.0 * INPUTS])
@@ -211,7 +211,7 @@ for pair in range(60):
 """
 
 
-def test_of_two_processes_that_begin_a_run_at_once_the_first_one_says_what_it_is(tmp_path):
+def test_simultaneous_starts_agree_on_one_run(tmp_path):
     """60 pairs, in light processes: 30 of one run, then 30 of two runs, of which one is refused."""
     command = [sys.executable, "-c", PAIRS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -219,7 +219,7 @@ def test_of_two_processes_that_begin_a_run_at_once_the_first_one_says_what_it_is
     assert {path.name for path in tmp_path.glob("*/*")} == {"run.json"}
 
 
-def test_without_hard_links_a_run_begins_too(tmp_path, monkeypatch):
+def test_runs_begin_without_hard_links(tmp_path, monkeypatch):
     def refused(self, target):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -239,7 +239,7 @@ def test_the_bar_counts_the_samples_read(tmp_path, capsys, kind):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_samples_have_names_groups_and_checkpoints_which_are_averaged(tmp_path, kind):
+def test_tables_name_samples_and_average_checkpoints(tmp_path, kind):
     labels = {"ids": np.array([*"aacdefg"]), "groups": pa.array([0, 0, 0, 1, 1, 1, 1])}
     if kind == "stream":
         labels = {}
@@ -257,7 +257,7 @@ def test_samples_have_names_groups_and_checkpoints_which_are_averaged(tmp_path, 
         assert averaged["group"].to_pylist() == [0, 0, 0, 1, 1, 1, 1]
 
 
-def test_a_table_is_what_the_manifest_lists(tmp_path):
+def test_tables_hold_what_manifests_list(tmp_path):
     written(tmp_path / "top", checkpoints={"a": 1.0})
     written(tmp_path / "top" / "b", scorer=Listed(3.0))  # a run of its own in a folder below
     stale = tmp_path / "top" / "a" / "part-000007.parquet"
@@ -278,7 +278,7 @@ LABELS = {
 
 @pytest.mark.parametrize("role", ["ids", "groups"])
 @pytest.mark.parametrize("case", LABELS)
-def test_labels_count_by_position_whatever_holds_them(tmp_path, case, role):
+def test_labels_are_matched_by_position(tmp_path, case, role):
     given, expected = LABELS[case]
     written(tmp_path, labels={role: given})
     assert read_scores(tmp_path)[role.removesuffix("s")].to_pylist() == expected
@@ -329,14 +329,14 @@ def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
         ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters or buffers; pass another"),
     ],
 )
-def test_another_run_is_refused_by_what_differs_in_words(tmp_path, changed, message):
+def test_other_runs_are_refused_with_differences(tmp_path, changed, message):
     written(tmp_path)
     with pytest.raises(ValueError, match=message) as raised:
         written(tmp_path, **changed)
     assert "or delete this one" in str(raised.value)
 
 
-def test_parts_of_two_runs_are_never_one_table(tmp_path):
+def test_parts_of_different_runs_never_mix(tmp_path):
     for name, factor in {"one": 1.0, "other": 2.0}.items():
         written(tmp_path / name, scorer=Listed(factor))
     part = "part-000001.parquet"
@@ -347,7 +347,7 @@ def test_parts_of_two_runs_are_never_one_table(tmp_path):
 
 @pytest.mark.parametrize("name", ["run.json", "part-000001.parquet"])
 @pytest.mark.parametrize("content", [b"", b"{", b"PAR1"])
-def test_a_file_that_is_cut_short_is_named_with_the_way_out(tmp_path, name, content):
+def test_truncated_files_are_named(tmp_path, name, content):
     written(tmp_path)
     (tmp_path / name).write_bytes(content)
     for run in (partial(read_scores, tmp_path), partial(written, tmp_path)):
@@ -355,7 +355,7 @@ def test_a_file_that_is_cut_short_is_named_with_the_way_out(tmp_path, name, cont
             run()
 
 
-def test_a_part_that_is_not_the_one_that_was_written_is_named(tmp_path):
+def test_altered_parts_are_named(tmp_path):
     written(tmp_path / "a")
     first, second = (tmp_path / "a" / f"part-00000{part}.parquet" for part in (0, 1))
     whole = first.read_bytes()
@@ -373,14 +373,14 @@ def test_a_part_that_is_not_the_one_that_was_written_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"samples": 7}', '{"samples": "x", "rows": 3}'])
-def test_a_manifest_that_lacks_what_it_should_say_is_named(tmp_path, content):
+def test_incomplete_manifests_are_named(tmp_path, content):
     written(tmp_path)
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ValueError, match=r"run\.json: expected a whole file that score_dataset wrote"):
         read_scores(tmp_path)
 
 
-def test_other_files_in_the_folder_do_no_harm_and_one_in_its_place_is_named(tmp_path):
+def test_foreign_files_in_folders_are_ignored(tmp_path):
     written(tmp_path / "a")
     (tmp_path / "a" / "part-abc.parquet").write_text("a note")
     assert written(tmp_path / "a") == []
@@ -389,7 +389,7 @@ def test_other_files_in_the_folder_do_no_harm_and_one_in_its_place_is_named(tmp_
         written(tmp_path / "b")
 
 
-def test_a_stream_that_ends_before_parts_that_are_there_or_goes_on_after_its_end_changes_nothing(tmp_path):
+def test_streams_of_other_lengths_change_nothing(tmp_path):
     written(tmp_path, streamed(range(9)))
     (tmp_path / "end.json").unlink()
     with pytest.raises(ValueError, match=r"^dataset: expected the samples that .*part-000002"):
@@ -403,9 +403,7 @@ def test_a_stream_that_ends_before_parts_that_are_there_or_goes_on_after_its_end
     assert not (tmp_path / "part-000002.parquet").exists()
 
 
-def test_a_file_is_replaced_unless_it_is_kept_and_a_run_begun_meanwhile_is_the_one_that_counts(
-    tmp_path, monkeypatch
-):
+def test_concurrently_begun_runs_take_precedence(tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     for seed in (1, 2):
         write_whole(path, lambda own, seed=seed: own.write_text(f'{{"seed": {seed}}}'))
@@ -415,7 +413,7 @@ def test_a_file_is_replaced_unless_it_is_kept_and_a_run_begun_meanwhile_is_the_o
         begin_run(tmp_path, {"seed": 3}, {})
 
 
-def test_ids_of_another_order_are_found_by_row(tmp_path):
+def test_reordered_ids_are_found_by_row(tmp_path):
     written(tmp_path, labels={"ids": [*"abcdefg"]})
     with pytest.raises(ValueError, match=r"^dataset: .*part-000001\.parquet was made of.* row 1 of it on"):
         written(tmp_path, labels={"ids": [*"abcdgfe"]})

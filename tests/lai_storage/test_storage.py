@@ -68,7 +68,7 @@ def name_of(array):
 
 @pytest.mark.parametrize("reader", BACKENDS, ids=str)
 @pytest.mark.parametrize("writer", BACKENDS, ids=str)
-def test_what_one_namespace_saves_every_other_loads(tmp_path, writer, reader):
+def test_namespaces_load_each_others_files(tmp_path, writer, reader):
     trace = every_kind(writer)
     kept = (
         trace,
@@ -79,7 +79,7 @@ def test_what_one_namespace_saves_every_other_loads(tmp_path, writer, reader):
     same(kept, lai_storage.load(tmp_path / "kept", asarray=reader.array))
 
 
-def test_numbers_text_and_empty_things_come_back_as_they_were(tmp_path):
+def test_numbers_text_and_empties_round_trip(tmp_path):
     kept = {
         "numbers": (0, -3, 1.5, float("nan"), float("-inf"), True, None),
         ("a", 2): [],
@@ -101,7 +101,7 @@ def test_bfloat16_keeps_its_bits(tmp_path, reader):
     assert lai_storage.load(tmp_path / "kept")[0].dtype == np.float32
 
 
-def test_a_tensor_with_a_graph_is_saved_without_it(tmp_path):
+def test_tensors_are_saved_without_graphs(tmp_path):
     lai_storage.save(tmp_path / "kept", torch.ones(2, requires_grad=True) * 3)
     assert lai_storage.load(tmp_path / "kept").tolist() == [3.0, 3.0]
 
@@ -111,13 +111,13 @@ class OwnTrace(lai.LayerTrace):
     """A kind of record that the library does not know."""
 
 
-def test_a_kind_of_record_of_ones_own_is_kept_with_nothing_to_declare(tmp_path):
+def test_custom_records_need_no_declaration(tmp_path):
     trace = lai.Trace([OwnTrace(np.ones((2, 3)), np.ones((2, 1)))])
     lai_storage.save(tmp_path / "kept", trace)
     same(trace, lai_storage.load(tmp_path / "kept"))
 
 
-def test_any_changed_or_missing_byte_is_noticed(tmp_path):
+def test_changed_or_missing_bytes_are_detected(tmp_path):
     path = tmp_path / "kept"
     lai_storage.save(path, [np.arange(5.0), "text", 1])
     whole = path.read_bytes()
@@ -131,7 +131,7 @@ def test_any_changed_or_missing_byte_is_noticed(tmp_path):
             lai_storage.load(path)
 
 
-def test_files_of_others_and_newer_ones_are_named(tmp_path):
+def test_foreign_and_newer_files_are_named(tmp_path):
     save_file({"0": np.ones(2)}, tmp_path / "other")
     with pytest.raises(ValueError, match="got one of another program"):
         lai_storage.load(tmp_path / "other")
@@ -142,7 +142,7 @@ def test_files_of_others_and_newer_ones_are_named(tmp_path):
         lai_storage.load(tmp_path / "missing")
 
 
-def test_what_cannot_be_kept_is_named_with_its_place_before_anything_is_written(tmp_path):
+def test_unsupported_values_are_named_before_writing(tmp_path):
     trace = lai.Trace([lai.LayerTrace(np.ones((2, 3)), np.ones((2, 1)), weight=object())])
     with pytest.raises(TypeError, match=r"kept\['a'\]\.layers\[0\]\.weight: expected .*, got object"):
         lai_storage.save(tmp_path / "kept", {"a": trace})
@@ -157,7 +157,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("dtype", UNFIT)
-def test_a_type_that_the_format_lacks_is_named(tmp_path, dtype):
+def test_types_outside_the_format_are_named(tmp_path, dtype):
     with pytest.raises(
         TypeError, match=rf"^kept\['a'\]\[1\]: expected an array of .* got {re.escape(dtype)}$"
     ):
@@ -165,7 +165,7 @@ def test_a_type_that_the_format_lacks_is_named(tmp_path, dtype):
     assert not list(tmp_path.iterdir())
 
 
-def test_arrays_of_another_byte_order_come_back_as_the_machine_has_them(tmp_path):
+def test_foreign_byte_orders_become_native(tmp_path):
     for dtype in (">f4", ">i8", "<u2", ">c8"):
         given = np.arange(3).astype(dtype)
         lai_storage.save(tmp_path / "swapped", given)
@@ -174,13 +174,13 @@ def test_arrays_of_another_byte_order_come_back_as_the_machine_has_them(tmp_path
         np.testing.assert_array_equal(found, given)
 
 
-def test_a_type_that_the_namespace_would_change_is_refused(tmp_path):
+def test_type_changing_namespaces_are_refused(tmp_path):
     lai_storage.save(tmp_path / "kept", np.ones(2))
     with pytest.raises(ValueError, match="expected asarray to keep the type float64, got float32"):
         lai_storage.load(tmp_path / "kept", asarray=lambda array: array.astype("float32"))
 
 
-def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):
+def test_interruptions_leave_only_old_files(tmp_path, monkeypatch):
     path = tmp_path / "kept"
     lai_storage.save(path, [np.ones(2)])
     whole = path.read_bytes()
@@ -195,7 +195,7 @@ def test_an_interruption_leaves_the_old_file_and_nothing_beside_it(tmp_path, mon
     assert path.read_bytes() == whole
 
 
-def test_a_kind_of_a_package_that_is_not_imported_is_named():
+def test_unimported_record_kinds_are_named():
     message = "here: expected kinds that are imported, got a elsewhere.own.Kind: import 'elsewhere' first"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         rebuilt({"kind": "elsewhere.own.Kind", "fields": {}}, [], "here")

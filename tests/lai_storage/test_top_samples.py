@@ -29,14 +29,14 @@ def by_sorting(kernel, top):
 @given(KERNELS, st.integers(1, 4), st.integers(1, 7))
 @example(np.array([[math.nan, 1.0]]), 1, 2)
 @example(np.array([[1.0, 2.0, 2.0, -1.0]]), 1, 2)
-def test_the_table_is_that_of_a_sort_however_the_kernel_is_cut(kernel, top, size):
+def test_tables_match_sorting_for_any_blocks(kernel, top, size):
     blocks = [kernel[:, start : start + size] for start in range(0, kernel.shape[1], size)]
     table = top_samples(blocks, top=top)
     assert [tuple(row.values()) for row in table.to_pylist()] == by_sorting(kernel, top)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_blocks_may_be_of_any_namespace_and_samples_have_names(backend):
+def test_blocks_may_use_any_namespace(backend):
     kernel = backend.array([[1.0, -3.0], [2.0, 5.0]])
     rows = top_samples([kernel], ids=["a", "b"], validation_ids=["x", "w"]).to_pylist()
     found = [(row["validation"], row["effect"], row["id"], row["score"]) for row in rows]
@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_named(blocks, options, message):
         top_samples(blocks, **options)
 
 
-def test_ids_of_another_number_are_refused_before_a_block_is_made():
+def test_wrong_id_counts_fail_before_blocks():
     def never():
         pytest.fail("a block was made")
         yield
@@ -73,7 +73,7 @@ def test_ids_of_another_number_are_refused_before_a_block_is_made():
         top_samples(never(), ids="ab", samples=3)
 
 
-def test_a_bar_is_shown_on_request_alone(capsys):
+def test_progress_shows_only_on_request(capsys):
     top_samples([BLOCK], samples=3)
     assert not capsys.readouterr().err
     top_samples([BLOCK] * 2, samples=6, progress=True)
@@ -85,7 +85,7 @@ def test_no_block_is_an_empty_table():
     assert top_samples([], ids=[], validation_ids=[]).num_rows == 0
 
 
-def test_names_that_do_not_fit_are_refused_before_a_second_block_is_asked_for():
+def test_wrong_names_fail_after_one_block():
     def blocks():
         yield BLOCK
         raise AssertionError

@@ -16,7 +16,7 @@ ROWS = [{"index": 0, "weight": 0.5}, {"index": 1, "weight": 0.0}, {"index": 2, "
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_a_policys_weights_stand_in_either_file(backend, tmp_path):
+def test_both_file_formats_hold_policy_weights(backend, tmp_path):
     weights = lai.keep_positive(backend.array([1.0, -1.0, 3.0]))
     for given in (
         weights,

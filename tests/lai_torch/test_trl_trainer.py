@@ -191,7 +191,7 @@ def documents_checked(losses):
     )
 
 
-test_documents_that_cannot_be_scored_are_named = refusals(
+test_unscorable_documents_are_named = refusals(
     {
         f"ValueError: {NOT_PACKED}": lambda: unpack({"input_ids": torch.ones(1, 4)}),
         "ValueError: batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of": (

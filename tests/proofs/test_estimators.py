@@ -18,7 +18,7 @@ from tests.support.statements import numbers
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 @given(seed=GENERATORS)
 @settings(max_examples=5)
-def test_the_proved_formulas_are_those_that_are_computed(depth, seed):
+def test_proved_formulas_match_the_computation(depth, seed):
     """P as a validation sample of two positions, Q as a training sample of two."""
     generator = np.random.default_rng(seed)
     P, Q = generator.normal(size=(2, depth, 2))
@@ -45,7 +45,7 @@ def test_the_proved_formulas_are_those_that_are_computed(depth, seed):
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 @given(seed=GENERATORS)
 @settings(max_examples=5)
-def test_the_proved_rest_is_the_one_that_is_computed(depth, seed):
+def test_proved_residuals_match_the_computation(depth, seed):
     """Losses that reach row 0 alone."""
     generator = np.random.default_rng(seed)
     gradients, weights = np.zeros((depth, depth, 2)), generator.normal(size=depth)

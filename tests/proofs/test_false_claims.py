@@ -59,7 +59,7 @@ def refused(statement):
 
 
 @pytest.mark.parametrize("name", OBSCURE)
-def test_an_obscure_claim_is_refused_whatever_its_proof(name):
+def test_obscure_claims_are_refused(name):
     assert refused(OBSCURE[name]) == (name not in ACCEPTED)
 
 
@@ -125,7 +125,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_on_the_harness_is_refused(name):
+def test_harness_attacks_are_refused(name):
     """None of the proofs looks at the claim that it is given, so that only the harness can refuse it."""
     false, proof = ATTACKS[name]
     with pytest.raises(
@@ -189,7 +189,7 @@ BOUNDS = dict(bounds())
 
 
 @pytest.mark.parametrize("name", sorted(set(BOUNDS) - NOT_ATTAINED))
-def test_a_bound_made_a_tenth_smaller_is_false(name):
+def test_bounds_cut_by_a_tenth_fail(name):
     statement, index = BOUNDS[name]
 
     def claim(depth):

@@ -265,7 +265,7 @@ CASES = [
 )
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**20))
-def test_formula_of_the_proof_is_what_is_computed(case, seed):
+def test_proved_formulas_match_computed_numbers(case, seed):
     statement, depth, compute, *place = case
     numbers, expected = in_numbers(statement, depth, seed, *place)
     found = np.asarray(compute(numbers), dtype=float).squeeze()

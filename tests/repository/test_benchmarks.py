@@ -43,7 +43,7 @@ def test_counts_that_grow_are_worse(row, named):
     assert worse(FIGURES, {"model": {}}) == ["model kept: not measured any more"]
 
 
-def test_the_command_fails_where_a_count_is_worse(tmp_path):
+def test_comparison_fails_on_worse_counts(tmp_path):
     before, after = tmp_path / "a.json", tmp_path / "b.json"
     before.write_text(json.dumps(FIGURES))
     after.write_text(json.dumps(changed(waits=3)))
@@ -56,16 +56,16 @@ def test_the_command_fails_where_a_count_is_worse(tmp_path):
     assert "expected the figures" in str(runner.invoke(main, ["compare", str(before), str(after)]).exception)
 
 
-def test_the_smallest_models_step_counts_no_more_than_the_committed_one():
+def test_smallest_step_keeps_committed_counts():
     assert worse(read(BASELINE), measure(["tiny_mlp"], rounds=0)) == []
 
 
 @pytest.mark.weekly  # models of twelve blocks take 20 minutes to count; the smallest model is counted above
-def test_steps_that_launch_count_no_more_than_the_committed_ones():
+def test_launch_counts_stay_within_committed_ones():
     assert worse(read(BASELINE), measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
 
 
-def test_multiply_adds_are_those_of_the_cheaper_way():
+def test_multiply_adds_follow_the_cheaper_way():
     """Of 2 samples with 3 positions, 5 by 7: pairs 6 * 6 * 12 = 432; sums 2 * 6 * 35; built 4 * 35 beside."""
     assert kernels.summed(2, 3, 5, 7) == 420
     assert kernels.paired(2, 3, 5, 7) == 432
@@ -75,7 +75,7 @@ def test_multiply_adds_are_those_of_the_cheaper_way():
 
 
 @pytest.mark.parametrize("namespace", kernels.NAMESPACES)
-def test_each_kind_of_call_is_measured_on_each_namespace(namespace):
+def test_every_call_is_measured_per_namespace(namespace):
     for name in CASES if namespace == "numpy" else ("LAI scores: 5 layers of 512, 10 outputs",):
         found = kernels.measured(namespace, CASES[name], rounds=1)
         assert min(found[key] for key in ("seconds", "matmul", "copy")) > 0, name
@@ -83,7 +83,7 @@ def test_each_kind_of_call_is_measured_on_each_namespace(namespace):
         assert found[found["by"]] == max(found["matmul"], found["copy"]), name
 
 
-def test_ways_that_are_exact_give_what_a_loop_over_the_samples_gives():
+def test_exact_ways_match_sample_loops():
     found, refused = measured(TIMED["tiny_mlp"](), rounds=0)
     assert found.keys() | refused.keys() >= {"Ghost", "exact", "vmap of grad", "double backward", "loop"}
     assert not {"LAI", "Ghost", "exact", "loop"} & refused.keys()
@@ -109,7 +109,7 @@ EVERY = pytest.mark.weekly  # every method on every model takes minutes
         pytest.param("llama_1b", None, set(), METHODS, marks=EVERY),
     ],
 )
-def test_each_method_runs_or_is_refused_by_name(name, kind, refused, methods, tmp_path, monkeypatch):
+def test_every_method_runs_or_is_refused(name, kind, refused, methods, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "METHODS", {way: METHODS[way] for way in methods})
     found, why, broken = cell(name, "cpu", kind, 1, tmp_path, toy=True)
     untried = UNTRIED & {*methods}

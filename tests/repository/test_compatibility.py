@@ -23,7 +23,7 @@ def verdict(problem):
     return row.ghost
 
 
-def test_our_own_refusal_is_told_from_a_crash_and_from_a_wrong_number():
+def test_refusals_crashes_and_errors_are_distinguished():
     assert verdict(lambda: lai.keep_top(torch.ones(3), 2.0)) == "refused"
     assert verdict(lambda: torch.ones(2) @ torch.ones(3)) == "crash"
     assert verdict(lambda: int("x")) == "crash"  # a ValueError, and not this library's
@@ -32,7 +32,7 @@ def test_our_own_refusal_is_told_from_a_crash_and_from_a_wrong_number():
     assert verdict(lambda: 1e-9) == "exact"
 
 
-def test_what_is_pinned_may_not_get_worse():
+def test_pinned_counts_may_not_worsen():
     row = {"ghost": "exact", "exact": "wrong", "reason": "exact: relative error 1"}
     found = counts.counted({"suite": {"sin#0": row, "cos#0": row | {"exact": "exact"}}}, 1)
     assert counts.worse(found, found) == []
@@ -58,12 +58,12 @@ def sampled(folder: Path, suites: list[str], cases: int) -> dict:
 
 
 @pytest.mark.weekly  # other packages' suites, which are run whole before a release
-def test_a_sample_finds_nothing_wrong_that_is_not_recorded(tmp_path):
+def test_sampled_torch_suites_find_nothing_new(tmp_path):
     found = sampled(tmp_path, TORCH, 30)
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) > 2
 
 
 @pytest.mark.weekly
-def test_a_sample_of_the_jax_suites_finds_nothing_wrong(tmp_path):
+def test_sampled_jax_suites_find_nothing_wrong(tmp_path):
     found = sampled(tmp_path, ["harnesses", "jax-libraries"], 6)
     assert any(row["ghost"] == "exact" for rows in found.values() for row in rows.values())

@@ -27,23 +27,23 @@ def shown():
 SHOWN = shown()
 
 
-def test_the_paper_s_displays_are_listed_and_no_others():
+def test_exactly_the_papers_displays_are_listed():
     printed = {slug for slug, entry in ENTRIES.items() if {"equation", "display"} & set(entry.source)}
     assert printed == set(PAPER["display"])
     assert len(printed) == 37  # 25 labels, and 12 displays without one
 
 
 @pytest.mark.parametrize("slug", PAPER["display"])
-def test_a_display_of_the_paper_is_what_the_paper_has(slug):
+def test_displays_match_the_paper(slug):
     assert spelled(SHOWN[slug][0]) == spelled(PAPER["display"][slug])
 
 
 @pytest.mark.parametrize("slug", PAPER["inline"])
-def test_a_formula_of_the_paper_s_text_is_what_the_paper_has(slug):
+def test_inline_formulas_match_the_paper(slug):
     assert spelled(PAPER["inline"][slug]) in spelled(SHOWN[slug][0])
 
 
-def test_every_other_display_for_a_sentence_of_the_paper_is_in_our_words():
+def test_sentence_displays_are_marked_as_ours():
     sentences = {slug for slug, entry in ENTRIES.items() if entry.source == ("text",)}
     silent = [
         slug for slug in sentences - set(PAPER["inline"]) if "in our words" not in SHOWN[slug][1].lower()
@@ -62,13 +62,13 @@ def test_every_other_display_for_a_sentence_of_the_paper_is_in_our_words():
         ("app-var-beta", "_F^2", "^2"),
     ],
 )
-def test_a_display_that_says_something_else_is_noticed(slug, old, new):
+def test_altered_displays_are_detected(slug, old, new):
     display = SHOWN[slug][0]
     assert old in display
     assert spelled(display.replace(old, new)) != spelled(PAPER["display"][slug])
 
 
-def test_every_display_with_a_name_has_its_box_and_says_what_is_assumed():
+def test_named_displays_state_verdict_and_assumptions():
     for path in (ledger.ROOT / "docs" / "theory").glob("*.md"):
         text = path.read_text(encoding="utf-8")
         boxes = re.findall(r"^`{3,}\{verdict\} ([\w-]+)$", text, re.MULTILINE)
@@ -93,6 +93,6 @@ REFUTED = {
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.place}: {claim.said[:40]}")
-def test_a_claim_about_a_table_has_the_verdict_that_the_page_prints(claim):
+def test_table_claims_have_the_printed_verdicts(claim):
     memory_or_other = claim.said in REFUTED and not claim.place.endswith("operations")
     assert claim.verdict is not memory_or_other, claim.figures

@@ -59,7 +59,7 @@ def run(title, names):
     exec(compile(code, title, "exec"), names)  # the page's own text
 
 
-def test_the_block_on_ray_is_short_and_scores(names, expected):
+def test_ray_block_is_short_and_scores(names, expected):
     data = types.SimpleNamespace(
         read_parquet=lambda path: names["corpus"], ActorPoolStrategy=lambda size: size
     )
@@ -68,7 +68,7 @@ def test_the_block_on_ray_is_short_and_scores(names, expected):
     assert len(BLOCKS["Ray Data"].splitlines()) + 1 < 10  # with the line that saves the validation set
 
 
-def test_the_block_on_spark_scores_and_its_schema_names_the_columns(names, expected):
+def test_spark_block_scores_by_its_schema(names, expected):
     run("Spark", names)
     found = names["scores"].reset_index(drop=True)
     assert list(found) == list(expected)

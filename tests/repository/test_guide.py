@@ -21,7 +21,7 @@ def cells(page):
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
-def test_the_trainers_step_is_that_of_the_pages_loss(tmp_path, accumulated):
+def test_trainer_step_matches_the_documented_loss(tmp_path, accumulated):
     """With every sample kept: the mean over sequences of the loss that the page writes down for a loop."""
     names: dict = {}
     with torch.random.fork_rng(devices=[]):
@@ -79,7 +79,7 @@ def page():
 
 
 @HOSTS
-def test_torchs_sampler_draws_what_was_kept_and_datasets_reads_the_column(page):
+def test_torch_sampler_draws_kept_samples(page):
     kept = page["weights"] > 0
     assert kept.sum() == 30
     assert bool(kept[list(page["sampler"])].all())
@@ -115,7 +115,7 @@ def trained(page, folder, data, weights):
 
 
 @HOSTS
-def test_the_weighted_trainer_is_trls_with_weights_1_and_blind_to_weight_0(page, tmp_path):
+def test_weighted_trainer_honours_ones_and_zeros(page, tmp_path):
     data = runpy.run_path(str(ROOT / "examples/trl_sft.py"))["texts"](16, 1, 0.4)
     half = [2.0] * 8 + [0.0] * 8
     changed = data.map(

@@ -19,7 +19,7 @@ def replace(monkeypatch, ask, outside=frozenset()):
     return command.judge("torch.func", "linear layers")["verdict"]
 
 
-def test_the_record_has_every_library_and_case():
+def test_record_has_every_library_and_case():
     assert {*RECORD} == {*LIBRARIES, "versions", "date"}
     for name in LIBRARIES:
         assert [*RECORD[name]] == [*CASES]
@@ -31,14 +31,14 @@ def test_the_record_has_every_library_and_case():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CASES)
-def test_this_librarys_column_is_what_is_recorded(name):
+def test_own_column_matches_the_record(name):
     recorded = RECORD["lai_torch"][name]
     assert command.judge("lai_torch", name)["verdict"] == recorded["verdict"] != "wrong"
     assert (recorded["verdict"] == "refused") or not name.startswith(COUPLED)
     assert compile(code(name), name, "eval")
 
 
-def test_what_is_wrong_is_told_from_what_is_right_partial_or_raised(monkeypatch):
+def test_verdicts_distinguish_wrong_partial_and_raised(monkeypatch):
     ask = LIBRARIES["torch.func"].ask
 
     def scale(case):

@@ -66,7 +66,7 @@ FREE = {"decays-with-depth"}
 COQ = shutil.which("coqc") is not None
 
 
-def test_every_statement_is_about_a_slug_and_says_what_each_hypothesis_is():
+def test_statements_name_slugs_and_hypotheses():
     entries, found = ledger.read(), kernel.claims()
     assert {slug for claim in found for slug in claim.implements + claim.refutes} <= set(entries)
     assert set(kernel.defined()) <= set(entries)
@@ -74,7 +74,7 @@ def test_every_statement_is_about_a_slug_and_says_what_each_hypothesis_is():
     assert {entries[slug].verdict for claim in found for slug in claim.refutes} == {"false as printed"}
 
 
-def test_each_hypothesis_of_the_kernel_is_one_of_the_ledger_and_each_of_the_ledger_one_of_the_kernel():
+def test_kernel_and_ledger_hypotheses_agree():
     entries, used = ledger.read(), set()
     for claim in kernel.claims():
         for slug in claim.implements + claim.refutes:
@@ -86,7 +86,7 @@ def test_each_hypothesis_of_the_kernel_is_one_of_the_ledger_and_each_of_the_ledg
     assert used == BY_FORM
 
 
-def test_what_the_kernel_has_nothing_of_says_why():
+def test_gaps_in_the_kernel_are_explained():
     found = {slug for claim in kernel.claims() for slug in claim.implements + claim.refutes}
     found |= set(kernel.defined())
     entries = ledger.read()
@@ -96,7 +96,7 @@ def test_what_the_kernel_has_nothing_of_says_why():
     assert len(found) >= 115
 
 
-def test_statements_rest_on_mathcomp_and_on_statements_alone():
+def test_statements_import_only_mathcomp_and_statements():
     """So that a hash, which follows the statements' own files, covers all that a statement is about."""
     for path in (ledger.ROOT / "proofs/coq" / "Statements").glob("*.v"):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "Require" in line]
@@ -155,7 +155,7 @@ def change(root, name, old, new):
     [("double n = 4", "double n = 5", True), ("n + n", "n + n + n", True), ("$n$ is even", "even", False)],
     ids=["the statement", "what it is about", "a comment"],
 )
-def test_hash_follows_the_statement_and_what_it_is_about(small, old, new, moved):
+def test_hashes_follow_statements_and_definitions(small, old, new, moved):
     change(small, "Statements/Sums.v", old, new)
     assert kernel.changed(small) == (["Sums.half"] if moved else [])
 
@@ -176,7 +176,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_each_break_fails_the_check_and_is_named(small, capsys, name):
+def test_breaks_fail_and_are_named(small, capsys, name):
     file, old, new, status, message = BREAKS[name]
     change(small, file, old, new)
     assert kernel.main([], small) == (status if COQ else 0)

@@ -80,7 +80,7 @@ def test_the_contracts_hold(tmp_path):
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_each_contract_fails_on_each_import_it_forbids(broken, name):
+def test_contracts_fail_on_forbidden_imports(broken, name):
     section = re.split(r"\n-{3,}\n", broken.split(f"\n{name}\n-")[1])[0]
     for importer, imported in violations(CONTRACTS[name]):
         arrow = rf"{re.escape(importer)}\S* -> {re.escape(imported)}\b"
@@ -120,7 +120,7 @@ PACKAGES = (ROOT / "lai_core", ROOT / "adapters")
 FILES = {path.relative_to(ROOT): path for package in PACKAGES for path in package.rglob("*.py")}
 
 
-def test_nothing_private_is_taken_of_a_sibling_nor_by_an_adapter_of_the_core():
+def test_no_private_names_cross_packages():
     assert not [line for path, file in FILES.items() for line in private(path, file.read_text())]
 
 
@@ -136,11 +136,11 @@ def test_nothing_private_is_taken_of_a_sibling_nor_by_an_adapter_of_the_core():
         ("adapters", "from lai_core import _adapters\nfrom lai_core._adapters import x", 0),
     ],
 )
-def test_an_injected_import_of_something_private_is_named(path, line, count):
+def test_injected_private_imports_are_named(path, line, count):
     assert len(private(Path(path, "leak.py"), line)) == count
 
 
-def test_no_folder_of_a_package_holds_more_than_seventeen_entries():
+def test_folders_hold_at_most_seventeen_entries():
     """Files and folders, `py.typed` and `__main__.py` aside: what one sees at a glance."""
     for folder in {path.parent for path in FILES.values()}:
         entries = {path.name for path in folder.iterdir()} - {"py.typed", "__main__.py", "__pycache__"}

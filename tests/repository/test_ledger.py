@@ -205,7 +205,7 @@ def test_each_break_is_named(small, name):
     assert any(expected in line for line in missing(small)), missing(small)
 
 
-def test_full_run_writes_what_the_contract_says(small):
+def test_full_run_writes_the_contracted_file(small):
     assert run(small) == 0
     found = json.loads((small / "build/equations.json").read_text())
     assert found["half"] == {
@@ -220,7 +220,7 @@ def test_full_run_writes_what_the_contract_says(small):
     assert json.loads((small / "build/proofs.json").read_text()) == {"proofs/prove_half.py": counts}
 
 
-def test_no_verdict_hangs_on_a_slow_test(small):
+def test_verdicts_never_depend_on_slow_tests(small):
     change(small, "tests/test_sums.py", "def test_half", "@pytest.mark.slow\ndef test_half")
     assert run(small, "-m", "not slow") == pytest.ExitCode.TESTS_FAILED
     change(small, "tests/test_sums.py", '@pytest.mark.equation("half")\n', "")
@@ -236,7 +236,7 @@ def test_no_verdict_hangs_on_a_slow_test(small):
     ],
     ids=["sign in the code", "tests all skipped"],
 )
-def test_what_fails_fails_the_run_and_is_recorded(small, file, old, new):
+def test_failures_are_recorded_and_fail_runs(small, file, old, new):
     change(small, file, old, new)
     assert run(small) == 1
     found = json.loads((small / "build/equations.json").read_text())

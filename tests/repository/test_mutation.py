@@ -17,7 +17,7 @@ def f(xp, x, y, flag):
 '''
 
 
-def test_every_kind_of_change_is_made_and_is_a_program(tmp_path):
+def test_mutants_of_every_kind_compile(tmp_path):
     path, source = tmp_path / "module.py", SOURCE.encode()
     path.write_text(SOURCE)
     found = places(path, tmp_path)

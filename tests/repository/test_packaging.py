@@ -36,7 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into
 
 
-def test_the_wheel_holds_exactly_the_import_names_and_their_types(built):
+def test_wheel_holds_import_names_and_types(built):
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == IMPORT_NAMES
     assert {f"{name}/py.typed" for name in IMPORT_NAMES} <= set(names)
@@ -51,7 +51,7 @@ def test_the_source_distribution_holds_the_tests(built):
     assert {name.split("/")[0] for name in names} >= {"lai_core", "adapters", "tests"}
 
 
-def test_the_oldest_torch_is_the_one_that_is_required_and_named():
+def test_oldest_torch_is_required_and_documented():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras["torch"] == [f"torch>={OLDEST}"]
     assert f"on torch {OLDEST} and" in (ROOT / "CONTRIBUTING.md").read_text()
@@ -102,7 +102,7 @@ def test_public_names_match_all(name):
     assert undeclared_names(module) == set()
 
 
-def test_the_package_itself_depends_on_two_small_packages_without_upper_pins():
+def test_core_dependencies_are_two_and_uncapped():
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

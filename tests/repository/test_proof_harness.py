@@ -81,7 +81,7 @@ def expand_sum(statement, steps):
     steps.nonnegative("a", relation.rhs - relation.lhs, [a])
 
 
-def test_a_true_statement_is_proved_and_its_mutants_rejected():
+def test_true_statements_pass_and_mutants_fail():
     assert judge(square(), expand, {"sign": SIGN}) == {
         "statements": 1,
         "mutants": 1,
@@ -191,24 +191,24 @@ def derived(*, factor=1, shift=0, index=0, sign=1):
 @pytest.mark.parametrize(
     "other", [{"factor": 2}, {"index": 1}, {"sign": -1}], ids=["a factor", "another index", "a sign"]
 )
-def test_a_script_that_derives_something_else_is_refuted(other):
+def test_derivations_of_other_claims_are_refuted(other):
     with pytest.raises(RefutedError, match=r"they differ at|a lemma asks"):
         derived(**other)(weighted_sum(), Steps())
 
 
-def test_what_a_lemma_asks_of_its_values_must_follow_from_what_is_given():
+def test_lemma_conditions_must_follow_from_hypotheses():
     free = dataclasses.replace(weighted_sum(), given=lambda depth: ())
     with pytest.raises(RefutedError, match="a lemma asks"):
         derived()(free, Steps())
 
 
-def test_a_claim_may_not_be_its_own_hypothesis():
+def test_claims_may_not_assume_themselves():
     steps = Steps()
     with pytest.raises(UndecidedError, match="is assumed to show"):
         steps.conclude(weighted_sum(), lambda depth: steps.hypothesis(weighted_sum(), depth))
 
 
-def test_a_strict_claim_needs_a_strict_lemma():
+def test_strict_claims_need_strict_lemmas():
     strict = dataclasses.replace(weighted_sum(), claim=lambda depth: AtMost(0, x**2, strict=True))
     steps = Steps()
     lemma = steps.nonnegative("a square", x**2, [x**2])
@@ -216,14 +216,14 @@ def test_a_strict_claim_needs_a_strict_lemma():
         steps.conclude(strict, lambda depth: lemma)
 
 
-def test_a_sign_that_cannot_be_decided_rejects_nothing_and_a_negative_term_is_refuted_by_numbers():
+def test_undecided_signs_differ_from_refuted_ones():
     with pytest.raises(UndecidedError):
         Steps().nonnegative("hidden square", x**2 - 2 * x + 1 + y**4, [x**2 - 2 * x + 1 + y**4])
     with pytest.raises(RefutedError, match="sign of x"):
         Steps().nonnegative("sign", x, [x])
 
 
-def test_a_claim_that_fails_at_one_width_more_is_refused():
+def test_claims_false_when_wider_are_refused():
     def claim(depth):
         p = sp.symbols(f"p:{width(2)}", real=True)
         return AtMost(4 * p[0] * p[1], sum(p[:2]) ** 2 - sum(p[2:]))
@@ -231,14 +231,14 @@ def test_a_claim_that_fails_at_one_width_more_is_refused():
     assert search(Statement(slug="two wide", scope="any width", claim=claim))[0] is not None
 
 
-def test_points_are_taken_where_what_is_assumed_is_tight_and_symbols_are_zero():
+def test_boundary_points_include_ties_and_zeros():
     points = boundary((AtMost(x, y), AtMost(y, 3)), (x, y))
     assert any(point[x] == point[y] for point in points)
     assert any(point[y] == 3 for point in points)
     assert any(point[x] == 0 for point in points)
 
 
-def test_a_claim_that_fails_at_an_end_alone_is_refused_though_the_solver_gives_up():
+def test_claims_false_at_endpoints_are_refused():
     n = sp.Symbol("n", integer=True, positive=True)
     claim = AtMost(sp.Piecewise((1, sp.Eq(x, y)), (0, True)) ** n, 0)
     at_end = claims(claim, AtMost(x, y), AtMost(0, x), AtMost(y, 1))
@@ -259,7 +259,7 @@ def test_a_claim_that_fails_at_an_end_alone_is_refused_though_the_solver_gives_u
         every(exchanged(), exchanged()),
     ],
 )
-def test_a_rewrite_that_changes_nothing_is_an_error(rewrite):
+def test_ineffective_rewrites_are_errors(rewrite):
     with pytest.raises(AssertionError, match="the rewrite changes nothing"):
         judge(at_most_the_sum(), expand_sum, {"nothing": rewrite})
 
@@ -284,7 +284,7 @@ def test_a_rewrite_that_changes_nothing_is_an_error(rewrite):
         (every(times(2), plus(1)), AtMost(b, 2 * (a + b) + 1), AtMost(a, 3)),
     ],
 )
-def test_a_rewrite_changes_what_it_names_and_nothing_else(rewrite, claim, given):
+def test_rewrites_change_only_their_target(rewrite, claim, given):
     statement = dataclasses.replace(
         at_most_the_sum(), given=lambda depth: under("A1", (AtMost(a, 3),)), arguments=lambda depth: (a, b)
     )
@@ -294,12 +294,12 @@ def test_a_rewrite_changes_what_it_names_and_nothing_else(rewrite, claim, given)
     assert statement.relations(1) == (AtMost(b, a + b),)
 
 
-def test_only_one_relation_is_rewritten_where_its_index_is_given():
+def test_indexed_rewrites_change_one_relation():
     both = claims((Equal(x, y), Equal(y, x)))
     assert times(2, only=1)(both).relations(1) == (Equal(x, y), Equal(y, 2 * x))
 
 
-def test_traces_and_transposes_of_symbolic_size_are_compared():
+def test_symbolic_traces_and_transposes_are_compared():
     n = sp.Symbol("n", integer=True, positive=True)
     A, B, C = (sp.MatrixSymbol(name, n, n) for name in "ABC")
     steps = Steps()

@@ -28,7 +28,7 @@ def test_each_block_of_code_runs(index):
         assert report.kept == int((report.weights > 0).sum()) == int((report.scores > 0).sum())
 
 
-def test_its_table_is_that_of_the_committed_demo():
+def test_table_matches_the_committed_demo():
     assert readme_table(DEMO["methods"]) in README
     only = DEMO["references"]["validation_only"]
     reached = f"{100 * only['accuracy_mean']:.1f} ± {100 * only['accuracy_std']:.1f} %"
@@ -43,13 +43,13 @@ def test_the_site_gives_the_demos_numbers():
     assert f"validation images alone {100 * only['accuracy_mean']:.1f}%" in text
 
 
-def test_the_commands_are_targets_of_the_makefile():
+def test_commands_are_makefile_targets():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     commands = set(re.findall(r"`?make ([a-z]+)`?", README))
     assert {"demo", "test"} <= commands <= targets
 
 
-def test_the_release_notes_are_short_and_count_what_is_pinned():
+def test_release_notes_quote_pinned_counts():
     notes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert len(notes.splitlines()) <= 60
     assert f"## {lai_core.__version__}\n" in notes

@@ -37,7 +37,7 @@ def _last_digit(number):
 
 
 @pytest.mark.parametrize("name", recorded.PAGES)
-def test_a_record_is_of_the_code_of_its_page(name):
+def test_records_hold_their_pages_code(name):
     found = nbformat.read(recorded.record(name), as_version=4)
     assert recorded.code(found) == recorded.code(recorded.page(name)), f"run `make recorded` ({name})"
 
@@ -49,7 +49,7 @@ def test_every_record_belongs_to_a_page():
 @pytest.mark.weekly
 @pytest.mark.filterwarnings("default")  # of the kernel's client
 @pytest.mark.parametrize("name", recorded.PAGES)
-def test_the_first_cells_of_a_page_print_what_is_recorded(name):
+def test_first_cells_reproduce_recorded_output(name):
     notebook = recorded.page(name)
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"][: AGAIN[name]]
     done = single_nb_execution(notebook, cwd=str(recorded.DOCS / "guide"), timeout=None, allow_errors=False)
@@ -59,7 +59,7 @@ def test_the_first_cells_of_a_page_print_what_is_recorded(name):
     assert differences(printed(kept), printed(notebook.cells)) == []
 
 
-def test_another_number_or_word_is_a_difference():
+def test_changed_numbers_and_words_are_differences():
     text = "plain accuracy 93.1%, kept 412, 3e-16"
     assert differences(text, "plain accuracy 93.2%, kept 418, 4e-16") == []
     assert differences(text, text.replace("93.1", "90.1")) == [("93.1", "90.1")]

@@ -72,17 +72,17 @@ def misplaced(name: str, function: Callable[..., Any]) -> list[str]:
     return found
 
 
-def test_arrays_go_by_position_and_options_by_keyword():
+def test_arrays_are_positional_options_are_keywords():
     assert len(FUNCTIONS) > 200
     assert not [line for name, function in FUNCTIONS.items() for line in misplaced(name, function)]
 
 
 @pytest.mark.parametrize("package", [lai_torch, lai_jax])
-def test_an_adapter_lists_what_users_need_alone(package):
+def test_adapters_list_only_public_names(package):
     assert dir(package) == sorted(package.__all__)
 
 
-def test_a_result_of_the_wrong_shape_or_type_is_an_error():
+def test_wrong_result_shapes_or_types_fail():
     work = Workspace(np, np.float64, 2**20)
     array = np.ones((3, 2, 4))
     assert factors.lay_by_group(array, slice(0, 3), 1, work).shape == (1, 6, 4)

@@ -18,7 +18,7 @@ def extension(name):
     return module
 
 
-def test_links_that_lead_nowhere_and_tables_shown_as_their_source_are_named(tmp_path):
+def test_broken_links_and_tables_are_named(tmp_path):
     (tmp_path / "theory").mkdir()
     (tmp_path / "index.html").write_text(
         '<a href="theory/noise.html#here">1</a> <a href="theory/noise.html#nowhere">2</a>'
@@ -35,13 +35,13 @@ def test_links_that_lead_nowhere_and_tables_shown_as_their_source_are_named(tmp_
 
 
 @pytest.mark.parametrize("name", ["choosing", "options"])
-def test_the_tables_of_estimators_have_a_row_for_each(name):
+def test_estimator_tables_list_every_estimator(name):
     _, _, *rows = extension("site_tables").estimators(name).splitlines()
     assert [row.split("`")[1] for row in rows] == [each.name for each in CATALOGUE]
     assert len({row.count("|") for row in rows}) == 1
 
 
-def test_every_public_module_has_a_page_of_the_reference():
+def test_public_modules_have_reference_pages():
     modules = {name for name, _ in extension("public_modules").documented("lai_core")}
     pages = {path.stem for path in (ledger.ROOT / "docs/reference/mathematics").glob("*.md")}
     assert {name.split(".")[1] for name in modules} == pages
@@ -51,7 +51,7 @@ def test_every_public_module_has_a_page_of_the_reference():
     assert "lai_core.estimators.policies" in modules
 
 
-def test_nothing_on_the_site_is_fetched_from_elsewhere():
+def test_site_fetches_nothing_from_elsewhere():
     static = ledger.ROOT / "docs/_static"
     assert (static / "mathjax" / "tex-svg.js").stat().st_size > 1_000_000
     assert (static / "mathjax" / "LICENSE").exists()
@@ -69,7 +69,7 @@ def site(monkeypatch):
     return env.app
 
 
-def test_the_ledger_as_data_has_its_schema_and_the_papers_numbers(site):
+def test_ledger_data_fits_schema_and_paper(site):
     module = extension("ledger_data")
     found, schema = module.data(site), json.loads(module.SCHEMA.read_text())
     jsonschema.validate(found, schema, cls=jsonschema.Draft202012Validator)
@@ -85,7 +85,7 @@ def test_the_ledger_as_data_has_its_schema_and_the_papers_numbers(site):
         jsonschema.validate(found, schema)
 
 
-def test_a_functions_page_says_what_its_statements_assume(site):
+def test_function_pages_state_their_assumptions(site):
     lines = ["Bound it.", "", "Implements :eq:`lli` and", ":eq:`ghost-bias`.", "", "Returns"]
     extension("statements").show_assumptions(site, "function", "f", None, None, lines)
     bias, text = ":eq:`ghost-bias`. Assume: ", "is the only use of :math:`W` and of :math:`b` on a sample"

@@ -12,7 +12,7 @@ from tests.support import proved as evidence
 from tests.support.stated import PREDICATES
 
 
-def test_ledger_has_every_statement_of_the_paper():
+def test_ledger_has_every_paper_statement():
     entries = ledger.read()
     by_source = {
         source: [slug for slug, entry in entries.items() if source in entry.source]
@@ -23,11 +23,11 @@ def test_ledger_has_every_statement_of_the_paper():
     assert len(by_source["assumption"]) == 4
 
 
-def test_every_statement_has_its_function_test_proof_and_page():
+def test_statements_have_functions_tests_proofs_pages():
     assert ledger.problems(ledger.read(), ledger.find()) == []
 
 
-def test_every_proof_file_has_at_least_three_mutants_and_says_its_scope():
+def test_proof_files_have_mutants_and_scopes():
     for path in sorted((ledger.ROOT / "proofs").glob("prove_*.py")):
         module = importlib.import_module(f"proofs.{path.stem}")
         tables = [value for name, value in vars(module).items() if name.endswith("MUTANTS")]
@@ -45,7 +45,7 @@ def proved():
                 yield f"{path.stem}.{name}", value
 
 
-def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_one_of_the_ledger():
+def test_ledger_and_proof_hypotheses_agree():
     entries = ledger.read()
     groups = (
         _structure.BY_QUOTIENTS,
@@ -69,7 +69,7 @@ def test_each_hypothesis_of_the_ledger_is_one_of_its_proof_and_each_of_a_proof_o
     assert set(structural) == used
 
 
-def test_each_sign_of_a_symbol_is_a_hypothesis_of_the_ledger_or_what_the_symbol_stands_for():
+def test_symbol_signs_are_hypotheses_or_meanings():
     entries = ledger.read()
     unknown = [
         (slug, words)
@@ -79,11 +79,11 @@ def test_each_sign_of_a_symbol_is_a_hypothesis_of_the_ledger_or_what_the_symbol_
     assert unknown == []
 
 
-def test_words_mean_what_the_file_says_they_mean():
+def test_word_meanings_file_is_current():
     assert _words.write() == _words.FILE.read_text(encoding="utf-8")
 
 
-def test_each_sign_that_is_listed_is_one_that_a_proof_uses():
+def test_listed_signs_are_used_by_proofs():
     used = {}
     for _, statement in proved():
         depth = statement.depths[-1]
@@ -93,7 +93,7 @@ def test_each_sign_that_is_listed_is_one_that_a_proof_uses():
     assert {slug: words - used[slug] for slug, words in listed.items() if words - used[slug]} == {}
 
 
-def test_any_depth_is_the_scope_of_nothing_but_a_compared_induction_or_a_theorem_for_every_size():
+def test_unbounded_scopes_need_induction_or_kernel():
     compared = {proof.statement for proof in evidence.proofs() if proof.compared}
     general = compared | {name for name, statement in proved() if statement.slug in evidence.kernel()}
     assert [
@@ -103,11 +103,11 @@ def test_any_depth_is_the_scope_of_nothing_but_a_compared_induction_or_a_theorem
     ] == []
 
 
-def test_every_statement_is_settled_by_a_proof():
+def test_every_statement_has_a_proof():
     assert sorted(proof.statement for proof in evidence.proofs()) == sorted(name for name, _ in proved())
 
 
-def test_what_is_not_derived_here_is_ours_and_a_theorem_under_the_kernel():
+def test_underived_statements_have_kernel_theorems():
     known = {slug for slug, theorems in evidence.kernel().items() if any("Implements" in t for t in theorems)}
     entries = ledger.read()
     for proof in evidence.proofs():
@@ -121,7 +121,7 @@ def test_no_statement_rests_on_itself():
     assert len(order) > 15
 
 
-def test_theorems_about_random_variables_say_that_laws_are_finite():
+def test_random_variable_theorems_state_finite_laws():
     finite = evidence.finite_laws()
     assert {"Decay.decay_bounds_gain", "Noise.output_fluctuation"} <= finite
     assert not any(name.startswith(("Gap.", "Geometric.", "Ghost.")) for name in finite)
@@ -130,14 +130,14 @@ def test_theorems_about_random_variables_say_that_laws_are_finite():
     assert line.startswith("every size, laws with finitely many outcomes: proof assistant (Variance.v, ")
 
 
-def test_a_statement_that_assumes_more_than_its_symbols_says_so_in_the_ledger():
+def test_extra_assumptions_are_in_the_ledger():
     entries = ledger.read()
     for name, value in proved():
         more = any(relation.of != MEANING for depth in value.depths for relation in value.given(depth))
         assert not more or entries[value.slug].given != "none", name
 
 
-def test_the_summary_page_lists_every_printed_statement_under_its_verdict():
+def test_summary_lists_statements_by_verdict():
     text = (ledger.ROOT / "docs/theory/right-and-wrong.md").read_text(encoding="utf-8")
     sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
     headings = {
@@ -171,7 +171,7 @@ def compared_statements():
                 yield f"{modules[node.value.id]}.{node.attr}"
 
 
-def test_every_statement_that_says_its_arguments_is_compared_with_a_function():
+def test_statements_with_arguments_are_compared():
     compared = set(compared_statements())
     assert [name for name, value in proved() if value.arguments and name not in compared] == []
 
@@ -179,7 +179,7 @@ def test_every_statement_that_says_its_arguments_is_compared_with_a_function():
 EXACT = "tests/core/test_exact_counterexamples.py"
 
 
-def test_every_statement_that_fails_under_what_the_paper_states_has_a_counterexample_without_rounding():
+def test_failing_statements_have_exact_counterexamples():
     exact = {
         slug
         for slug, nodes in ledger.find().tests.items()
@@ -192,7 +192,7 @@ def test_every_statement_that_fails_under_what_the_paper_states_has_a_counterexa
     assert not any(isinstance(value, float) for value in constants)
 
 
-def test_every_exact_counterexample_is_admitted_by_what_the_paper_states():
+def test_exact_counterexamples_satisfy_stated_hypotheses():
     tree = ast.parse((ledger.ROOT / EXACT).read_text(encoding="utf-8"))
     tests = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for slug, nodes in ledger.find().tests.items():
@@ -202,7 +202,7 @@ def test_every_exact_counterexample_is_admitted_by_what_the_paper_states():
             assert any(isinstance(node, ast.Constant) and node.value == slug for node in words), (name, slug)
 
 
-def test_each_hypothesis_that_the_paper_states_where_it_fails_is_one_that_is_tried():
+def test_stated_hypotheses_are_all_tried():
     entries = ledger.read().values()
     stated = {words for entry in entries for words in ledger.stated(entry) or ()}
     assert stated == set(PREDICATES)

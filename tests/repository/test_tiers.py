@@ -7,7 +7,7 @@ from tests.support.tiers import LIST, read_tiers
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_listed_test_is_there_and_runs_in_every_tier():
+def test_listed_tests_exist_in_every_tier():
     for test, (quick, checked) in read_tiers().items():
         path, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(), (
@@ -17,7 +17,7 @@ def test_every_listed_test_is_there_and_runs_in_every_tier():
         assert checked
 
 
-def test_the_list_is_sorted_and_names_no_test_twice():
+def test_list_is_sorted_without_duplicates():
     lines = LIST.read_text().splitlines()
     assert lines == sorted(lines)
     assert len(read_tiers()) == len(lines)

@@ -20,6 +20,8 @@ RETIRED = re.compile(
 """Terms of the adapters for exchanged samples, deferred checks and parameters without a record."""
 STOCK = re.compile(r"\n +If an argument (is of a wrong kind|does not fit)\.\n")
 """Said once, in the package's own docstring."""
+LONG = re.compile(r"(?:(?<=def )|^)test(_[a-z0-9]+){7,}", re.MULTILINE)
+"""A test is called what it promises, in at most six words."""
 
 PACKAGES = ("lai_core", "adapters/lai_torch", "adapters/lai_jax", "adapters/lai_storage")
 NO_VERB = re.compile(
@@ -56,8 +58,12 @@ def stock(path: Path, text: str) -> list[str]:
     return [f"{path}:{text.count(chr(10), 0, at.start()) + 2}" for at in STOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("check", [names, retired, stock])
-def test_what_was_replaced_does_not_come_back(check):
+def tests(path: Path, text: str) -> list[str]:
+    return [f"{path}: {at.group()}" for at in LONG.finditer(text)]
+
+
+@pytest.mark.parametrize("check", [names, retired, stock, tests])
+def test_replaced_words_do_not_return(check):
     files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
     assert not [line for path in files for line in check(path.relative_to(ROOT), path.read_text())]
 
@@ -66,6 +72,8 @@ def test_what_comes_back_is_named():
     assert names(Path("leak.py"), '"""Not theirs."""\nmine, other = sides\n') == ["leak.py:2: mine"]
     assert retired(Path("adapters/leak.py"), "\n# in other company\n") == ["adapters/leak.py:2: company"]
     assert stock(Path("leak.py"), "Raises\n\n        If an argument does not fit.\n") == ["leak.py:3"]
+    long, short = "test" + 7 * "_word", "test" + 6 * "_word"
+    assert tests(Path("leak.py"), f"def {short}():\ndef {long}():") == [f"leak.py: {long}"]
 
 
 def without_verb(tree: ast.AST) -> list[str]:

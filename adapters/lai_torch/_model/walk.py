@@ -224,11 +224,6 @@ def list_parameters(model: nn.Module, loss: Any = None) -> Mapping[str, nn.Param
     return collect_held(model, loss).parameters
 
 
-def list_buffers(model: nn.Module) -> Mapping[str, Tensor]:
-    """Return the buffers by name, each once."""
-    return collect_held(model).buffers
-
-
 def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:
     """Give modules a flag of training; `nn.Module.__setattr__` takes ten times as long."""
     for module in modules:

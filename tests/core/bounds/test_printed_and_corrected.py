@@ -37,7 +37,7 @@ def draw(family, seed, shape):
 @pytest.mark.equation("app-lai-defs", "app-epsilon-pair", "zeta-bound", "norm-product-bound")
 @pytest.mark.parametrize("family", FAMILIES)
 @given(GENERATORS, SHAPES)
-def test_printed_influences_the_gap_and_what_bounds_each_pair(family, seed, shape):
+def test_influences_gaps_and_bounds_of_pairs(family, seed, shape):
     """Printed influences are minus the scores; a pair's gap is Ghost's kernel minus LAI's."""
     facts = draw(family, seed, shape)
     close = {"rtol": 1e-9, "atol": 1e-12 * (1 + facts.size)}
@@ -72,7 +72,7 @@ def similarities_under_a1_to_a3(seed):
 @pytest.mark.equation("app-conservative", "conservative-sharp")
 @pytest.mark.parametrize("family", [None, *ASSUMING])
 @given(GENERATORS, SHAPES)
-def test_the_conservative_bounds_hold_on_networks_and_for_all_that_the_assumptions_allow(family, seed, shape):
+def test_conservative_bounds_hold_under_the_assumptions(family, seed, shape):
     if family:
         facts = draw(family, seed, shape)
         beta, norms, constants = facts.beta, facts.norms, facts.constants("rho", "C_a", "depth")
@@ -88,7 +88,7 @@ def test_the_conservative_bounds_hold_on_networks_and_for_all_that_the_assumptio
 
 @pytest.mark.equation("conservative-sharp")
 @given(GENERATORS)
-def test_the_sharp_bound_is_attained_by_similarities_at_the_right_ends(seed):
+def test_extreme_similarities_attain_the_sharp_bound(seed):
     _, beta, norms, constants = similarities_under_a1_to_a3(seed)
     last = beta[-1]
     best = np.abs(bounds.norm_product_bound(*norms, rho=constants["rho"], depth=constants["depth"]) - last)
@@ -102,7 +102,7 @@ def test_the_sharp_bound_is_attained_by_similarities_at_the_right_ends(seed):
 @pytest.mark.equation("app-relative-conservative", "lai-lower-bound")
 @pytest.mark.parametrize("family", ALIGNED)
 @given(GENERATORS, SHAPES)
-def test_the_relative_conservative_bound_holds_where_embeddings_agree(family, seed, shape):
+def test_relative_bounds_hold_for_agreeing_embeddings(family, seed, shape):
     facts = draw(family, seed, shape)
     lower = bounds.lai_lower_bound(facts.beta[-1], alpha_bar=max(facts.alpha_bar, 0.0))
     assert at_most(lower, np.abs(facts.lai), facts.size)
@@ -128,7 +128,7 @@ def test_the_relative_bound_multiplies_norms():
 @pytest.mark.equation("lli-gap", "alignment-decay", "alignment-implies-decay", "lli-relative-gap")
 @pytest.mark.parametrize("family", ASSUMING)
 @given(GENERATORS, SHAPES)
-def test_the_printed_geometric_bounds_hold_for_lli(family, seed, shape):
+def test_printed_geometric_bounds_hold_for_lli(family, seed, shape):
     facts = draw(family, seed, shape)
     constants, last = facts.constants("rho", "C_a", "depth"), facts.beta[-1]
     bound = bounds.lli_gap_bound(last, **constants)
@@ -155,7 +155,7 @@ def test_the_printed_geometric_bounds_hold_for_lli(family, seed, shape):
 @pytest.mark.equation("gap-without-alignment")
 @pytest.mark.parametrize("family", FAMILIES)
 @given(GENERATORS, SHAPES)
-def test_the_gaps_under_decay_and_bounded_activations_alone(family, seed, shape):
+def test_decay_and_bounded_activations_limit_gaps(family, seed, shape):
     facts = draw(family, seed, shape)
     constants = facts.constants("rho", "C_a", "depth")
     lli = bounds.lli_gap_bound_without_alignment(*facts.norms, **constants)
@@ -167,7 +167,7 @@ def test_the_gaps_under_decay_and_bounded_activations_alone(family, seed, shape)
 
 
 @pytest.mark.equation("gap-without-alignment")
-def test_the_gaps_under_decay_alone_are_attained():
+def test_gap_bounds_without_alignment_are_attained():
     """Orthogonal at the top, equal below for LLI; opposed below for LAI."""
     one, top = np.ones(1), np.array([[1.0]])
     constants = {"rho": 0.5, "C_a": 1.0, "depth": 2}
@@ -178,7 +178,7 @@ def test_the_gaps_under_decay_alone_are_attained():
 
 @pytest.mark.equation("decay-bounds-gain", "admissible-weights", "app-abs-gap")
 @given(st.integers(1, 40), st.sampled_from((0.5, 0.9, 1.0)))
-def test_the_ceiling_on_gains_is_attained_without_noise_and_its_sum_a_sum(depth, rho):
+def test_gain_ceilings_are_attained_without_noise(depth, rho):
     """A contraction rho I repeated has these gains; the sum is one also where the closed form is not."""
     powers = [rho ** (2 * (depth - 1 - k)) for k in range(depth)]
     np.testing.assert_allclose(bounds.decay_powers(rho=rho, depth=depth), powers, rtol=1e-12)

@@ -13,7 +13,7 @@ from tests.support.inequalities import at_most, hunt
 @given(halves((2, 5)))
 @example(np.array([[-1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.5]]))
 @example(np.array([[7.0, 0.0, 5.0, 1.0, 6.0], [1.0] * 5]))
-def test_the_regret_is_at_most_the_distance_of_scaled_scores(scores):
+def test_rescaled_score_distances_bound_selection_regret(scores):
     exact, approximate = scores
     regret = bounds.selection_regret(exact, approximate)
     best = np.maximum(exact, 0).sum() - exact[approximate > 0].sum()

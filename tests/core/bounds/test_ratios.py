@@ -33,7 +33,7 @@ def scores(alpha, beta):
 
 @pytest.mark.equation("lai-two-sided")
 @given(GENERATORS, POSITION)
-def test_the_gap_lies_between_both_bounds_and_reaches_them(seed, position):
+def test_gaps_stay_within_and_attain_bounds(seed, position):
     alpha, beta, low, high = bounded_ratios(seed, position)
     ghost, layer_aware, _ = scores(alpha, beta)
     difference = layer_aware - ghost
@@ -48,7 +48,7 @@ def test_the_gap_lies_between_both_bounds_and_reaches_them(seed, position):
 
 @pytest.mark.equation("ghost-lai-range", "relative-below-one")
 @given(halves((3, 3, 2), 0, 2), halves((3, 2), 0, 2), halves((2, 3, 2), 0, 2), halves((2, 2), 0, 2))
-def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends):
+def test_zero_similarities_do_not_affect_bounds(alpha, last, shares, ends):
     """Zeros and ties: the bounds hold, and are those of the validation samples that share anything."""
     low, high = (np.append(end, 1.0) for end in np.sort(ends, axis=0))
     ratios = low[:2, None, None] + (high - low)[:2, None, None] * shares
@@ -72,7 +72,7 @@ def test_samples_that_share_nothing_count_for_nothing(alpha, last, shares, ends)
 
 @pytest.mark.equation("relative-limit")
 @given(halves((3, 2, 1)), halves((2, 1)))
-def test_the_limit_is_the_distance_of_lli_from_lai(alpha, last):
+def test_relative_limit_is_the_lli_distance(alpha, last):
     """Ghost is LLI where all but the last similarities vanish, whatever the signs."""
     lower = np.zeros((2, 2, 1))
     ghost, layer_aware, _ = scores(alpha, np.concatenate([lower, last[None]]))
@@ -83,7 +83,7 @@ def test_the_limit_is_the_distance_of_lli_from_lai(alpha, last):
 
 @pytest.mark.equation("lai-nearer-than-lli")
 @given(halves((2, 2, 2, 1), -2, 2))
-def test_the_criterion_holds_for_similarities_of_any_sign_and_ties_are_ties(similarities):
+def test_mean_ratio_criterion_covers_any_sign(similarities):
     alpha, beta = similarities
     ghost, layer_aware, last = scores(alpha, beta)
     mean = bounds.mean_ratio(alpha, beta)
@@ -94,7 +94,7 @@ def test_the_criterion_holds_for_similarities_of_any_sign_and_ties_are_ties(simi
 
 @pytest.mark.equation("lai-nearer-than-lli")
 @pytest.mark.parametrize(("depth", "rate"), [(2, 0.707), (6, 0.882), (24, 0.968)])
-def test_the_rate_from_which_lai_is_the_nearer_one(depth, rate):
+def test_lai_is_nearer_above_threshold_rates(depth, rate):
     for rho, nearer in ((rate - 0.001, False), (rate + 0.001, True)):
         beta = rho ** (2.0 * np.arange(depth - 1, -1, -1))[:, None, None]
         assert (bounds.mean_ratio(np.ones_like(beta), beta)[0] > 0.5) == nearer

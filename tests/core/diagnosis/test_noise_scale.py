@@ -40,7 +40,7 @@ def test_a_squared_mean_gradient_counterexample():
 
 @pytest.mark.equation("fieller-interval")
 @given(st.lists(st.tuples(ENTRY, ENTRY), min_size=2, max_size=8), st.sampled_from([0.5, 0.9, 0.95]))
-def test_interval_holds_what_a_test_does_not_refute(drawn, confidence):
+def test_fieller_interval_inverts_the_t_test(drawn, confidence):
     x, y = np.array(drawn).T
     t = scipy.stats.t.ppf((1 + confidence) / 2, len(x) - 1)
     low, high = map(float, fieller_interval(x, y, confidence=confidence))
@@ -60,7 +60,7 @@ def test_interval_holds_what_a_test_does_not_refute(drawn, confidence):
 
 @pytest.mark.equation("fieller-interval")
 @pytest.mark.parametrize("count", [2, 4])
-def test_ends_solve_the_quadratic_that_is_proved(count):
+def test_interval_ends_solve_the_proved_quadratic(count):
     x, y = np.random.default_rng(count).normal(size=(2, count)) + np.array([[3.0], [40.0]])
     t = scipy.stats.t.ppf(0.75, count - 1)
     quadratic = prove_noise_scale.distance(count)
@@ -93,14 +93,14 @@ def test_interval_covers_noise_scales(scale, bounded, jackknife):
     np.testing.assert_allclose(np.mean(found, axis=0), [0.946, bounded, jackknife], atol=0.02)
 
 
-def test_steps_that_are_not_finite_are_left_out():
+def test_nonfinite_steps_are_left_out():
     noise, signal = np.array([[4.0, 5.0, math.nan, 6.0], [1.0, 1.2, 1.0, 0.9]])
     assert estimate_noise_scale(noise, signal).steps == 3
     signal[0] = math.inf
     assert estimate_noise_scale(noise, signal).steps == 2
 
 
-def test_what_is_not_told_from_zero_is_said():
+def test_signals_indistinguishable_from_zero_are_reported():
     noise, signal = np.array([9.0, 10.0, 11.0]), np.array([-0.5, 0.1, 0.9])
     said = "gradient noise scale: more than 6.53 rows (95% of 3 steps), the signal is not told from 0"
     assert str(estimate_noise_scale(noise, signal)) == said
@@ -128,7 +128,7 @@ def test_a_ratio_of_constants_is_known(x, y, ends):
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_no_ratio_of_opposite_signs_is_positive(sign):
+def test_opposite_signs_give_no_positive_ratio(sign):
     x, y = np.array([9.0, 10.0, 11.0]), np.array([1.9, 2.0, 2.1])
     assert fieller_interval(-sign * x, sign * y) == (math.inf, math.inf)
 
@@ -146,7 +146,7 @@ def test_no_ratio_of_opposite_signs_is_positive(sign):
         (1.0, 0.5, 2.0),
     ],
 )
-def test_noise_below_zero_is_rounding_or_refused(noise, signal, scale):
+def test_large_negative_noise_is_refused(noise, signal, scale):
     """As far as a tenth of the signal."""
     try:
         found = estimate_noise_scale(np.full(2, noise), np.full(2, signal)).scale
@@ -162,7 +162,7 @@ def test_confidence_is_between_0_and_1(confidence):
         fieller_interval(np.ones(3), np.ones(3), confidence=confidence)
 
 
-def test_one_row_or_one_step_says_nothing():
+def test_single_rows_and_steps_are_refused():
     with pytest.raises(ValueError, match="norms: expected those of 2 rows or more, got 1"):
         gradient_noise(np.ones(1), 1.0)
     with pytest.raises(ValueError, match="noise: expected 2 steps or more that are finite, got 1"):

@@ -106,7 +106,7 @@ def test_three_lines_say_it(case):
     assert str(found) == repr(found) == said[1:]
 
 
-def test_shares_that_round_to_zero_have_no_sign():
+def test_zero_percent_shares_have_no_sign():
     shares = (-0.02, "-2%"), (-0.006, "-1%"), (-0.004, "0%"), (0.0, "0%"), (0.006, "1%"), (-1.0, "-100%")
     for share, said in shares:
         found = replace(diagnosis_of([1, 1]), shares=np.array([share, share]))
@@ -123,6 +123,7 @@ def test_rows_are_dicts_and_json():
     }  # fmt: skip
     assert (third["layer"], third["loss"], zero["cosine"], zero["share"]) == ("the trace", 0.5, 0.0, 0.0)
     assert math.isnan(zero["layer_share"])
+    assert diagnosis_of([0.1, 0.2]).rows()[1]["layer_share"] == 1.0
     plain = json.loads(found.to_json())
     rows = plain.pop("rows")
     assert plain == {
@@ -143,12 +144,15 @@ def test_positions_have_most_of_the_square():
     assert {one["row"]: one["positions"] for one in diagnosis_of(norms).rows()} == {0: (2, 2), 1: (3, 5)}
 
 
-def test_lengths_without_the_first_rows_are_those_of_the_rest():
+def test_lengths_after_dropping_rows_are_exact():
     rows = np.random.default_rng(0).normal(size=(6, 2)) * 1e-3
     sizes = measure([measure_trace(lambda: trace_of(rows), [True] * 6)])
     left = [np.linalg.norm(np.delete(rows, [2, 0, 5][:count], 0).sum(0)) for count in (1, 2, 3)]
     np.testing.assert_allclose(_drop_rows(sizes, [2, 0, 5]), left, rtol=1e-9)
     known = conclude(sizes, np.ones(6), excess=4.0, parameters=["frozen"])
+    rest = rows.sum(0) - rows
+    cosines = (rows * rest).sum(1) / np.linalg.norm(rows, axis=1) / np.linalg.norm(rest, axis=1)
+    np.testing.assert_allclose(known.cosines, cosines, rtol=1e-9)
     assert known.usual_norm == pytest.approx(np.linalg.norm(rows.sum(0)) / 4.0)
     assert known.layer_norms["frozen"].tolist() == [0.0] * 6
     assert conclude(sizes, np.ones(6), excess=NAN).usual_norm is None
@@ -156,7 +160,7 @@ def test_lengths_without_the_first_rows_are_those_of_the_rest():
     assert np.max(np.abs(many.cosines)) == 1.0
 
 
-def test_cosines_of_nearly_opposite_rows_are_exact():
+def test_cosines_are_exact_for_cancelling_rows():
     """Where the others nearly cancel a row, their sum is no difference of large numbers."""
     rows = np.array([[1e8, 1.0], [-1e8, 1.0], [0.0, -3.0], [1.0, 0.0]])
     found = diagnosis_of(rows)
@@ -167,7 +171,7 @@ def test_cosines_of_nearly_opposite_rows_are_exact():
     assert diagnosis_of([[1, 0], [-1, 0]]).cosines.tolist() == [-1.0, -1.0]
 
 
-def test_a_known_excess_is_a_usual_norm():
+def test_known_excess_sets_the_usual_norm():
     bad = dict.fromkeys(range(2), "inputs")
     empty = conclude(None, np.ones(2), rows=[], nonfinite=bad, parameters=["w"], excess=2.0)
     assert (empty.total_norm, empty.verdict, empty.usual_norm) == (0.0, "not finite", 0.0)
@@ -179,14 +183,14 @@ def test_a_known_excess_is_a_usual_norm():
     assert diagnosis_of([1, 2], usual_norm=0.5).named == ()
 
 
-def test_the_pictures_are_those_that_were_looked_at():
+def test_pictures_match_the_reviewed_ones():
     rows = np.ones((12, 9, 8))
     rows[5] *= np.arange(1.0, 10.0)[:, None]
     rows[5, :, 6] *= 30.0
     rows[5, 7] = rows[3] = 0.0
-    names = [*"abcde", "block.attention.query", "g" * 17, "h" * 18, "i"]
+    names = [*"abcde", "block.attention.query", "g" * 17, "h", "i" * 18]
     ids = [f"<{row}>" if row % 2 else f"a document with number {row}" for row in range(12)]
-    ids[5] = f"<well-known-{'long' * 14}-name>"
+    ids[5] = f"<{'-'.join(['long'] * 14)}>"
     long = diagnosis_of(rows, names, ids=ids)
     rows[7, 0, 0] = NAN
     short = diagnosis_of([[1, 2], [9, 0.1], [0, 0]])

@@ -56,7 +56,7 @@ def list_makers(norms, products, left, excess):
     return []
 
 
-def test_makers_are_those_that_the_rule_states():
+def test_named_makers_follow_the_stated_rule():
     draw, named = np.random.default_rng(0), 0
     for _ in range(6000):
         count = int(draw.choice([1, 2, 3, 4, 5, 7, 9, 24, 25]))
@@ -77,7 +77,7 @@ def test_makers_are_those_that_the_rule_states():
     assert find_makers([1.0, 1.0], [0.0, 0.0], 0.0, lambda rows: [0.0], 2.0) == []
 
 
-def test_rows_apart_and_cancelling_are_those_that_the_rule_states():
+def test_outlying_and_cancelling_rows_follow_rules():
     draw = np.random.default_rng(1)
     for _ in range(3000):
         norms = draw.choice(NORMS, draw.integers(1, 10)).tolist()
@@ -88,7 +88,7 @@ def test_rows_apart_and_cancelling_are_those_that_the_rule_states():
         assert find_cancelling(norms, apart, length) == (long if len(apart) > 1 else []), norms
 
 
-def test_the_row_furthest_apart_in_one_layer_is_found():
+def test_furthest_layer_outlier_is_found():
     draw, found = np.random.default_rng(2), 0
     for _ in range(2000):
         layers = {name: draw.choice(NORMS[2:], 6).tolist() for name in "abc"}
@@ -105,7 +105,7 @@ def test_the_row_furthest_apart_in_one_layer_is_found():
     assert found > 200
 
 
-def test_a_span_is_the_shortest_with_most_of_the_mass():
+def test_spans_are_shortest_with_most_mass():
     draw = np.random.default_rng(3)
     for _ in range(3000):
         mass = draw.choice([0.0, 0.0, 1.0, 1.0, 2.0, 5.0, 9.0, 45.0], draw.integers(1, 12)).tolist()
@@ -138,7 +138,7 @@ def judge(numbers, window, warmup, deviations, ratio):
 
 
 @pytest.mark.parametrize("given", [{}, {"window": 24, "warmup": 7, "deviations": 2.0, "ratio": 1.25}])
-def test_a_spike_is_what_leaves_the_window(given):
+def test_spikes_are_numbers_outside_the_window(given):
     draw, spikes = np.random.default_rng(4), 0
     options = {"window": 200, "warmup": 20, "deviations": 8.0, "ratio": 2.0} | given
     for spread in (0.01, 0.1, 0.1, 0.2, 0.2, 0.5):
@@ -172,7 +172,7 @@ def test_limits_are_no_spikes():
         SpikeRule(window=3, warmup=4)
 
 
-def test_a_log_diagnoses_so_many_spikes_a_window(tmp_path):
+def test_spike_logs_limit_diagnoses_per_window(tmp_path):
     log = SpikeLog(None, SpikeRule(threshold=4.0, warmup=1, window=10), 2)
     numbers = [8.0, 2.0, 6.0, 6.0, *[2.0] * 6, 6.0, 6.0, 8.0, 8.0]
     found = [log.judge(number) for number in numbers]
@@ -187,7 +187,7 @@ def test_a_log_diagnoses_so_many_spikes_a_window(tmp_path):
     assert SpikeRule(ratio=0.5, deviations=0.5, threshold=0.5).judge(0.6)
 
 
-def test_spikes_are_written_to_a_file_of_json_lines(tmp_path):
+def test_spikes_are_logged_as_json_lines(tmp_path):
     trace = lai.Trace([lai.LayerTrace(np.ones((3, 1)), np.array([[1.0], [1.0], [9.0]]))])
     found, log = diagnose(trace, np.ones(3)), SpikeLog(tmp_path / "spikes.jsonl", None, 3)
     for norm in (5.0, math.nan):

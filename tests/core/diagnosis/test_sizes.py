@@ -112,7 +112,7 @@ def test_rows_that_cancel_are_named_together():
     assert "cancel one another" in str(found)
 
 
-def test_history_names_the_long_rows_of_a_batch_whose_norms_range_widely():
+def test_usual_norm_identifies_long_rows():
     inputs = np.ones((16, 1))
     outputs = (10.0 ** np.linspace(-6, 0, 16))[:, None]
     outputs[4] = 40.0
@@ -121,7 +121,7 @@ def test_history_names_the_long_rows_of_a_batch_whose_norms_range_widely():
     assert "usually 2" in str(diagnose(trace, np.ones(16), usual_norm=2.0))
 
 
-def test_rows_that_are_not_finite_are_named_and_the_others_measured():
+def test_nonfinite_rows_are_named_others_measured():
     trace, parts = trace_of(2)
     trace.layers[0].output_gradients[5, 0, 0] = math.inf
     losses = np.ones(N)
@@ -135,7 +135,7 @@ def test_rows_that_are_not_finite_are_named_and_the_others_measured():
     assert '"norm": null' in found.to_json()
 
 
-def test_squares_that_overflow_float32_are_measured_in_float64():
+def test_overflowing_squares_use_double_precision():
     outputs = np.ones((4, 1), np.float32)
     outputs[2] = 1e25
     found = diagnose(
@@ -146,7 +146,7 @@ def test_squares_that_overflow_float32_are_measured_in_float64():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e25])
-def test_gradients_by_rows_neither_overflow_nor_vanish(scale):
+def test_row_gradients_neither_overflow_nor_vanish(scale):
     rows = (scale * np.random.default_rng(0).normal(size=(4, 6))).astype(np.float32)
 
     def start(some):
@@ -174,7 +174,7 @@ def test_positions_of_a_row_are_named():
     np.testing.assert_allclose(other.position_norms.reshape(-1), alone.norms, rtol=1e-12)
 
 
-def test_positions_are_those_of_the_most_layers():
+def test_positions_follow_the_majority_of_layers():
     """A layer of another length, and what a table reads as padding, say nothing of them."""
     draw = np.random.default_rng(5)
     inputs, outputs, other = (draw.normal(size=(N, T, 2)) for _ in range(3))
@@ -254,7 +254,7 @@ def deep_trace(seed, scale):
 
 @pytest.mark.parametrize("build", [trace_of, long_trace, deep_trace])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_batch_in_parts_is_the_batch(build, again):
+def test_partitioned_batches_give_equal_results(build, again):
     trace, parts = build(6, {})
     gradients, asked = np.concatenate(list(parts.values()), 1), []
 
@@ -317,19 +317,19 @@ def test_inner_products_neither_overflow_nor_vanish(left, right, expected):
     assert _inner(np.array([300.0], np.float16), np.array([400.0], np.float16)) == 120000.0
 
 
-def test_a_loss_that_is_not_finite_leaves_its_row_out_in_float32():
+def test_nonfinite_losses_drop_single_precision_rows():
     outputs, losses = np.arange(1.0, 4.0, dtype=np.float32)[:, None], np.array([1.0, math.nan, 1.0])
     found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), losses)
     assert (found.named, found.total_norm) == ((1,), 4.0)
 
 
-def test_small_float32_squares_are_measured_in_float64():
+def test_underflowing_squares_use_double_precision():
     outputs = np.array([[1.0], [1e-24], [1.0]], np.float32)
     found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), np.ones(3))
     np.testing.assert_allclose(found.norms, outputs[:, 0], rtol=1e-6)
 
 
-def test_a_trace_is_kept_unless_it_is_recorded_again():
+def test_kept_traces_are_not_recorded_again():
     trace, _ = trace_of(8)
     asked = []
     part = measure_trace(lambda: asked.append(trace) or trace, [True] * N)
@@ -339,7 +339,7 @@ def test_a_trace_is_kept_unless_it_is_recorded_again():
     assert len(asked) == 1
 
 
-def test_rows_that_spoil_a_shared_pass_are_left_out():
+def test_shared_passes_exclude_nonfinite_rows():
     rows = {"w": np.arange(8.0).reshape(4, 2), "v": np.ones((4, 1))}
 
     def start(some):
@@ -348,7 +348,7 @@ def test_rows_that_spoil_a_shared_pass_are_left_out():
                 here = [some[place] for place in group]
                 own = {name: one[here].sum(0) for name, one in rows.items() if name == "w" or 0 in here}
                 spoilt = 2 in some and not {2, 3}.isdisjoint(here)  # zero times what is not finite
-                yield own | ({"w": own["w"] * math.nan} if spoilt else {})
+                yield own | ({"w": own["w"] * math.nan, "v": np.ones(1)} if spoilt else {})
 
         return gradients
 

@@ -203,7 +203,7 @@ def refusals(call: Callable[[int], Any], budget: int = 1) -> Iterator[int]:
 
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("name", CASES)
-def test_every_budget_that_is_not_refused_gives_the_same_numbers(name, answer):
+def test_accepted_budgets_give_equal_numbers(name, answer):
     """An error names the caller's own bytes, and as many as its step needs; more bytes are never refused."""
     case, (compute, expected) = CASES[name], ANSWERS[answer]
 
@@ -286,7 +286,7 @@ def test_more_room_takes_fewer_products(asked, monkeypatch):
     assert {products(more * steps[-1][0]) for more in (2, 4, 8, 2**20)} == {steps[-1][1]}
 
 
-def test_uses_of_one_matrix_are_joined_where_both_have_one_block():
+def test_single_block_uses_are_joined():
     one, two = outer(3, 2, 5, (6,)), outer(3, 1, 5, (6,))
     whole = one[0].join([two[0]], work())
     built = one[1] + two[1]
@@ -299,7 +299,7 @@ def test_uses_of_one_matrix_are_joined_where_both_have_one_block():
             assert use.join([two[0], other[0]], work()) is None
 
 
-def test_uses_of_one_weight_are_one_gradient_where_they_can_be_joined():
+def test_joinable_uses_share_one_gradient():
     uses = [lai.LayerTrace(np.ones((2, d)), np.ones((2, 3)), weight="one") for d in (4, 4)]
     trace = lai.Trace(uses)
     (found,) = ghost_gradients(trace, check_trace("trace", trace, "all", 2**20)).values()
@@ -331,7 +331,7 @@ def begins(monkeypatch):
 @pytest.mark.parametrize("uses", [(2, 4), (6,)])
 @pytest.mark.parametrize("rows", [7, 36, 2000])
 @pytest.mark.parametrize("width", [1, 9])
-def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
+def test_table_sums_fit_the_budget(uses, rows, width, begins, monkeypatch):
     """Over the rows that validation reads, or at once; for few columns and many, rows too."""
     (validation, built), (training, other) = (table(n, uses, (), rows, width) for n in (3, 5))
     entries = (3 + 5) * (2 + 4)
@@ -347,7 +347,7 @@ def test_a_table_is_summed_by_what_fits(uses, rows, width, begins, monkeypatch):
     assert begins(ReadGradient, "renumber", scores) == (16 * entries * (width + 8) if few else 2**20)
 
 
-def test_a_table_is_summed_by_as_many_columns_as_fit(monkeypatch):
+def test_table_sums_take_fitting_columns_together(monkeypatch):
     """A column of 36 rows, of which the sum takes four times as many; half of the room is for the sum."""
     (validation, built), (training, other) = (table(n, (6,), (2,), 36, 9) for n in (3, 5))
     calls, own = [], TableGradient.dot_total
@@ -361,7 +361,7 @@ def test_a_table_is_summed_by_as_many_columns_as_fit(monkeypatch):
     np.testing.assert_allclose(training.scores(tied, work()), (built @ other.T).sum(0), rtol=1e-12)
 
 
-def test_gradients_are_built_where_that_takes_fewer_products(begins):
+def test_gradients_are_built_when_cheaper(begins):
     """The diagonal of 3 by 3 positions: 7 w h against 9 (w + h) multiply-adds; all pairs as in `blocks`."""
     for height, width, fewer in ((2, 3, True), (3, 3, False)):
         one, two = outer(3, 3, height, (width,)), outer(3, 3, height, (width,))
@@ -374,7 +374,7 @@ def test_gradients_are_built_where_that_takes_fewer_products(begins):
     assert begins(OuterGradient, "_build", lambda room: inner_products(one[0], two[0], room)) == needed
 
 
-def test_a_kernel_takes_convolutions_of_its_own_where_they_fit(begins, monkeypatch):
+def test_kernels_use_own_convolutions_where_fitting(begins, monkeypatch):
     """Maps of 2 by 5, outputs of 3 by 2, 2 patches of 6; a gradient of 18."""
     (one, built), (two, other) = convolution(3), convolution(5)
     kernel, sample, gradient = built @ other.T, 2 * 10 + 3 * 6 + 2 * 6, 18
@@ -408,7 +408,7 @@ def test_a_kernel_takes_convolutions_of_its_own_where_they_fit(begins, monkeypat
         assert len(calls) == 5
 
 
-def test_gradients_of_one_side_alone_are_built_once(monkeypatch):
+def test_one_sided_gradients_are_built_once(monkeypatch):
     """Columns may be shared by another gradient, and rows be those of other samples."""
     (one, built), calls, own = outer(4, 2, 3, (5,)), [], engine.build_rows
     other = replace(one, rows=one.rows + 1.0)
@@ -421,7 +421,7 @@ def test_gradients_of_one_side_alone_are_built_once(monkeypatch):
         assert len(calls) == count
 
 
-def test_rows_that_are_built_are_cut_for_the_caches_unless_few_fit(monkeypatch):
+def test_built_rows_are_blocked_for_caches(monkeypatch):
     one, two = (outer(1, 1, 40, (3,)) for _ in range(2))
     calls, own = [], engine.matmul
     monkeypatch.setattr(engine, "matmul", lambda *given: calls.append(1) or own(*given))

@@ -116,7 +116,7 @@ def test_temporaries_keep_to_the_budget(name, monkeypatch):
     assert not more or peak(partial(calls[0], *sides)) > 2 ** budgets[-1] + beside
 
 
-def test_the_peak_of_allocated_bytes_does_not_grow_with_the_validation_set():
+def test_peak_memory_ignores_validation_set_size():
     widths = (256, 256), (256, 10)
     training = dense(64, widths)
     summaries = [lai.summarize(dense(n, widths, seed=n), "lai") for n in (10, 1000)]
@@ -124,7 +124,7 @@ def test_the_peak_of_allocated_bytes_does_not_grow_with_the_validation_set():
     assert large <= 1.05 * small
 
 
-def test_nothing_of_size_validation_times_training_times_width_is_allocated():
+def test_no_array_spans_pairs_and_widths():
     sides = pair(((50, 50), (50, 5)), sizes=(300, 300))
     allowed = 7 * 300 * 300 * 8  # a few kernels, no kernel times a width of 50
     for call in (lai.ghost_kernel, lai.ghost_scores, lai.lai_kernel, lai.lai_scores):

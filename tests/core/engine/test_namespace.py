@@ -31,7 +31,7 @@ XP = namespace_of({"numpy": np.ones(1)})
 @pytest.mark.parametrize(
     "name", ["float16", "bfloat16", "torch.bfloat16", "float8_e4m3fn", "jnp.float4_e2m1fn"]
 )
-def test_floats_below_32_bits_are_known_by_name(name):
+def test_half_types_are_identified_by_name(name):
     assert is_half(name)
     assert is_floating(XP, name)
 
@@ -41,7 +41,7 @@ def test_other_types_are_not(name):
     assert not is_half(name)
 
 
-def test_sums_are_kept_in_32_bits_or_more():
+def test_sums_use_at_least_single_precision():
     half, single, double = (np.dtype(name) for name in ("float16", "float32", "float64"))
     assert accumulation_dtype(XP, half) == accumulation_dtype(XP, half, single) == single
     assert accumulation_dtype(XP, half, double) == double
@@ -50,13 +50,13 @@ def test_sums_are_kept_in_32_bits_or_more():
     assert not is_floating(XP, np.dtype("int32"))
 
 
-def test_an_array_of_the_type_asked_for_is_itself():
+def test_casts_to_equal_types_copy_nothing():
     array = np.ones(3, np.float32)
     assert cast(XP, array, array.dtype) is array
     assert cast(XP, array, np.dtype("float64")).dtype == np.float64
 
 
-def test_products_keep_their_type_where_another_is_switched_on():
+def test_products_ignore_autocast():
     left, right = torch.full((2, 3), 1.0 + 2**-12), torch.ones(3, 1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = matmul(torch, left, right)
@@ -78,7 +78,7 @@ def test_arrays_lie_on_one_device():
         namespace_of({"a": np.ones(2), "b": SimpleNamespace()})
 
 
-def test_new_arrays_go_where_others_are_but_where_a_namespace_places_them():
+def test_new_arrays_follow_existing_devices():
     assert device_of(strict.ones(2, device=strict.Device("device1"))) == strict.Device("device1")
     assert device_of(jnp.ones(2)) is None
 
@@ -90,21 +90,21 @@ def test_what_numpy_reads_has_no_graph():
     assert move_to_host(array) is array
 
 
-def test_products_are_cut_for_the_caches_of_a_processor_alone():
+def test_only_processors_block_products_for_caches():
     arrays = np.ones(1), torch.ones(1), torch.ones(1, device="meta"), strict.ones(1)
     assert [count_cacheable(array) for array in arrays] == [2**17, 2**18, None, None]
 
 
-def test_places_tell_devices_apart_where_a_namespace_has_several(monkeypatch):
+def test_places_distinguish_devices(monkeypatch):
     monkeypatch.setattr(namespace, "_PLACES", {})
     assert place_of(np.ones(1)) is None
     assert [place_of(torch.ones(1, device=name)).type for name in ("cpu", "meta")] == ["cpu", "meta"]
 
 
-def test_nothing_compiles_where_its_compiler_is_not_imported(monkeypatch):
+def test_nothing_compiles_without_torch_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     assert is_compiling() is False
 
 
-def test_jax_decides_by_itself_where_arrays_are_and_how_products_are_cut():
+def test_jax_decides_devices_and_blocking():
     assert (place_of(jnp.ones(1)), count_cacheable(jnp.ones(1))) == (None, None)

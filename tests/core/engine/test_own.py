@@ -15,7 +15,7 @@ XP = namespace_of({"numpy": np.ones(1)})
 
 
 @pytest.mark.parametrize("make", [torch.asarray, jnp.asarray, np.asarray], ids=["torch", "jax", "numpy"])
-def test_rows_with_equal_ids_are_added_up_where_a_namespace_can(make):
+def test_rows_with_equal_ids_are_added(make):
     values = make(np.arange(8.0, dtype=np.float32).reshape(4, 2))
     found = add_rows(namespace_of({"values": values}), 3, make(np.array([2, 0, 2, 2])), values)
     assert found.tolist() == [[2.0, 3.0], [0.0, 0.0], [10.0, 13.0]]
@@ -23,7 +23,7 @@ def test_rows_with_equal_ids_are_added_up_where_a_namespace_can(make):
 
 
 @pytest.mark.parametrize("most", [2, 3, 9, 50])
-def test_runs_of_any_length_are_summed_once(most):
+def test_runs_of_any_length_are_summed(most):
     """Of few ids and of many, against one addition after the other."""
     draws = np.random.default_rng(most)
     ids, values = draws.integers(0, most, 97), draws.normal(size=(97, 3))
@@ -35,7 +35,7 @@ def test_runs_of_any_length_are_summed_once(most):
 
 
 @pytest.mark.parametrize("most", [3, 40, 400])
-def test_a_kernel_of_equal_ids_is_that_of_all_pairs(most):
+def test_equal_id_kernel_matches_all_pairs(most):
     """Of two samples with 30 positions and three with 20, one id often: None where pairs are many."""
     draws = np.random.default_rng(most)
     sides = [(draws.integers(-1, most, shape), draws.normal(size=(60, 2))) for shape in ((2, 30), (3, 20))]
@@ -50,7 +50,7 @@ def test_a_kernel_of_equal_ids_is_that_of_all_pairs(most):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_a_kernel_is_of_equal_ids_while_its_pairs_take_no_more_than_all_products():
+def test_id_kernel_is_declined_when_costlier():
     """One pair moves 16 numbers or its width; all products of 4 with 4 or 5 positions are 16 or 20."""
     for width, count, fits in ((1, 4, True), (20, 5, True), (20, 4, False), (21, 5, False)):
         own = 10 * np.arange(4)[None, :], np.ones((4, width))
@@ -58,18 +58,18 @@ def test_a_kernel_is_of_equal_ids_while_its_pairs_take_no_more_than_all_products
         assert (None if found is None else found.tolist()) == ([[float(width)]] if fits else None)
 
 
-def test_where_no_id_is_on_both_sides_every_product_is_zero():
+def test_disjoint_ids_give_zero_products():
     own, others = (np.array([[-1], [5], [2]]), np.ones((3, 2))), (np.array([[3], [-1]]), np.ones((2, 2)))
     assert kernel_of_equal_ids(XP, own, others).tolist() == [[0.0, 0.0]] * 3
 
 
-def test_maps_of_more_than_three_axes_have_no_convolutions_of_their_own():
+def test_four_dimensional_maps_have_no_convolutions():
     for axes in (3, 4):
         found = convolutions(torch, torch.ones((1, 1, *[2] * axes)), *[(1,) * axes] * 3, 1)
         assert (found is None) == (axes == 4)
 
 
-def test_convolutions_keep_their_type_where_another_is_switched_on():
+def test_convolutions_ignore_autocast():
     maps, kernel = torch.full((1, 2, 5), 1.0 + 2**-12), torch.ones(3, 2, 2)
     own = convolutions(torch, maps, (1,), (0,), (1,), 1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -81,7 +81,7 @@ def test_convolutions_keep_their_type_where_another_is_switched_on():
     assert torch.equal(gradient, torch.full((3, 2, 2), 4.0 + 2**-10))
 
 
-def test_no_convolutions_are_those_of_a_gpu_or_of_the_standard():
+def test_own_convolutions_require_torch_on_processors():
     """On a GPU torch's round float32 to 10 bits unless told otherwise; `meta` stands for any other device."""
     assert convolutions(torch, torch.ones(1, 1, 3, device="meta"), (1,), (0,), (1,), 1) is None
     assert convolutions(strict, strict.ones((1, 1, 3)), (1,), (0,), (1,), 1) is None

@@ -11,7 +11,7 @@ from lai_core._engine.rounding import Block, rounding_bound, sums_agree, toleran
 EPS = 2.0**-23
 
 
-def test_rounding_moves_a_sum_by_eight_units_of_the_root_of_its_squares():
+def test_rounding_bound_follows_its_formula():
     """Four deviations of sixteen roundings of half a unit each."""
     assert rounding_bound(EPS, 3.0) == 4 * 4 * (EPS / 2) * 3.0
 
@@ -26,11 +26,11 @@ def test_rounding_moves_a_sum_by_eight_units_of_the_root_of_its_squares():
         (2e6, 10**12, 1.0, 8 * EPS * 2e6),  # roundings of the terms
     ],
 )
-def test_a_tolerance_is_the_larger_of_roundings_and_lost_digits(terms, count, magnitude, expected):
+def test_tolerance_covers_rounding_and_lost_digits(terms, count, magnitude, expected):
     assert tolerance(EPS, terms, count, magnitude) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_sum_agrees_within_the_roundings_of_the_whole_gradient():
+def test_sums_agree_within_gradient_rounding():
     small = tolerance(EPS, 1e-6, 4, magnitude=math.sqrt(25 + 1e-12))
     blocks = [Block(0.99 * small, 1e-6, EPS), Block(0.0, 3.0, EPS), Block(0.1, 4.0, EPS)]
     assert sums_agree(blocks, 4) == [True, True, False]
@@ -40,7 +40,7 @@ def test_a_sum_agrees_within_the_roundings_of_the_whole_gradient():
     assert tolerance(EPS, 1e-9, 1) < 1e-10
 
 
-def test_an_error_is_relative_to_what_is_expected_or_to_the_terms_of_its_sum():
+def test_errors_are_relative_to_expected_terms():
     found, expected = np.array([1.0, -2.0]), np.array([1.5, 4.0])
     assert relative_error(found, expected) == 1.5
     assert relative_error(-found / 8, -expected / 8) == 1.5

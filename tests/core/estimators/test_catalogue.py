@@ -32,7 +32,7 @@ def made() -> lai.Trace:
     return lai.Trace([layer, lai.LayerTrace(np.ones((5, 4)), np.ones((5, 2)))])
 
 
-def test_the_estimators_are_those_of_the_contract():
+def test_estimators_match_the_contract():
     assert " ".join(NAMES) == "ghost lai lli preconditioned_lai gate_lai calibrated_lai exact midpoint"
 
 
@@ -44,7 +44,7 @@ def test_each_fact_stands_in_the_table(fact):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_core_sums_up_those_that_have_a_summary_of_their_own(name):
+def test_only_summarizable_estimators_are_summarized(name):
     estimator = find_estimator(name)
     if estimator.summary is None or estimator.fits_weights:
         with pytest.raises(ValueError, match="estimator: expected one of"):
@@ -64,7 +64,7 @@ def test_the_core_sums_up_those_that_have_a_summary_of_their_own(name):
         ("midpoints", "midpoint"),
     ],
 )
-def test_a_near_miss_is_told_what_was_meant(name, meant):
+def test_misspelled_names_get_a_suggestion(name, meant):
     with pytest.raises(ValueError, match=rf"^estimator: expected one of .*{re.escape(repr(name))}; did you"):
         find_estimator(name)
     with pytest.raises(ValueError, match=rf"did you mean '{meant}'\?$"):

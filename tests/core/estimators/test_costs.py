@@ -63,7 +63,7 @@ def test_routes_by_hand(dtype):
     ] * 2
 
 
-def test_routes_of_a_trace_without_positions_and_of_unequal_ones():
+def test_routes_without_or_with_unequal_positions():
     flat = list_routes(trace(3, None, [(2, 1)], 4), 10)
     assert [(route.positions, route.forwards, route.summary_bytes) for route in flat] == [
         ("tokens", 3 * 4 * 5 / 10, 4 * 5 * 8),

@@ -50,7 +50,7 @@ def forms(estimator, validation, training, options, weighted):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @settings(max_examples=30)  # of ten layouts
 @given(batches(), st.booleans())
-def test_every_form_is_that_of_the_inner_products_of_explicit_gradients(backend, estimator, pair, weighted):
+def test_every_form_matches_explicit_gradients(backend, estimator, pair, weighted):
     """Kernels, scores, scores of the others, norms and scores from a summary; LAI's layers weighted, too."""
     validation, training = (trace(side, backend) for side in pair)
     weights, options = None, {}
@@ -67,7 +67,7 @@ def test_every_form_is_that_of_the_inner_products_of_explicit_gradients(backend,
 
 
 @given(st.sampled_from(((3, 2), (1, 4))), GENERATORS, st.sampled_from(("tokens", "mean")))
-def test_the_two_sides_may_have_different_positions(backend, counts, seed, positions):
+def test_sides_may_differ_in_positions(backend, counts, seed, positions):
     widths = ((3, 4), (4, 2))
     pair = [
         Layout(widths, positions=count, bias=(True, False), weights=(None, "w")).draw(3, seed + count)
@@ -80,7 +80,7 @@ def test_the_two_sides_may_have_different_positions(backend, counts, seed, posit
     assert_close(backend.numpy(found), explicit.lai_kernel(*pair, positions))
 
 
-def test_a_layer_without_positions_counts_as_one(backend):
+def test_layers_without_positions_count_as_one(backend):
     flat, lone = Layout(((3, 4), (4, 2))), Layout(((3, 4), (4, 2)), positions=1)
     mixed = [lone.draw(3, 0)[0], flat.draw(3, 1)[1]]
     for estimator, kernel in (("lai tokens", lai.lai_kernel), ("ghost", lai.ghost_kernel)):
@@ -90,7 +90,7 @@ def test_a_layer_without_positions_counts_as_one(backend):
 
 @pytest.mark.parametrize(("samples", "positions"), [(4, 1), (4, 30), (60, None)])
 @pytest.mark.parametrize("budget", [2**30, 40_000])
-def test_layer_weights_reach_every_way_to_compute(samples, positions, budget):
+def test_layer_weights_apply_on_every_route(samples, positions, budget):
     """Pairs of positions and, with 30 of them, built gradients; whole, in parts, summed layer by layer."""
     layout = Layout(((2, 2), (2, 3), (3, 2)), positions=positions, bias=(True, True, False))
     layers, weights = layout.draw(samples, 0), np.array([0.5, -2.0, 3.0])
@@ -103,7 +103,7 @@ def test_layer_weights_reach_every_way_to_compute(samples, positions, budget):
     assert_close(lai.lai_scores(batch, batch, exclude_self=True, **options), others)
 
 
-def test_the_callers_arrays_are_never_written_to(backend):
+def test_caller_arrays_are_never_modified(backend):
     layers = LAYOUTS[4].draw(3, 0)
     batch = trace(layers, backend)
     for score in (lai.ghost_scores, lai.lli_scores, lai.lai_scores):

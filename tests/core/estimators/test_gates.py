@@ -58,7 +58,7 @@ class Gated:
 
 @pytest.mark.equation("gate-corrected")
 @given(seed=GENERATORS, bias=st.booleans())
-def test_kernel_is_its_formula_and_scores_are_its_sums(backend, seed, bias):
+def test_kernel_and_scores_match_the_formula(backend, seed, bias):
     gated = Gated(seed, backend.array, bias)
     expected = gated.expected(bias)
     close = {"rtol": 1e-9, "atol": 1e-9}
@@ -77,7 +77,7 @@ def test_kernel_is_its_formula_and_scores_are_its_sums(backend, seed, bias):
 
 @pytest.mark.equation("gate-corrected")
 @given(seed=GENERATORS)
-def test_factors_are_normalised_traces_of_the_jacobians(backend, seed):
+def test_factors_are_normalised_jacobian_traces(backend, seed):
     rng = np.random.default_rng(seed)
     weight, slopes_z, slopes_j = (rng.standard_normal(size) for size in ((4, 3), (2, 3), (3, 3)))
     norms = squared_column_norms(backend.array(weight))
@@ -89,7 +89,7 @@ def test_factors_are_normalised_traces_of_the_jacobians(backend, seed):
 
 @pytest.mark.equation("gate-corrected")
 @given(inputs=halves((3, 2), -2, 2), weight=halves((2, 2), -2, 2))
-def test_gates_of_relu_layers_are_read_off_the_trace_and_closed_at_zero(backend, inputs, weight):
+def test_relu_gates_are_closed_at_zero(backend, inputs, weight):
     before = inputs @ weight.T
     layers = [
         lai.LayerTrace(backend.array(inputs)),
@@ -148,9 +148,9 @@ REFUSED: Table = {
 }
 
 
-test_what_gates_do_not_know_or_fit_is_named = refusals(REFUSED)
+test_unfit_gates_are_named = refusals(REFUSED)
 
 
-def test_gates_of_chains_that_name_each_matrix_once_and_of_one_layer():
+def test_uniquely_named_chains_have_gates():
     assert [gate.shape for gate in relu_gates(chain(*USED[:4]))] == [(2, 3)] * 4
     assert gate_lai_kernel(*[GateTrace(chain(), [])] * 2).tolist() == [[3.0] * 2] * 2

@@ -23,7 +23,7 @@ METHODS = {"arbitrary": "by", "positive": "bh"}
 
 @pytest.mark.equation("part-variance")
 @given(tables, sizes, st.sampled_from((0.5, 0.95)))
-def test_the_normal_interval_is_that_of_a_weighted_regression(parts, drawn, level):
+def test_normal_interval_is_weighted_regression(parts, drawn, level):
     """Of part scores over the root of their size on the root of their size; empty parts count for nothing."""
     weights = np.array(drawn[: len(parts)], float)
     some = weights > 0
@@ -47,7 +47,7 @@ def test_the_normal_interval_is_that_of_a_weighted_regression(parts, drawn, leve
 
 @pytest.mark.equation("empirical-bernstein")
 @given(tables, st.sampled_from((0.5, 0.95)))
-def test_the_bernstein_interval_is_the_theorem_on_the_unit_interval(parts, level):
+def test_bernstein_interval_matches_the_theorem(parts, level):
     n, log = len(parts), np.log(4 / (1 - level))
     unit = (parts + 3.0) / 6.0  # from -2 to 2, on [0, 1] where the bound is 3
     width = np.sqrt(2 * unit.var(0, ddof=1) * log / n) + 7 * log / (3 * (n - 1))
@@ -58,7 +58,7 @@ def test_the_bernstein_interval_is_the_theorem_on_the_unit_interval(parts, level
 
 @pytest.mark.equation("false-discovery-rate")
 @given(GENERATORS, st.sampled_from((1, 5)), st.sampled_from(tuple(METHODS)))
-def test_a_sample_is_dropped_from_the_rate_on_that_scipy_adjusts_its_p_value_to(rng, n, dependence):
+def test_dropping_matches_scipys_false_discovery_control(rng, n, dependence):
     parts = rng.standard_normal((4, n)) + np.linspace(-0.1, 0.1, 4)[:, None]
     p_values = stats.ttest_1samp(parts, 0.0, alternative="less").pvalue
     adjusted = stats.false_discovery_control(p_values, method=METHODS[dependence])
@@ -85,7 +85,7 @@ def test_what_is_dropped_at_the_ends():
 
 @pytest.mark.equation("empirical-bernstein")
 @given(halves((3, 1), -4, 1))
-def test_bernsteins_p_value_is_where_the_interval_ends_at_zero(parts):
+def test_bernsteins_p_value_inverts_the_interval(parts):
     """The root of `score + sqrt(2 m v) x + 14 m b x^2 / (3 (m - 1))`; the limit of one test is the rate."""
     score, root, linear = parts.sum(), np.sqrt(6 * parts.var(ddof=1)), 14.0 * 0.25 * 3 / (3 * 2)
     x = (-root + np.sqrt(root**2 - 4 * linear * min(score, 0.0))) / (2 * linear)
@@ -99,7 +99,7 @@ def test_bernsteins_p_value_is_where_the_interval_ends_at_zero(parts):
 
 
 @pytest.mark.equation("false-discovery-rate")
-def test_a_sample_that_is_not_finite_is_not_kept_and_makes_no_other_one_easier_to_drop():
+def test_nonfinite_samples_do_not_ease_dropping():
     """Of two samples the p-values are .2 and none; the limits are .15 and .3 at a rate of .3."""
     parts = np.array([[0.0], [-1.0], [0.0], [-1.0]]) - 0.02
     p_value = stats.ttest_1samp(parts[:, 0], 0.0, alternative="less").pvalue
@@ -126,7 +126,7 @@ def test_on_every_namespace(backend):
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 5, 16, 63, 400, 10**6])
-def test_the_tail_of_students_law_and_its_quantiles(freedom):
+def test_student_tails_and_quantiles_match_scipy(freedom):
     degrees = np.asarray(float(freedom))
     for tail in (1e-17, 1e-9, 1e-4, 0.025, 0.3, 0.4999):
         expected = stats.t.isf(tail, freedom)

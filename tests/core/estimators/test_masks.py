@@ -57,7 +57,7 @@ def found(backend, pair, positions, classifies):
     ("positions", "classifies"),
     [("tokens", False), ("mean", False), ("flatten", False), ("mean", True), ("flatten", True)],
 )
-def test_nothing_depends_on_how_far_a_batch_is_padded(backend, positions, classifies):
+def test_padding_length_changes_nothing(backend, positions, classifies):
     short, long = (sides(backend, padding=length, classifies=classifies) for length in (0, 7))
     results = (found(backend, pair, positions, classifies) for pair in (short, long))
     for expected, got in zip(*results, strict=True):
@@ -65,7 +65,7 @@ def test_nothing_depends_on_how_far_a_batch_is_padded(backend, positions, classi
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean"])
-def test_a_masked_kernel_is_that_of_each_sample_by_itself_unpadded(positions):
+def test_masked_kernels_match_unpadded_samples(positions):
     """Sample by sample, cut to its own length: no mask is needed then."""
     pair = sides(NUMPY, padding=4)
     alone = [[cut(side, sample) for sample in range(count)] for side, count in zip(pair, (3, 4), strict=True)]
@@ -84,7 +84,7 @@ def cut(trace, sample):
     return lai.Trace(layers)
 
 
-def test_what_does_not_count_may_be_nan_and_a_sample_may_have_nothing_that_counts():
+def test_nans_and_empty_samples_are_masked():
     validation, training = sides(NUMPY, padding=2)
     head = training.layers[-1]
     empty = head.valid.copy()
@@ -97,7 +97,7 @@ def test_what_does_not_count_may_be_nan_and_a_sample_may_have_nothing_that_count
         assert not kernel[:, 0].any()
 
 
-def test_a_mask_of_one_layer_leaves_its_part_out_where_the_last_has_none():
+def test_hidden_layer_masks_zero_their_part():
     validation, training = sides(NUMPY)
     masked, plain = [], []
     for trace in (validation, training):
@@ -109,7 +109,7 @@ def test_a_mask_of_one_layer_leaves_its_part_out_where_the_last_has_none():
     np.testing.assert_allclose(lai.lai_kernel(*masked), lai.lai_kernel(*plain), rtol=1e-12)
 
 
-def test_ghost_and_lli_see_what_arrives_at_any_position():
+def test_ghost_and_lli_ignore_masks():
     trace = sides(NUMPY)[1]
     head = lai.Trace([trace.layers[-1]])
     plain = lai.Trace([replace(head.layers[0], valid=None)])
@@ -117,7 +117,7 @@ def test_ghost_and_lli_see_what_arrives_at_any_position():
         np.testing.assert_array_equal(kernel(head, head), kernel(plain, plain))
 
 
-def test_a_mask_that_fits_no_layer_is_refused():
+def test_mismatched_masks_are_refused():
     trace = sides(NUMPY)[1]
     first = trace.layers[0]
     wrong = [

@@ -33,14 +33,14 @@ def test_keep_positive_keeps_what_helps(backend, scores, normalize):
 
 
 @given(vectors, normalizations)
-def test_keep_all_keeps_what_has_a_score(backend, scores, normalize):
+def test_keep_all_keeps_finite_scores(backend, scores, normalize):
     weights = backend.numpy(lai.keep_all(backend.array(scores), normalize=normalize))
     expected = normalized([math.isfinite(score) for score in scores], normalize)
     np.testing.assert_allclose(weights, expected, rtol=1e-15)
 
 
 @given(vectors, st.sampled_from((0.01, 0.3, 0.5, 0.7, 1.0)), normalizations)
-def test_keep_top_keeps_the_share_with_ties_by_index(backend, scores, fraction, normalize):
+def test_keep_top_breaks_ties_by_index(backend, scores, fraction, normalize):
     weights = backend.numpy(lai.keep_top(backend.array(scores), fraction, normalize=normalize))
     count = max(1, math.ceil(Fraction(str(fraction)) * len(scores)))
     ranked = sorted(
@@ -58,7 +58,7 @@ def test_keep_top_keeps_the_share_with_ties_by_index(backend, scores, fraction, 
         (0.5 * (1 + 3 * 2.0**-52), 100, 50), (0.5 * (1 + 5 * 2.0**-52), 100, 51),
     ],
 )  # fmt: skip
-def test_keep_top_reads_the_fraction_as_the_decimal_it_is_written_as(backend, fraction, n, kept):
+def test_keep_top_reads_fractions_as_decimals(backend, fraction, n, kept):
     """In binary 0.07 * 100 is 7.000000000000001, whose ceiling is 8."""
     scores = backend.array(np.arange(float(n)))
     weights = backend.numpy(lai.keep_top(scores, fraction))
@@ -67,7 +67,7 @@ def test_keep_top_reads_the_fraction_as_the_decimal_it_is_written_as(backend, fr
     np.testing.assert_array_equal(masked, weights)
 
 
-def test_among_many_equal_scores_the_first_are_kept():
+def test_first_of_equal_scores_are_kept():
     """Sorts of few numbers are stable whatever is asked of them."""
     scores = np.repeat([0.0, 1.0, 0.5], 100)[np.random.default_rng(0).permutation(300)]
     ranked = sorted(range(300), key=lambda index: (-scores[index], index))
@@ -75,7 +75,7 @@ def test_among_many_equal_scores_the_first_are_kept():
 
 
 @given(vectors)
-def test_reweight_is_proportional_to_the_positive_part(backend, scores):
+def test_reweight_is_proportional_to_positive_parts(backend, scores):
     weights = backend.numpy(lai.reweight(backend.array(scores)))
     positive = [max(score, 0.0) if math.isfinite(score) else 0.0 for score in scores]
     total = math.fsum(positive)
@@ -84,7 +84,7 @@ def test_reweight_is_proportional_to_the_positive_part(backend, scores):
 
 
 @given(vectors, st.sampled_from((0.0, 0.1, 1.0)))
-def test_sampling_probabilities_mix_an_even_floor_with_the_scores(backend, scores, floor):
+def test_sampling_mixes_scores_with_a_floor(backend, scores, floor):
     probabilities = backend.numpy(lai.sampling_probabilities(backend.array(scores), floor=floor))
     drawable = [math.isfinite(score) for score in scores]
     n, total = sum(drawable), math.fsum(max(s, 0.0) for s in scores if math.isfinite(s))
@@ -102,6 +102,6 @@ def test_scores_near_overflow_still_give_weights(backend):
     np.testing.assert_allclose(backend.numpy(lai.reweight(scores)), [0.5, 0.5, 0.0])
 
 
-def test_a_small_score_beside_one_near_overflow_keeps_its_digits():
+def test_reweight_keeps_digits_of_small_scores():
     scores = np.array([1e38, 1e31], np.float32)
     np.testing.assert_allclose(lai.reweight(scores), [1.0, 1e-7], rtol=1e-5)

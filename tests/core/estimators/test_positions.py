@@ -71,9 +71,7 @@ def score_of(validation, drawn, chosen, estimator, **options):
 @pytest.mark.parametrize("estimator", SCORES)
 @FEW
 @given(GENERATORS, st.integers(1, 3), st.integers(1, 4), st.booleans())
-def test_a_position_scores_as_a_sample_that_has_it_alone(
-    backend, estimator, rng, samples, length, summarized
-):
+def test_positions_score_as_single_position_samples(backend, estimator, rng, samples, length, summarized):
     validation, drawn = arrays(rng, 2, 3), arrays(rng, samples, length)
     training, valid = masked(drawn, backend, rng, estimator)
     side = traced(validation, backend)
@@ -105,7 +103,7 @@ def test_segments_score_as_the_unpacked_batch(backend, estimator, positions, rng
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_records_that_an_estimator_does_not_read_need_no_positions():
+def test_unread_records_need_no_positions():
     """LLI reads the last layer alone, LAI no gain."""
     rng = np.random.default_rng(2)
     both = [traced(arrays(rng, 2, 3)) for _ in range(2)]
@@ -117,7 +115,7 @@ def test_records_that_an_estimator_does_not_read_need_no_positions():
 
 
 @pytest.mark.parametrize(("estimator", "positions"), [("lli", "tokens"), ("lai", "tokens"), ("lai", "mean")])
-def test_a_position_that_is_not_finite_spoils_its_own_segment_alone(backend, estimator, positions):
+def test_nonfinite_positions_spoil_only_their_segment(backend, estimator, positions):
     rng = np.random.default_rng(5)
     validation, drawn = (arrays(rng, *shape) for shape in ((2, 3), (2, 4)))
     segments = backend.array(np.array([[0, 0, 1, 2], [1, 2, 2, -1]]))
@@ -140,7 +138,7 @@ def test_sums_in_parts_are_the_sums(parts):
 
 
 @pytest.mark.parametrize("count", [100, 200, 256])
-def test_segments_may_be_of_a_type_that_does_not_reach_their_count(backend, count):
+def test_narrow_integer_segments_do_not_overflow(backend, count):
     """In int8 the number 255 would be -1."""
     rows = backend.array(np.array([[[1.0], [2.0], [3.0]]]))
     side = lai.Trace([lai.LayerTrace(rows, backend.array(np.ones((1, 3, 1))))])
@@ -152,7 +150,7 @@ def test_segments_may_be_of_a_type_that_does_not_reach_their_count(backend, coun
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean"])
-def test_segments_are_summed_within_the_memory_budget(positions):
+def test_segment_sums_keep_the_memory_budget(positions):
     """A batch of 4,000 segments of 8 positions: their table of 0 and 1 would take a GiB."""
     rng = np.random.default_rng(6)
     validation, training = (
@@ -207,7 +205,7 @@ REFUSED: Table = {
 }
 
 
-test_what_has_no_positions_is_refused_by_name = refusals(REFUSED)
+test_records_without_positions_are_refused = refusals(REFUSED)
 
 
 @given(
@@ -217,7 +215,7 @@ test_what_has_no_positions_is_refused_by_name = refusals(REFUSED)
     st.sampled_from((0.07, 0.5, 1.0)),
     st.sampled_from(("kept", "batch")),
 )
-def test_the_best_share_of_the_tokens_that_count_is_kept(backend, rng, samples, length, fraction, normalize):
+def test_keep_top_counts_valid_tokens_only(backend, rng, samples, length, fraction, normalize):
     scores = rng.standard_normal((samples, length))
     valid = rng.integers(0, 3, (samples, length)) > 0
     arrays = backend.array(scores), backend.array(valid)
@@ -232,7 +230,7 @@ def test_the_best_share_of_the_tokens_that_count_is_kept(backend, rng, samples, 
 
 
 @pytest.mark.parametrize("policy", [lai.keep_positive, lai.reweight, lambda each: lai.keep_top(each, 0.3)])
-def test_policies_weigh_positions_as_they_weigh_so_many_samples(backend, policy):
+def test_policies_weigh_positions_like_samples(backend, policy):
     scores = np.random.default_rng(4).normal(size=(3, 4))
     found = backend.numpy(policy(backend.array(scores)))
     np.testing.assert_array_equal(found.ravel(), backend.numpy(policy(backend.array(scores.ravel()))))

@@ -72,7 +72,7 @@ def everything(validation, training, moment):
 
 @pytest.mark.parametrize(("backend", "dtype"), TYPES, ids=lambda value: str(value))
 @pytest.mark.parametrize("layout", [LAYOUTS[3], LAYOUTS[4]], ids=["vectors", "positions"])
-def test_the_error_against_float64_is_within_the_rounding_bound(backend, dtype, layout):
+def test_errors_stay_within_the_rounding_bound(backend, dtype, layout):
     def rounded(values):
         return values.astype(DTYPES[dtype]).astype(float)
 
@@ -96,7 +96,7 @@ def test_the_error_against_float64_is_within_the_rounding_bound(backend, dtype, 
 
 
 @pytest.mark.parametrize(("backend", "dtype"), TYPES, ids=lambda value: str(value))
-def test_the_second_moment_accumulates_in_at_least_float32(backend, dtype):
+def test_second_moments_accumulate_in_single_precision(backend, dtype):
     gradients = np.linspace(-2, 3, 12).reshape(4, 3).astype(DTYPES[dtype]).astype(float)
     previous = np.array([0.3, 0.1, 0.7]).astype(DTYPES[dtype]).astype(float)
     moment = lai.update_second_moment(
@@ -114,7 +114,7 @@ def test_types_below_half_are_widened_too():
     assert float(kernel[0, 0]) == 4096.0
 
 
-def test_mixed_types_meet_in_the_wider_one(backend):
+def test_mixed_types_promote_to_the_wider(backend):
     layers = LAYOUTS[3].draw(3, 0)
     single, double = trace(layers, backend, "float32"), trace(layers, backend, "float64")
     assert str(lai.lai_kernel(single, double).dtype).endswith("float64")

@@ -47,7 +47,7 @@ def test_exponents_against_the_formula(backend, layout, seed, exponent, position
 
 @pytest.mark.equation("second-moment")
 @given(st.sampled_from(((3, 2), (4, 3, 2))), GENERATORS, st.sampled_from((0.0, 0.5, 0.999)))
-def test_the_second_moment_is_a_running_mean_over_samples_and_positions(backend, shape, seed, decay):
+def test_second_moments_average_samples_and_positions(backend, shape, seed, decay):
     generator = np.random.default_rng(seed)
     batches = [generator.normal(size=shape) for _ in range(3)]
     running, expected = None, None
@@ -60,7 +60,7 @@ def test_the_second_moment_is_a_running_mean_over_samples_and_positions(backend,
 
 @pytest.mark.equation("adam-readouts")
 @given(layouts, GENERATORS, st.sampled_from(("tokens", "mean")))
-def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, layout, seed, positions):
+def test_input_moments_act_as_scaled_inputs(backend, layout, seed, positions):
     sides = layout.draw(3, seed), layout.draw(5, seed + 1)
     validation, training = (trace(side, backend) for side in sides)
     width = training.layers[-1].output_gradients.shape[-1]
@@ -87,7 +87,7 @@ def test_input_moments_are_those_of_scaled_inputs_and_a_summary_serves(backend, 
     np.testing.assert_allclose(backend.numpy(again[0]), backend.numpy(moments[0]), rtol=1e-6)
 
 
-def test_a_mean_over_the_positions_that_count_by_hand():
+def test_second_moments_average_valid_positions():
     gradients = np.array([[[1.0], [2.0]], [[3.0], [9.0]]])
     valid = np.array([[True, True], [True, False]])
     assert lai.update_second_moment(None, gradients, valid=valid).tolist() == [(1 + 4 + 9) / 3]

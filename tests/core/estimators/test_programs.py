@@ -18,7 +18,7 @@ def arrays(seed: int, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_jax_jit_gives_the_same_numbers_and_compiles_once(name):
+def test_jax_jit_agrees_and_compiles_once(name):
     traced = 0
 
     def program(*inputs):
@@ -51,14 +51,14 @@ def test_jax_vmap_gives_the_same_numbers(name):
         pytest.param(PROGRAMS, marks=pytest.mark.weekly),
     ],
 )
-def test_torch_compile_fullgraph_gives_the_same_numbers_and_compiles_once(names):
+def test_torch_compile_agrees_and_compiles_once(names):
     command = [sys.executable, "-m", "tests.support.torch_compiled", *names]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr[-3000:]
     assert finished.stdout.count("compiled once") == len(names)
 
 
-def test_a_branch_on_a_value_would_be_seen():
+def test_branches_on_values_are_detected():
     def branching(*inputs):
         scores = PROGRAMS["lli_scores"](*inputs)
         return scores if scores[0] > 0 else -scores

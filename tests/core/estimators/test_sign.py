@@ -21,7 +21,7 @@ MOVES = {
 @pytest.mark.equation("IP", "descent-meaning")
 @pytest.mark.parametrize("estimator", sorted(MOVES))
 @given(st.sampled_from(((3, 2), (3, 4, 2), (2, 5, 4, 3))), GENERATORS)
-def test_a_small_step_lowers_the_validation_loss_by_the_score(backend, estimator, widths, seed):
+def test_small_steps_lower_loss_by_scores(backend, estimator, widths, seed):
     move, bias, scores = MOVES[estimator]
     generator = np.random.default_rng(seed)
     network = Network.random(widths, seed)

@@ -64,7 +64,7 @@ def drawn(layout, seed, sizes=(3, 2)):
 
 @pytest.mark.equation("sketch-unbiased")
 @given(seed=GENERATORS, shape=st.sampled_from([(5, 7), (2, 3, 7)]))
-def test_a_sketch_is_its_matrix_times_the_gradients_also_in_parts(backend, seed, shape):
+def test_sketching_multiplies_by_its_matrix(backend, seed, shape):
     """Two positions at a time; the last group is smaller."""
     rng = np.random.default_rng(seed)
     inputs, outputs = rng.standard_normal((*shape[:-1], 2)), rng.standard_normal(shape)
@@ -83,7 +83,7 @@ def test_a_sketch_is_its_matrix_times_the_gradients_also_in_parts(backend, seed,
 @pytest.mark.parametrize("name", LAYOUTS)
 @FEW
 @given(seed=GENERATORS)
-def test_the_variance_over_signs_is_that_of_all_sign_vectors(backend, name, seed):
+def test_sign_variance_matches_enumeration(backend, name, seed):
     layout, positions = LAYOUTS[name]
     sides, generator = drawn(layout, seed), np.random.default_rng(seed)
     d, weights = layout.widths[-1][1], np.array([0.5, 2.0])
@@ -107,7 +107,7 @@ def test_the_variance_over_signs_is_that_of_all_sign_vectors(backend, name, seed
 @pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=2)
 @given(seed=GENERATORS)
-def test_the_variance_over_signs_and_permutations_is_that_of_all_of_them(backend, name, seed):
+def test_sign_and_permutation_variance_matches_enumeration(backend, name, seed):
     layout, positions = LAYOUTS[name]
     sides = drawn(layout, seed)
     d = layout.widths[-1][1]
@@ -126,7 +126,7 @@ def test_the_variance_over_signs_and_permutations_is_that_of_all_of_them(backend
 
 @pytest.mark.equation("sketch-permutation")
 @pytest.mark.parametrize(("outputs", "width"), [(3, 2), (5, 2), (7, 3)])
-def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_counterexample(outputs, width):
+def test_counterexample_full_runs_attain_the_chance(outputs, width):
     run = math.ceil(outputs / width)
     assert (run - 1) * width == outputs - 1
     assert outputs % run
@@ -136,7 +136,7 @@ def test_the_chance_of_a_shared_group_is_attained_where_runs_are_full_a_countere
     assert shared < 1 / width
 
 
-def test_the_last_record_may_be_frozen_tied_or_in_groups_and_its_sketch_is_for_lai_alone(backend):
+def test_frozen_tied_and_grouped_records_score(backend):
     generator = np.random.default_rng(2)
     a, g = generator.normal(size=(3, 2, 6)), generator.normal(size=(3, 2, 6))
     arrays = backend.array(a), backend.array(g)
@@ -160,7 +160,7 @@ def test_the_last_record_may_be_frozen_tied_or_in_groups_and_its_sketch_is_for_l
         np.testing.assert_allclose(ghost, left, rtol=1e-9)
 
 
-def test_half_precision_is_added_up_in_float32():
+def test_half_precision_sums_use_single_precision():
     g = np.full((1, 4096), 1.0, dtype=np.float16)
     g[0, 0] = 2048.0
     whole = lai.Trace([lai.LayerTrace(np.ones((1, 1), np.float16), g)])

@@ -21,7 +21,7 @@ NUMPY = BACKENDS[0]
     st.permutations(range(5)),
     st.integers(0, 99),
 )
-def test_a_summary_is_additive_under_any_split_and_order(backend, layout, estimator, order, seed):
+def test_any_split_and_order_adds_up(backend, layout, estimator, order, seed):
     validation, training = layout.draw(5, seed), trace(layout.draw(3, seed + 1), backend)
     name, options = estimator
     scores = getattr(lai, f"{name}_scores")
@@ -36,7 +36,7 @@ def test_a_summary_is_additive_under_any_split_and_order(backend, layout, estima
         np.testing.assert_allclose(got, whole, rtol=0, atol=1e-11 * max(1, np.abs(whole).max()))
 
 
-def test_flatten_is_summarized_where_the_last_layer_has_no_positions(backend):
+def test_flatten_allows_positionless_last_layers(backend):
     def made(samples):
         drawn = np.random.default_rng(samples).normal
         inputs, pooled, outputs = (drawn(size=(samples, *shape)) for shape in ((4, 3), (2,), (5,)))
@@ -74,7 +74,7 @@ def close(backend, found, expected):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("positions", "read"), [(None, "tokens"), (3, "tokens"), (3, "mean")])
 @pytest.mark.parametrize("estimator", ["lai", "lli"])
-def test_a_sum_that_stays_factors_scores_like_all_pairs(backend, estimator, positions, read, bias):
+def test_factored_sums_score_like_all_pairs(backend, estimator, positions, read, bias):
     validation, training = (batch(backend, n, n, positions, bias=bias) for n in (6, 4))
     summary = lai.summarize(validation, estimator, positions=read)
     tokens = positions and (read == "tokens" or estimator == "lli")
@@ -89,7 +89,7 @@ def test_a_sum_that_stays_factors_scores_like_all_pairs(backend, estimator, posi
 
 
 @pytest.mark.equation("aggregation")
-def test_joined_summaries_fold_where_the_sum_is_the_smaller(backend):
+def test_joining_folds_factors_into_smaller_sums(backend):
     parts, training = [batch(backend, 50, seed) for seed in range(3)], batch(backend, 5, 9)
     summaries = [lai.summarize(part, "lai") for part in parts]
     two, three = summaries[0] + summaries[1], sum(summaries)
@@ -100,7 +100,7 @@ def test_joined_summaries_fold_where_the_sum_is_the_smaller(backend):
         close(backend, lai.lai_scores(found, training), expected)
 
 
-def test_summaries_of_factors_join_others_and_those_of_two_parameters():
+def test_factored_and_folded_summaries_add():
     few, training = [batch(NUMPY, 20, seed) for seed in range(2)], batch(NUMPY, 5, 9)
     last = lai.Trace([few[0].layers[-1]])
     for estimator, score in (("lai", lai.lai_scores), ("lli", lai.lli_scores)):
@@ -113,7 +113,7 @@ def test_summaries_of_factors_join_others_and_those_of_two_parameters():
     assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
 
 
-def test_layer_weights_the_metric_and_a_sketchs_variance_read_factors_as_sums(backend):
+def test_every_reader_takes_factors_as_sums(backend):
     validation, training = batch(backend, 6, 0, 2), batch(backend, 4, 1, 2)
     summary, moment = lai.summarize(validation, "lai"), backend.array(np.linspace(0.1, 2.0, OUTPUTS))
     for found in (
@@ -124,7 +124,7 @@ def test_layer_weights_the_metric_and_a_sketchs_variance_read_factors_as_sums(ba
         close(backend, found(summary), found(summary.summed()))
 
 
-def test_the_budget_is_what_is_held_and_asked_again_where_factors_fold():
+def test_budgets_cover_held_and_folded_factors():
     """13 GB for GPT-2 as a sum: its factors are a few numbers a sample."""
     parts = [batch(NUMPY, 50, seed) for seed in range(3)]
     held, matrix = 50 * (OUTPUTS + sum(WIDTHS) + 1) * 8, OUTPUTS * (sum(WIDTHS) + 1) * 8
@@ -140,7 +140,7 @@ def test_the_budget_is_what_is_held_and_asked_again_where_factors_fold():
             call(needed - 1)
 
 
-def test_what_is_no_summary_is_not_added():
+def test_adding_other_objects_is_refused():
     summary = lai.summarize(batch(NUMPY, 3, 0), "lai")
     assert 0 + summary is summary
     for other in (1, 0.0, None):

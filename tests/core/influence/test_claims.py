@@ -15,7 +15,7 @@ from tests.support.draws import GENERATORS
 
 @pytest.mark.equation("cost-ratio", "order-of-magnitude")
 @given(st.lists(st.integers(1, 512), min_size=2, max_size=12))
-def test_ghost_costs_less_than_twice_as_much_as_lai(widths):
+def test_ghost_costs_below_twice_lai(widths):
     """Vectors and matrix products counted one at a time, as a network keeps and makes them."""
     pairs = list(itertools.pairwise(widths))
     inputs, outputs = sum(widths[:-1]), sum(widths[1:])
@@ -30,7 +30,7 @@ def test_ghost_costs_less_than_twice_as_much_as_lai(widths):
 
 
 @pytest.mark.equation("validation-cache")
-def test_counterexample_two_short_vectors_do_not_determine_lai():
+def test_counterexample_last_vectors_underdetermine_lai():
     """Two validation samples with equal last inputs and output gradients, and different scores."""
     first, last, feedback = [[1.0], [0.0]], [[1.0], [1.0]], [[1.0], [1.0]]
 
@@ -44,7 +44,7 @@ def test_counterexample_two_short_vectors_do_not_determine_lai():
 
 @pytest.mark.equation("self-exclusion")
 @given(n=st.integers(1, 6), p=st.integers(1, 4), seed=GENERATORS)
-def test_own_and_other_votes_add_up_and_decide(n, p, seed):
+def test_own_and_others_votes_add_up(n, p, seed):
     """Of columns: a kernel under a preconditioner of one side need not be symmetric."""
     rng = np.random.default_rng(seed)
     gradients, any_kernel = rng.normal(size=(n, p)), rng.normal(size=(n, n))
@@ -60,7 +60,7 @@ def test_own_and_other_votes_add_up_and_decide(n, p, seed):
 
 
 @pytest.mark.equation("self-influence")
-def test_a_sample_that_its_whole_batch_opposes_is_kept_by_its_own_vote():
+def test_self_votes_keep_unanimously_opposed_samples():
     """Three peers pull one way, weakly; the fourth opposes each of them and still scores above zero."""
     gradients = np.array([[1.0], [1.0], [1.0], [-4.0]])
     own, others = influence.self_votes(gradients @ gradients.T)
@@ -72,7 +72,7 @@ def test_a_sample_that_its_whole_batch_opposes_is_kept_by_its_own_vote():
 
 
 @pytest.mark.equation("sgd-match")
-def test_counterexample_a_step_on_the_weights_goes_against_lai():
+def test_counterexample_weight_steps_oppose_lai():
     """W1 = (0, 1), W2 = 1/2, unit feedback: LAI is 1/2, and the loss's first-order decrease -1/4."""
     upper = np.array([[1.0]]), np.array([[-0.5]])
     inputs = np.array([[1.0, 1.0]]), np.array([[1.5, -0.5]])

@@ -27,7 +27,7 @@ def change(curvature, slope, gradient, rate):
 
 @pytest.mark.equation("descent-meaning")
 @given(p=sizes, seed=GENERATORS, rate=st.sampled_from((0.01, 0.5, 3.0)))
-def test_change_of_the_loss_stays_within_the_remainder(p, seed, rate):
+def test_loss_changes_stay_within_the_remainder(p, seed, rate):
     curvature, smoothness, slope, gradients = quadratic(p, seed)
     scores = influence.inner_product_scores(slope[None], gradients)
     bound = influence.descent_remainder(gradients, learning_rate=rate, smoothness=smoothness)
@@ -38,7 +38,7 @@ def test_change_of_the_loss_stays_within_the_remainder(p, seed, rate):
 
 @pytest.mark.equation("descent-meaning")
 @given(p=sizes, seed=GENERATORS, share=st.floats(0.01, 0.999))
-def test_below_the_certified_rate_the_score_decides(p, seed, share):
+def test_scores_decide_below_the_certified_rate(p, seed, share):
     curvature, smoothness, slope, gradients = quadratic(p, seed)
     assume(smoothness > 0)
     scores = influence.inner_product_scores(slope[None], gradients)
@@ -48,7 +48,7 @@ def test_below_the_certified_rate_the_score_decides(p, seed, share):
 
 
 @pytest.mark.equation("descent-meaning")
-def test_at_the_certified_rate_the_loss_is_where_it_was():
+def test_loss_is_unchanged_at_certified_rates():
     scores, gradients = np.array([3.0, 0.0, -0.5]), np.array([[1.0, 2.0], [0.0, 0.0], [0.5, 0.0]])
     rates = influence.certified_learning_rate(scores, gradients, smoothness=4.0)
     assert rates.tolist() == [0.3, 0.0, 1.0]  # 2 * 3 / (4 * 5); a gradient of zero moves nothing

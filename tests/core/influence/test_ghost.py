@@ -32,7 +32,7 @@ def normal(seed, *shape):
 
 @pytest.mark.equation("ghost-pre-activation", "gradient1")
 @given(n=st.integers(1, 4), widths=st.tuples(st.integers(1, 3), st.integers(1, 3)), seed=GENERATORS)
-def test_ghost_is_exact_once_the_slope_is_in_the_feedback(n, widths, seed):
+def test_slopes_in_feedback_make_ghost_exact(n, widths, seed):
     d_in, d_out = widths
     x, y, weight = normal(seed, n, d_in), normal(seed + 1, n, d_out), normal(seed + 2, d_out, d_in)
     exact = gram(lambda w: ((torch.tanh(x @ w.T) - y) ** 2).sum(-1) / 2, weight)
@@ -43,7 +43,7 @@ def test_ghost_is_exact_once_the_slope_is_in_the_feedback(n, widths, seed):
 
 
 @pytest.mark.equation("neglecting-activations", "gradient1")
-def test_counterexample_neglecting_a_tanh_overstates_by_its_slope_squared():
+def test_counterexample_neglecting_tanh_slopes_overstates():
     """One unit, w = x = 1: after the activation the feedback is 1, and Eq. 3 gives 1."""
     slope = 1 - np.tanh(1.0) ** 2
     exact = gram(lambda w: torch.tanh(w), torch.ones(1, dtype=torch.float64))[0, 0]
@@ -56,7 +56,7 @@ def test_counterexample_neglecting_a_tanh_overstates_by_its_slope_squared():
 
 @pytest.mark.equation("ghost-bias", "ghost-positions")
 @given(n=st.integers(1, 4), positions=st.sampled_from((None, 1, 3)), seed=GENERATORS)
-def test_positions_need_every_pair_and_a_bias_adds_one_to_alpha_or_the_summed_feedback(n, positions, seed):
+def test_positions_and_biases_need_every_pair(n, positions, seed):
     lead = (n,) if positions is None else (n, positions)
     x, weight, bias = normal(seed, *lead, 3), normal(seed + 1, 2, 3), normal(seed + 2, 2)
     y = normal(seed + 3, *lead, 2)
@@ -77,7 +77,7 @@ def test_positions_need_every_pair_and_a_bias_adds_one_to_alpha_or_the_summed_fe
 
 @pytest.mark.equation("ghost-sharing")
 @given(uses=st.integers(1, 4), n=st.integers(1, 3), seed=GENERATORS)
-def test_shared_matrices_need_every_pair_of_uses(uses, n, seed):
+def test_shared_matrices_pair_all_uses(uses, n, seed):
     x, weight = normal(seed, n, 2), normal(seed + 1, 2, 2)
 
     def run(w):

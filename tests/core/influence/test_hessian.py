@@ -53,7 +53,7 @@ class Quadratics:
 
 @pytest.mark.equation("removal-influence", "influence")
 @given(shape=SHAPES, seed=GENERATORS, damping=st.sampled_from((0.0, 0.7)))
-def test_removal_is_the_derivative_of_retraining_with_less_weight(shape, seed, damping):
+def test_removal_is_the_derivative_of_retraining(shape, seed, damping):
     """What is printed is the derivative of counting a sample more."""
     problem = Quadratics(shape, seed, damping)
     scores = influence.removal_influence(*problem.split(), damping=damping)
@@ -69,7 +69,7 @@ def test_removal_is_the_derivative_of_retraining_with_less_weight(shape, seed, d
 
 @pytest.mark.equation("IP")
 @given(shape=SHAPES, seed=GENERATORS)
-def test_inner_product_is_influence_with_the_identity_for_the_hessian(shape, seed):
+def test_identity_hessian_gives_inner_products(shape, seed):
     validation, training, _ = Quadratics(shape, seed).split()
     scores = influence.inner_product_scores(validation, training)
     removed = influence.removal_influence(validation, training, np.eye(shape[2]))
@@ -78,7 +78,7 @@ def test_inner_product_is_influence_with_the_identity_for_the_hessian(shape, see
 
 
 @pytest.mark.equation("IP")
-def test_counterexample_dropping_the_hessian_reverses_a_ranking():
+def test_counterexample_dropping_the_hessian_reverses_rankings():
     """The validation gradient is no eigenvector of the Hessian, and two samples change places."""
     validation, training = np.array([[1.0, 1.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])
     hessian = np.array([[4.0, 0.0], [0.0, 1.0]])
@@ -88,7 +88,7 @@ def test_counterexample_dropping_the_hessian_reverses_a_ranking():
 
 @pytest.mark.equation("directional-derivative")
 @given(shape=SHAPES, seed=GENERATORS, step=st.sampled_from((1e-2, 1.0)))
-def test_two_forward_passes_give_the_scores_of_quadratics_exactly(shape, seed, step):
+def test_two_forward_passes_score_quadratics_exactly(shape, seed, step):
     problem = Quadratics(shape, seed)
     theta = np.random.default_rng(seed + 1).normal(size=shape[2])
     gradients = problem.gradients(theta)

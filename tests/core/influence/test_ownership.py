@@ -38,7 +38,7 @@ def drawn(seed):
 @pytest.mark.equation("sample-ownership")
 @settings(max_examples=15)
 @given(seed=GENERATORS)
-def test_what_is_left_is_zero_exactly_where_no_other_loss_reaches_the_row(seed):
+def test_residuals_vanish_exactly_for_own_rows(seed):
     _, rows, mixing = drawn(seed)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, SAMPLES)  # drawn ones tie, and hide what ties
     first, second = (np.asarray(gradients(rows, mixing, w)) for w in (np.ones(SAMPLES), weights))

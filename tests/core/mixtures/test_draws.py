@@ -33,7 +33,7 @@ def made(weights=(1, 1, 1), size=4, **options):
 
 
 @given(st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 5))
-def test_processes_share_out_one_batch_and_every_sample_comes_before_any_comes_again(seed, replicas, size):
+def test_processes_share_batches_without_early_repeats(seed, replicas, size):
     parts = [made(size=size, replicas=replicas, rank=rank, seed=seed) for rank in range(replicas)]
     whole = made(size=size * replicas, seed=seed)
     came = collections.defaultdict(list)
@@ -52,7 +52,7 @@ def test_processes_share_out_one_batch_and_every_sample_comes_before_any_comes_a
 
 
 @given(st.integers(0, 2**31), st.integers(0, 6))
-def test_a_state_holds_the_place_and_the_weights_of_what_was_drawn_ahead(seed, trained):
+def test_states_keep_place_and_prefetched_draws(seed, trained):
     whole = made(seed=seed)
     rows = []
     for step in range(6):
@@ -72,7 +72,7 @@ def test_a_state_holds_the_place_and_the_weights_of_what_was_drawn_ahead(seed, t
     assert resumed.state_dict() == whole.state_dict()
 
 
-def test_a_state_reaches_back_as_far_as_it_is_kept():
+def test_states_reach_back_within_kept_history():
     draws = made(size=1)
     for _ in range(AHEAD + 2):
         draws._next()
@@ -100,7 +100,7 @@ def test_a_number_of_batches_is_whole(batches):
     ("weights", "fixed", "names"),
     [((1, 1), {2: 3}, []), (Mixture({"web": 1.0, "code": 1.0}), {"books": 3}, ["web", "code", "books"])],
 )
-def test_a_source_that_always_has_its_samples_needs_no_weight(weights, fixed, names):
+def test_fixed_sources_need_no_weight(weights, fixed, names):
     draws = made(weights=weights, fixed=fixed, size=6)
     assert draws.names == names
     for _ in range(20):

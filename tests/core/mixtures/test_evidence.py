@@ -45,7 +45,7 @@ def written_out(pairs, count):
 @given(GROUPED, st.integers(1, 4), st.sampled_from([1.0, 1e307]))
 @example([(-1.0, 0), (-3.0, 0)], 1, 1e307)
 @example([(1.0, 0), (2.0, 0), (6.0, 0), (5.0, 1)], 2, 1.0)
-def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, count, unit):
+def test_group_scores_are_means_with_errors(pairs, count, unit):
     """Squares of the larger unit are infinite."""
     scores, groups = (np.array(column) for column in zip(*pairs, strict=True))
     found = mixtures.group_scores(scores * unit, groups, count)
@@ -55,7 +55,7 @@ def test_group_scores_are_the_groups_means_and_their_standard_errors(pairs, coun
 
 @pytest.mark.equation("contrast-variance")
 @given(st.lists(POSITIVE, min_size=1, max_size=6))
-def test_contrast_variances_are_those_of_fair_signs(deviations):
+def test_contrast_variances_match_sign_enumeration(deviations):
     """Errors are plus or minus a deviation, so that all outcomes can be listed."""
     signs = np.array(list(itertools.product((1, -1), repeat=len(deviations))))
     outcomes = signs * np.array(deviations)
@@ -69,7 +69,7 @@ def test_contrast_variances_are_those_of_fair_signs(deviations):
 @pytest.mark.equation("contrast-shrinkage")
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 9)), min_size=1, max_size=6), st.floats(-1, 2))
 @example([(1.0, 0.0), (0.0, 9.0)], 0.5)
-def test_contrasts_shrink_by_their_share_of_signal(pairs, factor):
+def test_contrasts_shrink_to_their_signal_share(pairs, factor):
     contrasts, variances = np.array(pairs).T
     found = mixtures.shrink_contrasts(contrasts, variances)
     signal = max(0.0, float(np.mean(contrasts**2 - variances)))
@@ -88,7 +88,7 @@ def test_contrasts_shrink_by_their_share_of_signal(pairs, factor):
 
 @pytest.mark.equation("cochran-q")
 @given(st.lists(POSITIVE, min_size=1, max_size=6), st.floats(-3, 3))
-def test_cochran_q_is_one_less_than_the_sources_on_average(deviations, mean):
+def test_cochran_statistic_averages_degrees_of_freedom(deviations, mean):
     """Over all outcomes of fair signs, whatever the common mean is."""
     signs = np.array(list(itertools.product((1, -1), repeat=len(deviations))))
     errors = np.broadcast_to(deviations, signs.shape)
@@ -98,7 +98,7 @@ def test_cochran_q_is_one_less_than_the_sources_on_average(deviations, mean):
 
 @pytest.mark.equation("cochran-q")
 @given(st.lists(st.tuples(st.floats(-5, 5), POSITIVE), min_size=1, max_size=5))
-def test_a_source_without_a_standard_error_does_not_count_in_cochrans_q(pairs):
+def test_cochran_statistic_skips_sources_without_errors(pairs):
     means, errors = np.array(pairs).T
     for unknown, error in ((7.0, np.inf), (np.nan, np.inf), (7.0, 0.0)):
         more = mixtures.cochran_q(np.append(means, unknown), np.append(errors, error))
@@ -120,7 +120,7 @@ def q_of_estimates(means, errors, freedom):
 
 
 @given(st.integers(0, 2**32))
-def test_errors_of_few_scores_make_the_least_of_wallaces_sums(seed):
+def test_few_scores_give_least_wallace_sums(seed):
     """Where means are near each other there is one least sum, to which three steps come near."""
     rng = np.random.default_rng(seed)
     means, errors = rng.uniform(-0.5, 0.5, (40, 3)), rng.uniform(1, 2, (40, 3))
@@ -133,7 +133,7 @@ def test_errors_of_few_scores_make_the_least_of_wallaces_sums(seed):
 
 
 @given(st.integers(0, 2**32))
-def test_wallaces_sum_is_near_its_least_wherever_the_means_are(seed):
+def test_wallace_sums_stay_near_their_least(seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
         count = rng.integers(2, 8)
@@ -147,7 +147,7 @@ def test_wallaces_sum_is_near_its_least_wherever_the_means_are(seed):
 
 
 @given(st.permutations([1.0, 2.0, 5.0, 12.0]))
-def test_of_common_means_near_one_source_each_that_of_the_least_sum_is_taken(freedom):
+def test_least_wallace_sum_decides_common_means(freedom):
     means, errors = np.array([0.0, 3.0, 10.0, 12.0]), np.array([2e-4, 1e-4, 3e-4, 4e-4])
     least = min(wallaces_sum(means, errors, freedom, centre) for centre in means)
     assert q_of_estimates(means, errors, np.array(freedom)) == pytest.approx(least, rel=1e-3)
@@ -159,13 +159,13 @@ def test_chi_squared_quantiles_are_scipys(tail, freedom):
     assert upper_quantile(tail, freedom) == pytest.approx(scipy.stats.chi2.isf(tail, freedom), rel=1e-11)
 
 
-def test_chi_squared_quantiles_have_the_ends_of_the_range():
+def test_chi_squared_quantiles_reach_range_ends():
     assert (upper_quantile(0.0, 3), upper_quantile(1.0, 3)) == (math.inf, 0.0)
 
 
 @pytest.mark.equation("hedge-step")
 @given(st.integers(1, 50), st.floats(0.5, 100), POSITIVE)
-def test_hedges_step_is_the_best_for_its_bound(count, horizon, other):
+def test_hedge_step_has_the_least_bound(count, horizon, other):
     def bound(step):
         return math.log(count) / step + step * horizon
 

@@ -91,7 +91,7 @@ def rounds_of(data, count, most):
 
 @pytest.mark.parametrize("turn", range(3))
 @given(SHARES, st.integers(0, 2**32), OPTIONS)
-def test_weights_are_those_of_the_update_written_out(turn, prior, seed, options):
+def test_weights_match_the_explicit_update(turn, prior, seed, options):
     rng, k = np.random.default_rng((turn, seed)), len(prior)
     rounds = [
         (rng.integers(-3, 4, k) * 1.0, rng.choice(ERRORS, k), rng.integers(0, 5, k) * 1.0)
@@ -112,13 +112,13 @@ def test_weights_are_those_of_the_update_written_out(turn, prior, seed, options)
         np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_scores_whose_squares_have_finite_sums_count_as_they_are():
+def test_largest_finite_scores_are_kept():
     largest = math.sqrt(np.finfo(float).max) * 2.0**-16
     state = update_mixture(initial_mixture(np.ones(2)), np.array([largest, -largest]), np.zeros(2))
     assert state.total.tolist() == [largest, -largest]
 
 
-def test_errors_of_zero_have_the_degrees_of_freedom_of_their_scores():
+def test_zero_errors_keep_degrees_of_freedom():
     start, sizes = initial_mixture(np.ones(2)), np.array([3.0, 2.0])
     state = update_mixture(start, np.ones(2), np.zeros(2), sizes=sizes)
     assert state.inverse_freedom.tolist() == [0.5, 1.0]
@@ -157,9 +157,7 @@ def best_and_mixed(prior, rounds, quiet, **options):
 
 @pytest.mark.equation("mixture-regret")
 @given(SHARES, st.data(), OPTIONS, st.sampled_from([0.0, 0.05, 0.3, 1.0]), st.sampled_from([0, 30, 300]))
-def test_a_mixture_loses_no_more_to_any_sequence_of_sources_than_prior_and_floor_say(
-    prior, data, options, floor, quiet
-):
+def test_regret_bound_covers_any_source_sequence(prior, data, options, floor, quiet):
     leaders = data.draw(st.lists(st.integers(0, len(prior) - 1), max_size=6))
     rounds = led_by(leaders, len(prior)) or rounds_of(data, len(prior), 6)
     best, mixed, _ = best_and_mixed(prior, rounds, quiet, **options | {"floor": floor})
@@ -169,7 +167,7 @@ def test_a_mixture_loses_no_more_to_any_sequence_of_sources_than_prior_and_floor
 
 @pytest.mark.equation("mixture-regret")
 @pytest.mark.parametrize("leaders", [(0, 0, 0, 0), (0, 1, 0), (1, 1, 0, 2)], ids=str)
-def test_a_mixture_loses_as_much_where_one_source_is_far_ahead_in_each_update(leaders):
+def test_dominant_sources_attain_the_regret_bound(leaders):
     options = {"horizon": 1.0, "floor": 0.3, "confidence": 0.9999}
     best, mixed, _ = best_and_mixed([1.0, 2.0, 3.0], led_by(leaders, 3), 300, **options)
     assert 0.999 * mixed < best <= mixed * (1 + 1e-9)
@@ -177,7 +175,7 @@ def test_a_mixture_loses_as_much_where_one_source_is_far_ahead_in_each_update(le
 
 @pytest.mark.equation("mixture-regret")
 @pytest.mark.parametrize("last", [0, 1])
-def test_the_bound_of_two_sources_is_the_one_proved(last):
+def test_regret_bound_is_the_proved_one(last):
     options = {"horizon": 1.0, "floor": 0.3, "confidence": 0.9999}
     best, mixed, factors = best_and_mixed([1.0, 2.0], led_by([0, last], 2), 300, **options)
     for side, value in (("lhs", best), ("rhs", mixed)):
@@ -198,7 +196,7 @@ def test_weights_are_numpys_on_every_namespace(backend):
     assert expected.weights != pytest.approx([1 / 6, 1 / 3, 1 / 2], rel=1e-3)
 
 
-def test_the_update_is_one_program_under_jit_and_takes_many_mixtures_under_vmap():
+def test_updates_work_under_jit_and_vmap():
     rng = np.random.default_rng(0)
     means, errors = rng.normal(size=(3, 4)), rng.uniform(0.1, 1, (3, 4))
     state = initial_mixture(jax.numpy.ones(4))
@@ -209,7 +207,7 @@ def test_the_update_is_one_program_under_jit_and_takes_many_mixtures_under_vmap(
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_a_mixture_resumes_to_the_bit_through_json():
+def test_json_states_resume_bit_for_bit():
     rng, whole = np.random.default_rng(3), Mixture([1, 2, 3], horizon=4.0)
     resumed = Mixture(3, horizon=4.0)
     for update in range(6):
@@ -225,7 +223,7 @@ def test_a_mixture_resumes_to_the_bit_through_json():
     assert len(whole.history) == 6
 
 
-def test_a_state_of_an_older_version_has_known_errors_and_no_history():
+def test_old_states_load_without_history():
     old, mixture = Mixture(2), Mixture(2)
     old.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]))
     state = old.state_dict()
@@ -238,7 +236,7 @@ def test_a_state_of_an_older_version_has_known_errors_and_no_history():
 @pytest.mark.parametrize(
     ("dtype", "largest"), [("float32", 3e38), ("float32", 1e20), ("float64", 1e300), ("float64", 1e-300)]
 )
-def test_weights_are_finite_for_scores_of_every_size(dtype, largest):
+def test_weights_stay_finite_for_extreme_scores(dtype, largest):
     rng = np.random.default_rng(0)
     values = np.array([0.0, 1.0, -1.0, largest, -largest, math.inf, math.nan], dtype)
     errors = np.array([0.0, 0.1, largest, math.inf], dtype)
@@ -257,7 +255,7 @@ LEVEL, DRAWS = 1e-3, 50_000
 @pytest.mark.parametrize("spreads", [(1.0, 1.0), (1.0, 10.0)], ids=["equal", "unequal"])
 @pytest.mark.parametrize("sizes", [(3, 3), (10, 10), (50, 50), (3, 50)], ids=str)
 @pytest.mark.parametrize("count", [2, 4, 8])
-def test_the_level_of_the_test_is_held_with_few_scores(count, sizes, spreads):
+def test_few_scores_keep_the_test_level(count, sizes, spreads):
     """Over simulated normal scores of one true mean, at the first update and two later ones."""
     rng, jnp = np.random.default_rng(count), jax.numpy
     pick = np.arange(count) % 2
@@ -282,7 +280,7 @@ def test_the_level_of_the_test_is_held_with_few_scores(count, sizes, spreads):
 
 @pytest.mark.parametrize("unseen", [0, 1])
 @pytest.mark.parametrize("seen", [2, 3, 5])
-def test_weights_move_above_the_quantile_for_as_many_sources_as_were_seen(seen, unseen):
+def test_weights_move_above_the_observed_quantile(seen, unseen):
     limit = scipy.stats.chi2.ppf(0.9, seen - 1)
     for spread, moves in ((0.99 * limit, False), (1.01 * limit, True)):
         means, errors = np.zeros(seen + unseen), np.array([1.0] * seen + [math.inf] * unseen)
@@ -292,12 +290,12 @@ def test_weights_move_above_the_quantile_for_as_many_sources_as_were_seen(seen, 
 
 
 @pytest.mark.parametrize(("mean", "moves"), [(0.1 + 0.2, False), (0.3 + 1e-9, True)])
-def test_means_without_errors_differ_where_rounding_does_not_make_them(mean, moves):
+def test_exact_means_differ_beyond_rounding(mean, moves):
     weights = Mixture(2).step(np.array([mean, 0.3]), np.zeros(2))
     assert (weights[0] > weights[1]) == moves
 
 
-def test_a_mean_far_above_all_before_gives_its_source_all_but_the_floor():
+def test_outstanding_means_leave_only_the_floor():
     mixture = Mixture(2, floor=0.1)
     mixture.load_state_dict(mixture.state_dict() | {"updates": 1e12})
     assert mixture.step(np.array([1.0, 0.0]), np.array([0.01, 0.01])).tolist() == pytest.approx([0.95, 0.05])

@@ -57,7 +57,7 @@ class TanhNetwork:
     GENERATORS,
     st.sampled_from(((), ((0, 2),), ((0, 3), (1, 3)), ((0, 2), (0, 3), (1, 3)))),
 )
-def test_operators_are_transposed_jacobians_and_carry_gradients(widths, seed, skips):
+def test_operators_are_transposed_jacobians(widths, seed, skips):
     """Of chains layer by layer, of networks with skips path by path."""
     network, last = TanhNetwork(widths, seed, skips), len(widths) - 1
     whole = torch.func.jacrev(lambda s: network.preactivations(s)[-1])(network.first).numpy().T

@@ -77,7 +77,7 @@ def test_moments_are_those_of_all_outcomes(widths, seed):
 
 @pytest.mark.equation("jacobian-noise-variance", "jacobian-noise-bound")
 @given(st.one_of(st.builds(drawn, chains, GENERATORS), st.builds(network_laws, GENERATORS)))
-def test_variance_is_that_of_all_outcomes_and_within_the_bound(case):
+def test_variance_matches_enumeration_and_its_bound(case):
     variance = enumerated(*case)[1]
     assert computed(*case) == pytest.approx(variance, rel=1e-8, abs=1e-9)
     gains = [propagation.measured_gains(laws) for laws in case[:2]]
@@ -91,7 +91,7 @@ def test_variance_is_that_of_all_outcomes_and_within_the_bound(case):
 
 
 @pytest.mark.equation("jacobian-noise-bound")
-def test_the_noise_gain_of_a_tall_jacobian_is_that_of_its_rows():
+def test_tall_jacobian_noise_sums_over_rows():
     """The rests have two rows and one column: the energy is a sum over rows, here two of 1."""
     outcomes = np.array([[[1.0], [1.0]], [[-1.0], [-1.0]]])
     independent = np.array([[[s], [t]] for s in (1.0, -1.0) for t in (1.0, -1.0)])  # a mean of norm 1
@@ -120,7 +120,7 @@ def test_printed_shape_is_its_sum(seed):
 
 @pytest.mark.equation("app-var-beta")
 @given(seed=GENERATORS, layers=st.integers(1, 3))
-def test_printed_shape_is_the_leading_order_for_layers_of_one_unit(seed, layers):
+def test_printed_shape_is_leading_order(seed, layers):
     """Never above the exact variance, and nearer by a factor of four for every halving of the noise."""
     rho, sigma = np.random.default_rng(seed).uniform(0.3, 1.5, (2, layers))
     gaps = []
@@ -132,7 +132,7 @@ def test_printed_shape_is_the_leading_order_for_layers_of_one_unit(seed, layers)
 
 
 @pytest.mark.equation("app-var-beta")
-def test_counterexample_two_layers_of_signs_vary_and_the_printed_bound_is_zero():
+def test_counterexample_random_signs_exceed_printed_bound():
     """J2 and J3 are +-1 independently, g = 1: the variance is 1, the right-hand side 0 for every kappa."""
     signs, one = [(np.array([[[1.0]], [[-1.0]]]), HALF)] * 2, np.ones(1)
     assert enumerated(signs, signs, one, one) == (0.0, 1.0)

@@ -48,7 +48,7 @@ def change(means, rests):
 
 @pytest.mark.equation("jacobian-split")
 @given(seed=GENERATORS)
-def test_split_is_the_mean_and_a_centred_rest(seed):
+def test_splits_are_mean_plus_centred_rest(seed):
     outcomes, weights = random_law(np.random.default_rng(seed), 4, (3, 2))
     mean, rests = propagation.jacobian_split(outcomes, weights)
     np.testing.assert_allclose(mean, np.average(outcomes, axis=0, weights=weights), **close)
@@ -56,7 +56,7 @@ def test_split_is_the_mean_and_a_centred_rest(seed):
 
 
 @pytest.mark.equation("jacobian-split")
-def test_counterexample_the_mean_of_the_product_is_not_the_product_of_the_means():
+def test_counterexample_means_do_not_multiply():
     """Two layers that are both 1 or both -1: the mean parts multiply to 0, the product is always 1."""
     signs, half = np.array([[[1.0]], [[-1.0]]]), np.array([0.5, 0.5])
     mean, _ = propagation.jacobian_split(signs, half)
@@ -66,7 +66,7 @@ def test_counterexample_the_mean_of_the_product_is_not_the_product_of_the_means(
 
 @pytest.mark.equation("telescoping", "app-DeltaA", "app-DeltaA-bound", "perturbation-norm")
 @given(widths=chains, seed=GENERATORS)
-def test_the_change_of_a_product_its_first_order_and_their_norms(widths, seed):
+def test_product_changes_and_their_first_order(widths, seed):
     """The expansion has the terms with one rest; what it drops falls with the square of the rests."""
     means, rests = drawn(widths, seed)
     whole, first = change(means, rests), words(means, rests, 1)
@@ -88,7 +88,7 @@ def test_the_change_of_a_product_its_first_order_and_their_norms(widths, seed):
 
 @pytest.mark.equation("gain-products")
 @given(seed=GENERATORS, first=st.integers(0, 4), last=st.integers(-1, 3))
-def test_gain_products_are_products_and_one_where_empty(seed, first, last):
+def test_gain_products_are_plain_products(seed, first, last):
     gains = np.random.default_rng(seed).uniform(0, 2, 4)
     expected = np.prod([gains[t] for t in range(first, last + 1)])
     assert propagation.gain_product(gains, first=first, last=last) == pytest.approx(expected, rel=1e-12)

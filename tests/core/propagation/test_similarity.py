@@ -40,7 +40,7 @@ PAIRS = st.builds(Pair, chains, GENERATORS)
 
 @pytest.mark.equation("layer-gradients", "shared-signal", "app-beta-L")
 @given(seed=GENERATORS, depth=st.integers(1, 3))
-def test_similarities_of_networks_and_the_last_as_the_signal(seed, depth):
+def test_layer_similarities_and_signal_match_networks(seed, depth):
     case = unconstrained(np.random.default_rng(seed), Shape(depth=depth, n_val=2, n_train=3))
     validation = [g[0][:, None, :] for g in case.validation.gradients]
     training = [g[0][None, :, :] for g in case.training.gradients]
@@ -61,7 +61,7 @@ def test_fluctuations_are_centred(seed):
 
 @pytest.mark.equation("app-g-l-decomp")
 @given(PAIRS)
-def test_four_parts_add_up_to_the_layers_gradient(pair):
+def test_four_parts_make_the_layer_gradient(pair):
     parts = propagation.gradient_decomposition(pair.means, pair.rests[0], *pair.parts[0])
     rest = product(pair.jacobians[0]) - pair.average
     expected = [operator @ vector for operator in (pair.average, rest) for vector in pair.parts[0]]
@@ -71,7 +71,7 @@ def test_four_parts_add_up_to_the_layers_gradient(pair):
 
 @pytest.mark.equation("app-M-def", "app-beta-decomp", "remainder", "app-eps-explicit")
 @given(PAIRS)
-def test_the_operator_the_remainder_and_what_is_printed_for_it(pair):
+def test_operator_and_remainder_match_their_formulas(pair):
     """For any number as gain; the printed remainder counts the fluctuations twice."""
     operator = propagation.similarity_operator(*pair.jacobians)
     np.testing.assert_allclose(operator, pair.operator, **close)
@@ -90,7 +90,7 @@ def test_the_operator_the_remainder_and_what_is_printed_for_it(pair):
 
 @pytest.mark.equation("trace-gain", "isotropic-gain")
 @given(PAIRS)
-def test_trace_gain_is_the_nearest_multiple_of_the_identity(pair):
+def test_trace_gain_is_nearest_identity_multiple(pair):
     (width, last), gain = pair.average.shape, propagation.trace_gain(pair.means)
     flat, identity = (pair.average.T @ pair.average).reshape(-1), np.eye(last).reshape(-1, 1)
     assert gain == pytest.approx(np.linalg.lstsq(identity, flat, rcond=None)[0][0], rel=1e-9)

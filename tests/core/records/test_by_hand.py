@@ -39,7 +39,7 @@ def gain(width=3, **options):
     ],
     ids=["dense", "convolution", "table", "gain"],
 )
-def test_the_shape_of_a_parameter_is_known_from_its_gradients(record, bare, shape):
+def test_gradients_determine_parameter_shapes(record, bare, shape):
     assert record.matrix_shape == shape
     assert bare.matrix_shape is None
 
@@ -100,13 +100,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_a_record_that_does_not_fit_is_named(said):
+def test_mismatched_records_are_named(said):
     kind, _, words = said.partition(": ")
     trace = lai.Trace([WRONG[said], HEAD])
     check_refusal(f"{kind}: validation.layers[0].{words}", lambda: lai.ghost_kernel(trace, trace))
 
 
-def test_a_convolution_fills_in_what_is_left_out():
+def test_convolutions_fill_in_defaults():
     record = lai.ConvolutionTrace(np.ones((2, 6, 5, 5)), kernel=[3, 1], padding=[[1, 0], [0, 2]])
     assert (record.stride, record.dilation, record.padding) == ((1, 1), (1, 1), ((1, 0), (0, 2)))
     assert lai.ConvolutionTrace(np.ones((2, 6, 5, 5)), kernel=[3, 1]).padding == ((0, 0), (0, 0))
@@ -116,7 +116,7 @@ def test_a_convolution_fills_in_what_is_left_out():
 
 
 @pytest.mark.parametrize(("layers", "shown"), [(1, 1), (6, 6), (7, 5), (9, 5)])
-def test_of_many_layers_the_first_three_and_the_last_two_are_named(layers, shown):
+def test_long_traces_print_an_excerpt(layers, shown):
     trace = lai.Trace([dense(name=f"fc{index}") for index in range(layers)])
     names = re.findall(r"'(fc\d)'", repr(trace))
     expected = [f"fc{index}" for index in range(layers)]
@@ -125,14 +125,14 @@ def test_of_many_layers_the_first_three_and_the_last_two_are_named(layers, shown
     assert repr(trace).startswith("Trace(LayerTrace('fc0', (2, 6), (2, 4))")
 
 
-def test_a_record_names_what_is_not_usual():
+def test_records_print_only_unusual_fields():
     assert repr(dense(bias=True, name="a")) == (
         "LayerTrace(activations=(2, 6), output_gradients=(2, 4), bias=True, name='a')"
     )
     assert repr(lai.LayerTrace(np.ones((2, 6)), groups=2)) == "LayerTrace(activations=(2, 6), groups=2)"
 
 
-def test_a_mask_that_fits_no_layer_names_the_positions_that_there_are():
+def test_mismatched_masks_list_available_positions():
     valid = np.ones((2, 4), bool)
     layers = [
         lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 3))),

@@ -73,7 +73,7 @@ def convolution(backend, arrays, case, **options):
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
 @FEW
 @given(seed=GENERATORS)
-def test_a_convolution_is_a_matrix_used_on_every_patch(backend, case, seed):
+def test_convolutions_match_patchwise_matrices(backend, case, seed):
     generator = np.random.default_rng(seed)
     sides = [drawn_map(case, samples, generator) for samples in (N_VAL, N_TRAIN)]
     records = [[convolution(backend, side, case, bias=True), head(backend, len(side[0]))] for side in sides]
@@ -114,7 +114,7 @@ def test_a_shared_kernel_has_cross_terms(backend, seed):
     check_all_forms(backend, *records, *gradients)
 
 
-def test_lai_sees_the_raw_map_of_a_convolution(backend):
+def test_lai_reads_raw_convolution_maps(backend):
     case, generator = CONVOLUTIONS[1], np.random.default_rng(0)
     inputs, outputs = drawn_map(case, N_TRAIN, generator)
     last = generator.normal(size=(N_TRAIN, 3)), generator.normal(size=(N_TRAIN, 2))
@@ -133,7 +133,7 @@ def test_lai_sees_the_raw_map_of_a_convolution(backend):
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
 @FEW
 @given(seed=GENERATORS)
-def test_a_last_convolution_is_unfolded_to_what_it_is(backend, case, seed):
+def test_unfolding_preserves_the_last_convolution(backend, case, seed):
     generator = np.random.default_rng(seed)
     arrays = [drawn_map(case, samples, generator) for samples in (N_VAL, N_TRAIN)]
     sides = [convolution(backend, each, case, bias=True).unfolded() for each in arrays]
@@ -157,7 +157,7 @@ def test_a_last_convolution_is_unfolded_to_what_it_is(backend, case, seed):
 
 
 @pytest.mark.parametrize("positions", ["tokens", "mean", "flatten"])
-def test_lai_refuses_a_map_of_output_gradients_whatever_its_shape(positions):
+def test_lai_refuses_output_gradient_maps(positions):
     """In one dimension `(n, channels, positions)` looks like `(n, t, d)`: LAI read it so."""
     trace = lai.Trace(
         [lai.ConvolutionTrace(np.ones((2, 3, 6)), np.ones((2, 4, 4)), kernel=(3,), name="head")]

@@ -79,7 +79,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_what_differs_from_a_layout_that_passed_is_refused(what):
+def test_deviations_from_passed_layouts_are_refused(what):
     sound, wrong = ERRORS[what]
     sound()
     for _ in range(2):
@@ -132,7 +132,7 @@ class Symbolic(np.ndarray):
         return Symbol(4), 3
 
 
-def test_what_has_no_signature_or_a_symbol_is_checked_each_time():
+def test_inputs_without_signatures_are_always_checked():
     calls, one = [], object()
     check = check_once(calls.append)
     trace = lai.Trace([lai.LayerTrace(np.ones((4, 3)).view(Symbolic))])
@@ -158,7 +158,7 @@ def test_no_array_is_kept_alive():
     assert [array() for array in arrays] == [None, None]
 
 
-def test_a_kind_of_ones_own_is_checked_each_time():
+def test_custom_kinds_are_always_checked():
     """Its check may look at values, which no shape tells."""
 
     def check(self, where, xp):
@@ -173,7 +173,7 @@ def test_a_kind_of_ones_own_is_checked_each_time():
         pair(bad)
 
 
-def test_sizes_that_are_symbols_are_checked_each_time(monkeypatch):
+def test_symbolic_sizes_are_always_checked(monkeypatch):
     calls = counted(monkeypatch)
 
     def scores(activations, gradients):

@@ -64,7 +64,7 @@ def test_every_estimator_knows_the_kind(backend):
     np.testing.assert_allclose(backend.numpy(lai.lai_kernel(z, j)), alpha * beta, rtol=1e-10)
 
 
-def test_it_runs_under_jit_and_its_static_fields_are_no_leaves():
+def test_jit_treats_static_fields_as_constants():
     sides = drawn(3), drawn(5)
     z, j = (lai.Trace([BilinearTrace(*map(jnp.asarray, side), scale=2, name="b")]) for side in sides)
     assert len(jax.tree.leaves(z)) == 3
@@ -103,7 +103,7 @@ REFUSED: Table = {
 }
 
 
-test_what_does_not_fit_the_declaration_or_the_other_side_is_named = refusals(REFUSED)
+test_misfits_are_named = refusals(REFUSED)
 
 
 def test_traces_and_summaries_have_short_names():
@@ -123,7 +123,7 @@ class OptionalWidthTrace(BilinearTrace):
     array_fields: ClassVar = BilinearTrace.array_fields | {"right": Axes(("n", "n d"))}
 
 
-def test_an_axis_that_one_of_the_shapes_has_is_as_long_on_both_sides():
+def test_named_axes_agree_on_both_sides():
     sides = [lai.Trace([OptionalWidthTrace(**ONES | {"right": np.ones(shape)})]) for shape in ((2,), (2, 4))]
     assert [side.layers[0].layout()["width of the right"] for side in sides] == [None, 4]
     with pytest.raises(ValueError, match="expected width of the right None as in validation, got 4"):
@@ -131,7 +131,7 @@ def test_an_axis_that_one_of_the_shapes_has_is_as_long_on_both_sides():
 
 
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])
-def test_what_is_no_pytree_yet_says_how_to_make_it_one(transform):
+def test_unregistered_kinds_name_the_remedy(transform):
     """As traces are none without lai_jax: a record that is not registered."""
     message = "OptionalWidthTrace: expected lai_jax to be imported, .* by lai_jax.register_record"
     with pytest.raises(ImportError, match=message):

@@ -24,7 +24,7 @@ def summed(backend, trace):
 
 @pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_sums_over_rows_are_those_of_exact_addition(backend):
+def test_row_sums_match_exact_addition(backend):
     """As a language model's table is read: few ids often, many once; against math.fsum."""
     draws = np.random.default_rng(0)
     ids = np.minimum(draws.zipf(1.3, (16, 64)), 300) - 1
@@ -39,7 +39,7 @@ def test_sums_over_rows_are_those_of_exact_addition(backend):
 
 @pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_ids_outside_the_table_count_for_nothing_and_are_named_on_request(backend):
+def test_ids_outside_the_table_are_ignored(backend):
     draws = np.random.default_rng(1)
     ids, gradients = np.array([[0, -1, 2], [7, 2, 1]]), draws.normal(size=(2, 3, 2))
     inside = (ids >= 0) & (ids < 5)
@@ -53,7 +53,7 @@ def test_ids_outside_the_table_count_for_nothing_and_are_named_on_request(backen
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize(("low", "high"), [(-1, 7), (-1, 3), (1, 5), (0, 4)])
-def test_ids_beyond_either_end_of_the_table_are_named(low, high, backend):
+def test_out_of_range_ids_are_named(low, high, backend):
     trace = table(np.array([[low, 2], [high, 1]]), np.ones((2, 2, 3)), 5, backend)
     if (low, high) == (0, 4):
         lai.check_values(trace)
@@ -65,7 +65,7 @@ def test_ids_beyond_either_end_of_the_table_are_named(low, high, backend):
 @pytest.mark.equation("embedding-gradient")
 @pytest.mark.parametrize("uses", [1, 2])
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-def test_rows_that_validation_never_reads_are_not_summed(backend, uses):
+def test_rows_unread_by_validation_are_skipped(backend, uses):
     """Of a large table, with ids that repeat, do not train or lie outside; the kernel compares every pair."""
     draws = np.random.default_rng(4)
     sides = []

@@ -50,7 +50,7 @@ def test_an_embedding_compares_ids(backend, positions, padding, seed):
 @pytest.mark.parametrize(("uses", "padding"), [(1, None), (2, 2)])
 @FEW
 @given(seed=GENERATORS)
-def test_a_table_tied_to_layers_has_all_cross_terms(backend, order, uses, padding, seed):
+def test_tied_tables_have_all_cross_terms(backend, order, uses, padding, seed):
     """Of as many reads as layers; the padding's row trains as a row of the layers' matrix."""
     generator = np.random.default_rng(seed)
     records, gradients = [], []
@@ -85,7 +85,7 @@ def test_gains_and_offsets_sum_over_positions(backend, positions, seed):
     check_all_forms(backend, *records, *gradients)
 
 
-def test_a_frozen_layer_is_in_lai_and_not_in_ghost(backend):
+def test_only_lai_reads_frozen_layers(backend):
     generator = np.random.default_rng(0)
     arrays = [backend.array(generator.normal(size=(4, d))) for d in (3, 5, 5, 2)]
     last = lai.LayerTrace(*arrays[2:])
@@ -100,7 +100,7 @@ def test_a_frozen_layer_is_in_lai_and_not_in_ghost(backend):
     np.testing.assert_allclose(backend.numpy(seen), backend.numpy(expected))
 
 
-def test_a_trace_without_parameters_has_no_ghost_and_says_so():
+def test_ghost_refuses_traces_without_parameters():
     readout = lai.ReadoutTrace(np.ones((2, 3)), np.ones((2, 4)))
     for function in (lai.ghost_kernel, lai.lli_scores):
         with pytest.raises(ValueError, match="expected a record with parameters of its own"):

@@ -41,7 +41,7 @@ def spreads_of(similarities, weights):
 
 @pytest.mark.equation("regression-gain", "variance-criterion")
 @given(seed=GENERATORS, conditional=st.booleans())
-def test_regression_gains_are_slopes_and_the_criterion_the_difference_of_variances(seed, conditional):
+def test_regression_slopes_decide_the_variance_order(seed, conditional):
     """Slopes on beta* leave signal and noise uncorrelated; conditional gains where there are any."""
     similarities, weights, alpha, *known = (conditional_law if conditional else any_law)(seed)
     shared = similarities[-1]
@@ -62,7 +62,7 @@ def test_regression_gains_are_slopes_and_the_criterion_the_difference_of_varianc
 
 @pytest.mark.equation("variance-order", "lai-lower-variance")
 @given(seed=GENERATORS)
-def test_ghost_varies_at_most_as_much_as_the_spreads_allow(seed):
+def test_spreads_bound_ghost_variance(seed):
     """LAI at least as much as that, where alphas have one sign and no layer spreads more than the last."""
     similarities, weights, alpha = any_law(seed)
     spreads = spreads_of(similarities, weights)
@@ -81,7 +81,7 @@ def test_ghost_varies_at_most_as_much_as_the_spreads_allow(seed):
 
 @pytest.mark.equation("scale-free-variance")
 @given(seed=GENERATORS)
-def test_relative_to_its_mean_ghost_never_varies_less(seed):
+def test_relative_ghost_variance_is_never_smaller(seed):
     similarities, weights, alpha, gains = conditional_law(seed)
     mean, signal = moments(similarities[-1], weights)
     assume(min(abs(mean), abs(alpha @ gains), abs(alpha.sum())) > 1e-3)
@@ -95,7 +95,7 @@ def test_relative_to_its_mean_ghost_never_varies_less(seed):
 
 @pytest.mark.equation("unit-gain-variance", "lai-lower-variance")
 @given(seed=GENERATORS, outcomes=st.integers(2, 5))
-def test_with_unit_gains_ghost_is_lai_plus_noise(seed, outcomes):
+def test_unit_gains_make_ghost_noisy_lai(seed, outcomes):
     rng = np.random.default_rng(seed)
     alpha, shared = rng.integers(-2, 3, LAYERS) * 1.0, rng.integers(-2, 3, outcomes) * 1.0
     rests = rng.integers(-2, 3, (LAYERS, outcomes)) * 1.0

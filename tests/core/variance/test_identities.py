@@ -50,7 +50,7 @@ LAWS = st.builds(Law, GENERATORS)
 
 @pytest.mark.equation("signal-and-noise", "ghost-signal-noise", "lai-signal")
 @given(LAWS)
-def test_ghost_is_signal_plus_noise_and_lai_signal_alone(law):
+def test_ghost_adds_noise_to_lais_signal(law):
     signal, noise = variance.signal_and_noise(law.alpha, law.gains, law.similarities)
     np.testing.assert_allclose(signal, (law.alpha @ law.gains) * law.shared, **close)
     np.testing.assert_allclose(signal + noise, law.ghost, **close)
@@ -82,7 +82,7 @@ def test_variances_are_those_of_the_outcomes(law):
 
 @pytest.mark.equation("random-weight-sum")
 @given(GENERATORS)
-def test_variance_of_a_sum_with_random_alpha(seed):
+def test_variances_with_random_alpha_match_enumeration(seed):
     """Alphas that take three values together, independently of the similarities; LAI's are all the last."""
     law, rng = Law(seed), np.random.default_rng(seed + 1)
     alphas, chances = rng.standard_normal((3, LAYERS)), rng.dirichlet(np.ones(3))
@@ -111,7 +111,7 @@ def test_lower_bounds_without_assumptions(law):
 
 @pytest.mark.equation("signed-covariance-bound", "app-var-corr-lb", "noise-only-bound")
 @given(LAWS)
-def test_lower_bounds_with_the_sign_they_need(law):
+def test_lower_bounds_need_nonnegative_covariance(law):
     """The printed one holds exactly where the signed covariance is not negative."""
     signal, cross, noise = law.moments()
     whole, noise_only = variance.signed_covariance_bound(law.alpha, law.gains, signal, cross, noise)
