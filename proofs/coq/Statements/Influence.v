@@ -179,7 +179,7 @@ Definition removal_of_quadratics := forall (R : realFieldType) n m p (loss : 'I_
   (* $\hat\theta$ is stationary *) \sum_i slope i theta = 0 ->
   (* $H$ is invertible *) \sum_i hess i \in unitmx ->
   let influence := invmx (\sum_i hess i) *m slope j theta in
-  exists path : R -> 'cV_p,
+  exists (path : R -> 'cV_p),
   [/\ path 0 = theta /\ continuous path 0,
       exists2 r, 0 < r & forall e, `|e| <= r ->
         forall x, gradient (fun y => \sum_i loss i y - e * loss j y) x 0 <-> x = path e,
