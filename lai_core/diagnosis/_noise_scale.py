@@ -65,9 +65,9 @@ def fieller_interval(
     r"""Compute a confidence interval of a ratio of two expectations that is not negative, from pairs.
 
     Implements :eq:`fieller-interval`: the :math:`\rho \ge 0` for which the mean of :math:`x_i - \rho y_i` is
-    within :math:`t` of its standard errors from 0. Of independent normal pairs with one law it holds the
-    ratio with the probability `confidence`, however noisy the denominators are; then it has no upper end, for
-    a ratio to what is not told from 0 may be anything large.
+    within :math:`t` of its standard errors from 0, and all that lies between them. Of independent normal
+    pairs with one law it holds the ratio with the probability `confidence` or more, however noisy the
+    denominators are; then it has no upper end, for a ratio to what is not told from 0 may be anything large.
 
     Parameters
     ----------

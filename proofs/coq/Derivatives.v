@@ -86,13 +86,15 @@ Lemma quotient_derivative f x d : derivative f x d ->
 Proof.
 move=> hf; exists (fun h => if h == 0 then d else (f (x + h) - f x) / h); rewrite eqxx; split=> // [h|e e0].
   by case: eqP => [->|/eqP h0]; rewrite ?addr0 ?subrr ?mulr0 // divfK.
-have [t t0 ht] := hf e e0; exists t => // h /ht; rewrite eqxx; case: eqP => [-> _|/eqP h0 hh]; first by rewrite subrr normr0 ltW.
+have [t t0 ht] := hf e e0; exists t => // h /ht; rewrite eqxx; case: eqP => [-> _|/eqP h0 hh];
+  first by rewrite subrr normr0 ltW.
 rewrite -(ler_pmul2r (x := `|h|)) ?normr_gt0 // -normrM mulrBl divfK //.
 Qed.
 
 Lemma derivative_near f g x d : near (fun h => f (x + h) = g (x + h)) -> derivative f x d -> derivative g x d.
 Proof.
-move=> same hf e e0; have [s s0 hs] := same; have f0 : f x = g x by rewrite -(addr0 x); apply: hs; rewrite normr0 ltW.
+move=> same hf e e0; have [s s0 hs] := same; have f0 : f x = g x by rewrite -(addr0 x); apply: hs;
+  rewrite normr0 ltW.
 by have [t t0 ht] := near_and same (hf e e0); exists t => // h /ht [<-]; rewrite f0.
 Qed.
 Lemma derivative_unique f x c d : derivative f x c -> derivative f x d -> c = d.
@@ -106,9 +108,14 @@ apply: le_trans (ler_norm_sub _ _) _; apply: le_trans (ler_add h2 h1) _.
 by rewrite gtr0_norm // -mulrDl -splitr.
 Qed.
 Lemma derivative_const c x : derivative (fun=> c) x 0.
-Proof. by apply: (derivative_quotient (q := fun=> 0)) (tends_const _) _ => //; apply: near_all => h; rewrite subrr mul0r. Qed.
+Proof.
+by apply: (derivative_quotient (q := fun=> 0)) (tends_const _) _ => //; apply: near_all => h;
+  rewrite subrr mul0r.
+Qed.
 Lemma derivative_affine b c x : derivative (fun y => b + y * c) x c.
-Proof. by apply: (derivative_quotient (q := fun=> c)) (tends_const _) _ => //; apply: near_all => h; ring. Qed.
+Proof.
+by apply: (derivative_quotient (q := fun=> c)) (tends_const _) _ => //; apply: near_all => h; ring.
+Qed.
 Lemma derivative_mul f g x c d : derivative f x c -> derivative g x d ->
   derivative (fun y => f y * g y) x (c * g x + f x * d).
 Proof.
@@ -123,7 +130,8 @@ by rewrite mulr0 addr0.
 Qed.
 Lemma derivative_scale f x c d : derivative f x d -> derivative (fun y => c * f y) x (c * d).
 Proof. by move=> hf; have := derivative_mul (derivative_const c x) hf; rewrite mul0r add0r. Qed.
-Lemma derivative_add f g x c d : derivative f x c -> derivative g x d -> derivative (fun y => f y + g y) x (c + d).
+Lemma derivative_add f g x c d :
+  derivative f x c -> derivative g x d -> derivative (fun y => f y + g y) x (c + d).
 Proof.
 move=> /quotient_derivative [q [hq tq <-]] /quotient_derivative [r [hr tr <-]].
 apply: (derivative_quotient (q := fun h => q h + r h)) => //; last exact: tends_add.
@@ -140,10 +148,12 @@ Qed.
 Lemma derivative_continuous f x d : derivative f x d -> tends (fun h => f (x + h)).
 Proof.
 move=> /quotient_derivative [q [hq tq _]].
-apply: (tends_near (q := fun h => f x + q h * h)); first by apply: near_all => h; rewrite -hq addrCA subrr addr0.
+apply: (tends_near (q := fun h => f x + q h * h)); first by apply: near_all => h;
+  rewrite -hq addrCA subrr addr0.
 by apply: tends_add; [apply: tends_const|apply: tends_mul => //; apply: tends_id].
 Qed.
-Lemma derivative_inv f x d : f x != 0 -> derivative f x d -> derivative (fun y => (f y)^-1) x (- d / f x ^+ 2).
+Lemma derivative_inv f x d :
+  f x != 0 -> derivative f x d -> derivative (fun y => (f y)^-1) x (- d / f x ^+ 2).
 Proof.
 move=> f0 hf; have tf := derivative_continuous hf; have := hf => /quotient_derivative [q [hq tq <-]].
 have f00 : f (x + 0) != 0 by rewrite addr0.
@@ -157,12 +167,14 @@ have fh : f (x + h) != 0 by rewrite -normr_gt0; apply: lt_le_trans hh; rewrite d
 rewrite (_ : _ - _ = - (f (x + h) - f x) / (f (x + h) * f x)); last by field; rewrite f0 fh.
 by rewrite hq; field; rewrite f0 fh.
 Qed.
-Lemma derivative_comp f g x c d : derivative f (g x) c -> derivative g x d -> derivative (fun y => f (g y)) x (c * d).
+Lemma derivative_comp f g x c d :
+  derivative f (g x) c -> derivative g x d -> derivative (fun y => f (g y)) x (c * d).
 Proof.
 move=> hf hg; have tg := derivative_continuous hg.
 move: hf => /quotient_derivative [q [hq tq <-]]; move: hg => /quotient_derivative [r [hr tr <-]].
 apply: (derivative_quotient (q := fun h => q (r h * h) * r h)) => [||].
-- by apply: near_all => h; have -> : g (x + h) = g x + r h * h by [rewrite -hr addrCA subrr addr0]; rewrite hq mulrA.
+- by apply: near_all => h; have -> : g (x + h) = g x + r h * h by [rewrite -hr addrCA subrr addr0];
+  rewrite hq mulrA.
 - apply: tends_mul => // e e0; have [t t0 ht] := tq e e0.
   have [s s0 hs] := tg t t0; exists s => // h /hs; rewrite addr0 hr mulr0 => hh; exact: ht.
 by rewrite mulr0.

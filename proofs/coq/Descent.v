@@ -18,7 +18,8 @@ Variable R : rcfType.
 Hypothesis arch : Num.archimedean_axiom R.
 Implicit Types (f : R -> R) (a b c e s t : R).
 
-Lemma steps e t f : 0 < t -> (forall s h, 0 <= s -> 0 <= h <= t -> s + h <= 1 -> f (s + h) - f s <= e * h) -> f 1 - f 0 <= e.
+Lemma steps e t f : 0 < t -> (forall s h, 0 <= s -> 0 <= h <= t -> s + h <= 1 -> f (s + h) - f s <= e * h) ->
+  f 1 - f 0 <= e.
 Proof.
 move=> t0 small; have [N hN] := arch t^-1; set h := N.+1%:R^-1 : R.
 have h0 : 0 < h by rewrite invr_gt0 ltr0Sn.
@@ -30,12 +31,14 @@ have walk k : (k <= N.+1)%N -> f (k%:R * h) - f 0 <= e * (k%:R * h).
   elim: k => [|k IH] kN; first by rewrite mul0r subrr mulr0.
   have next : k%:R * h + h = k.+1%:R * h by rewrite -natr1 mulrDl mul1r.
   have inside : k.+1%:R * h <= 1 by rewrite -[X in _ <= X]Nh ler_pmul2r // ler_nat.
-  have := small (k%:R * h) h; rewrite next ht (ltW h0) mulr_ge0 ?ler0n ?(ltW h0) //= => /(_ isT isT inside) step.
+  have := small (k%:R * h) h; rewrite next ht (ltW h0) mulr_ge0 ?ler0n ?(ltW h0) //= =>
+    /(_ isT isT inside) step.
   by have := ler_add step (IH (ltnW kN)); rewrite addrA subrK -mulrDr [h + _]addrC next.
 by have := walk N.+1 (leqnn _); rewrite Nh mulr1.
 Qed.
 
-Lemma rises_le f f' a b c : slope f f' -> 0 <= c -> (forall s, 0 <= s <= 1 -> f' s <= a + b * s + c * s ^+ 2) ->
+Lemma rises_le f f' a b c : slope f f' -> 0 <= c -> (forall s, 0 <= s <= 1 -> f' s <= a + b * s + c * s ^+ 2)
+  ->
   f 1 - f 0 <= a + b / 2%:R + c / 3%:R.
 Proof.
 move=> der c0 bound; pose Q s := a * s + b / 2%:R * s ^+ 2 + c / 3%:R * s ^+ 3.
@@ -44,11 +47,13 @@ rewrite -subr_le0; apply/ler_addgt0Pr => e e0; rewrite add0r.
 have [|t t0 ht] := der (e / 2%:R); first by rewrite divr_gt0 ?ltr0n.
 have b1 : 0 < `|b| + 1 by rewrite ltr_spaddr.
 have -> : f 1 - f 0 - (Q 1 - Q 0) = (f 1 - Q 1) - (f 0 - Q 0) by ring.
-apply: (@steps e (Num.min t (e / (`|b| + 1))) (fun s => f s - Q s)) => [|s h s0]; first by rewrite lt_minr t0 divr_gt0.
+apply: (@steps e (Num.min t (e / (`|b| + 1))) (fun s => f s - Q s)) => [|s h s0];
+  first by rewrite lt_minr t0 divr_gt0.
 rewrite le_minr ler_pdivl_mulr // => /and3P [h0 hh hb] sh.
 have s1 : s <= 1 by apply: le_trans sh; rewrite ler_addl.
 have -> : f (s + h) - Q (s + h) - (f s - Q s)
-    = (f (s + h) - f s - h * f' s) + h * (f' s - (a + b * s + c * s ^+ 2)) - h * (h * (b / 2%:R + c * s + c * h / 3%:R)).
+    = (f (s + h) - f s - h * f' s) + h * (f' s - (a + b * s + c * s ^+ 2))
+      - h * (h * (b / 2%:R + c * s + c * h / 3%:R)).
   by rewrite /Q; field.
 have whole : e * h = e / 2%:R * h + 0 + h * (e / 2%:R) by field.
 rewrite {}whole; apply: ler_add; first apply: ler_add.
@@ -69,11 +74,13 @@ move=> der c0 bound; rewrite ler_norml; apply/andP; split.
   have der' : slope (fun s => - f s) (fun s => - f' s).
     move=> e /der [t t0 ht]; exists t => // s h s0 hs sh; rewrite -normrN.
     by have -> : - (- f (s + h) - - f s - h * - f' s) = f (s + h) - f s - h * f' s; [ring | exact: ht].
-  rewrite ler_subr_addl -ler_opp2; have -> : - (u + v / 2%:R - (a + b / 2%:R + c / 3%:R)) = a - u + (b - v) / 2%:R + c / 3%:R by field.
+  rewrite ler_subr_addl -ler_opp2; have -> : - (u + v / 2%:R - (a + b / 2%:R + c / 3%:R))
+    = a - u + (b - v) / 2%:R + c / 3%:R by field.
   have -> : - (f 1 - f 0) = - f 1 - - f 0 by ring.
   apply: (rises_le der' c0) => s hs; have := bound s hs; rewrite -normrN => /(le_trans (ler_norm _)).
   by rewrite -subr_ge0 => low; rewrite -subr_ge0; move: low; congr (0 <= _); ring.
-rewrite ler_subl_addr; have -> : a + b / 2%:R + c / 3%:R + (u + v / 2%:R) = a + u + (b + v) / 2%:R + c / 3%:R by field.
+rewrite ler_subl_addr; have -> : a + b / 2%:R + c / 3%:R + (u + v / 2%:R) = a + u + (b + v) / 2%:R + c / 3%:R
+  by field.
 apply: (rises_le der c0) => s hs; have := le_trans (ler_norm _) (bound s hs).
 by rewrite -subr_ge0 => high; rewrite -subr_ge0; move: high; congr (0 <= _); ring.
 Qed.
@@ -122,7 +129,8 @@ have bound : `|change + eta * v| <= lambda * eta ^+ 2 * norm g ^+ 2 / 2%:R.
 split=> // eta1 small; move: bound; rewrite ler_norml => /andP [low high].
   rewrite -(ltr_add2r (eta * v)) add0r; apply: le_lt_trans high _.
   rewrite ltr_pdivr_mulr ?ltr0n // -subr_gt0.
-  have -> : eta * v * 2%:R - lambda * eta ^+ 2 * norm g ^+ 2 = eta * (2%:R * v - lambda * norm g ^+ 2 * eta) by ring.
+  have -> : eta * v * 2%:R - lambda * eta ^+ 2 * norm g ^+ 2 = eta * (2%:R * v - lambda * norm g ^+ 2 * eta)
+    by ring.
   by rewrite mulr_gt0 // subr_gt0.
 rewrite -(ltr_add2r (eta * v)) add0r; apply: lt_le_trans low.
 rewrite -subr_gt0.

@@ -65,7 +65,8 @@ have mr i : mean P (rest size part i) = 0.
   under eq_bigr do rewrite (moments _).1.
   by rewrite -mulr_sumr -mulr_suml -nE; field.
 split=> [|i].
-  rewrite (@eq_mean _ _ _ _ (fun w => (m%:R - 1)^-1 * \sum_i (size i)%:R^-1 * rest size part i w ^+ 2)) => [|w].
+  rewrite (@eq_mean _ _ _ _ (fun w => (m%:R - 1)^-1 * \sum_i (size i)%:R^-1 * rest size part i w ^+ 2)) =>
+    [|w].
     rewrite meanZ mean_sum.
     rewrite (eq_bigr (fun i => sigma ^+ 2 - (size i)%:R * (sigma ^+ 2 / n%:R))) => [|i _].
       by rewrite sumrB -mulr_suml -nE sumr_const card_ord -mulr_natl; field; rewrite n0.
@@ -73,7 +74,8 @@ split=> [|i].
   by rewrite /spread mulrC; congr (_ * _); apply: eq_bigr => k _; rewrite mulrC.
 have scoreE : score part =1 (fun w => \sum_k 1 * part k w).
   by move=> w; apply: eq_bigr => k _; rewrite mul1r.
-rewrite covC (@eq_cov _ _ _ _ (fun w => - ((size i)%:R / n%:R) * (\sum_k 1 * part k w) + part i w) _ _ _ scoreE).
+rewrite covC (@eq_cov _ _ _ _ (fun w => - ((size i)%:R / n%:R) * (\sum_k 1 * part k w) + part i w) _ _ _
+  scoreE).
   rewrite cov_lin (cov_with free) -/(var _ _) (var_weighted free).
   under eq_bigr do rewrite (moments _).2 expr1n.
   by rewrite total (moments i).2; field.
@@ -156,33 +158,134 @@ have mS : mean P (fun w => dot (S w) (S w)) = n%:R * \tr Sigma + n%:R ^+ 2 * dot
   rewrite (eq_bigr (fun=> G a 0)) => [|j _]; last by rewrite meanZ mg mul1r.
   by rewrite sumr_const card_ord -mulr_natl exprMn.
 split.
-  rewrite (@eq_mean _ _ _ _ (fun w => (n%:R - 1)^-1 * (- n%:R^-1 * dot (S w) (S w) + q w))) => [|w]; last by ring.
+  rewrite (@eq_mean _ _ _ _ (fun w => (n%:R - 1)^-1 * (- n%:R^-1 * dot (S w) (S w) + q w))) => [|w];
+    last by ring.
   by rewrite meanZ mean_lin mq mS; field; rewrite n10 n0.
-rewrite (@eq_mean _ _ _ _ (fun w => (n%:R * (n%:R - 1))^-1 * (-1 * q w + dot (S w) (S w)))) => [|w]; last first.
+rewrite (@eq_mean _ _ _ _ (fun w => (n%:R * (n%:R - 1))^-1 * (-1 * q w + dot (S w) (S w)))) => [|w];
+  last first.
   by rewrite mulN1r addrC mulrC.
 by rewrite meanZ mean_lin mq mS; field; rewrite n10 n0.
 Qed.
 
-Theorem fieller_interval : Statements.Errors.fieller_interval.
+Section Fieller.
+Variables (R : rcfType) (a b c : R).
+Implicit Type rho : R.
+Local Notation s := (root a b c).
+Local Notation q rho := (a * rho ^+ 2 - 2%:R * b * rho + c).
+Lemma square_done rho : a * q rho = (a * rho - b) ^+ 2 - (b ^+ 2 - a * c).
+Proof. ring. Qed.
+Lemma discriminant_ge0 rho : 0 < a -> q rho <= 0 -> a * c <= b ^+ 2.
 Proof.
-move=> R m x y t rho t0 off quadratic.
-have avg : average off = average x - rho * average y.
-  by rewrite /average sumrB -mulr_sumr mulrBl mulrA.
+move=> a0 h; have : a * q rho <= 0 by rewrite pmulr_rle0.
+by rewrite square_done subr_le0 => /(le_trans (sqr_ge0 _)); rewrite subr_ge0.
+Qed.
+Lemma root_le x : (s <= `|x|) = (b ^+ 2 - a * c <= x ^+ 2).
+Proof.
+have [D0|D0] := leP (b ^+ 2 - a * c) 0; first by rewrite /root ler0_sqrtr // normr_ge0 (le_trans D0) ?sqr_ge0.
+by rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?sqrtr_ge0 // sqr_sqrtr ?(ltW D0) // real_normK ?num_real.
+Qed.
+Lemma le_root x : a * c <= b ^+ 2 -> (`|x| <= s) = (x ^+ 2 <= b ^+ 2 - a * c).
+Proof.
+move=> D0; rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?sqrtr_ge0 // sqr_sqrtr ?subr_ge0 //.
+by rewrite real_normK ?num_real.
+Qed.
+Lemma roots_product : a * c <= b ^+ 2 -> (b - s) * (b + s) = a * c.
+Proof.
+move=> D0; have s2 : s ^+ 2 = b ^+ 2 - a * c by rewrite sqr_sqrtr ?subr_ge0.
+by rewrite -subr_sqr s2 opprB addrC subrK.
+Qed.
+Lemma same_root : a * c <= b ^+ 2 -> a != 0 -> b + s != 0 -> (b - s) / a = c / (b + s).
+Proof. by move=> D0 a0 s0; apply/eqP; rewrite eqr_div // roots_product // mulrC. Qed.
+Hypothesis disc : 0 < a -> a * c <= b ^+ 2.
+Lemma quadratic_solved rho : (q rho <= 0) = solved a b c rho.
+Proof.
+rewrite /solved; have [a0|a0|a0] := ltrgtP a 0; last first.
+- by rewrite a0 mul0r add0r addrC subr_le0.
+- rewrite -(pmulr_rle0 _ a0) square_done subr_le0 -le_root ?disc //.
+  by rewrite ler_pdivr_mulr // ler_pdivl_mulr // ler_distl ![rho * a]mulrC.
+rewrite -(nmulr_rge0 _ a0) square_done subr_ge0 -root_le ler_normr opprB.
+by rewrite ler_ndivl_mulr // ler_ndivr_mulr // !ler_subr_addl ![rho * a]mulrC [a * rho + s]addrC.
+Qed.
+Lemma quadratic_reported rho : 0 <= rho ->
+  (q rho <= 0) = reported a b c rho && ([|| 0 < a, 0 < c | 0 <= b] || solved a b c rho).
+Proof.
+move=> rho0; rewrite /reported; have [c0|c0] := ltP 0 c; last first.
+  have [a0|a0] := ltP 0 a; rewrite /= ?andbT.
+    rewrite quadratic_solved /solved a0 andb_idl // => _; apply: le_trans rho0;
+      rewrite ler_pdivr_mulr // mul0r.
+    rewrite subr_le0 (le_trans (ler_norm b)) // le_root ?disc // ler_addl oppr_ge0.
+    by rewrite pmulr_rle0.
+  have [b0|b0] := leP 0 b; last by rewrite quadratic_solved.
+  rewrite -[X in _ <= X]addr0; apply: ler_add => //; rewrite subr_le0.
+  by apply: (@le_trans _ _ 0); [rewrite mulr_le0_ge0 ?sqr_ge0|rewrite !mulr_ge0 ?ler0n].
+rewrite orbT andbT quadratic_solved /solved; have [a0|a0|a0] := ltrgtP a 0.
+- have D0 : a * c <= b ^+ 2 by apply: le_trans (sqr_ge0 b); rewrite nmulr_rle0 // ltW.
+  have bs : `|b| < s.
+    rewrite ltNge root_le -ltNge ltr_addl oppr_gt0; by rewrite nmulr_rlt0.
+  have [sp sn] : 0 < b + s /\ 0 < s - b.
+    by have /ltr_normlP [] := bs; rewrite -subr_gt0 opprK addrC => -> h; rewrite subr_gt0.
+  have -> : (b - s) / a = c / (b + s) by apply: same_root; rewrite ?(gt_eqF sp) ?(lt_eqF a0).
+  have -> : (rho <= (b + s) / a) = false.
+    by apply: lt_geF; apply: lt_le_trans rho0; rewrite pmulr_rlt0 // invr_lt0.
+  by rewrite sp /= andbT.
+- have D0 := disc a0; have [sp|sn] := ltP 0 (b + s).
+    by rewrite /= (_ : (b - s) / a = c / (b + s)) //; apply: same_root; rewrite ?(gt_eqF sp) ?(gt_eqF a0).
+  apply/negP => /andP [_]; rewrite ler_pdivl_mulr // => h.
+  have := roots_product D0; have -> : b + s = 0.
+    by apply/eqP; rewrite eq_le sn (le_trans _ h) // mulr_ge0 // ltW.
+  by rewrite mulr0 => /esym /eqP; rewrite gt_eqF // mulr_gt0.
+have -> : s = `|b| by rewrite /root a0 mul0r subr0 sqrtr_sqr.
+have [b0|b0] := ltP 0 b.
+  rewrite gtr0_norm // addr_gt0 //= andbT ler_pdivr_mulr ?addr_gt0 //; congr (_ <= _); ring.
+rewrite ler0_norm // subrr ltxx /=; apply: lt_geF; apply: le_lt_trans c0.
+by rewrite mulr_le0_ge0 // mulr_ge0_le0 ?ler0n.
+Qed.
+End Fieller.
+
+Section Samples.
+Variables (R : rcfType) (m : nat) (x y : 'I_m -> R).
+Lemma sample_cov_ge0 (f : 'I_m -> R) : 0 <= sample_cov f f.
+Proof.
+rewrite /sample_cov; case: m f => [|k] f; first by rewrite big_ord0 mul0r.
+apply: divr_ge0; last by rewrite subr_ge0 (ler_nat _ 1).
+by apply: sumr_ge0 => i _; rewrite -expr2 sqr_ge0.
+Qed.
+Lemma average_off rho : average (fun i => x i - rho * y i) = average x - rho * average y.
+Proof. by rewrite /average sumrB -mulr_sumr mulrBl mulrA. Qed.
+Lemma near_quadratic t rho : 0 <= t ->
+  let off i := x i - rho * y i in
+  (`|average off| <= t * Num.sqrt (sample_cov off off / m%:R))
+  = ((average y ^+ 2 - t ^+ 2 / m%:R * sample_cov y y) * rho ^+ 2
+     - 2%:R * (average x * average y - t ^+ 2 / m%:R * sample_cov x y) * rho
+     + (average x ^+ 2 - t ^+ 2 / m%:R * sample_cov x x) <= 0).
+Proof.
+move=> t0 off.
 have cv : sample_cov off off = sample_cov x x - 2%:R * rho * sample_cov x y + rho ^+ 2 * sample_cov y y.
   rewrite /sample_cov; set d := m%:R - 1.
   have -> : \sum_i (off i - average off) * (off i - average off)
-      = \sum_i (x i - average x) * (x i - average x) - 2%:R * rho * (\sum_i (x i - average x) * (y i - average y))
+      = \sum_i (x i - average x) * (x i - average x)
+        - 2%:R * rho * (\sum_i (x i - average x) * (y i - average y))
         + rho ^+ 2 * \sum_i (y i - average y) * (y i - average y).
     rewrite !mulr_sumr -sumrB -big_split; apply: eq_bigr => i _ /=.
-    by rewrite avg /off; ring.
+    by rewrite average_off /off; ring.
   by rewrite mulrDl mulrBl !mulrA.
-have v0 : 0 <= sample_cov off off / m%:R.
-  apply: divr_ge0; last exact: ler0n.
-  rewrite /sample_cov; case: (m) (off) => [|k] f; first by rewrite big_ord0 mul0r.
-  apply: divr_ge0; last by rewrite subr_ge0 (ler_nat _ 1).
-  by apply: sumr_ge0 => i _; rewrite -expr2 sqr_ge0.
+have v0 : 0 <= sample_cov off off / m%:R by rewrite divr_ge0 ?sample_cov_ge0 ?ler0n.
 rewrite -(@ler_pexpn2r _ 2) ?nnegrE ?mulr_ge0 ?sqrtr_ge0 // exprMn sqr_sqrtr // real_normK ?num_real //.
-rewrite -subr_le0; congr (_ <= _); rewrite /quadratic avg cv; move: m%:R^-1 => m'; ring.
+rewrite -subr_le0; congr (_ <= _); rewrite average_off cv; move: m%:R^-1 => m'; ring.
+Qed.
+End Samples.
+
+Theorem fieller_interval : Statements.Errors.fieller_interval.
+Proof.
+move=> R m x y t rho t0 off near a b c.
+have nearE : near = (a * rho ^+ 2 - 2%:R * b * rho + c <= 0) by exact: near_quadratic.
+have disc : 0 < a -> a * c <= b ^+ 2.
+  move=> a0; have y0 : average y != 0.
+    apply: contraTneq a0 => y0; rewrite -leNgt /a y0 expr0n add0r oppr_le0.
+    by rewrite mulr_ge0 ?sample_cov_ge0 // divr_ge0 ?sqr_ge0 ?ler0n.
+  apply: (@discriminant_ge0 _ _ _ _ (average x / average y)) => //.
+  rewrite -(near_quadratic x y _ t0) average_off divfK // subrr normr0 mulr_ge0 // sqrtr_ge0 //.
+by split=> [||| rho0] //; [rewrite nearE quadratic_solved|apply/implyP|rewrite nearE quadratic_reported].
 Qed.
 
 Section Discoveries.
@@ -255,7 +358,8 @@ have -> : \sum_(1 <= i < n) limit i * (i%:R^-1 - i.+1%:R^-1) = c * \sum_(1 <= i 
   rewrite mulr_sumr big_nat_cond [RHS]big_nat_cond; apply: eq_bigr => i /andP [/andP [i0 _] _].
   have i1 : i%:R != 0 :> R by rewrite pnatr_eq0 -lt0n.
   have i2 : i.+1%:R != 0 :> R by rewrite pnatr_eq0.
-  have sum (x y : R) : x != 0 -> y != 0 -> x * c * (x^-1 - y^-1) = c * ((y - x) / y) by move=> x0 y0; field; rewrite x0 y0.
+  have sum (x y : R) : x != 0 -> y != 0 -> x * c * (x^-1 - y^-1) = c * ((y - x) / y) by move=> x0 y0; field;
+    rewrite x0 y0.
   rewrite limitE sum //.
   by rewrite -natrB // subSnn.
 have hE : harmonic = 1 + \sum_(1 <= i < n) 1 / i.+1%:R by rewrite /harmonic big_ltn // divr1 big_add1.
@@ -284,10 +388,12 @@ rewrite (@eq_mean _ _ _ _ (fun w => \sum_(j in harmless) share j w)) => [|w].
     by apply: ler_sum => w _; case: ifP; rewrite ?mulr1 ?mulr0.
   have limit0 i : 0 <= limit n q i.
     by rewrite divr_ge0 ?mulr_ge0 ?ler0n ?(ltW q0) ?harmonic_ge0.
-  apply: (@le_trans _ _ (mean P (fun w => \sum_(1 <= i < n) (p j w <= limit n q i)%R%:R * (i%:R^-1 - i.+1%:R^-1)
+  apply: (@le_trans _ _
+    (mean P (fun w => \sum_(1 <= i < n) (p j w <= limit n q i)%R%:R * (i%:R^-1 - i.+1%:R^-1)
       + (p j w <= limit n q n)%R%:R / n%:R))).
     apply: ler_sum => w _; rewrite ler_wpmul2l ?prob_ge0 //; exact: share_le.
-  rewrite (@eq_mean _ _ _ _ (fun w => 1 * (\sum_(1 <= i < n) (i%:R^-1 - i.+1%:R^-1) * (p j w <= limit n q i)%R%:R)
+  rewrite (@eq_mean _ _ _ _ (fun w =>
+    1 * (\sum_(1 <= i < n) (i%:R^-1 - i.+1%:R^-1) * (p j w <= limit n q i)%R%:R)
       + n%:R^-1 * (p j w <= limit n q n)%R%:R)) => [|w].
     rewrite mean_lin mul1r mean_sum meanZ [limit n q n / _]mulrC ler_add //.
       rewrite big_nat_cond [X in _ <= X]big_nat_cond; apply: ler_sum => i /andP [/andP [i0 _] _].

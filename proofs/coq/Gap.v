@@ -15,7 +15,8 @@ rewrite /ghost /lai -sumrB; apply: eq_bigr => z _.
 rewrite mulr_suml -sumrB big_nat_recr //= subrr addr0.
 by apply: eq_bigr => k _; rewrite mulrBr.
 Qed.
-Lemma ghost_lli : ghost L.+1 V j - lli L.+1 V j = \sum_z \sum_(1 <= l < L.+1) alpha (V z) j l * beta (V z) j l.
+Lemma ghost_lli : ghost L.+1 V j - lli L.+1 V j
+  = \sum_z \sum_(1 <= l < L.+1) alpha (V z) j l * beta (V z) j l.
 Proof.
 by rewrite /ghost /lli -sumrB; apply: eq_bigr => z _; rewrite big_nat_recr //= addrK.
 Qed.
@@ -102,16 +103,19 @@ Qed.
 
 (* The sum over layers of a constant and a decayed product. *)
 Lemma layer_sum (R : ringType) (rho b N : R) L :
-  \sum_(1 <= l < L.+1) (b + rho ^+ (2 * (L.+1 - l)) * N) = L%:R * b + (\sum_(1 <= l < L.+1) rho ^+ (2 * l)) * N.
+  \sum_(1 <= l < L.+1) (b + rho ^+ (2 * (L.+1 - l)) * N) = L%:R * b
+    + (\sum_(1 <= l < L.+1) rho ^+ (2 * l)) * N.
 Proof. by rewrite big_split /= -mulr_suml powers_rev sumr_const_nat subn1 /= mulr_natl. Qed.
 
 Lemma gap_without_alignment_ghost (R : rcfType) d n L (V : 'I_n -> trace R d) j rho C :
   all_decay L.+1 V j rho -> A2 L.+1 V j C ->
   `|ghost L.+1 V j - lai L.+1 V j|
-  <= C ^+ 2 * \sum_z (L%:R * `|beta (V z) j L.+1| + last_norms L.+1 V j z * \sum_(1 <= l < L.+1) rho ^+ (2 * l)).
+  <= C ^+ 2 * \sum_z (L%:R * `|beta (V z) j L.+1| + last_norms L.+1 V j z * \sum_(1 <= l < L.+1) rho ^+
+    (2 * l)).
 Proof.
 move=> hA1 hA2.
-apply: le_trans (gap_le (b := fun z l => `|beta (V z) j L.+1| + rho ^+ (2 * (L.+1 - l)) * last_norms L.+1 V j z)
+apply: le_trans (gap_le (b :=
+  fun z l => `|beta (V z) j L.+1| + rho ^+ (2 * (L.+1 - l)) * last_norms L.+1 V j z)
   hA2 _) _ => [z l /andP [l0 lL]|].
   apply: le_trans (ler_norm_sub _ _) _; rewrite addrC ler_add2l.
   by apply: beta_decay => //; rewrite l0 ltnW.

@@ -113,7 +113,8 @@ have -> : C ^+ 2 * T * S = C ^+ 2 / abar * S * (abar * T) by field; rewrite gt_e
 apply: ler_wpmul2l least; apply: mulr_ge0 => //; apply: divr_ge0; [exact: sqr_ge0|exact: ltW].
 Qed.
 
-(** The linear chain of width 1 that refutes the printed bounds: all matrices are 1 but the last, which is r. *)
+(** The linear chain of width 1 that refutes the printed bounds: all matrices are 1 but the last, which is
+    r. *)
 Section Chain.
 Variables (R : rcfType) (L : nat) (r : R).
 Definition one_wide (_ : nat) := 1%N.
@@ -156,8 +157,10 @@ Let V (z : 'I_n.+1) := chain.
 Lemma chain_decays : decays L.+2 rho chain.
 Proof.
 move=> l /andP [l0 lL] /=; rewrite ltnn [X in _ * X]norm_scalar ?ler01 // mulr1.
-case: leqP => h; last by rewrite norm_scalar ?ler01 // (_ : l = L.+2) ?subnn ?expr0 //; apply/eqP; rewrite eqn_leq lL.
-rewrite norm_scalar ?(ltW r0) //; apply: le_trans hr _; apply: ler_wiexpn2l; rewrite ?(ltW rho0) ?(ltW rho1) //.
+case: leqP => h; last by rewrite norm_scalar ?ler01 // (_ : l = L.+2) ?subnn ?expr0 //; apply/eqP;
+  rewrite eqn_leq lL.
+rewrite norm_scalar ?(ltW r0) //; apply: le_trans hr _; apply: ler_wiexpn2l;
+  rewrite ?(ltW rho0) ?(ltW rho1) //.
 by rewrite -[L.+1]/(L.+2 - 1)%N leq_sub2l.
 Qed.
 Lemma chain_A1 : A1 L.+2 V chain rho.
@@ -175,7 +178,8 @@ Proof. by move=> z l hl; rewrite chain_cos ler01. Qed.
 Lemma chain_variant : variant L.+2 V chain.
 Proof. by move=> z l hl; rewrite !chain_cos. Qed.
 
-Lemma chain_gap : `|influence_ghost L.+2 V chain - influence_lai L.+2 V chain| = n.+1%:R * (L.+1%:R * (1 - r ^+ 2)).
+Lemma chain_gap : `|influence_ghost L.+2 V chain - influence_lai L.+2 V chain|
+  = n.+1%:R * (L.+1%:R * (1 - r ^+ 2)).
 Proof.
 have rho_r : r ^+ 2 <= 1.
   by rewrite exprn_ile1 ?(ltW r0) //; apply: le_trans hr _; rewrite exprn_ile1 ?(ltW rho0) ?(ltW rho1).
@@ -332,7 +336,8 @@ exists one_wide, (weight L r), (fun=> chain L r), (chain L r), 1, 1; split.
 - split=> [|z|z l /andP [_ hl]]; rewrite ?ltr01 // chain_alpha ?ler01 //.
 have sum0 : 0 < \sum_(z < n.+1) beta (chain L r) (chain L r) L.+2 by rewrite chain_sum ltr0Sn.
 split=> // [z l /andP [_ hl]||].
-- rewrite chain_signal; move: hl; rewrite leq_eqVlt => /orP [/eqP ->|hl]; first by rewrite chain_signal ler01 lexx.
+- rewrite chain_signal; move: hl; rewrite leq_eqVlt => /orP [/eqP ->|hl];
+  first by rewrite chain_signal ler01 lexx.
   by rewrite chain_beta // sqr_ge0 r1.
 - rewrite /lli (eq_bigr (fun=> 1)) => [|z _]; last by rewrite chain_alpha // chain_signal mulr1.
   by rewrite sumr_const card_ord pnatr_eq0.

@@ -49,7 +49,8 @@ set D : 'M[R]_(m, n) := s *: delta_mx i k.
 have D1 : size1 D = s by rewrite size1Z size1_delta mulr1 gtr0_norm.
 have hD a : dot a D = s * a i k by rewrite dotZr dot_delta.
 have {}ht : `|f (X + D) - f X - dot G D| <= e / 2%:R * s by rewrite -D1; apply: ht; rewrite D1 le_minl lexx.
-have {}hu : `|f (X + D) - f X - dot H D| <= e / 2%:R * s by rewrite -D1; apply: hu; rewrite D1 le_minl lexx orbT.
+have {}hu : `|f (X + D) - f X - dot H D| <= e / 2%:R * s by rewrite -D1; apply: hu;
+  rewrite D1 le_minl lexx orbT.
 rewrite -(ler_pmul2l s0) -{1}(gtr0_norm s0) -normrM mulrBr -!hD.
 have -> : dot G D - dot H D = (f (X + D) - f X - dot H D) - (f (X + D) - f X - dot G D) by ring.
 apply: le_trans (ler_norm_sub _ _) _; apply: le_trans (ler_add hu ht) _.
@@ -78,7 +79,8 @@ by rewrite ler_addr ler01.
 Qed.
 
 Lemma gradient_chain (f : 'M[R]_(p, q) -> R) (g : 'M[R]_(m, n) -> R) X Y G H :
-  (forall D, g (X + D) = f (Y + phi D)) -> gradient f Y G -> (forall D, dot H D = dot G (phi D)) -> gradient g X H.
+  (forall D, g (X + D) = f (Y + phi D)) -> gradient f Y G -> (forall D, dot H D = dot G (phi D)) ->
+    gradient g X H.
 Proof.
 move=> hg hf hH e e0; have [K K0 hK] := size1_linear.
 have [|t t0 ht] := hf (e / K); first by rewrite divr_gt0.
@@ -114,7 +116,8 @@ by have [_ _ ->] := pre_activation (hz z) hj.
 Qed.
 
 (* The inner product of sums of outer products. *)
-Lemma dot_columns (R : comRingType) p q m n (A : 'M[R]_(q, m)) (G : 'M_(p, m)) (B : 'M_(q, n)) (H : 'M_(p, n)) :
+Lemma dot_columns (R : comRingType) p q m n (A : 'M[R]_(q, m)) (G : 'M_(p, m)) (B : 'M_(q, n))
+  (H : 'M_(p, n)) :
   dot (G *m A^T) (H *m B^T) = \sum_t \sum_u dot (col t A) (col u B) * dot (col t G) (col u H).
 Proof.
 have outer r (C : 'M[R]_(p, r)) (D : 'M_(q, r)) : C *m D^T = \sum_t col t C *m (col t D)^T.
@@ -160,7 +163,8 @@ Variables (R : realFieldType) (u p q : nat).
 Lemma tied_linear : linear (@tied R u p q).
 Proof. by move=> c X Y; apply/matrixP => k i; rewrite !mxE linearP !mxE. Qed.
 Canonical tied_lin := Linear tied_linear.
-Definition put (k : 'I_u) (X : 'M[R]_(p, q)) : 'M_(u, p * q) := \matrix_(k' < u) (if k' == k then mxvec X else 0).
+Definition put (k : 'I_u) (X : 'M[R]_(p, q)) : 'M_(u, p * q) :=
+  \matrix_(k' < u) (if k' == k then mxvec X else 0).
 Lemma put_linear k : linear (put k).
 Proof.
 move=> c X Y; apply/matrixP => k' i; rewrite !mxE.
@@ -266,7 +270,8 @@ move=> R d n L V j sz sj fz fj hz hj; split=> [l _|Gz Gj hG].
   by split=> [z|]; apply: gradient_readout.
 apply: eq_bigr => z _; rewrite mulr_suml big_nat [RHS]big_nat; apply: eq_bigr => l hl.
 have [hGz hGj] := hG l hl.
-by rewrite (gradient_unique (hGz z) (gradient_readout _ (hz z))) (gradient_unique hGj (gradient_readout _ hj)) dot_outer.
+by rewrite (gradient_unique (hGz z) (gradient_readout _ (hz z))) (gradient_unique hGj (gradient_readout _ hj))
+  dot_outer.
 Qed.
 
 Theorem aggregation : Statements.Ghost.aggregation.

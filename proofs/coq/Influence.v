@@ -12,7 +12,8 @@ Implicit Types (f : 'M[R]_(m, n) -> R) (X G H D : 'M[R]_(m, n)).
 
 Lemma gradient_as f f' X G : gradient f X G -> (forall Y, f Y = f' Y) -> gradient f' X G.
 Proof. by move=> hf ff e /hf [t t0 ht]; exists t => // D /ht; rewrite !ff. Qed.
-Lemma gradient_add f f' X G G' : gradient f X G -> gradient f' X G' -> gradient (fun Y => f Y + f' Y) X (G + G').
+Lemma gradient_add f f' X G G' :
+  gradient f X G -> gradient f' X G' -> gradient (fun Y => f Y + f' Y) X (G + G').
 Proof.
 move=> hf hg e e0; have e2 : 0 < e / 2%:R by rewrite divr_gt0 ?ltr0n.
 have [t t0 ht] := hf _ e2; have [s s0 hs] := hg _ e2; exists (Num.min t s); first by rewrite lt_minr t0.
@@ -30,7 +31,8 @@ apply: (@le_trans _ _ ((`|c| + 1) * `|f (X + D) - f X - dot G D|)).
   by rewrite ler_wpmul2r // ler_addl ler01.
 apply: le_trans (ler_wpmul2l (ltW c0) hD) _; rewrite mulrA [_ * (e / _)]mulrC divfK ?gt_eqF //.
 Qed.
-Lemma gradient_sum I (s : seq I) (F : I -> 'M[R]_(m, n) -> R) X (G : I -> 'M[R]_(m, n)) : (forall i, gradient (F i) X (G i)) ->
+Lemma gradient_sum I (s : seq I) (F : I -> 'M[R]_(m, n) -> R) X (G : I -> 'M[R]_(m, n)) :
+  (forall i, gradient (F i) X (G i)) ->
   gradient (fun Y => \sum_(i <- s) F i Y) X (\sum_(i <- s) G i).
 Proof.
 move=> hF; elim: s => [|i s IH].
@@ -65,7 +67,8 @@ Qed.
 Theorem rule_is_reversed : Statements.Influence.rule_is_reversed.
 Proof.
 move=> R n p loss theta gz gj hf printed change; have hd := derivative_step gj hf.
-have c0 : \sum_z loss z theta = \sum_z loss z (theta - 0 *: gj) by apply: eq_bigr => z _; rewrite scale0r subr0.
+have c0 : \sum_z loss z theta = \sum_z loss z (theta - 0 *: gj) by apply: eq_bigr => z _;
+  rewrite scale0r subr0.
 split=> [neg|pos|g0].
 - by have [t t0 ht] := derivative_sign hd neg; exists t => // eta /ht; rewrite -c0.
 - have [|t t0 ht] := derivative_sign (derivative_scale (-1) hd) _; first by rewrite mulN1r oppr_lt0.
@@ -78,9 +81,38 @@ apply/eqP/colP => i; move: (h i (mem_index_enum i)).
 by rewrite big_ord1 -expr2 sqrf_eq0 mxE => /eqP.
 Qed.
 
+Lemma taylor_slope (R : realFieldType) (f : R -> R) a1 a2 M t : 0 < t ->
+  (forall e, `|e| <= t -> `|f e - (f 0 + a1 * e + a2 * e ^+ 2)| <= M * `|e| ^+ 3) -> derivative f 0 a1.
+Proof.
+move=> t0 hf e e0; set K := `|a2| + `|M| * t.
+have K0 : 0 <= K by rewrite addr_ge0 // mulr_ge0 // ltW.
+have K1 : 0 < K + 1 by rewrite ltr_spaddr ?ltr01.
+exists (Num.min t (e / (K + 1))) => [|h]; first by rewrite lt_minr t0 divr_gt0.
+rewrite le_minr => /andP [ht he]; rewrite add0r.
+have -> : f h - f 0 - a1 * h = (f h - (f 0 + a1 * h + a2 * h ^+ 2)) + a2 * h ^+ 2 by ring.
+apply: le_trans (ler_norm_add _ _) _; apply: (@le_trans _ _ (K * `|h| * `|h|)).
+  rewrite addrC /K !mulrDl normrM normrX expr2 mulrA ler_add2l; apply: le_trans (hf _ ht) _.
+  apply: (@le_trans _ _ (`|M| * `|h| ^+ 3)); first by rewrite ler_wpmul2r ?exprn_ge0 ?ler_norm.
+  by rewrite exprS expr2 -!mulrA ler_wpmul2l // ler_wpmul2r // mulr_ge0.
+rewrite ler_wpmul2r //; apply: (@le_trans _ _ ((K + 1) * `|h|)).
+  by rewrite ler_wpmul2r // ler_addl ler01.
+by rewrite mulrC -ler_pdivl_mulr.
+Qed.
+
 Theorem directional_derivative : Statements.Influence.directional_derivative.
 Proof.
-move=> R n p val loss theta gz gj hz hj; rewrite -dot_suml dotC; exact: derivative_line.
+move=> R n p val loss theta gz gj hz hj along score.
+have slope : derivative along 0 score by rewrite /score -dot_suml dotC; exact: derivative_line.
+split=> // a1 a2 M t t0 taylor h /andP [h0 ht].
+rewrite (derivative_unique slope (taylor_slope t0 taylor)).
+have h1 : h != 0 by rewrite -normr_gt0.
+have hM : `|- h| <= t by rewrite normrN.
+have := ler_add (taylor h ht) (taylor (- h) hM); rewrite normrN => /(le_trans (ler_norm_sub _ _)) bound.
+have -> : (along h - along (- h)) / (2%:R * h) - a1 = ((along h - (along 0 + a1 * h + a2 * h ^+ 2))
+    - (along (- h) - (along 0 + a1 * - h + a2 * (- h) ^+ 2))) / (2%:R * h) by field.
+rewrite normrM normfV normrM normr_nat ler_pdivr_mulr ?mulr_gt0 ?ltr0n //; apply: le_trans bound _.
+have -> : h ^+ 2 = `|h| ^+ 2 by rewrite real_normK ?num_real.
+by rewrite le_eqVlt; apply/orP; left; apply/eqP; move: `|h| => k; ring.
 Qed.
 
 Theorem position_score : Statements.Influence.position_score.
@@ -94,9 +126,11 @@ have same : \sum_t dot (col t G) (GV *m col t A) = dot GV (\sum_t col t G *m (co
 by rewrite outer.
 Qed.
 
-Definition unfolded (R : ringType) c k n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) : 'M_(c * k, m) :=
+Definition unfolded (R : ringType) c k n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) :
+  'M_(c * k, m) :=
   \matrix_(i, t) patch src x t i 0.
-Lemma convolutionE (R : ringType) p c k n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) (K : 'M_(p, c * k)) :
+Lemma convolutionE (R : ringType) p c k n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n))
+  (K : 'M_(p, c * k)) :
   convolution src x K = K *m unfolded src x.
 Proof.
 apply/matrixP => i t; rewrite !mxE [LHS]pair_bigA /= [RHS](reindex _ (curry_mxvec_bij _ _)) /=.
@@ -106,12 +140,15 @@ Qed.
 Theorem convolution_gradient : Statements.Influence.convolution_gradient.
 Proof.
 move=> R p c k nz nj mz mj srcz srcj xz xj K fz fj Gz Gj hz hj.
-have chain n m (src : 'I_m -> 'I_k -> option 'I_n) x f (G : 'M[R]_(p, m)) : gradient f (convolution src x K) G ->
+have chain n m (src : 'I_m -> 'I_k -> option 'I_n) x f (G : 'M[R]_(p, m)) :
+  gradient f (convolution src x K) G ->
     gradient (fun X => f (convolution src x X)) K (G *m (unfolded src x)^T).
   rewrite convolutionE => hf; apply: gradient_as (gradient_mulmx hf) _ => Y; by rewrite convolutionE.
-split=> [||Dz Dj hDz hDj]; [by eexists; exact: (chain _ _ _ _ _ _ hz)|by eexists; exact: (chain _ _ _ _ _ _ hj)|].
+split=> [||Dz Dj hDz hDj];
+  [by eexists; exact: (chain _ _ _ _ _ _ hz)|by eexists; exact: (chain _ _ _ _ _ _ hj)|].
 rewrite (gradient_unique hDz (chain _ _ _ _ _ _ hz)) (gradient_unique hDj (chain _ _ _ _ _ _ hj)) dot_columns.
-have colE n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) t : col t (unfolded src x) = patch src x t.
+have colE n m (src : 'I_m -> 'I_k -> option 'I_n) (x : 'M[R]_(c, n)) t : col t (unfolded src x)
+  = patch src x t.
   by apply/colP => i; rewrite !mxE.
 by apply: eq_bigr => t _; apply: eq_bigr => u _; rewrite !colE.
 Qed.
@@ -128,7 +165,8 @@ split=> [||Gz Gj hGz hGj]; try by eexists; apply: chain; eassumption.
 rewrite (derivative_unique hGz (chain _ _ _ _ pz hz)) (derivative_unique hGj (chain _ _ _ _ pj hj)); ring.
 Qed.
 
-Lemma dot_col_mx (R : ringType) m n (a b : 'cV[R]_m) (c e : 'cV[R]_n) : dot (col_mx a c) (col_mx b e) = dot a b + dot c e.
+Lemma dot_col_mx (R : ringType) m n (a b : 'cV[R]_m) (c e : 'cV[R]_n) : dot (col_mx a c) (col_mx b e)
+  = dot a b + dot c e.
 Proof.
 rewrite /dot big_split_ord /=; congr (_ + _); apply: eq_bigr => i _; rewrite !big_ord1.
   by rewrite !col_mxEu.
@@ -171,7 +209,8 @@ Lemma gradient_half (c : R) x : gradient (half_square c) x (x - c%:M).
 Proof.
 move=> e e0; exists (2%:R * e) => [|D]; first by rewrite mulr_gt0 ?ltr0n.
 rewrite /size1 /dot !big_ord1 /half_square !mxE mulr1n => hD.
-have -> : (x 0 0 + D 0 0 - c) ^+ 2 / 2%:R - (x 0 0 - c) ^+ 2 / 2%:R - (x 0 0 - c) * D 0 0 = D 0 0 * D 0 0 / 2%:R by field.
+have -> : (x 0 0 + D 0 0 - c) ^+ 2 / 2%:R - (x 0 0 - c) ^+ 2 / 2%:R - (x 0 0 - c) * D 0 0
+  = D 0 0 * D 0 0 / 2%:R by field.
 rewrite !normrM normfV (ger0_norm (ler0n _ 2)) mulrAC; apply: ler_wpmul2r => //.
 by rewrite ler_pdivr_mulr ?ltr0n // mulrC.
 Qed.
@@ -195,7 +234,8 @@ split.
   have := gradient_sum (index_enum _) (fun i => gradient_half (data i) x).
   have alg (y : R) : y - 0 + (y - 2%:R) = 2%:R * (y - 1) by ring.
   rewrite (_ : \sum_(i <- _) _ = 2%:R%:M *m (x - 1%:M)) //.
-  by rewrite !big_ord_recl big_ord0 addr0 mul_scalar_mx; apply/colP => i; rewrite !ord1 !mxE /= !mulr1n; exact: alg.
+  by rewrite !big_ord_recl big_ord0 addr0 mul_scalar_mx; apply/colP => i; rewrite !ord1 !mxE /= !mulr1n;
+    exact: alg.
 - by move=> j; have := gradient_half (data j) 1%:M; rewrite -raddfB.
 - move=> j; split=> [|e x e1]; first by rewrite mul0r !subr0 divff.
   have e2 : 0 < 2%:R - e by rewrite subr_gt0; apply: le_lt_trans e1 _; rewrite ltr1n.
@@ -223,7 +263,8 @@ by rewrite subrr mul0r expr0n /= mul0r expr1n divr_gt0 ?ltr01.
 Qed.
 
 (* A matrix stretches the sum of sizes by at most a factor. *)
-Lemma size1_mul (R : realFieldType) p q (A : 'M[R]_(q, p)) : exists2 K, 0 < K & forall D : 'cV_p, size1 (A *m D) <= K * size1 D.
+Lemma size1_mul (R : realFieldType) p q (A : 'M[R]_(q, p)) : exists2 K, 0 < K & forall D : 'cV_p,
+  size1 (A *m D) <= K * size1 D.
 Proof. exact: (size1_linear (mulmx_linear 1 A)). Qed.
 
 Lemma jacobian_add (R : realFieldType) p q (F F' : 'cV[R]_p -> 'cV[R]_q) x J J' :
@@ -235,7 +276,8 @@ move=> D; rewrite le_minr => /andP [/ht h1 /hs h2]; rewrite [e]splitr mulrDl mul
 rewrite opprD (addrACA (F (x + D)) (F' (x + D)) (- F x)) opprD (addrACA (F (x + D) - F x)).
 exact: le_trans (size1_triangle _ _) (ler_add h1 h2).
 Qed.
-Lemma jacobian_sum (R : realFieldType) p q I (s : seq I) (F : I -> 'cV[R]_p -> 'cV[R]_q) x (J : I -> 'M_(q, p)) :
+Lemma jacobian_sum (R : realFieldType) p q I (s : seq I) (F : I -> 'cV[R]_p -> 'cV[R]_q) x
+  (J : I -> 'M_(q, p)) :
   (forall i, jacobian (F i) x (J i)) -> jacobian (fun y => \sum_(i <- s) F i y) x (\sum_(i <- s) J i).
 Proof.
 move=> hF; elim: s => [|i s IH] e e0.
@@ -247,7 +289,8 @@ Qed.
 
 Theorem removal : Statements.Influence.removal.
 Proof.
-move=> R n m p loss dl hess val gz theta j path hz twice stat; set H := \sum_i hess i => Hu [p0 cont] [r r0 still].
+move=> R n m p loss dl hess val gz theta j path hz twice stat;
+  set H := \sum_i hess i => Hu [p0 cont] [r r0 still].
 have vel : velocity path 0 (invmx H *m dl j theta).
   have jac : jacobian (fun x => \sum_i dl i x) theta H by apply: jacobian_sum => i; case: (twice i).
   have [K K0 hK] := size1_mul (invmx H); have [K' K'0 hK'] := size1_mul (hess j).
@@ -255,7 +298,8 @@ have vel : velocity path 0 (invmx H *m dl j theta).
   have U0 : 0 <= U := size1_ge0 _.
   have eqn e : `|e| <= r -> \sum_i dl i (path e) = e *: dl j (path e).
     move=> /still h.
-    have hh : gradient (fun x => \sum_i loss i x - e * loss j x) (path e) (\sum_i dl i (path e) + (- e) *: dl j (path e)).
+    have hh : gradient (fun x => \sum_i loss i x - e * loss j x) (path e)
+      (\sum_i dl i (path e) + (- e) *: dl j (path e)).
       apply: gradient_as (gradient_add (gradient_sum (index_enum _) (fun i => (proj1 (twice i)) (path e)))
         (gradient_scale (- e) ((proj1 (twice j)) (path e)))) _ => Y; by rewrite mulNr.
     by apply/eqP; rewrite -subr_eq0 -scaleNr; apply/eqP; exact: gradient_unique hh h.
@@ -274,7 +318,8 @@ have vel : velocity path 0 (invmx H *m dl j theta).
     apply: le_trans (ler_add h1 (hK' D)) _; by rewrite -mulrDl mulrC.
   have [q q0 hq] := cont (Num.min t s) ltac:(by rewrite lt_minr t0).
   exists (Num.min r q) => [|x]; first by rewrite lt_minr r0.
-  rewrite le_minr => /andP [/eqn step /hq]; rewrite !add0r p0 le_minr; set D := path x - theta => /andP [Dt Ds].
+  rewrite le_minr => /andP [/eqn step /hq]; rewrite !add0r p0 le_minr;
+    set D := path x - theta => /andP [Dt Ds].
   have pE : path x = theta + D by rewrite /D addrCA subrr addr0.
   have {hs Ds}hs := hs D Ds; have {ht Dt}ht := ht D Dt; rewrite stat subr0 -pE step in ht; rewrite -pE in hs.
   have off : D - x *: u = invmx H *m (x *: (dl j (path x) - g) - (x *: dl j (path x) - H *m D)).
@@ -293,7 +338,8 @@ have vel : velocity path 0 (invmx H *m dl j theta).
     by rewrite le_eqVlt; apply/orP; left; apply/eqP; field; rewrite !gt_eqF // ltr0n.
   have b1 : K * b <= K by rewrite ler_pimulr ?(ltW K0) // le_minl lexx.
   have b2 : K * b <= e / 2%:R.
-    apply: (@le_trans _ _ (K * (e / (2%:R * K)))); first by rewrite ler_wpmul2l ?(ltW K0) // le_minl lexx orbT.
+    apply: (@le_trans _ _ (K * (e / (2%:R * K))));
+      first by rewrite ler_wpmul2l ?(ltW K0) // le_minl lexx orbT.
     by rewrite le_eqVlt; apply/orP; left; apply/eqP; field; rewrite gt_eqF // pnatr_eq0.
   have small : size1 D <= 2%:R * (`|x| * B).
     have : size1 D <= K * (`|x| * b + a * size1 D) + `|x| * U.
@@ -315,4 +361,66 @@ have vel : velocity path 0 (invmx H *m dl j theta).
 split=> //; have hz' z : gradient (val z) (path 0) (gz z) by rewrite p0; apply: hz.
 have := velocity_gradient (gradient_sum (index_enum _) hz') vel.
 by rewrite dot_suml.
+Qed.
+
+Theorem removal_of_quadratics : Statements.Influence.removal_of_quadratics.
+Proof.
+move=> R n m p loss hess b val gz theta j slope hz hl stat; set H := \sum_i hess i => Hu infl.
+have [K K0 hK] := size1_mul (invmx H); have [K' K'0 hK'] := size1_mul (hess j).
+set g := slope j theta; pose M e := H - e *: hess j.
+pose r := (2%:R * (K * K'))^-1; have r0 : 0 < r by rewrite invr_gt0 !mulr_gt0 ?ltr0n.
+have total x : \sum_i slope i x = H *m (x - theta).
+  have -> : \sum_i slope i x = \sum_i slope i x - \sum_i slope i theta by rewrite stat subr0.
+  rewrite -sumrB mulmx_suml; apply: eq_bigr => i _.
+  by rewrite /slope opprD addrACA subrr addr0 -mulmxBr.
+(* The distance of a stationary point from theta. *)
+have near_by e (D c : 'cV_p) : `|e| <= r -> M e *m D = e *: c -> size1 D <= 2%:R * (`|e| * (K * size1 c)).
+  move=> er MD; have DE : D = e *: (invmx H *m (c + hess j *m D)).
+    rewrite -[LHS](mulKmx Hu) scalemxAr; congr (_ *m _).
+    by rewrite scalerDr -MD mulmxBl -scalemxAl subrK.
+  have : size1 D <= `|e| * (K * (size1 c + K' * size1 D)).
+    rewrite {1}DE size1Z ler_wpmul2l //; apply: le_trans (hK _) _; rewrite ler_wpmul2l ?(ltW K0) //.
+    by apply: le_trans (size1_triangle _ _) _; rewrite ler_add2l.
+  have half : `|e| * (K * K') <= 2%:R^-1.
+    have -> : 2%:R^-1 = r * (K * K') by rewrite /r invfM divfK // gt_eqF // mulr_gt0.
+    by rewrite ler_wpmul2r // mulr_ge0 // ltW.
+  have h2 := ler_wpmul2r (size1_ge0 D) half.
+  rewrite !mulrDr => h1; rewrite -subr_ge0 in h1; rewrite -subr_ge0 in h2.
+  rewrite -subr_ge0; have := addr_ge0 h1 h2; rewrite -(pmulr_rge0 _ (ltr0Sn R 1)).
+  by congr (0 <= _); field.
+have unit e : `|e| <= r -> M e \in unitmx.
+  move=> er; rewrite -unitmx_tr -row_free_unit -kermx_eq0; apply/eqP/row_matrixP => k; rewrite row0.
+  set v := row k _; have vM : v *m (M e)^T = 0 by apply/sub_kermxP; exact: row_sub.
+  have Mv : M e *m v^T = e *: 0 by rewrite scaler0 -[LHS]trmxK trmx_mul trmxK vM trmx0.
+  have := near_by e _ _ er Mv; rewrite size1_0 !mulr0 => v0; apply: trmx_inj; rewrite trmx0.
+  apply/matrixP => a c; rewrite [RHS]mxE; apply/eqP; rewrite -normr_le0; apply: le_trans v0.
+  rewrite /size1 (bigD1 a) //= (bigD1 c) //= -addrA ler_addl addr_ge0 ?sumr_ge0 // => ? _.
+  exact: sumr_ge0.
+pose path e := theta + invmx (M e) *m (e *: g).
+have still e x : `|e| <= r -> gradient (fun y => \sum_i loss i y - e * loss j y) x 0 <-> x = path e.
+  have GE : \sum_i slope i x + - e *: slope j x = M e *m (x - theta) - e *: g.
+    have -> : slope j x = hess j *m (x - theta) + g by rewrite /g /slope mulmxBr addrA subrK.
+    by rewrite total mulmxBl -scalemxAl -addrA -opprD -scalerDr scaleNr.
+  move=> er; have hh : gradient (fun y => \sum_i loss i y - e * loss j y) x (M e *m (x - theta) - e *: g).
+    rewrite -GE; apply: gradient_as (gradient_add (gradient_sum (index_enum _) (fun i => hl i x))
+      (gradient_scale (- e) (hl j x))) _ => Y; by rewrite mulNr.
+  split=> [h|xE].
+    have /eqP := gradient_unique hh h; rewrite subr_eq0 => /eqP MD.
+    by rewrite /path -MD mulKmx ?unit // addrCA subrr addr0.
+  by move: hh; rewrite xE /path addrAC subrr add0r mulKVmx ?unit // subrr.
+have path0 : path 0 = theta by rewrite /path scale0r mulmx0 addr0.
+have cont : continuous path 0.
+  move=> e e0; set k := 2%:R * (K * size1 g) + 1.
+  have k0 : 0 < k by rewrite ltr_spaddr ?ltr01 // !mulr_ge0 ?ler0n ?size1_ge0 ?(ltW K0).
+  exists (Num.min r (e / k)) => [|h]; first by rewrite lt_minr r0 divr_gt0.
+  rewrite le_minr ler_pdivl_mulr // => /andP [hr he]; rewrite add0r path0 /path addrAC subrr add0r.
+  have := near_by h _ g hr (mulKVmx (unit h hr) _) => /le_trans; apply; apply: le_trans he.
+  by rewrite mulrCA ler_wpmul2l // ler_addl ler01.
+have [||vel der] := @removal R n m p loss slope hess val gz theta j path hz _ stat Hu (conj path0 cont) _.
+- move=> i; split=> [x|e e0]; first exact: hl.
+  exists 1 => [|D _]; first exact: ltr01.
+  rewrite /slope mulmxDr (addrAC (hess i *m theta)) (addrAC (hess i *m theta + b i)) subrr add0r subrr.
+  by rewrite size1_0 mulr_ge0 ?size1_ge0 ?(ltW e0).
+- by exists r => // e er; apply/still.
+by exists path; split=> //; exists r => // e er x; exact: still.
 Qed.

@@ -6,11 +6,14 @@ Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
-(* Functions of different members of an independent family: the mean of the product is the product of the means. *)
+(* Functions of different members of an independent family: the mean of the product is the product of the
+   means. *)
 Section Independent.
-Variables (R : realFieldType) (W : finType) (P : law R W) (I : finType) (T : I -> eqType) (X : forall i, W -> T i).
+Variables (R : realFieldType) (W : finType) (P : law R W) (I : finType) (T : I -> eqType)
+  (X : forall i, W -> T i).
 Hypothesis ind : independent P X.
-Definition depends (S : Type) (A : I -> bool) (F : W -> S) := forall w w', (forall i, A i -> X i w = X i w') -> F w = F w'.
+Definition depends (S : Type) (A : I -> bool) (F : W -> S) := forall w w',
+    (forall i, A i -> X i w = X i w') -> F w = F w'.
 Definition same (A : pred I) w w' := [forall i, A i ==> (X i w == X i w')].
 Lemma samex A w : same A w w. Proof. by apply/forallP => i; apply/implyP. Qed.
 Lemma sameP (A : pred I) w w' : reflect (forall i, A i -> X i w = X i w') (same A w w').
@@ -53,7 +56,8 @@ rewrite (eq_mean P (Y := fun w => \sum_v \sum_v' (F v / size A v * (G v' / size 
   by apply: eq_bigr => v' _; rewrite big_split /= mulrACA.
 rewrite mean_sum; apply: eq_bigr => v _; rewrite mean_sum mulr_sumr; apply: eq_bigr => v' _.
 rewrite meanZ [RHS]mulrACA; congr (_ * _); rewrite -big_split /=.
-rewrite (eq_mean P (Y := fun w => \prod_i (if A i then (X i w == X i v)%:R else (X i w == X i v')%:R))) => [|w].
+rewrite (eq_mean P (Y := fun w => \prod_i (if A i then (X i w == X i v)%:R else (X i w == X i v')%:R))) =>
+  [|w].
   rewrite (ind (fun i x => if A i then (x == X i v)%:R else (x == X i v')%:R)); apply: eq_bigr => i _.
   rewrite /pick /=; case: (A i) => /=; first by rewrite mean_const mulr1.
   by rewrite mean_const mul1r.
@@ -63,23 +67,30 @@ End Independent.
 
 (* X and Y are independent of each other. *)
 Definition free (R : realFieldType) (W : finType) (P : law R W) S T (X : W -> S) (Y : W -> T) :=
-  forall (f : S -> R) (g : T -> R), mean P (fun w => f (X w) * g (Y w)) = mean P (fun w => f (X w)) * mean P (fun w => g (Y w)).
+  forall (f : S -> R) (g : T -> R), mean P (fun w => f (X w) * g (Y w))
+    = mean P (fun w => f (X w)) * mean P (fun w => g (Y w)).
 
 Section Free.
 Variables (R : realFieldType) (W : finType) (P : law R W).
-Lemma depends_free (I : finType) (T : I -> eqType) (X : forall i, W -> T i) (A : pred I) S U (Y : W -> S) (Z : W -> U) :
+Lemma depends_free (I : finType) (T : I -> eqType) (X : forall i, W -> T i) (A : pred I) S U (Y : W -> S)
+  (Z : W -> U) :
   independent P X -> depends X A Y -> depends X (predC A) Z -> free P Y Z.
-Proof. by move=> ind hY hZ f g; apply: (mean_depends ind (A := A)) => w w' h; [rewrite (hY w w')|rewrite (hZ w w')]. Qed.
+Proof.
+by move=> ind hY hZ f g; apply: (mean_depends ind (A := A)) => w w' h; [rewrite (hY w w')|rewrite (hZ w w')].
+Qed.
 
 Lemma averageE m n (X : W -> 'M[R]_(m, n)) i k : average P X i k = mean P (fun w => X w i k).
 Proof. by rewrite /average summxE; apply: eq_bigr => w _; rewrite mxE. Qed.
-Lemma free_dot S T (X : W -> S) (Y : W -> T) : free P X Y -> forall m n (f : S -> 'M[R]_(m, n)) (g : T -> 'M[R]_(m, n)),
-  mean P (fun w => dot (f (X w)) (g (Y w))) = dot (average P (fun w => f (X w))) (average P (fun w => g (Y w))).
+Lemma free_dot S T (X : W -> S) (Y : W -> T) : free P X Y -> forall m n (f : S -> 'M[R]_(m, n))
+  (g : T -> 'M[R]_(m, n)),
+  mean P (fun w => dot (f (X w)) (g (Y w))) = dot (average P (fun w => f (X w)))
+    (average P (fun w => g (Y w))).
 Proof.
 move=> h m n f g; rewrite mean_sum; apply: eq_bigr => i _; rewrite mean_sum; apply: eq_bigr => k _.
 by rewrite !averageE (h (fun x => f x i k) (fun y => g y i k)).
 Qed.
-Lemma average_mull m n p (A : 'M[R]_(m, n)) (X : W -> 'M[R]_(n, p)) : average P (fun w => A *m X w) = A *m average P X.
+Lemma average_mull m n p (A : 'M[R]_(m, n)) (X : W -> 'M[R]_(n, p)) : average P (fun w => A *m X w)
+  = A *m average P X.
 Proof. by rewrite /average mulmx_sumr; apply: eq_bigr => w _; rewrite -scalemxAr. Qed.
 End Free.
 
@@ -87,7 +98,8 @@ Section Columns.
 Variables (R : comRingType).
 (* A gate's similarity, unit by unit. *)
 Lemma dot_columns m n (M : 'M[R]_(m, n)) (p r : 'rV[R]_n) (g h : 'cV[R]_m) :
-  dot (diag_mx p *m M^T *m g) (diag_mx r *m M^T *m h) = \sum_i p 0 i * r 0 i * (dot (col i M) g * dot (col i M) h).
+  dot (diag_mx p *m M^T *m g) (diag_mx r *m M^T *m h)
+    = \sum_i p 0 i * r 0 i * (dot (col i M) g * dot (col i M) h).
 Proof.
 have entry (q : 'rV[R]_n) (x : 'cV[R]_m) i : (diag_mx q *m M^T *m x) i 0 = q 0 i * dot (col i M) x.
   rewrite -mulmxA mul_diag_mx mxE /dot [(M^T *m x) i 0]mxE; congr (_ * _); apply: eq_bigr => k _.
@@ -103,17 +115,20 @@ End Columns.
 Theorem gate_corrected : Statements.Moments.gate_corrected.
 Proof.
 move=> R W P d n L M a aj g gj p pj q last lastj V j chain [given [norms directions ind]] corrected.
-have last_only z k l : (l + k = L)%N -> depends (T := fun t : 'I_L => [eqType of 'M[R]_(d t.+1, d t)]) (fun t w => M w t)
+have last_only z k l : (l + k = L)%N -> depends (T := fun t : 'I_L => [eqType of 'M[R]_(d t.+1, d t)])
+  (fun t w => M w t)
     (fun t : 'I_L => l <= t)%N (fun w => (g w z l, gj w l)).
   elim: k l => [|k IH] l lL w w' h.
-    by move: lL; rewrite addn0 => e; subst l; have [gw hw] := given w; have [gw' hw'] := given w'; rewrite gw hw gw' hw'.
+    by move: lL; rewrite addn0 => e; subst l; have [gw hw] := given w; have [gw' hw'] := given w';
+      rewrite gw hw gw' hw'.
   have lt : (l < L)%N by rewrite -lL -addSnnS leq_addr.
   have [cw cjw] := chain w; have [cw' cjw'] := chain w'.
   have /= -> := cw z l lt; have /= -> := cjw l lt; have /= -> := cw' z l lt; have /= -> := cjw' l lt.
   have := IH l.+1 _ w w' (fun t lt => h t (ltnW lt)); rewrite addSnnS => /(_ lL) [-> ->].
   by have /= -> := h (Ordinal lt) (leqnn l).
 have similar z k l : (l + k = L)%N ->
-    mean P (fun w => dot (g w z l) (gj w l)) = dot (last z) lastj * \prod_(l <= t < L) gate_factor q (p z) pj t.
+    mean P (fun w => dot (g w z l) (gj w l)) = dot (last z) lastj * \prod_(l <= t < L) gate_factor q (p z) pj
+      t.
   elim: k l => [|k IH] l lL.
     move: lL; rewrite addn0 => e; subst l; rewrite big_geq // mulr1 -[RHS](mean_const P); apply: eq_mean => w.
     by have [-> ->] := given w.
@@ -133,7 +148,8 @@ have similar z k l : (l + k = L)%N ->
     by move: (mean _ _) (_%:R^-1) => x y; ring.
   rewrite -mulr_suml -mulr_suml (IH l.+1) // [in RHS]big_ltn // /gate_factor.
   by move: (\prod_(_ <= _ < _) _) => x; rewrite mulrCA.
-have one z : mean P (fun w => \sum_(1 <= l < L.+1) alpha (V w z) (j w) l * beta (V w z) (j w) l) = corrected z.
+have one z : mean P (fun w => \sum_(1 <= l < L.+1) alpha (V w z) (j w) l * beta (V w z) (j w) l)
+  = corrected z.
   rewrite mean_sum /corrected mulr_sumr; apply: eq_big_nat => l /andP [_ lL].
   by rewrite /alpha /beta /= meanZ (similar z (L - l)%N) ?subnKC // mulrCA.
 by split=> //; rewrite /ghost mean_sum; apply: eq_bigr => z _; exact: one.
@@ -142,7 +158,8 @@ Qed.
 (* One sample's gradient on its way down: h m is m layers below the last, u m its mean. *)
 Section Lowered.
 Variables (R : realFieldType) (W : finType) (P : law R W) (d : nat -> nat).
-Variables (B : forall k, 'M[R]_(d k.+1, d k)) (D : W -> forall k, 'M[R]_(d k.+1, d k)) (g : 'cV[R]_(d 0%N)) (k : nat).
+Variables (B : forall k, 'M[R]_(d k.+1, d k)) (D : W -> forall k, 'M[R]_(d k.+1, d k)) (g : 'cV[R]_(d 0%N))
+  (k : nat).
 Local Notation h m := (lowered B D m g).
 Local Notation u m := (operator B m *m g).
 Hypothesis fresh : forall m, (m < k)%N -> free P (h m) (D ^~ m).
@@ -159,12 +176,14 @@ by rewrite -(averageE P (D ^~ m)) centred mxE mulr0.
 Qed.
 Lemma average_lowered m : (m <= k)%N -> average P (h m) = u m.
 Proof.
-elim: m => [|m IH] mk; first by rewrite (eq_average _ (Y := fun=> u 0)) ?average_const // => w; rewrite /lowered !operator0.
+elim: m => [|m IH] mk; first by rewrite (eq_average _ (Y := fun=> u 0)) ?average_const // => w;
+  rewrite /lowered !operator0.
 rewrite (eq_average _ (loweredS m)) averageD average_noise // addr0 average_mull IH ?(ltnW mk) //.
 by rewrite operatorS mulmxA.
 Qed.
 (* The noise that a layer adds has nothing to do with what comes from above. *)
-Lemma mean_cross m (f : 'cV[R]_(d m) -> 'cV[R]_(d m.+1)) : (m < k)%N -> mean P (fun w => dot (f (h m w)) (D w m *m h m w)) = 0.
+Lemma mean_cross m (f : 'cV[R]_(d m) -> 'cV[R]_(d m.+1)) :
+  (m < k)%N -> mean P (fun w => dot (f (h m w)) (D w m *m h m w)) = 0.
 Proof.
 move=> mk; rewrite (eq_mean P (Y := fun w => dot (f (h m w) *m (h m w)^T) (D w m))) => [|w]; last first.
   by rewrite dot_mulr trmxK.
@@ -184,14 +203,17 @@ Definition spread m := mean P (fun w => dot (h m w - u m) (h m w - u m)).
 Lemma totalS m : (m < k)%N -> total m.+1 = mean P (fun w => dot (B m *m h m w) (B m *m h m w))
   + mean P (fun w => dot (h m w) (energy P D m *m h m w)).
 Proof.
-move=> mk; rewrite -mean_noise // -mean_add -[RHS]addr0 -(mulr0 2%:R) -(mean_cross (fun x => B m *m x) mk) -meanZ -mean_add.
+move=> mk; rewrite -mean_noise // -mean_add -[RHS]addr0 -(mulr0 2%:R) -(mean_cross (fun x => B m *m x) mk)
+  -meanZ -mean_add.
 apply: eq_mean => w; rewrite loweredS dotDl !dotDr (dotC (D w m *m _) (B m *m _)).
 by move: (dot _ _) (dot _ _) (dot _ _) => x y z; ring.
 Qed.
-Lemma spreadS m : (m < k)%N -> spread m.+1 = mean P (fun w => dot (B m *m (h m w - u m)) (B m *m (h m w - u m)))
+Lemma spreadS m : (m < k)%N -> spread m.+1
+  = mean P (fun w => dot (B m *m (h m w - u m)) (B m *m (h m w - u m)))
   + mean P (fun w => dot (h m w) (energy P D m *m h m w)).
 Proof.
-move=> mk; rewrite -mean_noise // -mean_add -[RHS]addr0 -(mulr0 2%:R) -(mean_cross (fun x => B m *m (x - u m)) mk) -meanZ -mean_add.
+move=> mk; rewrite -mean_noise // -mean_add -[RHS]addr0 -(mulr0 2%:R)
+  -(mean_cross (fun x => B m *m (x - u m)) mk) -meanZ -mean_add.
 apply: eq_mean => w; have -> : h m.+1 w - u m.+1 = B m *m (h m w - u m) + D w m *m h m w.
   by rewrite loweredS operatorS mulmxBr -mulmxA addrAC.
 rewrite dotDl !dotDr (dotC (D w m *m _) (B m *m _)).
@@ -228,15 +250,18 @@ Lemma mean_pair : mean P (fun w => dot (X w) (Y w)) = dot (average P X) (average
 Proof. exact: (free_dot apart id id). Qed.
 Lemma var_moments (Z : W -> R) : var P Z = mean P (fun w => Z w ^+ 2) - mean P Z ^+ 2.
 Proof.
-rewrite /var /cov (eq_mean P (Y := fun w => (- 2%:R * mean P Z) * Z w + (Z w ^+ 2 + mean P Z ^+ 2))) => [|w]; last by ring.
+rewrite /var /cov (eq_mean P (Y := fun w => (- 2%:R * mean P Z) * Z w + (Z w ^+ 2 + mean P Z ^+ 2))) => [|w];
+  last by ring.
 by rewrite mean_lin mean_add mean_const; ring.
 Qed.
-Lemma tr_covariance (Z : W -> 'cV[R]_n) : \tr (covariance P Z) = mean P (fun w => dot (rest P Z w) (rest P Z w)).
+Lemma tr_covariance (Z : W -> 'cV[R]_n) : \tr (covariance P Z)
+  = mean P (fun w => dot (rest P Z w) (rest P Z w)).
 Proof.
 rewrite /covariance /average raddf_sum /=; apply: eq_bigr => w _; rewrite mxtraceZ; congr (_ * _).
 by rewrite dotE mxtrace_mulC.
 Qed.
-Lemma tr_covariance2 (Z : W -> 'cV[R]_n) (A : 'M[R]_n) : dot (covariance P Z) A = mean P (fun w => dot (rest P Z w) (A *m rest P Z w)).
+Lemma tr_covariance2 (Z : W -> 'cV[R]_n) (A : 'M[R]_n) : dot (covariance P Z) A
+  = mean P (fun w => dot (rest P Z w) (A *m rest P Z w)).
 Proof. by rewrite -mean_dotl; apply: eq_mean => w; rewrite dot_mulr trmxK. Qed.
 Lemma covariance_tr (Z : W -> 'cV[R]_n) : (covariance P Z)^T = covariance P Z.
 Proof.
@@ -245,7 +270,8 @@ Qed.
 Lemma var_pair : var P (fun w => dot (X w) (Y w)) = dot (average P X) (covariance P Y *m average P X)
   + dot (average P Y) (covariance P X *m average P Y) + dot (covariance P X) (covariance P Y).
 Proof.
-rewrite var_moments mean_pair (eq_mean P (Y := fun w => dot (X w *m (X w)^T) (Y w *m (Y w)^T))) => [|w]; last first.
+rewrite var_moments mean_pair (eq_mean P (Y := fun w => dot (X w *m (X w)^T) (Y w *m (Y w)^T))) => [|w];
+  last first.
   by rewrite dot_outer expr2.
 rewrite (free_dot apart (fun x => x *m x^T) (fun x => x *m x^T)) !second_moment dotDl !dotDr dot_outer.
 rewrite (dot_mulr (average P X)) trmxK (dotC (covariance P X) (_ *m _)) (dot_mulr (average P Y)) trmxK.
@@ -255,30 +281,38 @@ End Pair.
 
 Section Samples.
 Variables (R : realFieldType) (W : finType) (P : law R W) (d : nat -> nat).
-Variables (B : forall k, 'M[R]_(d k.+1, d k)) (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) (k : nat).
+Variables (B : forall k, 'M[R]_(d k.+1, d k)) (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k))
+  (gz gj : 'cV[R]_(d 0%N)) (k : nat).
 Hypothesis ind : independent_noises P Dz Dj k.
-Lemma lowered_eq (J J' : forall k, 'M[R]_(d k.+1, d k)) m : (forall t, (t < m)%N -> J t = J' t) -> operator J m = operator J' m.
+Lemma lowered_eq (J J' : forall k, 'M[R]_(d k.+1, d k)) m :
+  (forall t, (t < m)%N -> J t = J' t) -> operator J m = operator J' m.
 Proof.
 elim: m => [|m IH] e; first by rewrite !operator0.
 by rewrite !operatorS (e m) // IH // => t tm; apply: e; apply: ltnW.
 Qed.
 Lemma fresh_z m : (m < k)%N -> free P (lowered B Dz m gz) (Dz ^~ m).
 Proof.
-move=> mk; apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => i.1 && (i.2 < m)%N) _ _ _ _ ind) => w w' e.
-  by rewrite /lowered (@lowered_eq _ (plus B (Dz w'))) // => t tm; congr (_ + _); exact: (e (true, Ordinal (ltn_trans tm mk)) tm).
+move=> mk; apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => i.1 && (i.2 < m)%N) _ _ _ _ ind) =>
+  w w' e.
+  by rewrite /lowered (@lowered_eq _ (plus B (Dz w'))) // => t tm; congr (_ + _);
+    exact: (e (true, Ordinal (ltn_trans tm mk)) tm).
 by apply: (e (true, Ordinal mk)); rewrite /= ltnn.
 Qed.
 Lemma fresh_j m : (m < k)%N -> free P (lowered B Dj m gj) (Dj ^~ m).
 Proof.
-move=> mk; apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => ~~ i.1 && (i.2 < m)%N) _ _ _ _ ind) => w w' e.
-  by rewrite /lowered (@lowered_eq _ (plus B (Dj w'))) // => t tm; congr (_ + _); exact: (e (false, Ordinal (ltn_trans tm mk)) tm).
+move=> mk; apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => ~~ i.1 && (i.2 < m)%N) _ _ _ _ ind) =>
+  w w' e.
+  by rewrite /lowered (@lowered_eq _ (plus B (Dj w'))) // => t tm; congr (_ + _);
+    exact: (e (false, Ordinal (ltn_trans tm mk)) tm).
 by apply: (e (false, Ordinal mk)); rewrite /= ltnn.
 Qed.
 Lemma apart : free P (lowered B Dz k gz) (lowered B Dj k gj).
 Proof.
 apply: (@depends_free _ _ _ _ _ _ (fun i : bool * 'I_k => i.1) _ _ _ _ ind) => w w' e.
-  by rewrite /lowered (@lowered_eq _ (plus B (Dz w'))) // => t tk; congr (_ + _); exact: (e (true, Ordinal tk) isT).
-by rewrite /lowered (@lowered_eq _ (plus B (Dj w'))) // => t tk; congr (_ + _); exact: (e (false, Ordinal tk) isT).
+  by rewrite /lowered (@lowered_eq _ (plus B (Dz w'))) // => t tk; congr (_ + _);
+    exact: (e (true, Ordinal tk) isT).
+by rewrite /lowered (@lowered_eq _ (plus B (Dj w'))) // => t tk; congr (_ + _);
+  exact: (e (false, Ordinal tk) isT).
 Qed.
 End Samples.
 
@@ -301,7 +335,8 @@ Section Bounds.
 Variables (R : rcfType) (W : finType) (P : law R W).
 Lemma mean_le (X Y : W -> R) : (forall w, X w <= Y w) -> mean P X <= mean P Y.
 Proof. by move=> h; apply: ler_sum => w _; apply: ler_wpmul2l; rewrite ?prob_ge0. Qed.
-Lemma gain_sqr m n (A : 'M[R]_(m, n)) c (x : 'cV_n) : gain_le A c -> dot (A *m x) (A *m x) <= c ^+ 2 * dot x x.
+Lemma gain_sqr m n (A : 'M[R]_(m, n)) c (x : 'cV_n) : gain_le A c -> dot (A *m x) (A *m x)
+  <= c ^+ 2 * dot x x.
 Proof.
 move=> [c0 h]; rewrite -!norm_sqr -exprMn ler_pexpn2r ?nnegrE ?norm_ge0 //; exact: mulr_ge0 (norm_ge0 _).
 Qed.
@@ -310,7 +345,8 @@ Proof.
 move=> [c0 h]; apply: le_trans (ler_norm _) _; apply: le_trans (cauchy_schwarz _ _) _.
 by rewrite -norm_sqr expr2 mulrCA; apply: ler_wpmul2l; rewrite ?norm_ge0.
 Qed.
-Lemma cov_quad n (Z : W -> 'cV[R]_n) (v : 'cV_n) : dot v (covariance P Z *m v) <= dot v v * \tr (covariance P Z).
+Lemma cov_quad n (Z : W -> 'cV[R]_n) (v : 'cV_n) : dot v (covariance P Z *m v)
+  <= dot v v * \tr (covariance P Z).
 Proof.
 have -> : dot v (covariance P Z *m v) = mean P (fun w => dot v (rest P Z w) ^+ 2).
   have -> : dot v (covariance P Z *m v) = dot (covariance P Z) (v *m v^T) by rewrite dotC dot_mulr.
@@ -322,7 +358,8 @@ Qed.
 Lemma tr_covariance_ge0 n (Z : W -> 'cV[R]_n) : 0 <= \tr (covariance P Z).
 Proof. by rewrite tr_covariance; apply: mean_ge0 => w; apply: dot_ge0. Qed.
 Lemma var_pair_le n (X Y : W -> 'cV[R]_n) : free P X Y -> var P (fun w => dot (X w) (Y w)) <=
-  dot (average P X) (average P X) * \tr (covariance P Y) + dot (average P Y) (average P Y) * \tr (covariance P X)
+  dot (average P X) (average P X) * \tr (covariance P Y)
+    + dot (average P Y) (average P Y) * \tr (covariance P X)
   + \tr (covariance P X) * \tr (covariance P Y).
 Proof.
 move=> fr; rewrite var_pair //; apply: ler_add; first by apply: ler_add; apply: cov_quad.
@@ -333,7 +370,8 @@ End Bounds.
 
 Section Carried.
 Variables (R : rcfType) (W : finType) (P : law R W) (d : nat -> nat).
-Variables (B : forall k, 'M[R]_(d k.+1, d k)) (D : W -> forall k, 'M[R]_(d k.+1, d k)) (g : 'cV[R]_(d 0%N)) (k : nat).
+Variables (B : forall k, 'M[R]_(d k.+1, d k)) (D : W -> forall k, 'M[R]_(d k.+1, d k)) (g : 'cV[R]_(d 0%N))
+  (k : nat).
 Variables (rho s : nat -> R).
 Hypothesis fresh : forall m, (m < k)%N -> free P (lowered B D m g) (D ^~ m).
 Hypothesis centred : forall t, average P (D ^~ t) = 0.
@@ -354,7 +392,8 @@ Qed.
 Lemma mean_carried m : dot (u m) (u m) <= means m * dot g g.
 Proof.
 elim: m => [|m IH]; first by rewrite operator0 mul1mx big_ord0 mul1r.
-rewrite operatorS -mulmxA big_ord_recr /= [_ * rho m ^+ 2]mulrC -mulrA; apply: le_trans (gain_sqr _ (gains m)) _.
+rewrite operatorS -mulmxA big_ord_recr /= [_ * rho m ^+ 2]mulrC -mulrA;
+  apply: le_trans (gain_sqr _ (gains m)) _.
 by apply: ler_wpmul2l; rewrite ?sqr_ge0.
 Qed.
 Lemma spread_carried m : (m <= k)%N -> spread P B D g m <= (whole m - means m) * dot g g.
@@ -363,7 +402,8 @@ elim: m => [|m IH] mk.
   rewrite !big_ord0 subrr mul0r /spread (eq_mean P (Y := fun=> 0)) ?mean_const // => w.
   by rewrite /lowered !operator0 subrr dot0l.
 have {}IH := IH (ltnW mk); have hm := mean_carried m.
-have total_le : mean P (fun w => dot (lowered B D m g w) (energy P D m *m lowered B D m g w)) <= s m * total P B D g m.
+have total_le : mean P (fun w => dot (lowered B D m g w) (energy P D m *m lowered B D m g w))
+  <= s m * total P B D g m.
   by rewrite /total -meanZ; apply: mean_le => w; apply: energies.
 have below : mean P (fun w => dot (B m *m (lowered B D m g w - u m)) (B m *m (lowered B D m g w - u m)))
     <= rho m ^+ 2 * spread P B D g m.
@@ -371,7 +411,8 @@ have below : mean P (fun w => dot (B m *m (lowered B D m g w - u m)) (B m *m (lo
 rewrite (spreadS fresh centred mk); apply: le_trans (ler_add below total_le) _.
 rewrite (total_split (ltnW mk)) !big_ord_recr /=.
 move: (whole m) (means m) (spread _ _ _ _ _) (dot (u m) _) (dot g g) IH hm => V Q T U G IH hm.
-have -> : (V * (rho m ^+ 2 + s m) - Q * rho m ^+ 2) * G = rho m ^+ 2 * ((V - Q) * G) + s m * (Q * G + (V - Q) * G) by ring.
+have -> : (V * (rho m ^+ 2 + s m) - Q * rho m ^+ 2) * G = rho m ^+ 2 * ((V - Q) * G)
+  + s m * (Q * G + (V - Q) * G) by ring.
 by apply: ler_add; apply: ler_wpmul2l; rewrite ?sqr_ge0 ?s_ge0 //; apply: ler_add.
 Qed.
 Lemma covariance_spread : \tr (covariance P (lowered B D k g)) = spread P B D g k.
@@ -380,10 +421,13 @@ End Carried.
 
 Lemma noise_bound_energy (R : rcfType) (W : finType) (P : law R W) d (B : forall k, 'M[R]_(d k.+1, d k))
     (Dz Dj : W -> forall k, 'M[R]_(d k.+1, d k)) (gz gj : 'cV[R]_(d 0%N)) k (rho s : nat -> R) :
-  independent_noises P Dz Dj k -> centred_noises P Dz Dj -> (forall t, gain_le (B t) (rho t)) -> (forall t, 0 <= s t) ->
-  (forall t (x : 'cV_(d t)), dot x (energy P Dz t *m x) <= s t * dot x x /\ dot x (energy P Dj t *m x) <= s t * dot x x) ->
+  independent_noises P Dz Dj k -> centred_noises P Dz Dj -> (forall t, gain_le (B t) (rho t)) ->
+    (forall t, 0 <= s t) ->
+  (forall t (x : 'cV_(d t)), dot x (energy P Dz t *m x) <= s t * dot x x /\
+    dot x (energy P Dj t *m x) <= s t * dot x x) ->
   var P (fun x => dot (lowered B Dz k gz x) (lowered B Dj k gj x))
-  <= ((\prod_(t < k) (rho t ^+ 2 + s t)) ^+ 2 - (\prod_(t < k) rho t ^+ 2) ^+ 2) * norm gz ^+ 2 * norm gj ^+ 2.
+  <= ((\prod_(t < k) (rho t ^+ 2 + s t)) ^+ 2 - (\prod_(t < k) rho t ^+ 2) ^+ 2) * norm gz ^+ 2 * norm gj ^+
+    2.
 Proof.
 move=> ind centred gains s0 energies.
 have cz t := proj1 (centred t); have cj t := proj2 (centred t).
@@ -396,14 +440,17 @@ rewrite (average_lowered fz cz (leqnn k)) (average_lowered fj cj (leqnn k)) !nor
 have tz := tr_covariance_ge0 P (lowered B Dz k gz); have tj := tr_covariance_ge0 P (lowered B Dj k gj).
 move: tz tj; rewrite (covariance_spread fz cz) (covariance_spread fj cj) => tz tj.
 have uz := dot_ge0 (operator B k *m gz); have uj := dot_ge0 (operator B k *m gj).
-move: (\prod_(t < k) (rho t ^+ 2 + s t)) (\prod_(t < k) rho t ^+ 2) (dot (operator B k *m gz) _) (dot (operator B k *m gj) _)
+move: (\prod_(t < k) (rho t ^+ 2 + s t)) (\prod_(t < k) rho t ^+ 2) (dot (operator B k *m gz) _)
+  (dot (operator B k *m gj) _)
   (dot gz gz) (dot gj gj) (spread P B Dz gz k) (spread P B Dj gj k) sz sj mz mj tz tj uz uj
   => V Q mz mj G H sz sj hsz hsj hmz hmj tz tj uz uj.
-have -> : (V ^+ 2 - Q ^+ 2) * G * H = Q * G * ((V - Q) * H) + Q * H * ((V - Q) * G) + (V - Q) * G * ((V - Q) * H) by ring.
+have -> : (V ^+ 2 - Q ^+ 2) * G * H = Q * G * ((V - Q) * H) + Q * H * ((V - Q) * G)
+  + (V - Q) * G * ((V - Q) * H) by ring.
 by apply: ler_add; first apply: ler_add; apply: ler_pmul.
 Qed.
 
-Lemma noise_factor_rates (R : realFieldType) (r s : R) k : noise_factor (fun=> 1) (fun=> s) k = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
+Lemma noise_factor_rates (R : realFieldType) (r s : R) k : noise_factor (fun=> 1) (fun=> s) k
+  = (1 + s ^+ 2) ^+ (2 * k) - 1 /\
   noise_factor (fun=> r) (fun=> s) k <= (r ^+ 2 + s ^+ 2) ^+ (2 * k).
 Proof.
 rewrite /noise_factor !prodr_const card_ord; split.
@@ -413,8 +460,10 @@ Qed.
 
 Theorem noise_bound : Statements.Moments.noise_bound.
 Proof.
-move=> R W P d B Dz Dj gz gj k rho sigma ind centred gains energies; split; last by move=> r s; exact: noise_factor_rates.
-apply: (@noise_bound_energy _ _ _ _ _ _ _ _ _ _ _ (fun t => sigma t ^+ 2)) => // [t|t x]; first exact: sqr_ge0.
+move=> R W P d B Dz Dj gz gj k rho sigma ind centred gains energies; split; last by move=> r s;
+  exact: noise_factor_rates.
+apply: (@noise_bound_energy _ _ _ _ _ _ _ _ _ _ _ (fun t => sigma t ^+ 2)) => // [t|t x];
+  first exact: sqr_ge0.
 by have [hz hj] := energies t; split; apply: gain_quad.
 Qed.
 (* Independent draws from one law, one for each member of I. *)
@@ -436,7 +485,8 @@ by apply: eq_mean => w; rewrite (bigD1 i) //= eqxx big1 ?mulr1 // => k /negPf ->
 Qed.
 Lemma draws_average i m n (h : S -> 'M[R]_(m, n)) : average draws (fun w => h (w i)) = average Q h.
 Proof. by apply/matrixP => k l; rewrite !averageE (draws_one i (fun s => h s k l)). Qed.
-Lemma draws_independent (T : I -> eqType) (x : forall i, S -> T i) : independent draws (fun i (w : outcomes) => x i (w i)).
+Lemma draws_independent (T : I -> eqType) (x : forall i, S -> T i) :
+  independent draws (fun i (w : outcomes) => x i (w i)).
 Proof.
 move=> f; rewrite (draws_prod (fun i s => f i (x i s))); apply: eq_bigr => i _.
 by rewrite (draws_one i (fun s => f i (x i s))).
@@ -451,7 +501,8 @@ Variables (R : realFieldType) (n : nat).
 Local Notation layers := (fun _ : nat => n).
 Lemma coin_sum : \sum_(b : bool) (2%:R^-1 : R) = 1.
 Proof. by rewrite big_bool /=; field. Qed.
-Definition coin : law R [finType of bool] := @Law _ _ (fun=> 2%:R^-1) (fun=> etrans (invr_ge0 _) (ler0n _ 2)) coin_sum.
+Definition coin : law R [finType of bool] :=
+  @Law _ _ (fun=> 2%:R^-1) (fun=> etrans (invr_ge0 _) (ler0n _ 2)) coin_sum.
 Definition signs s (w : {ffun bool * 'I_2 -> bool}) (t : nat) : 'M[R]_n := ((-1) ^+ w (s, inord t))%:M.
 Local Notation law := (draws coin [finType of bool * 'I_2]).
 Lemma signs_independent : independent_noises (d := layers) law (signs true) (signs false) 2.
@@ -478,7 +529,8 @@ End Signs.
 
 (* Layers of width 1: what they carry down is known exactly. *)
 Section Scalars.
-Variables (R : rcfType) (W : finType) (P : law R W) (b s : nat -> R) (D : W -> nat -> 'M[R]_1) (g : 'cV[R]_1) (k : nat).
+Variables (R : rcfType) (W : finType) (P : law R W) (b s : nat -> R) (D : W -> nat -> 'M[R]_1) (g : 'cV[R]_1)
+  (k : nat).
 Local Notation ones := (fun _ : nat => 1%N).
 Local Notation B := (fun t => (b t)%:M : 'M[R]_1).
 Local Notation h m := (lowered (d := ones) B D m g).
@@ -486,7 +538,8 @@ Hypothesis fresh : forall m, (m < k)%N -> free P (h m) (D ^~ m).
 Hypothesis centred : forall t, average P (D ^~ t) = 0.
 Hypothesis energies : forall t, energy P (d := ones) D t = (s t)%:M.
 Lemma dot_one (x y : 'M[R]_1) : dot x y = x 0 0 * y 0 0. Proof. by rewrite /dot !big_ord1. Qed.
-Lemma scalar_mean m : dot (operator (d := ones) B m *m g) (operator (d := ones) B m *m g) = (\prod_(t < m) b t ^+ 2) * dot g g.
+Lemma scalar_mean m : dot (operator (d := ones) B m *m g) (operator (d := ones) B m *m g)
+  = (\prod_(t < m) b t ^+ 2) * dot g g.
 Proof.
 elim: m => [|m IH]; first by rewrite operator0 mul1mx big_ord0 mul1r.
 by rewrite operatorS -mulmxA mul_scalar_mx dotZl dotZr IH big_ord_recr /=; ring.
@@ -500,7 +553,8 @@ rewrite (eq_mean P (Y := fun w => (b m ^+ 2 + s m) * dot (h m w) (h m w))) => [|
   by rewrite meanZ -/(total _ _ _ _ _) IH ?(ltnW mk) // big_ord_recr /=; ring.
 by rewrite /= !mul_scalar_mx dotZl !dotZr; move: (dot _ _) => x; ring.
 Qed.
-Lemma scalar_spread : covariance P (h k) 0 0 = (\prod_(t < k) (b t ^+ 2 + s t) - \prod_(t < k) b t ^+ 2) * dot g g.
+Lemma scalar_spread : covariance P (h k) 0 0 = (\prod_(t < k) (b t ^+ 2 + s t) - \prod_(t < k) b t ^+ 2)
+  * dot g g.
 Proof.
 have -> : covariance P (h k) 0 0 = spread P (d := ones) B D g k.
   by rewrite -(covariance_spread (d := ones) fresh centred) /mxtrace big_ord1.
@@ -514,8 +568,10 @@ Proof.
 move=> R W P b Dz Dj gz gj k sigma ind centred energies B.
 have cz t := proj1 (centred t); have cj t := proj2 (centred t).
 have fz := fresh_z (d := fun=> 1%N) B gz ind; have fj := fresh_j (d := fun=> 1%N) B gj ind.
-have sz := scalar_spread fz cz (fun t => proj1 (energies t)); have sj := scalar_spread fj cj (fun t => proj2 (energies t)).
-rewrite (var_pair (apart (d := fun=> 1%N) B gz gj ind)) (average_lowered fz cz (leqnn k)) (average_lowered fj cj (leqnn k)).
+have sz := scalar_spread fz cz (fun t => proj1 (energies t)); have sj :=
+  scalar_spread fj cj (fun t => proj2 (energies t)).
+rewrite (var_pair (apart (d := fun=> 1%N) B gz gj ind)) (average_lowered fz cz (leqnn k))
+  (average_lowered fj cj (leqnn k)).
 have quad (A : 'M[R]_1) (u : 'cV[R]_1) : dot u (A *m u) = A 0 0 * dot u u.
   by rewrite [A in A *m _]mx11_scalar mul_scalar_mx dotZr.
 rewrite !quad (dot_one (covariance _ _)) !scalar_mean sz sj !norm_sqr /noise_factor.
@@ -529,14 +585,16 @@ exists (signs R 1 true), (signs R 1 false) => B rho A M rest.
 have ind := @signs_independent R 1; have cen := @signs_centred R 1.
 have one s w t : dot (signs R 1 s w t) (signs R 1 s w t) = 1 by rewrite dot_one !mxE mulr1n -expr2 sqrr_sign.
 split=> // [t|t|]; first by split=> // v; rewrite mul0mx norm0 mul0r.
-  by split; rewrite -[RHS](mean_const (draws (coin R) [finType of bool * 'I_2])); apply: eq_mean => w; apply: one.
+  by split; rewrite -[RHS](mean_const (draws (coin R) [finType of bool * 'I_2])); apply: eq_mean => w;
+    apply: one.
 have zero : operator (d := fun=> 1%N) B 2 = 0 by rewrite operatorS mul0mx.
 split.
   have /= := @noise_bound_attained R _ _ (fun=> 0) _ _ 1%:M 1%:M 2%N (fun=> 1) ind cen.
   have -> : (0%:M : 'M[R]_1) = 0 by rewrite raddf0.
   move=> -> => [|t]; last by rewrite expr1n; split; exact: signs_energy.
   by rewrite !norm_sqr dot_one !mxE /noise_factor !big_ord_recr !big_ord0 /=; ring.
-rewrite /rest /M /A zero mulmx0 mxtrace0 raddf0 subr0 dot0l add0r /printed_sum /gains big_ord_recr big_ord1 /=.
+rewrite /rest /M /A zero mulmx0 mxtrace0 raddf0 subr0 dot0l add0r /printed_sum /gains big_ord_recr big_ord1
+  /=.
 by rewrite !big_nat1 expr0n /= mul0r mulr0 !mul0r addr0.
 Qed.
 
@@ -557,7 +615,8 @@ Lemma fresh k s c (f : R -> R) (G : R -> R -> R) a b : k \notin s ->
   mean P (fun w => c * (f (X k w) * G (form s a w) (form s b w)))
   = c * (mean P (fun w => f (X k w)) * mean P (fun w => G (form s a w) (form s b w))).
 Proof.
-move=> ks; rewrite meanZ; congr (_ * _); apply: (mean_depends ind (A := pred1 k)) => w w' h; first by rewrite (h k) /=.
+move=> ks; rewrite meanZ; congr (_ * _); apply: (mean_depends ind (A := pred1 k)) => w w' h;
+  first by rewrite (h k) /=.
 have hs l : l \in s -> X l w = X l w' by move=> ls; apply: h => /=; apply: contraNneq ks => <-.
 by congr (G _ _); apply: form_depends.
 Qed.
@@ -573,9 +632,11 @@ elim: s => [_|k s IH /andP [ks us]].
   by rewrite /form !big_nil mulr0.
 have [m1 m2 _ _] := moments k.
 rewrite (eq_mean P (Y := fun w => a k * b k * (X k w ^+ 2 * 1) + (a k * (X k w * form s b w) +
-  (b k * (X k w * form s a w) + 1 * (1 * (form s a w * form s b w)))))) => [|w]; last by rewrite !form_cons; ring.
+  (b k * (X k w * form s a w) + 1 * (1 * (form s a w * form s b w)))))) => [|w]; last by rewrite !form_cons;
+    ring.
 rewrite !mean_add (fresh _ (fun x => x ^+ 2) (fun _ _ => 1) a b ks) (fresh _ id (fun _ y => y) a b ks).
-rewrite (fresh _ id (fun x _ => x) a b ks) (fresh _ (fun=> 1) (fun x y => x * y) a b ks) !mean_const m1 m2 IH // total_cons.
+rewrite (fresh _ id (fun x _ => x) a b ks) (fresh _ (fun=> 1) (fun x y => x * y) a b ks) !mean_const m1 m2 IH
+  // total_cons.
 by ring.
 Qed.
 Lemma form_fourth s a b : uniq s -> mean P (fun w => form s a w ^+ 2 * form s b w ^+ 2)
@@ -586,14 +647,19 @@ elim: s => [_|k s IH /andP [ks us]].
   by rewrite /form !big_nil expr0n mulr0.
 have [m1 m2 m3 m4] := moments k; have squares c : mean P (fun w => form s c w ^+ 2) = v * total_of s c c.
   by rewrite -form_pair //; apply: eq_mean => w; rewrite expr2.
-rewrite (eq_mean P (Y := fun w => a k ^+ 2 * b k ^+ 2 * (X k w ^+ 4 * 1) + 2%:R * a k * b k ^+ 2 * (X k w ^+ 3 * form s a w)
+rewrite (eq_mean P (Y := fun w => a k ^+ 2 * b k ^+ 2 * (X k w ^+ 4 * 1) + 2%:R * a k * b k ^+ 2 *
+  (X k w ^+ 3 * form s a w)
   + 2%:R * a k ^+ 2 * b k * (X k w ^+ 3 * form s b w) + b k ^+ 2 * (X k w ^+ 2 * form s a w ^+ 2)
   + a k ^+ 2 * (X k w ^+ 2 * form s b w ^+ 2) + 4%:R * a k * b k * (X k w ^+ 2 * (form s a w * form s b w))
-  + 2%:R * a k * (X k w * (form s a w * form s b w ^+ 2)) + 2%:R * b k * (X k w * (form s a w ^+ 2 * form s b w))
+  + 2%:R * a k * (X k w * (form s a w * form s b w ^+ 2))
+    + 2%:R * b k * (X k w * (form s a w ^+ 2 * form s b w))
   + 1 * (1 * (form s a w ^+ 2 * form s b w ^+ 2)))) => [|w]; last by rewrite !form_cons; ring.
-rewrite !mean_add (fresh _ (fun x => x ^+ 4) (fun _ _ => 1) a b ks) (fresh _ (fun x => x ^+ 3) (fun x _ => x) a b ks).
-rewrite (fresh _ (fun x => x ^+ 3) (fun _ y => y) a b ks) (fresh _ (fun x => x ^+ 2) (fun x _ => x ^+ 2) a b ks).
-rewrite (fresh _ (fun x => x ^+ 2) (fun _ y => y ^+ 2) a b ks) (fresh _ (fun x => x ^+ 2) (fun x y => x * y) a b ks).
+rewrite !mean_add (fresh _ (fun x => x ^+ 4) (fun _ _ => 1) a b ks)
+  (fresh _ (fun x => x ^+ 3) (fun x _ => x) a b ks).
+rewrite (fresh _ (fun x => x ^+ 3) (fun _ y => y) a b ks)
+  (fresh _ (fun x => x ^+ 2) (fun x _ => x ^+ 2) a b ks).
+rewrite (fresh _ (fun x => x ^+ 2) (fun _ y => y ^+ 2) a b ks)
+  (fresh _ (fun x => x ^+ 2) (fun x y => x * y) a b ks).
 rewrite (fresh _ id (fun x y => x * y ^+ 2) a b ks) (fresh _ id (fun x y => x ^+ 2 * y) a b ks).
 rewrite (fresh _ (fun=> 1) (fun x y => x ^+ 2 * y ^+ 2) a b ks).
 rewrite !mean_const m1 m2 m3 m4 !squares form_pair // IH // !total_cons.
@@ -604,7 +670,8 @@ Lemma form_var s a b : uniq s -> var P (fun w => form s a w * form s b w)
 Proof.
 move=> us; rewrite /var /cov form_pair //.
 rewrite (eq_mean P (Y := fun w => form s a w ^+ 2 * form s b w ^+ 2
-  + (- 2%:R * (v * total_of s a b) * (form s a w * form s b w) + (v * total_of s a b) ^+ 2))) => [|w]; last by ring.
+  + (- 2%:R * (v * total_of s a b) * (form s a w * form s b w) + (v * total_of s a b) ^+ 2))) => [|w];
+    last by ring.
 by rewrite !mean_add meanZ mean_const form_fourth // form_pair //; ring.
 Qed.
 End Forms.
@@ -622,7 +689,8 @@ have formE (h : 'cV[R]_m) i w : dot (col i (M w)) h = form X (column i) (at_ h) 
   by rewrite big_ord1 !mxE mulrC.
 have totalE (h g : 'cV[R]_m) i : total_of (column i) (at_ h) (at_ g) = dot h g.
   by rewrite /total_of big_map big_enum /dot; apply: eq_bigr => k _; rewrite big_ord1.
-pose on i := (bz i && bj i)%:R : R; pose unit i w := form X (column i) (at_ hz) w * form X (column i) (at_ hj) w.
+pose on i := (bz i && bj i)%:R : R; pose unit i w :=
+  form X (column i) (at_ hz) w * form X (column i) (at_ hj) w.
 have belowE w : below w = \sum_i on i * unit i w.
   rewrite /below dot_columns; apply: eq_bigr => i _; rewrite !mxE !formE /on.
   by case: (bz i); case: (bj i); rewrite /= ?mulr0 ?mul0r ?mulr1 ?mul1r.
@@ -645,7 +713,8 @@ have varE : var P below = both%:R * v ^+ 2 * (norm hz ^+ 2 * norm hj ^+ 2 + abov
   - by rewrite (own i w w').
   by rewrite (own k w w') // => x /eqP xk; apply: h; rewrite /= xk.
 split=> //; rewrite meanE varE => ne.
-have /andP [/andP [b0 v0] a0] : (both%:R != 0 :> R) && (v != 0) && (above != 0) by rewrite -!negb_or -!mulf_eq0.
+have /andP [/andP [b0 v0] a0] : (both%:R != 0 :> R) && (v != 0) && (above != 0)
+  by rewrite -!negb_or -!mulf_eq0.
 rewrite /cos -/above; have nz : norm hz != 0.
   by apply: contraNneq a0 => /eqP; rewrite norm_eq0 /above => /eqP ->; rewrite dot0l.
 have nj : norm hj != 0.

@@ -65,11 +65,13 @@ Proof.
 elim: k => [|k IH]; first by rewrite operator0 big_ord0.
 by rewrite operatorS IH big_ord_recr /= -scalar_mxM mulrC.
 Qed.
-Lemma eq_operator d (J J' : forall k, 'M[R]_(d k.+1, d k)) k : (forall t, J t = J' t) -> operator J k = operator J' k.
+Lemma eq_operator d (J J' : forall k, 'M[R]_(d k.+1, d k)) k : (forall t, J t = J' t) -> operator J k
+  = operator J' k.
 Proof. by move=> h; elim: k => [|k IH]; rewrite ?operator0 // !operatorS IH h. Qed.
 Lemma dot_scalar (x y : R) : dot (x%:M : 'M_1) y%:M = x * y.
 Proof. by rewrite /dot !big_ord1 !mxE /= !mulr1n. Qed.
-Lemma average_scalar (W : finType) (P : law R W) (x : W -> R) : average P (fun w => (x w)%:M : 'M_1) = (mean P x)%:M.
+Lemma average_scalar (W : finType) (P : law R W) (x : W -> R) : average P (fun w => (x w)%:M : 'M_1)
+  = (mean P x)%:M.
 Proof. by rewrite /average /mean raddf_sum /=; apply: eq_bigr => w _; rewrite scale_scalar_mx. Qed.
 Lemma tr_scalar (x : R) : \tr (x%:M : 'M_1) = x.
 Proof. by rewrite mxtrace_scalar mulr1n. Qed.
@@ -160,7 +162,8 @@ Theorem expansion : Statements.Noise.expansion.
 Proof.
 move=> R; split=> [d B D k e J|one]; last first.
   have hp : forall t, plus (d := fun=> 1%N) one one t = 2%:R%:M by move=> t; rewrite /plus /one -raddfD.
-  rewrite (eq_operator (d := fun=> 1%N) _ hp) !scalar_operator !big_ord_recr !big_ord0 /= !mul1r -raddfB /=; split.
+  rewrite (eq_operator (d := fun=> 1%N) _ hp) !scalar_operator !big_ord_recr !big_ord0 /= !mul1r -raddfB /=;
+    split.
     by congr (_%:M); ring.
   rewrite /first_order !big_ord_recr big_ord0 /= add0r between_self between_step // between_self operator0.
   by rewrite !mulmx1 operatorS operator0 !mulmx1 -raddfD.
@@ -202,7 +205,8 @@ have hp : forall t, plus (d := fun=> 1%N) (fun=> 0%:M : 'M[R]_1) (fun=> 1%:M) t 
   by move=> t; rewrite /plus raddf0 add0r.
 rewrite [X in C * X](_ : _ = 0) => [|]; last first.
   by rewrite !big_ord_recr big_ord0 /= /gains !big_nat1 !mul0r mulr0 !addr0.
-rewrite (eq_operator (d := fun=> 1%N) _ hp) !scalar_operator !big_ord_recr !big_ord0 /= !mul1r !mulr0 raddf0 subr0.
+rewrite (eq_operator (d := fun=> 1%N) _ hp) !scalar_operator !big_ord_recr !big_ord0 /= !mul1r !mulr0 raddf0
+  subr0.
 move=> [_ /(_ 1%:M)]; rewrite mul1mx mul0r; apply/negP; rewrite -ltNge lt_def norm_ge0 norm_eq0 andbT.
 by apply/eqP => /matrixP /(_ 0 0) /eqP; rewrite !mxE eqxx oner_eq0.
 Qed.
@@ -260,7 +264,8 @@ have Gn : G != 0 by rewrite gt_eqF.
 have Kn : K != 0 by rewrite gt_eqF.
 have gG : size1 g <= G by rewrite ler_addl ler01.
 clearbody G K.
-have -> : e * size1 h = e / (2%:R * K) * (K * size1 h) + G * (e / (2%:R * G) * size1 h) by field; rewrite Gn Kn.
+have -> : e * size1 h = e / (2%:R * K) * (K * size1 h) + G * (e / (2%:R * G) * size1 h) by field;
+  rewrite Gn Kn.
 apply: ler_add.
   apply: le_trans (h3 _ _) _; last by apply: ler_wpmul2l => //; apply: ltW.
   by apply: le_trans hx _; rewrite mulrC -ler_pdivl_mulr.
@@ -306,7 +311,8 @@ Qed.
 Section Scalar.
 Variables (R : realFieldType) (W : finType) (P : law R W) (az aj : W -> nat -> R) (b : nat -> R).
 Variables (gz gj : W -> R) (sz sj : R).
-Definition scalar_model : model R (fun=> 1%N) W := @Model R (fun=> 1%N) W P (fun w k => (az w k)%:M) (fun w k => (aj w k)%:M)
+Definition scalar_model : model R (fun=> 1%N) W :=
+  @Model R (fun=> 1%N) W P (fun w k => (az w k)%:M) (fun w k => (aj w k)%:M)
   (fun k => (b k)%:M) (fun w => (gz w)%:M) (fun w => (gj w)%:M) sz%:M sj%:M.
 Lemma scalar_similarity L (l : 'I_L.+1) w : similarity scalar_model l w
   = ((\prod_(t < L - l) az w t) * gz w) * ((\prod_(t < L - l) aj w t) * gj w).
@@ -322,10 +328,12 @@ End Scalar.
 (* Two independent draws: the first has the chance q, the second is fair. *)
 Program Definition two (R : realFieldType) (q : R) (q01 : 0 <= q <= 1) : law R [finType of bool * bool] :=
   @Law _ _ (fun w => (if w.1 then q else 1 - q) / 2%:R) _ _.
-Next Obligation. by case/andP: q01 => q0 q1; rewrite divr_ge0 ?ler0n //; case: b => //=; rewrite subr_ge0. Qed.
+Next Obligation. by case/andP: q01 => q0 q1; rewrite divr_ge0 ?ler0n //; case: b => //=; rewrite subr_ge0.
+  Qed.
 Next Obligation. by rewrite sum_bool2 /=; field. Qed.
 
-Lemma var_zero (R : realFieldType) (W : finType) (P : law R W) (X : W -> R) : (forall w, X w = 0) -> var P X = 0.
+Lemma var_zero (R : realFieldType) (W : finType) (P : law R W) (X : W -> R) : (forall w, X w = 0) -> var P X
+  = 0.
 Proof.
 move=> h; rewrite (eq_var _ (Y := fun w => 0 * X w)) => [|w]; last by rewrite h mul0r.
 by rewrite varZ expr0n mul0r.
@@ -376,15 +384,19 @@ have s1 w : similarity M (L := 1) ord_max w = if w.2 then 1 else -1.
 have r1 w : remainder (model_gain M (L := 1)) (similarity M (L := 1)) ord_max w = 0.
   by rewrite /remainder gain1 mul1r subrr.
 rewrite [X in _ + 2%:R * X]big1 => [|l _]; last first.
-  apply: big1 => k lk; have -> : k = ord_max by apply: val_inj; case: k lk => [[|[|k]]] //=; case: l => [[|[|l]]].
-  by rewrite covC (eq_cov _ (X' := fun w => 0 * 0) (Y' := remainder (model_gain M (L := 1)) (similarity M (L := 1)) l))
+  apply: big1 => k lk; have -> : k = ord_max by apply: val_inj; case: k lk => [[|[|k]]] //=;
+    case: l => [[|[|l]]].
+  by rewrite covC (eq_cov _ (X' := fun w => 0 * 0) (Y' :=
+    remainder (model_gain M (L := 1)) (similarity M (L := 1)) l))
     ?covZl ?mul0r ?mulr0 // => w; rewrite r1 mulr0.
 rewrite mulr0 addr0 big_ord_recl big_ord1 last_one (var_zero P r1) mulr0 addr0 expr1n mul1r.
 rewrite /gain_sum big_ord_recl big_ord1 !gain1 !mul1r.
 rewrite (@eq_var _ _ _ (signal _) (fun w => if w.2 then 1 else -1)) => [|w]; last exact: s1.
-rewrite (@eq_var _ _ _ (remainder _ _ _) (fun w => (if w.1 then 3%:R else -1) * (if w.2 then 1 else -1))) => [|w];
+rewrite (@eq_var _ _ _ (remainder _ _ _) (fun w => (if w.1 then 3%:R else -1) * (if w.2 then 1 else -1))) =>
+  [|w];
   last by rewrite /remainder gain1 /signal s0 s1; case: w => [[] []] /=; ring.
-rewrite (@eq_var _ _ _ (Variance.ghost _ _) (fun w => (if w.1 then 5%:R else 1) * (if w.2 then -1 else 1))) => [|w];
+rewrite (@eq_var _ _ _ (Variance.ghost _ _) (fun w => (if w.1 then 5%:R else 1) * (if w.2 then -1 else 1))) =>
+  [|w];
   last by rewrite /Variance.ghost big_ord_recl big_ord1 s0 last_one s1; case: w => [[] []] /=; ring.
 rewrite /var /cov /mean !sum_bool2 /=; set x := (X in X = _); set y := (X in _ = X) => /eqP.
 rewrite -subr_eq0; have -> : x - y = 4%:R by rewrite /x /y; field.
@@ -420,21 +432,25 @@ pose b (w : bool * bool) : R := (w.1 && w.2)%:R - 1 / 4%:R.
 have hm : means M.
   by apply: scalar_means => k; split; rewrite /mean sum_bool2 /J; case: k => [|k] /=; field.
 have hc : centred M by apply: scalar_centred; rewrite /mean sum_bool2 /=; field.
-have e L (l : 'I_L.+1) w : remainder (model_gain M (L := L)) (similarity M (L := L)) l w = halving R (L - l) * b w.
+have e L (l : 'I_L.+1) w : remainder (model_gain M (L := L)) (similarity M (L := L)) l w
+  = halving R (L - l) * b w.
   rewrite /remainder scalar_gain /signal !scalar_similarity subnn !big_ord0.
   case: (L - l)%N => [|k] /=; first by rewrite !big_ord0; ring.
-  rewrite !big_ord_recl /= !prodr_const card_ord; have -> : 4%:R^-1 ^+ k = (1 / 2%:R) ^+ k * (1 / 2%:R) ^+ k :> R.
+  rewrite !big_ord_recl /= !prodr_const card_ord;
+    have -> : 4%:R^-1 ^+ k = (1 / 2%:R) ^+ k * (1 / 2%:R) ^+ k :> R.
     by rewrite -exprMn; congr (_ ^+ _); field.
   by move: ((1 / 2%:R) ^+ k) => z; rewrite /b; case: w => [[] []] /=; field.
 have vb : var P b = 3%:R / 16%:R by rewrite /var /cov /mean !sum_bool2 /b /=; field.
 have pos : 0 < var P b by rewrite vb divr_gt0 ?ltr0n.
 have cv L (l k : 'I_L.+1) : cov P (remainder (model_gain M (L := L)) (similarity M (L := L)) l)
-    (remainder (model_gain M (L := L)) (similarity M (L := L)) k) = halving R (L - l) * (halving R (L - k) * var P b).
+    (remainder (model_gain M (L := L)) (similarity M (L := L)) k)
+      = halving R (L - l) * (halving R (L - k) * var P b).
   by rewrite (eq_cov P (e L l) (e L k)) covZl covC covZl.
 have hcov L (l k : 'I_L.+1) : 0 <= cov P (remainder (model_gain M (L := L)) (similarity M (L := L)) l)
     (remainder (model_gain M (L := L)) (similarity M (L := L)) k).
   by rewrite cv !mulr_ge0 ?halving_ge0 // ltW.
-have hpos L (l : 'I_L.+1) : (l < L)%N -> 0 < var P (remainder (model_gain M (L := L)) (similarity M (L := L)) l).
+have hpos L (l : 'I_L.+1) : (l < L)%N -> 0
+  < var P (remainder (model_gain M (L := L)) (similarity M (L := L)) l).
   move=> lL; rewrite /var cv; have : (0 < L - l)%N by rewrite subn_gt0.
   by case: (L - l)%N => [|k] //= _; rewrite !mulr_gt0 // exprn_gt0 // invr_gt0 ltr0n.
 have [L] := h _ _ M hm hc hcov hpos (4%:R * var P b); apply/negP; rewrite -leNgt.

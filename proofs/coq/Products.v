@@ -61,7 +61,8 @@ Qed.
 Lemma gain_product (R : rcfType) d (B : forall k, 'M[R]_(d k.+1, d k)) rho :
   (forall t, gain_le (B t) (rho t)) -> forall k, gain_le (operator B k) (\prod_(t < k) rho t).
 Proof.
-move=> hB; elim=> [|k [IH0 IH]]; first by rewrite operator0 big_ord0; split=> [|v]; rewrite ?ler01 // mul1mx mul1r.
+move=> hB; elim=> [|k [IH0 IH]]; first by rewrite operator0 big_ord0; split=> [|v];
+  rewrite ?ler01 // mul1mx mul1r.
 rewrite operatorS big_ord_recr /=; have [r0 hr] := hB k; split=> [|v]; first exact: mulr_ge0.
 rewrite -mulmxA [_ * rho k]mulrC -mulrA; apply: le_trans (hr _) _; exact: ler_wpmul2l.
 Qed.

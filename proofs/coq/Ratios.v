@@ -25,7 +25,8 @@ have -> : lai L.+1 V j - ghost L.+1 V j
   rewrite -opprB ghost_lai -sumrN; apply: eq_bigr => z _.
   by rewrite -sumrN; apply: eq_bigr => l _; rewrite -mulrN opprB.
 rewrite !layers_out.
-apply/andP; split; apply: ler_layers => z l hl; apply: ler_wpmul2l; rewrite ?ha //; case/andP: (hr z l hl) => h1 h2.
+apply/andP; split; apply: ler_layers => z l hl; apply: ler_wpmul2l; rewrite ?ha //;
+  case/andP: (hr z l hl) => h1 h2.
   by rewrite mulrBl mul1r ler_add2l ler_opp2.
 by rewrite mulrBl mul1r ler_add2l ler_opp2.
 Qed.
@@ -37,7 +38,8 @@ Hypothesis b0 : forall z l, (0 < l <= L.+1)%N -> 0 <= beta (V z) j l <= beta (V 
 
 Lemma term_ge0 z l : (0 < l <= L.+1)%N -> 0 <= alpha (V z) j l * beta (V z) j l.
 Proof. by move=> hl; apply: mulr_ge0; [apply: a0|case/andP: (b0 z hl)]. Qed.
-Lemma lli_le_ghost z : alpha (V z) j L.+1 * beta (V z) j L.+1 <= \sum_(1 <= l < L.+2) alpha (V z) j l * beta (V z) j l.
+Lemma lli_le_ghost z : alpha (V z) j L.+1 * beta (V z) j L.+1
+  <= \sum_(1 <= l < L.+2) alpha (V z) j l * beta (V z) j l.
 Proof.
 rewrite big_nat_recr //= ler_addr big_nat; apply: sumr_ge0 => l /andP [l0 lL].
 by apply: term_ge0; rewrite l0 ltnW.
@@ -49,7 +51,8 @@ by apply: ler_layers => z l hl; apply: ler_wpmul2l; [apply: a0|case/andP: (b0 z 
 Qed.
 Lemma lai_ge0 : 0 <= lai L.+1 V j.
 Proof.
-by apply: le_trans ghost_le_lai; apply: sumr_ge0 => z _; rewrite big_nat; apply: sumr_ge0 => l; apply: term_ge0.
+by apply: le_trans ghost_le_lai; apply: sumr_ge0 => z _; rewrite big_nat; apply: sumr_ge0 => l;
+  apply: term_ge0.
 Qed.
 Lemma share_le_ghost m : (forall z, m * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
   m * lai L.+1 V j <= ghost L.+1 V j.

@@ -10,12 +10,14 @@ Section Quadratic.
 Variables (R : realFieldType) (p : nat) (H : 'M[R]_p) (b : 'cV[R]_p).
 Hypothesis sym : H^T = H.
 
-Lemma quadratic_step x d : quadratic H b x - quadratic H b (x - d) = dot d (H *m x + b) - dot d (H *m d) / 2%:R.
+Lemma quadratic_step x d : quadratic H b x - quadratic H b (x - d) = dot d (H *m x + b)
+  - dot d (H *m d) / 2%:R.
 Proof.
 rewrite /quadratic mulmxBr !dotBl !dotBr dotDr.
 have -> : dot x (H *m d) = dot d (H *m x) by rewrite dotC dot_mull sym.
 rewrite (dotC b d).
-have algebra (a c e f h : R) : a / 2%:R + c - ((a - e - (e - f)) / 2%:R + (c - h)) = e + h - f / 2%:R by field.
+have algebra (a c e f h : R) : a / 2%:R + c - ((a - e - (e - f)) / 2%:R + (c - h)) = e + h - f / 2%:R
+  by field.
 exact: algebra.
 Qed.
 End Quadratic.
@@ -27,16 +29,19 @@ have f0 : n`!%:R != 0 :> R by rewrite pnatr_eq0 -lt0n fact_gt0.
 set U := fun s : 'S_n => \sum_(i | (s i < s j)%N) g i.
 have sumU : 2%:R *: (\sum_s U s) = n`!%:R *: (\sum_i g i - g j) := sum_before g j.
 have each s : quadratic H b (before eta theta g s j) - quadratic H b (before eta theta g s j - eta *: g j)
-    = eta * dot (g j) (H *m theta + b) - eta ^+ 2 * dot (g j) (H *m U s) - eta ^+ 2 * dot (g j) (H *m g j) / 2%:R.
+    = eta * dot (g j) (H *m theta + b) - eta ^+ 2 * dot (g j) (H *m U s)
+      - eta ^+ 2 * dot (g j) (H *m g j) / 2%:R.
   rewrite quadratic_step // /before -/(U s) mulmxBr -!scalemxAr !dotZl !dotDr dotNr !dotZr.
   have algebra (a c e f : R) : eta * (a - eta * c + e) - eta * (eta * f) / 2%:R
       = eta * (a + e) - eta ^+ 2 * c - eta ^+ 2 * f / 2%:R by field.
   exact: algebra.
-have sumH : \sum_s dot (g j) (H *m U s) = n`!%:R / 2%:R * (dot (g j) (H *m \sum_i g i) - dot (g j) (H *m g j)).
+have sumH : \sum_s dot (g j) (H *m U s)
+  = n`!%:R / 2%:R * (dot (g j) (H *m \sum_i g i) - dot (g j) (H *m g j)).
   rewrite -dot_sumr -mulmx_sumr; have -> : \sum_s U s = (n`!%:R / 2%:R) *: (\sum_i g i - g j).
     by rewrite mulrC -scalerA -sumU scalerA mulVf ?scale1r // pnatr_eq0.
   by rewrite -scalemxAr dotZr mulmxBr dotBr.
-rewrite (eq_bigr _ (fun s _ => each s)) !sumrB !sum_orders -mulr_sumr sumH mulmxBr -scalemxAr !dotDr dotNr dotZr.
+rewrite (eq_bigr _ (fun s _ => each s)) !sumrB !sum_orders -mulr_sumr sumH mulmxBr -scalemxAr !dotDr dotNr
+  dotZr.
 have algebra (N a e c f : R) : N != 0 ->
     (N * (eta * (a + e)) - eta ^+ 2 * (N / 2%:R * (c - f)) - N * (eta ^+ 2 * f / 2%:R)) / N / eta
     = a - eta / 2%:R * c + e by move=> N0; field; rewrite N0 eta0.
@@ -82,7 +87,8 @@ have moved : norm (dL x - dL theta) <= lambda * (eta * S).
   apply: le_trans (smooth _ _) _; apply: ler_wpmul2l => //.
   by rewrite /x /before addrAC subrr add0r normN normZ (gtr0_norm eta0) ler_pmul2l // norm_sum.
 have split (a b c e : R) : a - b - eta * e = - (b - a + eta * c) + eta * (c - e) by ring.
-rewrite (split _ _ (dot (dL x) (g j))); have <- : dot (dL x - dL theta) (g j) = dot (dL x) (g j) - dot (dL theta) (g j).
+rewrite (split _ _ (dot (dL x) (g j))); have <- : dot (dL x - dL theta) (g j) = dot (dL x) (g j)
+  - dot (dL theta) (g j).
   exact: dotBl.
 apply: le_trans (ler_norm_add _ _) _; rewrite normrN normrM (gtr0_norm eta0).
 have -> : lambda * eta ^+ 2 * norm (g j) * (norm (g j) / 2%:R + S)
@@ -111,11 +117,13 @@ have -> : shapley L eta theta g j / eta - v = (\sum_s (M s - eta * v)) / (n`!%:R
   by rewrite !gt_eqF.
 rewrite normrM normfV (gtr0_norm (mulr_gt0 f0 eta0)) ler_pdivr_mulr ?mulr_gt0 //.
 apply: le_trans (ler_norm_sum _ _ _) _.
-pose B (s : 'S_n) := lambda * eta ^+ 2 * norm (g j) * (norm (g j) / 2%:R + \sum_(i | (s i < s j)%N) norm (g i)).
+pose B (s : 'S_n) := lambda * eta ^+ 2 * norm (g j) *
+  (norm (g j) / 2%:R + \sum_(i | (s i < s j)%N) norm (g i)).
 apply: (@le_trans _ _ (\sum_s B s)); first by apply: ler_sum => s _; exact: order_le.
 rewrite -mulr_sumr big_split /= sum_orders sumS -subr_ge0.
 set N := n`!%:R; set a := norm _.
-have -> : lambda * eta / 2%:R * a * G * (N * eta) - lambda * eta ^+ 2 * a * (N * (a / 2%:R) + N / 2%:R * (G - a)) = 0.
+have -> : lambda * eta / 2%:R * a * G * (N * eta) - lambda * eta ^+ 2 * a *
+  (N * (a / 2%:R) + N / 2%:R * (G - a)) = 0.
   by field.
 exact: lexx.
 Qed.
@@ -128,7 +136,8 @@ Hypothesis diff : hessian_of L dL H.
 Hypothesis smooth : forall x y (h : 'cV_p), norm ((H x - H y) *m h) <= mu * norm (x - y) * norm h.
 Hypothesis eta0 : 0 < eta.
 
-Lemma gradient_le m d v : `|dot (dL (m + d)) v - dot (dL m) v - dot (H m *m d) v| <= mu * norm d ^+ 2 * norm v / 2%:R.
+Lemma gradient_le m d v : `|dot (dL (m + d)) v - dot (dL m) v - dot (H m *m d) v|
+  <= mu * norm d ^+ 2 * norm v / 2%:R.
 Proof.
 have der : slope (fun s => dot (dL (m + s *: d)) v) (fun s => dot (H (m + s *: d) *m d) v).
   apply: (slope_along (F := fun x => dot (dL x) v) (dF := fun x h => dot (H x *m h) v)) => [r e e0|x a].
@@ -157,8 +166,10 @@ move=> xE; have [v0|v0] := eqVneq v 0.
 have n0 : 0 < norm v by rewrite lt_def norm_eq0 v0 norm_ge0.
 have mu0 : 0 <= mu.
   by have := le_trans (norm_ge0 _) (smooth v 0 v); rewrite subr0 -mulrA pmulr_lge0 // mulr_gt0.
-have der : slope (fun s => L (x + s *: - (eta *: v))) (fun s => dot (dL (x + s *: - (eta *: v))) (- (eta *: v))).
-  apply: (slope_along (F := L) (dF := fun x h => dot (dL x) h)) => [r e /(diff r) [t t0 ht]|y a]; last exact: dotZr.
+have der : slope (fun s => L (x + s *: - (eta *: v)))
+  (fun s => dot (dL (x + s *: - (eta *: v))) (- (eta *: v))).
+  apply: (slope_along (F := L) (dF := fun x h => dot (dL x) h)) => [r e /(diff r) [t t0 ht]|y a];
+    last exact: dotZr.
   by exists t => // y h yr hs; have [] := ht y h yr hs.
 set k := mu * eta ^+ 3 / 2%:R * norm v.
 have k0 : 0 <= k by rewrite /k !mulr_ge0 ?invr_ge0 ?ler0n ?exprn_ge0 ?norm_ge0 // ltW.
@@ -169,21 +180,26 @@ have := mean arch (u := - eta * dot (dL m) v + eta ^+ 2 * (dot (H m *m W) v - do
 rewrite scale1r scale0r addr0 -normrN sq (dotC v (dL m)); set l := L _; set l' := L _.
 have algebra (a b c : R) : - (l - l' - (- eta * a + eta ^+ 2 * (b - c / 2%:R) + eta ^+ 2 * c / 2%:R))
   = l' - l - eta * a + eta ^+ 2 * b by field.
-rewrite algebra; have -> (a b c : R) : k * (a - b + c / 4%:R) + k * (2%:R * b - c) / 2%:R + k * c / 3%:R = k * (a + c / 12%:R).
+rewrite algebra; have -> (a b c : R) : k * (a - b + c / 4%:R) + k * (2%:R * b - c) / 2%:R + k * c / 3%:R
+  = k * (a + c / 12%:R).
   by field.
 apply=> s _; set d := - eta *: (W + (s - 2%:R^-1) *: v).
 have -> : x + s *: - (eta *: v) = m + d.
   by rewrite xE /d; apply/matrixP => r q; rewrite !mxE; field.
-have square (a b c : R) : - eta * (- eta * (a + (s - 2%:R^-1) * b + ((s - 2%:R^-1) * b + (s - 2%:R^-1) * ((s - 2%:R^-1) * c))))
+have square (a b c : R) :
+  - eta * (- eta * (a + (s - 2%:R^-1) * b + ((s - 2%:R^-1) * b + (s - 2%:R^-1) * ((s - 2%:R^-1) * c))))
     = eta ^+ 2 * (a - b + c / 4%:R + (2%:R * b - c) * s + c * s ^+ 2) by field.
-have := gradient_le m d v; have -> : norm d ^+ 2 = eta ^+ 2 * (dot W W - dot W v + dot v v / 4%:R + (2%:R * dot W v - dot v v) * s + dot v v * s ^+ 2).
+have := gradient_le m d v; have ->
+  : norm d ^+ 2 = eta ^+ 2 * (dot W W - dot W v + dot v v / 4%:R + (2%:R * dot W v - dot v v) * s
+  + dot v v * s ^+ 2).
   by rewrite norm_sqr /d !dotZl !dotZr !dotDl !dotDr !dotZl !dotZr (dotC v W); exact: square.
 have -> : dot (H m *m d) v = - eta * (dot (H m *m W) v + (s - 2%:R^-1) * dot (H m *m v) v).
   by rewrite /d -scalemxAr mulmxDr -scalemxAr dotZl dotDl dotZl.
 rewrite -(ler_pmul2l eta0) -{1}(gtr0_norm eta0) -normrM -normrN dotNr dotZr.
 have left (a b c e : R) : - (eta * (a - b - - eta * (c + (s - 2%:R^-1) * e)))
     = - (eta * a) - (- eta * b + eta ^+ 2 * (c - e / 2%:R) + eta ^+ 2 * e * s) by field.
-have right (a b c : R) : eta * (mu * (eta ^+ 2 * (a - b + c / 4%:R + (2%:R * b - c) * s + c * s ^+ 2)) * norm v / 2%:R)
+have right (a b c : R) :
+  eta * (mu * (eta ^+ 2 * (a - b + c / 4%:R + (2%:R * b - c) * s + c * s ^+ 2)) * norm v / 2%:R)
     = k * (a - b + c / 4%:R) + k * (2%:R * b - c) * s + k * c * s ^+ 2 by rewrite /k; field.
 by rewrite left right.
 Qed.
@@ -206,8 +222,10 @@ have sumW : \sum_s W s = 0.
   rewrite sumrB sumU sumr_const (eq_card (B := [set: 'S_n])) => [|s]; last by rewrite !inE.
   by rewrite cardsT card_Sn -scaler_nat scalerA subrr.
 have sumWW : \sum_s dot (W s) (W s) = n`!%:R * (K / 6%:R + dot G' G' / 12%:R).
-  have -> : \sum_s dot (W s) (W s) = \sum_s dot (U s) (U s) - dot (\sum_s U s) G' + n`!%:R * (dot G' G' / 4%:R).
-    have algebra (a b c : R) : a - 2%:R^-1 * b - (2%:R^-1 * b - 2%:R^-1 * (2%:R^-1 * c)) = a - b + c / 4%:R by field.
+  have -> : \sum_s dot (W s) (W s) = \sum_s dot (U s) (U s) - dot (\sum_s U s) G'
+    + n`!%:R * (dot G' G' / 4%:R).
+    have algebra (a b c : R) : a - 2%:R^-1 * b - (2%:R^-1 * b - 2%:R^-1 * (2%:R^-1 * c)) = a - b + c / 4%:R
+      by field.
     rewrite dot_suml -sum_orders -sumrB -big_split; apply: eq_bigr => s _ /=.
     by rewrite /W dotBl !dotBr !dotZl !dotZr (dotC G' (U s)); exact: algebra.
   have six : 6%:R != 0 :> R by rewrite pnatr_eq0.
@@ -219,7 +237,8 @@ pose M (s : 'S_n) := L (before eta theta g s j) - L (before eta theta g s j - et
 have each s : `|M s - eta * v + eta ^+ 2 * dot (H m *m W s) (g j)|
   <= mu * eta ^+ 3 / 2%:R * norm (g j) * (dot (W s) (W s) + norm (g j) ^+ 2 / 12%:R).
   apply: (step_le arch diff smooth eta0); rewrite /before -/(U s) /m /W GE.
-  have algebra (a b c e : R) : a - eta * b = a - eta / 2%:R * (c + e) - eta * (b - 2%:R^-1 * c - 2%:R^-1 * e) by field.
+  have algebra (a b c e : R) : a - eta * b = a - eta / 2%:R * (c + e) - eta * (b - 2%:R^-1 * c - 2%:R^-1 * e)
+    by field.
   by apply/matrixP => r q; rewrite !mxE; exact: algebra.
 apply/andP; split.
   have -> : shapley L eta theta g j / eta - v
@@ -248,8 +267,10 @@ have mu0 : 0 <= mu.
   have := le_trans (norm_ge0 _) (smooth (g j) 0 (g j)); rewrite subr0 -mulrA pmulr_lge0 //.
   by rewrite -/a mulr_gt0 // lt_def an0.
 rewrite GG -subr_ge0; set b := norm G' ^+ 2 in GT *.
-have -> : mu * eta ^+ 2 / 8%:R * a * (T + a) ^+ 2 - mu * eta ^+ 2 / 2%:R * a * (K / 6%:R + b / 12%:R + a ^+ 2 / 12%:R)
-    = mu * eta ^+ 2 * a * ((T ^+ 2 - K) / 12%:R + (T ^+ 2 - b) / 24%:R + T * a / 4%:R + a ^+ 2 / 12%:R) by field.
+have -> : mu * eta ^+ 2 / 8%:R * a * (T + a) ^+ 2 - mu * eta ^+ 2 / 2%:R * a *
+  (K / 6%:R + b / 12%:R + a ^+ 2 / 12%:R)
+    = mu * eta ^+ 2 * a * ((T ^+ 2 - K) / 12%:R + (T ^+ 2 - b) / 24%:R + T * a / 4%:R + a ^+ 2 / 12%:R)
+      by field.
 apply: mulr_ge0; first by apply: mulr_ge0 => //; apply: mulr_ge0 => //; exact: sqr_ge0.
 by do 3?apply: addr_ge0; apply: divr_ge0; rewrite ?subr_ge0 ?ler0n ?sqr_ge0 // mulr_ge0.
 Qed.

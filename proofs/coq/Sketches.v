@@ -16,7 +16,8 @@ Lemma turnK i : involutive (turn i).
 Proof. by move=> s; apply/ffunP => k; rewrite !ffunE -addbA addbb addbF. Qed.
 Lemma sign_turn i s k : sign R (turn i s) k = (if k == i then -1 else 1) * sign R s k.
 Proof. by rewrite /sign ffunE; case: eqP; rewrite ?addbT ?addbF ?signrN ?mulN1r ?mul1r. Qed.
-Lemma sign_sqr (s : {ffun 'I_d -> bool}) i : sign R s i * sign R s i = 1. Proof. by rewrite -expr2 sqrr_sign. Qed.
+Lemma sign_sqr (s : {ffun 'I_d -> bool}) i : sign R s i * sign R s i = 1. Proof. by rewrite -expr2 sqrr_sign.
+  Qed.
 
 (* What changes its sign with that of i has mean 0. *)
 Lemma mean_odd i X : (forall s, X (turn i s) = - X s) -> mean P X = 0.
@@ -52,7 +53,8 @@ Variables (w n : nat) (group : 'I_d -> 'I_w) (g h : 'M[R]_(d, n)).
 Local Notation M := (g *m h^T).
 Definition same i k := (group i == group k)%:R * M i k.
 
-Lemma sketchE s : dot (sketch group s g) (sketch group s h) = \sum_i \sum_k same i k * (sign R s i * sign R s k).
+Lemma sketchE s : dot (sketch group s g) (sketch group s h)
+  = \sum_i \sum_k same i k * (sign R s i * sign R s k).
 Proof.
 rewrite /dot (eq_bigr (fun b => \sum_i \sum_k (group i == b)%:R * ((group k == b)%:R
     * (M i k * (sign R s i * sign R s k))))) => [|b _].
@@ -95,14 +97,16 @@ Lemma var_sketch : var P (fun s => dot (sketch group s g) (sketch group s h)) = 
 Proof.
 rewrite /var /cov mean_sketch; pose D := [pred p : 'I_d * 'I_d | p.1 != p.2].
 pose x (p : 'I_d * 'I_d) (s : {ffun 'I_d -> bool}) := sign R s p.1 * sign R s p.2 : R.
-rewrite (eq_mean _ (Y := fun s => \sum_p \sum_t (D p && D t)%:R * (same p.1 p.2 * same t.1 t.2) * (x p s * x t s)));
+rewrite (eq_mean _ (Y := fun s => \sum_p \sum_t (D p && D t)%:R * (same p.1 p.2 * same t.1 t.2) *
+  (x p s * x t s)));
   last first.
   move=> s; rewrite sketch_off mulr_suml big_mkcond; apply: eq_bigr => p _ /=.
   case: ifP => _ /=; last by rewrite big1 // => t _; rewrite !mul0r.
   rewrite mulr_sumr big_mkcond; apply: eq_bigr => t _; case: ifP => _ /=; last by rewrite !mul0r.
   by rewrite mul1r mulrACA.
 rewrite mean_sum /crossed [RHS]big_mkcond; apply: eq_bigr => -[i k] _ /=; rewrite mean_sum.
-case: ifP => ik; last by rewrite big1 // => t _; rewrite (eq_mean _ (Y := fun=> 0)) ?mean_const // => s; rewrite !mul0r.
+case: ifP => ik; last by rewrite big1 // => t _; rewrite (eq_mean _ (Y := fun=> 0)) ?mean_const // => s;
+  rewrite !mul0r.
 have ki : (k, i) != (i, k) by apply/eqP => -[e _]; move: ik; rewrite e eqxx.
 rewrite (bigD1 (i, k)) // (bigD1 (k, i)) //= big1 => [|[a b] /= /andP []].
   have ik' : k != i by rewrite eq_sym.
@@ -110,11 +114,13 @@ rewrite (bigD1 (i, k)) // (bigD1 (k, i)) //= big1 => [|[a b] /= /andP []].
   by case: (group i == group k) => /=; ring.
 rewrite !xpair_eqE => n1 n2; rewrite meanZ.
 have [_|ab] := eqVneq a b; first by rewrite /= !mul0r.
-rewrite mean_signs4 // [i == a]eq_sym [k == b]eq_sym (negPf n1) [i == b]eq_sym [k == a]eq_sym andbC (negPf n2).
+rewrite mean_signs4 // [i == a]eq_sym [k == b]eq_sym (negPf n1) [i == b]eq_sym
+  [k == a]eq_sym andbC (negPf n2).
 by rewrite addr0 mulr0.
 Qed.
 
-Lemma crossedE : crossed = \sum_b \sum_(i | group i == b) \sum_(k | (group k == b) && (i != k)) (M i k ^+ 2 + M i k * M k i).
+Lemma crossedE : crossed = \sum_b \sum_(i | group i == b) \sum_(k | (group k == b) && (i != k))
+  (M i k ^+ 2 + M i k * M k i).
 Proof.
 rewrite /crossed -(pair_big_dep xpredT (fun i k => i != k)
   (fun i k => (group i == group k)%:R * (M i k ^+ 2 + M i k * M k i))) /=.
@@ -161,7 +167,8 @@ move=> ik; have -> : d%:R * (d%:R - 1) = \sum_(p : 'I_d * 'I_d | p.1 != p.2) 1 :
   by rewrite natrM mulr_natl.
 rewrite mulr_sumr (eq_bigr (fun p => often p.1 p.2)) => [|p np]; last by rewrite mulr1; apply: often_same.
 rewrite exchange_big -sum_orders; apply: eq_bigr => pi _ /=.
-rewrite (off_diagonal (fun i k => (near (pi i) (pi k))%:R)) /nears [in RHS](reindex_inj (@perm_inj _ pi)); congr (_ - _).
+rewrite (off_diagonal (fun i k => (near (pi i) (pi k))%:R)) /nears [in RHS](reindex_inj (@perm_inj _ pi));
+  congr (_ - _).
   by apply: eq_bigr => a _; rewrite [in RHS](reindex_inj (@perm_inj _ pi)).
 by rewrite [in RHS](reindex_inj (@perm_inj _ pi)).
 Qed.
@@ -170,7 +177,8 @@ End Places.
 (* How many places share a run, with one place and in all. *)
 Lemma with_last m d : (0 < m)%N -> (\sum_(0 <= a < d) (a %/ m == d %/ m) = d %% m)%N.
 Proof.
-move=> m0; rewrite (@big_cat_nat _ _ _ (d %/ m * m)) ?leq_trunc_div //= big_nat_cond big1 => [|a /andP [/andP [_ h] _]].
+move=> m0; rewrite (@big_cat_nat _ _ _ (d %/ m * m)) ?leq_trunc_div //= big_nat_cond big1 =>
+  [|a /andP [/andP [_ h] _]].
   rewrite add0n big_nat_cond (eq_bigr (fun=> 1%N)) => [|a /andP [/andP [h1 h2] _]].
     by rewrite -big_nat_cond sum_nat_const_nat muln1 {1}(divn_eq d m) addKn.
   by apply/eqP; rewrite eqb1 eqn_leq leq_div2r ?(ltnW h2) //= leq_divRL.
@@ -182,14 +190,16 @@ Proof.
 move=> m0; elim: d => [|d IH]; first by rewrite big_geq // div0n mod0n.
 have -> : (\sum_(0 <= a < d.+1) \sum_(0 <= b < d.+1) (a %/ m == b %/ m)
     = \sum_(0 <= a < d) \sum_(0 <= b < d) (a %/ m == b %/ m) + d %% m + (d %% m).+1)%N.
-  rewrite big_nat_recr //= (eq_bigr (fun a => \sum_(0 <= b < d) (a %/ m == b %/ m) + (a %/ m == d %/ m))%N) => [|a _].
+  rewrite big_nat_recr //= (eq_bigr (fun a => \sum_(0 <= b < d) (a %/ m == b %/ m) + (a %/ m == d %/ m))%N) =>
+    [|a _].
     rewrite big_split /= with_last // big_nat_recr //= eqxx addn1; congr (_ + _.+1)%N.
     by rewrite -[RHS](with_last d m0); apply: eq_bigr => b _; rewrite eq_sym.
   by rewrite big_nat_recr.
 have lt := ltn_pmod d m0; have e := divn_eq d m; rewrite IH.
 set f := (d %/ m)%N in e *; set r := (d %% m)%N in lt e *; rewrite {}e -addnS divnMDl // modnMDl.
 have sqr : (r.+1 * r.+1 = r * r + r + r.+1)%N by rewrite mulSn mulnS addnC [(r + _)%N]addnC.
-move: lt; rewrite leq_eqVlt => /orP [/eqP rm|lt]; last by rewrite divn_small // modn_small // addn0 sqr !addnA.
+move: lt; rewrite leq_eqVlt => /orP [/eqP rm|lt];
+  last by rewrite divn_small // modn_small // addn0 sqr !addnA.
 by rewrite rm divnn m0 modnn muln0 addn0 mulnDl mul1n -rm sqr !addnA.
 Qed.
 
@@ -203,7 +213,8 @@ Lemma run_size_gt0 : (0 < m)%N.
 Proof. by rewrite divn_gt0 // -[w.+1]add1n leq_add2r ltnW. Qed.
 Lemma run_size_le : (m.-1 * w.+1 <= d.-1)%N.
 Proof.
-have := leq_trunc_div (d + w) w.+1; rewrite -/m -(prednK run_size_gt0) mulSn addSn -(prednK (ltnW d1)) addSn ltnS addnC.
+have := leq_trunc_div (d + w) w.+1;
+  rewrite -/m -(prednK run_size_gt0) mulSn addSn -(prednK (ltnW d1)) addSn ltnS addnC.
 by rewrite leq_add2r.
 Qed.
 Lemma runs_suffice : (d <= w.+1 * m)%N.
@@ -216,7 +227,8 @@ Qed.
 Lemma d_neq0 : d%:R != 0 :> R. Proof. by rewrite pnatr_eq0 -lt0n ltnW. Qed.
 Lemma d1_neq0 : d%:R - 1 != 0 :> R. Proof. by rewrite subr_eq0 (eqr_nat _ d 1) gtn_eqF. Qed.
 Lemma dE : d%:R = f%:R * m%:R + r%:R :> R. Proof. by rewrite -natrM -natrD -divn_eq. Qed.
-Lemma runs_near : nears R (fun i k : 'I_d => run w i == run w k) = f%:R * m%:R * (m%:R - 1) + r%:R * (r%:R - 1).
+Lemma runs_near : nears R (fun i k : 'I_d => run w i == run w k) = f%:R * m%:R * (m%:R - 1)
+  + r%:R * (r%:R - 1).
 Proof.
 rewrite /nears [X in _ - X](eq_bigr (fun=> 1)) => [|i _]; last by rewrite eqxx.
 rewrite sumr_const card_ord.
@@ -226,7 +238,8 @@ have -> : \sum_(i < d) \sum_(k < d) (run w i == run w k)%:R = f%:R * (m%:R * m%:
 by rewrite dE; ring.
 Qed.
 Lemma chance_gap : 1 / w.+1%:R - chance d w R
-  = (r%:R * (m%:R - r%:R) * w.+1%:R + d%:R * (d%:R - 1 - (m%:R - 1) * w.+1%:R)) / (d%:R * (d%:R - 1) * w.+1%:R).
+  = (r%:R * (m%:R - r%:R) * w.+1%:R + d%:R * (d%:R - 1 - (m%:R - 1) * w.+1%:R)) /
+    (d%:R * (d%:R - 1) * w.+1%:R).
 Proof.
 rewrite /chance; have -> : f%:R * m%:R * (m%:R - 1) = (d%:R - r%:R) * (m%:R - 1) :> R by rewrite dE; ring.
 have W0 : w.+1%:R != 0 :> R by rewrite pnatr_eq0.
@@ -246,13 +259,16 @@ pose off := \sum_(p : 'I_d * 'I_d | p.1 != p.2) (M p.1 p.2 ^+ 2 + M p.1 p.2 * M 
 have d0 := d_neq0 R d1; have d10 := d1_neq0 R d1.
 have share i k : i != k -> mean Q (fun pi => (group pi i == group pi k)%:R) = q.
   move=> ik; have := oftenE R (fun i k => run w i == run w k) ik; rewrite runs_near // => e.
-  have -> : mean Q (fun pi => (group pi i == group pi k)%:R) = often R (fun i k => run w i == run w k) i k / d`!%:R.
+  have -> : mean Q (fun pi => (group pi i == group pi k)%:R)
+    = often R (fun i k => run w i == run w k) i k / d`!%:R.
     by rewrite /mean /often mulr_suml; apply: eq_bigr => pi _; rewrite uniform mul1r mulrC.
   rewrite -[often _ _ _ _](mulfK (mulf_neq0 d0 d10)) e /q /chance.
   by field; rewrite d0 d10 pnatr_eq0 -lt0n fact_gt0.
 have over X : mean J X = mean Q (fun pi => mean P (fun s => X (s, pi))).
-  rewrite /mean (eq_bigr (fun x => prob P x.1 * prob Q x.2 * X (x.1, x.2))) => [|[s pi] _]; last by rewrite joint.
-  rewrite -(pair_bigA _ (fun s pi => prob P s * prob Q pi * X (s, pi))) exchange_big /=; apply: eq_bigr => pi _.
+  rewrite /mean (eq_bigr (fun x => prob P x.1 * prob Q x.2 * X (x.1, x.2))) => [|[s pi] _];
+    last by rewrite joint.
+  rewrite -(pair_bigA _ (fun s pi => prob P s * prob Q pi * X (s, pi))) exchange_big /=;
+    apply: eq_bigr => pi _.
   by rewrite mulr_sumr; apply: eq_bigr => s _; rewrite mulrA [prob P s * _]mulrC.
 have offE : off = dot M M + \tr (M *m M) - 2%:R * \sum_i M i i ^+ 2.
   rewrite /off (off_diagonal (fun i k => M i k ^+ 2 + M i k * M k i)); congr (_ - _).
@@ -260,9 +276,11 @@ have offE : off = dot M M + \tr (M *m M) - 2%:R * \sum_i M i i ^+ 2.
     by apply: eq_bigr => k _; rewrite expr2.
   by rewrite mulr_sumr; apply: eq_bigr => i _; rewrite expr2; ring.
 have varE : variance = q * off.
-  rewrite /variance /var /cov; set c := mean J (fun x => dot (sketch (group x.2) x.1 g) (sketch (group x.2) x.1 h)).
+  rewrite /variance /var /cov;
+    set c := mean J (fun x => dot (sketch (group x.2) x.1 g) (sketch (group x.2) x.1 h)).
   have cE : c = dot g h.
-    rewrite /c over (eq_mean _ (Y := fun=> dot g h)) ?mean_const // => pi; exact: (mean_sketch fair (group pi) g h).
+    rewrite /c over (eq_mean _ (Y := fun=> dot g h)) ?mean_const // => pi;
+      exact: (mean_sketch fair (group pi) g h).
   rewrite over (eq_mean _ (Y := fun pi => crossed (group pi) g h)) => [|pi]; last first.
     by rewrite -(var_sketch fair) /var /cov mean_sketch // cE.
   rewrite /mean; under eq_bigr do rewrite /crossed mulr_sumr.
@@ -271,7 +289,8 @@ have varE : variance = q * off.
 have off0 : 0 <= off.
   have : 0 <= off + off.
     have swap : injective (fun p : 'I_d * 'I_d => (p.2, p.1)) by move=> [a b] [a' b'] [-> ->].
-    rewrite {2}/off (reindex_inj swap) /= {1}/off (eq_bigl (fun p => p.2 != p.1)) => [|p]; last by rewrite eq_sym.
+    rewrite {2}/off (reindex_inj swap) /= {1}/off (eq_bigl (fun p => p.2 != p.1)) => [|p];
+      last by rewrite eq_sym.
     rewrite -big_split; apply: sumr_ge0 => p _ /=.
     move: (M p.1 p.2) (M p.2 p.1) => x y.
     by rewrite (_ : _ + _ = (x + y) ^+ 2) ?sqr_ge0 //; ring.

@@ -19,7 +19,8 @@ Lemma meanZ a X : mean P (fun w => a * X w) = a * mean P X.
 Proof. by rewrite /mean mulr_sumr; apply: eq_bigr => w _; rewrite mulrCA. Qed.
 Lemma mean_ge0 X : (forall w, 0 <= X w) -> 0 <= mean P X.
 Proof. by move=> h; apply: sumr_ge0 => w _; rewrite mulr_ge0 ?prob_ge0. Qed.
-Lemma mean_sum I (r : seq I) (F : I -> W -> R) : mean P (fun w => \sum_(i <- r) F i w) = \sum_(i <- r) mean P (F i).
+Lemma mean_sum I (r : seq I) (F : I -> W -> R) : mean P (fun w => \sum_(i <- r) F i w)
+  = \sum_(i <- r) mean P (F i).
 Proof. by rewrite /mean exchange_big; apply: eq_bigr => w _; rewrite mulr_sumr. Qed.
 
 Lemma eq_cov X X' Y Y' : X =1 X' -> Y =1 Y' -> cov P X Y = cov P X' Y'.
@@ -106,7 +107,8 @@ by rewrite ler_add2l ler_pmul2l ?ltr0n.
 Qed.
 
 Section Parts.
-Variables (R : realFieldType) (W : finType) (P : law R W) (L : nat) (alpha c : 'I_L.+1 -> R) (beta : 'I_L.+1 -> W -> R).
+Variables (R : realFieldType) (W : finType) (P : law R W) (L : nat) (alpha c : 'I_L.+1 -> R)
+  (beta : 'I_L.+1 -> W -> R).
 
 Lemma ghost_parts w : ghost alpha beta w = - (gain_sum alpha c * signal beta w + noise alpha c beta w).
 Proof.
@@ -125,7 +127,8 @@ Proof. by move=> R W P L alpha c beta; rewrite (var_ghost_parts _ _ c) var_add. 
 Lemma double_sum (R : ringType) n (a : 'I_n -> 'I_n -> R) (sym : forall l k, a l k = a k l) :
   \sum_l \sum_k a l k = \sum_l a l l + 2%:R * (\sum_(l < n) \sum_(k < n | (l < k)%N) a l k).
 Proof.
-have split_row (l : 'I_n) : \sum_k a l k = a l l + (\sum_(k < n | (l < k)%N) a l k + \sum_(k < n | (k < l)%N) a l k).
+have split_row (l : 'I_n) : \sum_k a l k
+  = a l l + (\sum_(k < n | (l < k)%N) a l k + \sum_(k < n | (k < l)%N) a l k).
   rewrite (bigD1 l) //=; congr (_ + _); rewrite (bigID (fun k : 'I_n => (l < k)%N)) /=; congr (_ + _).
     by apply: eq_bigl => k; rewrite -val_eqE /=; case: ltngtP.
   by apply: eq_bigl => k; rewrite -val_eqE /=; case: ltngtP.
@@ -181,7 +184,8 @@ move=> R W P L alpha c beta hcov hgain; apply: (@le_trans _ _
 by rewrite signed_covariance mulr_ge0.
 Qed.
 
-Lemma unit_gain_sum (R : ringType) L (alpha c : 'I_L.+1 -> R) : (forall l, c l = 1) -> gain_sum alpha c = \sum_l alpha l.
+Lemma unit_gain_sum (R : ringType) L (alpha c : 'I_L.+1 -> R) : (forall l, c l = 1) -> gain_sum alpha c
+  = \sum_l alpha l.
 Proof. by move=> h; apply: eq_bigr => l _; rewrite h mulr1. Qed.
 
 Theorem unit_gains : Statements.Variance.unit_gains.
@@ -214,7 +218,8 @@ Qed.
 Theorem regression_gain : Statements.Variance.regression_gain.
 Proof.
 move=> R W P L alpha beta v0; rewrite covC /noise cov_suml big1 // => l _.
-rewrite (@eq_cov _ _ _ _ (fun w => - (cov P (beta l) (signal beta) / var P (signal beta)) * signal beta w + beta l w)
+rewrite (@eq_cov _ _ _ _ (fun w => - (cov P (beta l) (signal beta) / var P (signal beta)) * signal beta w
+  + beta l w)
   _ (signal beta)) => [|w|//]; last by rewrite /remainder addrC mulNr.
 by rewrite cov_lin mulNr divfK ?gt_eqF // addNr mulr0.
 Qed.
@@ -224,7 +229,8 @@ Lemma mean_given (R : realFieldType) (W : finType) (P : law R W) (S : eqType) (T
   same_mean_given P T X Y -> mean P (fun w => h (T w) * X w) = mean P (fun w => h (T w) * Y w).
 Proof.
 move=> same; rewrite /mean.
-have part Z : \sum_w prob P w * (h (T w) * Z w) = \sum_(t <- undup (codom T)) h t * \sum_(w | T w == t) prob P w * Z w.
+have part Z : \sum_w prob P w * (h (T w) * Z w) = \sum_(t <- undup (codom T)) h t * \sum_(w
+  | T w == t) prob P w * Z w.
   rewrite (eq_bigr (fun w => \sum_(t <- undup (codom T)) (T w == t)%:R * (h t * (prob P w * Z w)))) => [|w _].
     rewrite exchange_big; apply: eq_bigr => t _; rewrite mulr_sumr [RHS]big_mkcond; apply: eq_bigr => w _.
     by case: eqP => _; rewrite ?mul1r ?mul0r.
@@ -243,7 +249,8 @@ Hypothesis given : forall l, same_mean_given P T (beta l) (fun w => c l * signal
 Lemma noise_given : same_mean_given P T (noise alpha c beta) (fun=> 0).
 Proof.
 move=> t; rewrite [RHS]big1 => [|w _]; last by rewrite mulr0.
-rewrite (eq_bigr (fun w => \sum_l alpha l * (prob P w * beta l w - prob P w * (c l * signal beta w)))) => [|w _].
+rewrite (eq_bigr (fun w => \sum_l alpha l * (prob P w * beta l w - prob P w * (c l * signal beta w)))) =>
+  [|w _].
   by rewrite exchange_big big1 // => l _; rewrite -mulr_sumr sumrB given subrr mulr0.
 by rewrite mulr_sumr; apply: eq_bigr => l _; rewrite /remainder; ring.
 Qed.
@@ -273,7 +280,8 @@ End Conditional.
 
 Theorem scale_free : Statements.Variance.scale_free.
 Proof.
-move=> R W P S T L alpha c beta value known given; rewrite (mean_ghost _ given) mean_lai !oppr_eq0 !mulf_eq0 !negb_or.
+move=> R W P S T L alpha c beta value known given;
+  rewrite (mean_ghost _ given) mean_lai !oppr_eq0 !mulf_eq0 !negb_or.
 move=> [/andP [g0 m0] /andP [a0 _]]; rewrite !normrN !normrM.
 rewrite (_ : sd P (lai _ _) = `|\sum_l alpha l| * sd P (signal beta)); last first.
   by rewrite -sdZ; congr Num.sqrt; rewrite varN.

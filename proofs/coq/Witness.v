@@ -1,9 +1,10 @@
 (** What a witness of a statement is, computed from the statement.
 
     `witness S` is the type of a witness of the statement S: that over every field there are the things that S
-    speaks of, such that all that S assumes holds of them; it is True where S assumes nothing.  None is degenerate: numbers of samples, layers and widths are at
-    least 2, no vector or matrix is zero, and every outcome of a law is possible.  What a part of the conclusion assumes by
-    itself has a witness of its own.  A field's structure is not chosen but given, and so is that it is Archimedean. *)
+    speaks of, such that all that S assumes holds of them; it is True where S assumes nothing. None is
+    degenerate: numbers of samples, layers and widths are at least 2, no vector or matrix is zero, and every
+    outcome of a law is possible. What a part of the conclusion assumes by itself has a witness of its own. A
+    field's structure is not chosen but given, and so is that it is Archimedean. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Laws.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
@@ -94,7 +95,8 @@ Ltac satisfied S :=
   end.
 
 (* In a term, for a statement by its name. *)
-Ltac witness S := let t := eval red in S in let w := satisfied t in let w := eval cbv beta delta [each] in w in exact w.
+Ltac witness S := let t := eval red in S in let w := satisfied t in let w :=
+  eval cbv beta delta [each] in w in exact w.
 
 (* Say of a statement without a witness whether it needs one. *)
 Ltac assumes S :=

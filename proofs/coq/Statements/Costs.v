@@ -36,8 +36,8 @@ Definition equal_passes := forall L w,
   (* meaning *) 0 < L ->
   ghost_passes L (fun=> w) * L = forward L (fun=> w) * (2 * L).-1.
 
-(** No chain, of any depth and any widths, costs Ghost k times as much as LAI for a k of 2 or more, in numbers kept or in
-    passes; k = 10 is the printed order of magnitude. *)
+(** No chain, of any depth and any widths, costs Ghost k times as much as LAI for a k of 2 or more, in numbers
+    kept or in passes; k = 10 is the printed order of magnitude. *)
 (* Refutes: order-of-magnitude *)
 Definition no_order_of_magnitude := forall L (d : nat -> nat) k,
   (* meaning *) (forall l, 0 < d l) ->

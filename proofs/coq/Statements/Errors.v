@@ -18,7 +18,8 @@ Definition rest i w := part i w - (size i)%:R / (\sum_k size k)%:R * score w.
 Definition spread w := (\sum_i rest i w ^+ 2 / (size i)%:R) / (m%:R - 1).
 End Parts.
 
-(** The variance of a score from its parts is unbiased, and what parts are off is uncorrelated with the score. *)
+(** The variance of a score from its parts is unbiased, and what parts are off is uncorrelated with the
+    score. *)
 (* Implements: part-variance *)
 Definition part_variance := forall (R : realFieldType) (W : finType) (P : law R W) m (size : 'I_m -> nat)
     (part : 'I_m -> W -> R) mu sigma,
@@ -31,11 +32,13 @@ Definition part_variance := forall (R : realFieldType) (W : finType) (P : law R 
 
 (** The variance of one mean's difference from the mean over K sources. *)
 (* Implements: contrast-variance *)
-Definition contrast_variance := forall (R : realFieldType) (W : finType) (P : law R W) K (m : 'I_K -> W -> R) v k,
+Definition contrast_variance := forall (R : realFieldType) (W : finType) (P : law R W) K
+    (m : 'I_K -> W -> R) v k,
   (* the means are independent with variances $v_k$ *) uncorrelated P m /\ (forall i, var P (m i) = v i) ->
   var P (fun w => m k w - 1 / K%:R * \sum_i m i w) = (1 - 2%:R / K%:R) * v k + 1 / K%:R ^+ 2 * \sum_i v i.
 
-(** The best factor for a contrast c that is observed with the error e: no factor does better, no other does as well. *)
+(** The best factor for a contrast c that is observed with the error e: no factor does better, no other does
+    as well. *)
 (* Implements: contrast-shrinkage *)
 Definition contrast_shrinkage := forall (R : realFieldType) (W : finType) (P : law R W) (c e : W -> R) t v,
   (* the true contrast has mean 0 and variance $t$ *) mean P c = 0 /\ var P c = t ->
@@ -54,16 +57,19 @@ End Cochran.
 
 (** Cochran's Q of K sources with one true mean is K - 1 on average.  Its law for normal means is left out. *)
 (* Implements: cochran-q *)
-Definition cochran_q := forall (R : realFieldType) (W : finType) (P : law R W) K (e : 'I_K -> R) (m : 'I_K -> W -> R) mu,
+Definition cochran_q := forall (R : realFieldType) (W : finType) (P : law R W) K (e : 'I_K -> R)
+    (m : 'I_K -> W -> R) mu,
   (* meaning *) (0 < K)%N ->
   (* the means are independent with standard deviations $e_k > 0$ *)
   uncorrelated P m /\ (forall k, 0 < e k /\ var P (m k) = e k ^+ 2) ->
   (* their expectations are equal *) (forall k, mean P (m k) = mu) ->
   mean P (fun w => cochran e (fun k => m k w)) = K%:R - 1.
 
-(** Norms of a batch's rows and of their sum tell noise from signal: g is the gradients of n rows of p entries. *)
+(** Norms of a batch's rows and of their sum tell noise from signal: g is the gradients of n rows of p
+    entries. *)
 (* Implements: gradient-noise *)
-Definition gradient_noise := forall (R : realFieldType) (W : finType) (P : law R W) n p (g : 'I_n -> W -> 'cV[R]_p)
+Definition gradient_noise := forall (R : realFieldType) (W : finType) (P : law R W) n p
+    (g : 'I_n -> W -> 'cV[R]_p)
     (G : 'cV_p) (Sigma : 'M_p),
   (* the $g_j$ are uncorrelated, with one expectation $G$ and one covariance $\Sigma$ *)
   [/\ forall j k a b, j != k -> cov P (fun w => g j w a 0) (fun w => g k w b 0) = 0,
@@ -81,31 +87,55 @@ Definition average (x : 'I_m -> R) := (\sum_i x i) / m%:R.
 Definition sample_cov (x y : 'I_m -> R) := (\sum_i (x i - average x) * (y i - average y)) / (m%:R - 1).
 End Pairs.
 
-(** The ratios rho for which the mean of x - rho y is at most t standard errors from 0 are those that solve a quadratic
-    inequality.  That the mean over its standard error has Student's law is cited on the page, and left out. *)
+Section Ends.
+Variables (R : rcfType) (a b c : R).
+Definition root := Num.sqrt (b ^+ 2 - a * c).
+(* Where a rho^2 - 2 b rho + c is not positive: between the roots; on one side of a number, everywhere or
+   nowhere; or outside of the roots, which is everywhere if there are none, as `root` is then 0. *)
+Definition solved rho :=
+  if 0 < a then (b - root) / a <= rho <= (b + root) / a
+  else if a == 0 then c <= 2%:R * b * rho
+  else (rho <= (b + root) / a) || ((b - root) / a <= rho).
+(* The interval that `lai_core` gives of the ratios that are not negative: from 0 if that solves, else from
+   the first root, or empty; to the last root if a > 0, else without an end. *)
+Definition reported rho :=
+  if 0 < c then [&& 0 < b + root, c / (b + root) <= rho & (0 < a) ==> (rho <= (b + root) / a)]
+  else (0 < a) ==> (rho <= (b + root) / a).
+End Ends.
+
+(** The ratios rho for which the mean of x - rho y is at most t standard errors from 0 are those that solve a
+    quadratic inequality; what they are in each case; and which of them are not negative. The interval that
+    `lai_core` gives has those, and no others unless a and c are at most 0 and b is negative: then what lies
+    between two pieces, or beyond the one piece, is in it too. This is algebra, for any number t: that the
+    mean over its standard error has Student's law, and the probability that comes from it, is cited on the
+    page. *)
 (* Implements: fieller-interval *)
 Definition fieller_interval := forall (R : rcfType) m (x y : 'I_m -> R) (t rho : R),
   (* meaning *) 0 <= t ->
   let off i := x i - rho * y i in
-  let quadratic := (average y ^+ 2 - t ^+ 2 / m%:R * sample_cov y y) * rho ^+ 2
-    - 2%:R * (average x * average y - t ^+ 2 / m%:R * sample_cov x y) * rho
-    + average x ^+ 2 - t ^+ 2 / m%:R * sample_cov x x in
-  (`|average off| <= t * Num.sqrt (sample_cov off off / m%:R)) = (quadratic <= 0).
+  let near := `|average off| <= t * Num.sqrt (sample_cov off off / m%:R) in
+  let a := average y ^+ 2 - t ^+ 2 / m%:R * sample_cov y y in
+  let b := average x * average y - t ^+ 2 / m%:R * sample_cov x y in
+  let c := average x ^+ 2 - t ^+ 2 / m%:R * sample_cov x x in
+  [/\ near = (a * rho ^+ 2 - 2%:R * b * rho + c <= 0), near = solved a b c rho, (0 < a) ==> (a * c <= b ^+ 2)
+    & (* meaning *) 0 <= rho ->
+      near = reported a b c rho && ([|| 0 < a, 0 < c | 0 <= b] || solved a b c rho)].
 
 Section Discoveries.
 Variables (R : realFieldType) (n : nat) (q : R) (p : 'I_n -> R).
-(* The limit of k drops; the p-values within it.  They are k or more where the k-th smallest is within it, so that the
-   largest such k is how many are dropped. *)
+(* The limit of k drops; the p-values within it. They are k or more where the k-th smallest is within it, so
+   that the largest such k is how many are dropped. *)
 Definition limit k := k%:R * q / (n%:R * \sum_(1 <= i < n.+1) 1 / i%:R).
 Definition within k := [set j | p j <= limit k].
 Definition drops := \max_(k < n.+1 | (k <= #|within k|)%N) k.
 Definition dropped := within drops.
 End Discoveries.
 
-(** Dropping the samples with the smallest p-values, whatever the dependence between them: the mean share of those dropped
-    that do no harm (Benjamini and Yekutieli). *)
+(** Dropping the samples with the smallest p-values, whatever the dependence between them: the mean share of
+    those dropped that do no harm (Benjamini and Yekutieli). *)
 (* Implements: false-discovery-rate *)
-Definition false_discovery_rate := forall (R : realFieldType) (W : finType) (P : law R W) n (p : 'I_n -> W -> R)
+Definition false_discovery_rate := forall (R : realFieldType) (W : finType) (P : law R W) n
+    (p : 'I_n -> W -> R)
     (harmless : {set 'I_n}) (q : R),
   (* meaning *) 0 < q ->
   (* the probability that $p_j \le x$ is at most $x$ for each of the $n_0$ samples that do no harm *)

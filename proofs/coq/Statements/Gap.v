@@ -5,8 +5,8 @@ Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive
 Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
-(** The gap of the two influences is minus the sum of the pairs' gaps zeta; for LLI it is minus what lies below the
-    last layer. *)
+(** The gap of the two influences is minus the sum of the pairs' gaps zeta; for LLI it is minus what lies
+    below the last layer. *)
 (* Implements: app-epsilon-pair *)
 Definition gap_of_pairs := forall (R : ringType) d n L (V : 'I_n -> trace R d) j,
   influence_ghost L.+1 V j - influence_lai L.+1 V j = - (\sum_z zeta L.+1 V j z) /\
@@ -43,7 +43,8 @@ Definition conservative := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j 
   `|influence_ghost L.+1 V j - influence_lai L.+1 V j|
   <= C ^+ 2 * \sum_z (L%:R * beta (V z) j L.+1 + last_norms L.+1 V j z * \sum_(1 <= l < L.+1) rho ^+ (2 * l)).
 
-(** The conservative bound's sharp form: each layer's similarity lies between 0 and the decayed product of norms. *)
+(** The conservative bound's sharp form: each layer's similarity lies between 0 and the decayed product of
+    norms. *)
 (* Implements: conservative-sharp *)
 Definition conservative_sharp := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j rho C,
   (* A1 *) A1 L.+1 V j rho ->
@@ -84,7 +85,8 @@ Definition relative_conservative := forall (R : rcfType) d n L (V : 'I_n -> trac
   <= C ^+ 2 / abar * (L%:R + (\sum_z last_norms L.+1 V j z) / (\sum_z beta (V z) j L.+1)
                              * (rho ^+ 2 * (1 - rho ^+ (2 * L)) / (1 - rho ^+ 2))).
 
-(** LAI is nearer to Ghost than LLI exactly where the lower layers' part of Ghost is more than half of LAI's. *)
+(** LAI is nearer to Ghost than LLI exactly where the lower layers' part of Ghost is more than half of
+    LAI's. *)
 (* Implements: lai-nearer-than-lli *)
 Definition lai_nearer_than_lli := forall (R : rcfType) d n L (V : 'I_n -> trace R d) j,
   (* $\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(L)} \ne 0$ *)

@@ -1,9 +1,9 @@
 (** Section 3: Ghost is the inner product of the gradients of the weights.
 
-    A sample's loss is a function f of the pre-activation that the weights act on; g is its gradient there.  Whatever
-    follows the pre-activation is in f: activations, skip connections, heads.  That the gradients with respect to the
-    weights exist is part of what is concluded; only where a matrix has several uses, `sharing` asks that f is
-    differentiable in all of them together, without which the gradient need not exist. *)
+    A sample's loss is a function f of the pre-activation that the weights act on; g is its gradient there.
+    Whatever follows the pre-activation is in f: activations, skip connections, heads. That the gradients with
+    respect to the weights exist is part of what is concluded; only where a matrix has several uses, `sharing`
+    asks that f is differentiable in all of them together, without which the gradient need not exist. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LAI.Statements Require Import Networks Gradients.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
@@ -12,7 +12,8 @@ Local Open Scope ring_scope.
 
 (** One weight matrix, used once. *)
 (* Implements: ghost-pre-activation *)
-Definition pre_activation := forall (R : realFieldType) p q (W : 'M[R]_(p, q)) (az aj : 'cV_q) fz fj (gz gj : 'cV_p),
+Definition pre_activation := forall (R : realFieldType) p q (W : 'M[R]_(p, q)) (az aj : 'cV_q) fz fj
+    (gz gj : 'cV_p),
   (* meaning *) gradient fz (W *m az) gz ->
   (* meaning *) gradient fj (W *m aj) gj ->
   [/\ gradient (fun X => fz (X *m az)) W (gz *m az^T), gradient (fun X => fj (X *m aj)) W (gj *m aj^T)
@@ -43,18 +44,22 @@ Definition biased (R : ringType) p q (f : 'cV[R]_p -> R) (a : 'cV_q) (X : 'M_(p,
 
 (** A weight matrix with a bias. *)
 (* Implements: ghost-bias *)
-Definition bias := forall (R : realFieldType) p q (W : 'M[R]_(p, q)) (b : 'cV_p) (az aj : 'cV_q) fz fj (gz gj : 'cV_p),
+Definition bias := forall (R : realFieldType) p q (W : 'M[R]_(p, q)) (b : 'cV_p) (az aj : 'cV_q) fz fj
+    (gz gj : 'cV_p),
   (* meaning *) gradient fz (W *m az + b) gz ->
   (* meaning *) gradient fj (W *m aj + b) gj ->
   [/\ exists Gz, gradient (biased fz az) (row_mx W b) Gz, exists Gj, gradient (biased fj aj) (row_mx W b) Gj
     & forall Gz Gj,
-      (* $s = Wa + b$ is the only use of $W$ and of $b$ on a sample *) gradient (biased fz az) (row_mx W b) Gz ->
-      (* $s = Wa + b$ is the only use of $W$ and of $b$ on a sample *) gradient (biased fj aj) (row_mx W b) Gj ->
+      (* $s = Wa + b$ is the only use of $W$ and of $b$ on a sample *)
+      gradient (biased fz az) (row_mx W b) Gz ->
+      (* $s = Wa + b$ is the only use of $W$ and of $b$ on a sample *)
+      gradient (biased fj aj) (row_mx W b) Gj ->
       dot Gz Gj = (dot az aj + 1) * dot gz gj].
 
 (** One weight matrix at many positions: the columns of A are the inputs, those of G the output gradients. *)
 (* Implements: ghost-positions *)
-Definition positions := forall (R : realFieldType) p q m n (W : 'M[R]_(p, q)) (Az : 'M_(q, m)) (Aj : 'M_(q, n)) fz fj
+Definition positions := forall (R : realFieldType) p q m n (W : 'M[R]_(p, q)) (Az : 'M_(q, m))
+    (Aj : 'M_(q, n)) fz fj
     (Gz : 'M_(p, m)) (Gj : 'M_(p, n)),
   (* meaning *) gradient fz (W *m Az) Gz ->
   (* meaning *) gradient fj (W *m Aj) Gj ->
@@ -64,17 +69,20 @@ Definition positions := forall (R : realFieldType) p q m n (W : 'M[R]_(p, q)) (A
       (* $s_t = W a_t$ are all uses of $W$ on a sample *) gradient (fun X => fj (X *m Aj)) W Dj ->
       dot Dz Dj = \sum_t \sum_u dot (col t Az) (col u Aj) * dot (col t Gz) (col u Gj)].
 
-(* The loss as a function of u copies of one matrix, the rows of a matrix; all copies equal; copy k alone changed. *)
+(* The loss as a function of u copies of one matrix, the rows of a matrix; all copies equal; copy k alone
+   changed. *)
 Definition tied (R : ringType) u p q (X : 'M[R]_(p, q)) : 'M_(u, p * q) := \matrix_(k < u) mxvec X.
 Definition changed (R : ringType) u p q (W : 'M[R]_(p, q)) (k : 'I_u) X : 'M_(u, p * q) :=
   \matrix_(k' < u) (if k' == k then mxvec X else mxvec W).
 
-(* Copy k is used as s = W a_k, whatever its place in the network: earlier uses change a_k, later ones see s. *)
+(* Copy k is used as s = W a_k, whatever its place in the network: earlier uses change a_k, later ones see
+   s. *)
 Definition uses (R : realFieldType) u p q (W : 'M[R]_(p, q)) (f : 'M_(u, p * q) -> R) (a : 'I_u -> 'cV_q) g :=
   (exists H, gradient f (tied u W) H) /\
   (forall k, exists2 h, gradient h (W *m a k) (g k) & forall X, f (changed W k X) = h (X *m a k)).
 
-(** One weight matrix in several places: all pairs of uses.  The loss is differentiable in the copies together. *)
+(** One weight matrix in several places: all pairs of uses. The loss is differentiable in the copies
+    together. *)
 (* Implements: ghost-sharing *)
 Definition sharing := forall (R : realFieldType) p q m n (W : 'M[R]_(p, q)) fz fj
     (az : 'I_m -> 'cV_q) (aj : 'I_n -> 'cV_q) (gz : 'I_m -> 'cV_p) (gj : 'I_n -> 'cV_p),
@@ -88,11 +96,13 @@ Definition sharing := forall (R : realFieldType) p q m n (W : 'M[R]_(p, q)) fz f
 
 (** An embedding table, of which position t reads row i t. *)
 (* Implements: embedding-gradient *)
-Definition embedding := forall (R : realFieldType) v p m n (E : 'M[R]_(v, p)) (iz : 'I_m -> 'I_v) (ij : 'I_n -> 'I_v)
+Definition embedding := forall (R : realFieldType) v p m n (E : 'M[R]_(v, p)) (iz : 'I_m -> 'I_v)
+    (ij : 'I_n -> 'I_v)
     fz fj (Gz : 'M_(m, p)) (Gj : 'M_(n, p)),
   (* meaning *) gradient fz (rowsub iz E) Gz ->
   (* meaning *) gradient fj (rowsub ij E) Gj ->
-  [/\ exists Dz, gradient (fun X => fz (rowsub iz X)) E Dz, exists Dj, gradient (fun X => fj (rowsub ij X)) E Dj
+  [/\ exists Dz, gradient (fun X => fz (rowsub iz X)) E Dz,
+      exists Dj, gradient (fun X => fj (rowsub ij X)) E Dj
     & forall Dz Dj,
       (* reads are the only uses of the table *) gradient (fun X => fz (rowsub iz X)) E Dz ->
       (* reads are the only uses of the table *) gradient (fun X => fj (rowsub ij X)) E Dj ->
@@ -109,8 +119,8 @@ Definition gain := forall (R : realFieldType) p n (x : 'M[R]_(p, n)) (gamma b : 
   gradient (fun c => f (scaled x c b)) gamma (\col_i \sum_t G i t * x i t) /\
   gradient (fun o => f (scaled x gamma o)) b (\col_i \sum_t G i t).
 
-(** LAI is the inner product of the gradients of virtual readouts: s^(L) + U^(l) a^(l-1) in place of s^(L), for every
-    layer l, at U = 0. *)
+(** LAI is the inner product of the gradients of virtual readouts: s^(L) + U^(l) a^(l-1) in place of s^(L),
+    for every layer l, at U = 0. *)
 (* Implements: virtual-readout *)
 Definition virtual_readout := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) (j : trace R d)
     (sz : 'I_n -> 'cV_(d L)) sj (fz : 'I_n -> 'cV_(d L) -> R) fj,

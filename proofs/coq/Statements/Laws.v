@@ -17,5 +17,6 @@ Definition var (R : numDomainType) (W : finType) (P : law R W) (X : W -> R) := c
 Definition sd (R : rcfType) (W : finType) (P : law R W) (X : W -> R) := Num.sqrt (var P X).
 
 (* The mean of X given T is that of Y given T, outcome by outcome of T. *)
-Definition same_mean_given (R : numDomainType) (W : finType) (P : law R W) (S : eqType) (T : W -> S) (X Y : W -> R) :=
+Definition same_mean_given (R : numDomainType) (W : finType) (P : law R W) (S : eqType) (T : W -> S)
+  (X Y : W -> R) :=
   forall t, \sum_(w | T w == t) prob P w * X w = \sum_(w | T w == t) prob P w * Y w.

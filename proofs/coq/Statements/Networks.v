@@ -1,10 +1,11 @@
 (** What the statements are about: vectors, traces of samples through a network, Ghost, LAI and LLI, and the
     assumptions of the paper's Appendix B.
 
-    A trace has, for one sample, the activations a^(0), a^(1), ... (a^(0) is the input) and the output gradients
-    g^(1), g^(2), ...: g^(l) is the derivative of the sample's loss with respect to the pre-activation s^(l).  Layer l
-    has width d l.  V is the validation set, n samples; j is a training sample; L is the number of layers.  The field R
-    is any real closed one where norms are needed (the reals are one), any ordered one elsewhere. *)
+    A trace has, for one sample, the activations a^(0), a^(1), ... (a^(0) is the input) and the output
+    gradients g^(1), g^(2), ...: g^(l) is the derivative of the sample's loss with respect to the
+    pre-activation s^(l). Layer l has width d l. V is the validation set, n samples; j is a training sample; L
+    is the number of layers. The field R is any real closed one where norms are needed (the reals are one),
+    any ordered one elsewhere. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import Order.TTheory GRing.Theory Num.Theory.

@@ -15,7 +15,8 @@ Definition lai_two_sided := forall (R : realFieldType) d n L (V : 'I_n -> trace 
   (* $m_l \beta^{(L)} \le \beta^{(l)} \le M_l \beta^{(L)}$ *) ratios L.+1 V j m M ->
   (* $\beta^{(L)} \ge 0$ for every $z$ *) (forall z, 0 <= beta (V z) j L.+1) ->
   (* $\alpha^{(l)} \ge 0$ for $l < L$ *) (forall z l, (0 < l < L.+1)%N -> 0 <= alpha (V z) j l) ->
-  \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * (1 - M l)) <= lai L.+1 V j - ghost L.+1 V j
+  \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * (1 - M l)) <= lai L.+1 V j
+    - ghost L.+1 V j
   <= \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * (1 - m l)).
 
 (** The range of Ghost beside LAI: s is at most every validation sample's share of the last layer. *)

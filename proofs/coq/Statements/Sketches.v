@@ -12,7 +12,8 @@ Definition sign (R : ringType) d (s : {ffun 'I_d -> bool}) i : R := (-1) ^+ s i.
 Definition sketch (R : ringType) d w n (group : 'I_d -> 'I_w) s (g : 'M[R]_(d, n)) : 'M_(w, n) :=
   \matrix_(b, a) \sum_(i | group i == b) sign R s i * g i a.
 
-(** A sketched inner product has the mean of the inner product, for any groups: all 2^d signs are equally likely. *)
+(** A sketched inner product has the mean of the inner product, for any groups: all 2^d signs are equally
+    likely. *)
 (* Implements: sketch-unbiased *)
 Definition sketch_unbiased := forall (R : realFieldType) d w n (P : law R [finType of {ffun 'I_d -> bool}])
     (group : 'I_d -> 'I_w) (g h : 'M[R]_(d, n)),
@@ -30,8 +31,8 @@ Definition sketch_variance := forall (R : realFieldType) d w n (P : law R [finTy
 
 Section Runs.
 Variables (d w : nat).
-(* Places of d outputs, cut into w.+1 runs: the run of a place, how many places a full run has, how many runs are full
-   and how many places are in the next one. *)
+(* Places of d outputs, cut into w.+1 runs: the run of a place, how many places a full run has, how many runs
+   are full and how many places are in the next one. *)
 Definition run_size := ((d + w) %/ w.+1)%N.
 Definition run (place : 'I_d) : 'I_w.+1 := inord (place %/ run_size).
 Definition full := (d %/ run_size)%N.
@@ -41,8 +42,9 @@ Definition chance (R : fieldType) : R :=
   (full%:R * run_size%:R * (run_size%:R - 1) + left_over%:R * (left_over%:R - 1)) / (d%:R * (d%:R - 1)).
 End Runs.
 
-(** The variance over signs and permutations: two outputs share one of w.+1 runs with one chance, which is at most
-    1 / w.+1, and is that much exactly where all runs but empty ones are full and none could be shorter. *)
+(** The variance over signs and permutations: two outputs share one of w.+1 runs with one chance, which is at
+    most 1 / w.+1, and is that much exactly where all runs but empty ones are full and none could be
+    shorter. *)
 (* Implements: sketch-permutation *)
 Definition sketch_permutation := forall (R : realFieldType) d w n (P : law R [finType of {ffun 'I_d -> bool}])
     (Q : law R [finType of 'S_d]) (J : law R [finType of {ffun 'I_d -> bool} * 'S_d]) (g h : 'M[R]_(d, n)),

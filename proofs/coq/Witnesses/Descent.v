@@ -11,7 +11,9 @@ Section Linear.
 Variables (R : rcfType) (p : nat).
 Implicit Types x y : 'cV[R]_p.+1.
 Lemma linear_gradient : gradient_of (dot (corner R p 0)) (fun=> corner R p 0).
-Proof. by move=> e e0; exists 1 => // x h _; rewrite dotDr addrAC addrK subrr normr0 mulr_ge0 ?norm_ge0 ?(ltW e0). Qed.
+Proof.
+by move=> e e0; exists 1 => // x h _; rewrite dotDr addrAC addrK subrr normr0 mulr_ge0 ?norm_ge0 ?(ltW e0).
+Qed.
 Lemma linear_lipschitz : lipschitz (fun _ : 'cV[R]_p.+1 => corner R p 0) 1.
 Proof. by move=> x y; rewrite subrr norm0 mul1r norm_ge0. Qed.
 End Linear.

@@ -23,7 +23,8 @@ End Coins.
 
 Lemma part_variance : ltac:(witness Statements.Errors.part_variance).
 Proof.
-move=> R; take_fair R; exists 2%N; split=> //; exists (fun=> 4%N); split=> //; exists (toss R), 4%:R^-1, 2%:R^-1.
+move=> R; take_fair R; exists 2%N; split=> //; exists (fun=> 4%N); split=> //; exists (toss R), 4%:R^-1,
+  2%:R^-1.
 split=> //; split=> //; split; first exact: toss_free.
 by move=> i; rewrite toss_mean toss_var; split; field.
 Qed.
@@ -51,7 +52,7 @@ by split=> [|k]; [exact: toss_free|rewrite ltr01 toss_var expr1n].
 Qed.
 
 Lemma fieller_interval : ltac:(witness Statements.Errors.fieller_interval).
-Proof. by move=> R; exists 1; rewrite ler01. Qed.
+Proof. by move=> R; exists 1, 2%:R; rewrite ler01 ler0n. Qed.
 
 (* The p-values of two samples are 1 on heads of their coin, and 1/2 on tails. *)
 Lemma false_discovery_rate : ltac:(witness Statements.Errors.false_discovery_rate).
@@ -79,7 +80,8 @@ Qed.
 (* Each of the two rows has both entries from its own coin. *)
 Lemma gradient_noise : ltac:(witness Statements.Errors.gradient_noise).
 Proof.
-move=> R; take_fair R; exists 2%N; split=> //; exists 2%N; split=> //; exists (fun j w => const_mx (toss R j w)).
+move=> R; take_fair R; exists 2%N; split=> //; exists 2%N; split=> //;
+  exists (fun j w => const_mx (toss R j w)).
 have ne q (c : R) : c != 0 -> const_mx c != 0 :> 'M[R]_(2, q.+1).
   by move=> c0; apply/eqP => /matrixP /(_ 0 0); rewrite !mxE => /eqP; rewrite (negPf c0).
 have entry j (a : 'I_2) : mean (fair R) (fun w => const_mx (toss R j w) a (0 : 'I_1)) = 1.

@@ -15,7 +15,8 @@ Ltac take_corner := eexists; split; [exact: corner_neq0|].
 Lemma pre_activation : ltac:(witness Statements.Ghost.pre_activation).
 Proof.
 move=> R; take_two; take_two; exists (corner R 1 1); split; first exact: corner_neq0.
-exists (corner R 1 0); split; first exact: corner_neq0; exists (corner R 1 0); split; first exact: corner_neq0.
+exists (corner R 1 0); split; first exact: corner_neq0; exists (corner R 1 0); split;
+  first exact: corner_neq0.
 exists (dot (corner R 1 0)), (dot (corner R 1 0)); take_corner; take_corner.
 split; first exact: gradient_dot; split; first exact: gradient_dot.
 have G := gradient_mulmx (gradient_dot (corner R 1 0) (corner R 1 1 *m corner R 1 0)).

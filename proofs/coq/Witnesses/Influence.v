@@ -38,7 +38,11 @@ Proof.
 move=> R; take_linear R; exists (dot (corner R 1 0)), (corner R 1 0); split; first exact: corner_neq0.
 exists (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
 exists (corner R 1 0); split; first exact: corner_neq0.
-by split=> [z|]; exact: gradient_dot.
+split=> [z|]; first exact: gradient_dot.
+split; first exact: gradient_dot.
+exists (dot (corner R 1 0) (\sum_(z < 2) corner R 1 0)), 0, 1, 1; split; first exact: ltr01.
+split=> [e _|]; last by exists 1; rewrite normr1 ltr01 lexx.
+by rewrite scale0r addr0 dotDr dotZr mul0r addr0 mulrC subrr normr0 mul1r exprn_ge0.
 Qed.
 
 Lemma position_score : ltac:(witness Statements.Influence.position_score).
@@ -58,10 +62,13 @@ move=> R; take_two; take_two; take_two; exists 3%N; split=> //; exists 3%N; spli
 pose src (t o : 'I_2) : option 'I_3 := Some (inord (t + o)).
 exists src, src; do 2 (exists (corner R 1 2); split; first exact: corner_neq0).
 exists (corner R 1 3); split; first exact: (corner_neq0 R 1 3).
-exists (dot (corner R 1 1)), (dot (corner R 1 1)); do 2 (exists (corner R 1 1); split; first exact: corner_neq0).
+exists (dot (corner R 1 1)), (dot (corner R 1 1));
+  do 2 (exists (corner R 1 1); split; first exact: corner_neq0).
 split; first exact: gradient_dot; split; first exact: gradient_dot.
-have G := gradient_mulmx (gradient_dot (corner R 1 1) ((corner R 1 3 : 'M_(2, 2 * 2)) *m unfolded src (corner R 1 2))).
-have {}G : gradient (fun X => dot (corner R 1 1) (convolution src (corner R 1 2) X)) (corner R 1 3 : 'M_(2, 2 * 2))
+have G := gradient_mulmx (gradient_dot (corner R 1 1)
+  ((corner R 1 3 : 'M_(2, 2 * 2)) *m unfolded src (corner R 1 2))).
+have {}G : gradient (fun X => dot (corner R 1 1) (convolution src (corner R 1 2) X))
+  (corner R 1 3 : 'M_(2, 2 * 2))
     (corner R 1 1 *m (unfolded src (corner R 1 2))^T).
   by apply: gradient_as G _ => X; rewrite convolutionE.
 have nz : corner R 1 1 *m (unfolded src (corner R 1 2))^T != 0.
@@ -153,7 +160,25 @@ exists 1 => // e /away h1; have h0 : 2%:R - e != 0 by rewrite gt_eqF // (lt_le_t
 have G i := gradient_quadratic (b i) (path e).
 have := gradient_add (gradient_sum (index_enum _) G) (gradient_scale (- e) (G ord_max)).
 have -> : \sum_i (path e + b i) + - e *: (path e + b ord_max) = 0.
-  rewrite !big_ord_recl big_ord0 /b /path /= scale0r !addr0 scalerA -!scalerDl (_ : _ + _ = 0 :> R) ?scale0r //.
+  rewrite !big_ord_recl big_ord0 /b /path /= scale0r !addr0 scalerA -!scalerDl
+    (_ : _ + _ = 0 :> R) ?scale0r //.
   by field.
 by move=> H; apply: gradient_as H _ => x; rewrite mulNr.
+Qed.
+
+Lemma removal_of_quadratics : ltac:(witness Statements.Influence.removal_of_quadratics).
+Proof.
+move=> R; take_two; take_two; take_two; pose c := corner R 1 0; have c0 : c != 0 by exact: corner_neq0.
+pose b (i : 'I_2) := (if i == ord0 then - 3%:R else 1) *: c.
+exists (fun i x => dot x x / 2%:R + dot (b i) x), (fun=> 1%:M).
+split=> [i|]; first exact: (oner_neq0 [ringType of 'M[R]_2]).
+exists b; split=> [i|].
+  by rewrite scaler_eq0 negb_or c0 andbT; case: (i == ord0); rewrite ?oppr_eq0 ?pnatr_eq0 ?oner_eq0.
+exists (fun=> dot c), (fun=> c); split=> [i|] //; exists c; split=> //.
+split=> [z|]; first exact: gradient_dot.
+split=> [i x|]; first by rewrite mul1mx; exact: gradient_quadratic.
+split; last by rewrite sumr_const card_ord -scaler_nat unitmxZ ?unitmx1 // unitfE pnatr_eq0.
+rewrite !big_ord_recl big_ord0 /b /= !mul1mx addr0 -{1 3}[c]scale1r -!scalerDl
+  (_ : _ + _ = 0 :> R) ?scale0r //.
+ring.
 Qed.

@@ -1,4 +1,5 @@
-(** What the witnesses have in common: traces whose gradients halve from layer to layer, a fair coin, linear losses. *)
+(** What the witnesses have in common: traces whose gradients halve from layer to layer, a fair coin, linear
+    losses. *)
 From mathcomp Require Import all_ssreflect all_algebra ring.
 From LAI.Statements Require Import Networks Gradients Laws Descent.
 From LAI Require Import Vectors.
@@ -34,7 +35,8 @@ Qed.
 Section Halving.
 Variables (R : realFieldType) (L : nat).
 Local Notation half := (2%:R^-1 : R).
-(* Width 2, activations of length 1, the gradient k layers below layer L shrunk by 2^k; all along the first unit vector. *)
+(* Width 2, activations of length 1, the gradient k layers below layer L shrunk by 2^k; all along the first
+   unit vector. *)
 Definition two : nat -> nat := fun=> 2%N.
 Definition halving : trace R two := Trace (fun=> corner R 1 0) (fun l => half ^+ (L - l) *: corner R 1 0).
 Lemma half_gt0 : 0 < half. Proof. by rewrite invr_gt0 ltr0n. Qed.
@@ -82,7 +84,8 @@ End Norms.
 (* Two samples, two layers or more, and traces as above. *)
 Ltac take_halving R L :=
   exists two; split=> //; exists 2%N; split=> //; exists 2%N; split=> //; exists (fun=> halving R L);
-  split; [by move=> *; apply: halving_proper|exists (halving R L); split; [by move=> *; apply: halving_proper|]].
+  split; [by move=> *; apply: halving_proper|exists (halving R L); split;
+    [by move=> *; apply: halving_proper|]].
 
 (* Two fair coins. *)
 Section Coins.
@@ -92,7 +95,8 @@ Proof. by rewrite sumr_const card_prod !card_bool -[_ *+ _]mulr_natr; apply: mul
 Definition fair : law R [finType of bool * bool] :=
   @Law R [finType of bool * bool] (fun=> 4%:R^-1) (fun=> ltW (etrans (invr_gt0 _) (ltr0n _ 4))) fair_sum.
 Lemma fair_gt0 w : 0 < prob fair w. Proof. by rewrite invr_gt0 ltr0n. Qed.
-Lemma fairE X : mean fair X = (X (true, true) + X (true, false) + (X (false, true) + X (false, false))) / 4%:R.
+Lemma fairE X : mean fair X = (X (true, true) + X (true, false) + (X (false, true) + X (false, false)))
+  / 4%:R.
 Proof.
 rewrite /mean (eq_bigr (fun w => prob fair (w.1, w.2) * X (w.1, w.2))) => [|[] //].
 rewrite -(pair_bigA _ (fun a b => prob fair (a, b) * X (a, b))) /= !big_bool /=.

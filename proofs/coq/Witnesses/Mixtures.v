@@ -31,26 +31,42 @@ exists (stepped (fun (_ : 'I_2) (_ : 'I_2) => corner R 1 0) (corner R 1 0) 1 1%:
 by split=> //; split; [exact: trmx1|exact: linear_slope].
 Qed.
 
-(* The statement asks of the logarithm that it is positive, which the numbers themselves are. *)
 Lemma hedge_step : ltac:(witness Statements.Mixtures.hedge_step).
-Proof.
-move=> R; exists (fun n => n%:R), 2%N; split=> //; exists 10%:R, 1.
-by split=> [n n1|]; rewrite ?ltr0n ?ltr01 // ltnW.
-Qed.
+Proof. by move=> R; exists 1, 10%:R, 1; rewrite !ltr0n !ltr01. Qed.
 
-(* Two losses with one gradient, with the weights 1 and 2. *)
+(* Two losses with one gradient. *)
+Ltac take_losses R :=
+  do 3 (exists 2%N; split=> //); exists (fun=> dot (corner R 1 1)), (corner R 1 1);
+  split; [exact: corner_neq0|exists (fun=> corner R 1 1)]; split=> [*|]; [exact: corner_neq0|];
+  exists (2%:R *: corner R 1 1);
+  split; [by rewrite scaler_eq0 negb_or pnatr_eq0 corner_neq0|];
+  exists (fun w => (w 0 ord0 + w 0 ord_max) *: corner R 1 1), ord0; split=> [k|]; [exact: linear_slope|];
+  split; [by apply: linear_slope_of => y; rewrite dotZl !big_ord_recl big_ord0 addr0 mulr_natl mulr2n|];
+  split=> [w|];
+    [by apply: linear_slope_of => y; rewrite dotZl !big_ord_recl big_ord0 addr0 -mulrDl
+       (_ : lift ord0 ord0 = ord_max) //; apply: val_inj|].
 Lemma sample_ownership : ltac:(witness Statements.Mixtures.sample_ownership).
 Proof.
-move=> R; exists 2%N; split=> //; exists 2%N; split=> //; exists 2%N; split=> //.
-pose C := corner R 1 1; have C0 := corner_neq0 R 1 1.
-have scaled c : c != 0 -> c *: C != 0 by move=> c0; rewrite scaler_eq0 negb_or c0.
-exists (fun=> dot C), C; split=> //; exists (fun=> C); split=> //.
-exists (fun k => k.+1%:R), (2%:R *: C); split; first by rewrite scaled // pnatr_eq0.
-exists (3%:R *: C); split; first by rewrite scaled // pnatr_eq0.
-split=> [k|]; first exact: linear_slope.
-split; apply: linear_slope_of => y; rewrite dotZl big_ord_recl big_ord1 /=.
-  by rewrite mulr_natl mulr2n.
-by rewrite -mulrDl -natrD.
+split=> [|R].
+  move=> R; split.
+    take_losses R; exists ord_max; split=> //; split; first exact: corner_neq0.
+    have one0 : const_mx 1 != 0 :> 'rV[R]_2.
+      by apply/eqP => /rowP /(_ 0); rewrite !mxE => /eqP; rewrite oner_eq0.
+    have hidden : ((const_mx 1 : 'rV[R]_2) 0 ord0 + (const_mx 1 : 'rV[R]_2) 0 ord_max) *: corner R 1 1
+        - (const_mx 1 : 'rV[R]_2) 0 ord0 *: (2%:R *: corner R 1 1) = 0.
+      by rewrite !mxE scale1r -(natrD _ 1 1) subrr.
+    by do 2 (exists (const_mx 1); split=> //).
+  take_losses R; exists ord_max; split=> //; split; first exact: corner_neq0.
+  exists [finType of bool]; split; first by rewrite card_bool.
+  by exists (fun b : bool => b%:R) => [[] []] //= /eqP; rewrite ?(eqr_nat R 0 1) ?(eqr_nat R 1 0).
+take_losses R; exists (delta_mx 0 ord_max); split.
+  by apply/eqP => /rowP /(_ ord_max) /eqP; rewrite !mxE !eqxx oner_eq0.
+have only (l : 'I_2) : l != ord0 -> l = ord_max by case: l => [[|[]]] // h _; apply: val_inj.
+exists ord_max; split=> //; split; first exact: corner_neq0; split=> [c h l /only -> _|l /only ->].
+  apply/eqP; move/eqP: h; rewrite (bigD1 ord_max) ?corner_neq0 //= big1 => [|k /andP [/andP [/only ->]]].
+    by rewrite addr0 scaler_eq0 (negPf (corner_neq0 R 1 1)) orbF.
+  by rewrite eqxx.
+by rewrite !mxE !eqxx oner_eq0.
 Qed.
 
 (* All similarities are 1, and so is the weight that fits them; 0 fits them worse. *)

@@ -1,4 +1,5 @@
-(** Witnesses of Statements/Moments.v, all in width 2: layers that are plus or minus the identity, or such permutations. *)
+(** Witnesses of Statements/Moments.v, all in width 2: layers that are plus or minus the identity, or such
+    permutations. *)
 From mathcomp Require Import all_ssreflect all_algebra ring.
 From LAI.Statements Require Import Networks Laws Products Noise Moments.
 From LAI Require Import Vectors Variance Products Noise Moments Witness Witnesses.Instances.
@@ -9,7 +10,8 @@ Local Open Scope ring_scope.
 
 Lemma coin_gt0 (R : realFieldType) b : 0 < prob (coin R) b. Proof. by rewrite invr_gt0 ltr0n. Qed.
 Ltac take_signs R :=
-  exists [finType of {ffun bool * 'I_2 -> bool}]; split; [by rewrite card_ffun card_prod !card_bool card_ord|];
+  exists [finType of {ffun bool * 'I_2 -> bool}]; split;
+    [by rewrite card_ffun card_prod !card_bool card_ord|];
   exists (draws (coin R) [finType of bool * 'I_2]); split; [exact: draws_gt0 (coin_gt0 R)|];
   exists two; split=> //.
 
@@ -46,7 +48,8 @@ Proof.
 rewrite /dot big_ord_recl big_ord1 !big_ord1 !mxE /side.
 by case: b => [[] []]; case: i => [[|[|i]]] // h; rewrite -!val_eqE /=; ring.
 Qed.
-Lemma layer_average (i : 'I_2) : average (fair R) (fun b => col i (layer b) *m (col i (layer b))^T) = (1 / 2%:R)%:M.
+Lemma layer_average (i : 'I_2) : average (fair R) (fun b => col i (layer b) *m (col i (layer b))^T)
+  = (1 / 2%:R)%:M.
 Proof.
 apply/matrixP => k l; rewrite averageE fairE !mxE !big_ord1 !mxE -!val_eqE /side.
 by case: i => [[|[|i]]] // h; case: k => [[|[|k]]] // hk; case: l => [[|[|l]]] // hl /=; field.
@@ -68,7 +71,8 @@ End Permutations.
 Lemma gate_corrected : ltac:(witness Statements.Moments.gate_corrected).
 Proof.
 move=> R; have c0 := corner_neq0 R 1 0; have r0 := corner_neq0 R 0 1.
-exists [finType of {ffun 'I_2 -> bool * bool}]; split; first by rewrite card_ffun card_prod !card_bool card_ord.
+exists [finType of {ffun 'I_2 -> bool * bool}]; split;
+  first by rewrite card_ffun card_prod !card_bool card_ord.
 exists (draws (fair R) [finType of 'I_2]); split; first exact: draws_gt0 (@fair_gt0 R).
 exists two; split=> //; exists 2%N; split=> //; exists 2%N; split=> //.
 exists (@chain R), (fun _ _ => corner R 1 0); split=> [*|]; first exact: c0.
@@ -84,9 +88,11 @@ Qed.
 
 Lemma noise_bound_attained : ltac:(witness Statements.Moments.noise_bound_attained).
 Proof.
-move=> R; exists [finType of {ffun bool * 'I_2 -> bool}]; split; first by rewrite card_ffun card_prod !card_bool card_ord.
+move=> R; exists [finType of {ffun bool * 'I_2 -> bool}]; split;
+  first by rewrite card_ffun card_prod !card_bool card_ord.
 exists (draws (coin R) [finType of bool * 'I_2]); split; first exact: draws_gt0 (coin_gt0 R).
-exists (signs R 1 true), (signs R 1 false), 2%N; split=> //; exists (fun=> 1); split; first exact: signs_independent.
+exists (signs R 1 true), (signs R 1 false), 2%N; split=> //; exists (fun=> 1); split;
+  first exact: signs_independent.
 by split; [exact: signs_centred|move=> t; rewrite expr1n; split; exact: signs_energy].
 Qed.
 
@@ -105,7 +111,8 @@ Definition three : law R [finType of option bool] := Law (fun s => ltW (chance_g
 Definition drawn (w : {ffun places -> option bool}) : 'M[R]_2 := \matrix_(i, k) entry (w (i, k)).
 Lemma drawn_gaussian : gaussian_moments (draws three places) drawn 3%:R^-1.
 Proof.
-have one i k (h : R -> R) : mean (draws three places) (fun w => h (drawn w i k)) = \sum_s chance s * h (entry s).
+have one i k (h : R -> R) : mean (draws three places) (fun w => h (drawn w i k))
+  = \sum_s chance s * h (entry s).
   rewrite -[RHS](draws_one three (i, k) (fun s => h (entry s))); apply: eq_mean => w; by rewrite mxE.
 split=> [i k|f].
   by rewrite (one i k id) !(one i k (fun x => x ^+ _)) !sum3 /= /side; split; field.
@@ -124,6 +131,7 @@ exists [finType of {ffun 'I_2 * 'I_2 -> option bool}]; split.
 exists (draws (three R) [finType of 'I_2 * 'I_2]); split; first by apply: draws_gt0 => s; exact: chance_gt0.
 exists 2%N; split=> //; exists 2%N; split=> //; exists (@drawn R), 3%:R^-1, (corner R 1 0); split=> //.
 exists (corner R 1 0); split=> //; exists (fun=> true), (fun=> true); split=> //.
-have [-> _ _] := @Moments.random_weights_variance R _ _ _ _ _ _ (corner R 1 0) (corner R 1 0) (fun=> true) (fun=> true) g.
+have [-> _ _] := @Moments.random_weights_variance R _ _ _ _ _ _ (corner R 1 0) (corner R 1 0) (fun=> true)
+  (fun=> true) g.
 by rewrite (corner_dot R 1 0) mulr1 mulf_neq0 ?invr_eq0 ?pnatr_eq0 // -lt0n big_ord_recl big_ord1.
 Qed.

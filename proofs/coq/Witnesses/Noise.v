@@ -1,4 +1,5 @@
-(** Witnesses of Statements/Noise.v: Jacobians that are the identity, linear losses; the activation doubles. *)
+(** Witnesses of Statements/Noise.v: Jacobians that are the identity, linear losses; the activation
+    doubles. *)
 From mathcomp Require Import all_ssreflect all_algebra ring.
 From LAI.Statements Require Import Networks Gradients Products Noise.
 From LAI Require Import Vectors Ghost Witness Witnesses.Instances Witnesses.Products.
@@ -25,7 +26,8 @@ Proof. by move=> _; exists 3%N; split=> //; exists 2%N. Qed.
 Lemma separating_operator : ltac:(witness Statements.Noise.separating_operator).
 Proof.
 move=> R; take_two; take_two.
-exists (fun x => dot (corner R 1 0) (corner R 1 1 *m x)), (dot (corner R 1 0)), (mulmx (corner R 1 1)), (corner R 1 0).
+exists (fun x => dot (corner R 1 0) (corner R 1 1 *m x)), (dot (corner R 1 0)), (mulmx (corner R 1 1)),
+  (corner R 1 0).
 split; first exact: corner_neq0; exists (corner R 1 1); split; first exact: corner_neq0.
 exists (corner R 1 0); split; first exact: corner_neq0; split=> //; split=> [e e0|]; last exact: gradient_dot.
 by exists 1 => // h _; rewrite mulmxDr addrAC addrK subrr size1_0 mulr_ge0 ?size1_ge0 ?(ltW e0).
@@ -39,7 +41,8 @@ exists (corner R 1 1); split; first exact: corner_neq0.
 do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
 exists (const_mx 2%:R); split.
   by apply/eqP => /matrixP /(_ 0 0); rewrite !mxE => /eqP; rewrite pnatr_eq0.
-exists (corner R 1 0); split; first exact: corner_neq0; split=> [i e e0|]; last by split=> //; exact: gradient_dot.
+exists (corner R 1 0); split; first exact: corner_neq0; split=> [i e e0|]; last by split=> //;
+  exact: gradient_dot.
 by exists 1 => // h _; rewrite [const_mx _ _ _]mxE /phi mulrDr addrAC addrK subrr normr0 mulr_ge0 ?(ltW e0).
 Qed.
 

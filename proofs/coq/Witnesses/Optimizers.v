@@ -18,12 +18,25 @@ Lemma ones_outer_neq0 : ones *m ones^T != 0.
 Proof. by apply/eqP => /matrixP /(_ 0 0); rewrite !mxE big_ord1 !mxE mulr1 => /eqP; rewrite oner_eq0. Qed.
 End Ones.
 
-(* The mean does not move: over every field, a decay of 1 alone never makes it 0. *)
+(* The decay 1/2, which is strictly between 0 and 1 in every ordered field; the mean starts at a unit vector
+   and moves to half of it, which is what each batch has. *)
+Section Mean.
+Variable R : realFieldType.
+Fixpoint averaged k : 'cV[R]_2 :=
+  if k is k'.+1 then running_square 2%:R^-1 (averaged k') (corner R 1 1) else corner R 1 0.
+Lemma averaged_neq0 k : averaged k != 0.
+Proof.
+suff h : 0 < averaged k 0 0 by apply: contraTneq h => ->; rewrite mxE ltxx.
+have /andP [h0 h1] := half_lt1 R; elim: k => [|k IH]; first by rewrite mxE !eqxx ltr01.
+rewrite [averaged _]/= mxE ltr_paddr ?mulr_gt0 // mulr_ge0 ?subr_ge0 ?(ltW h1) // divr_ge0 ?ler0n //.
+by apply: sumr_ge0 => i _; apply: sqr_ge0.
+Qed.
+End Mean.
 Lemma running_unrolled : ltac:(witness Statements.Optimizers.running_unrolled).
 Proof.
-move=> R; take_two; take_two; exists 1, (fun=> corner R 1 0); split=> [k|]; first exact: corner_neq0.
-exists (fun=> corner R 1 1); split=> k; first exact: corner_neq0.
-by apply/matrixP => i l; rewrite (ord1 l) [RHS]mxE mul1r subrr mul0r addr0.
+move=> R; take_two; take_two; exists 2%:R^-1, (@averaged R); split; first exact: averaged_neq0.
+exists (fun=> corner R 1 1); split=> [k|]; first exact: corner_neq0.
+by split=> //; exact: half_lt1.
 Qed.
 
 Lemma adam_direction : ltac:(witness Statements.Optimizers.adam_direction).
@@ -56,7 +69,8 @@ Qed.
 Lemma adam_derivative : ltac:(witness Statements.Optimizers.adam_derivative).
 Proof.
 move=> R; have half := half_lt1 R; have /andP [h0 h1] := half.
-take_two; take_two; exists (dot (corner R 1 0)); do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
+take_two; take_two; exists (dot (corner R 1 0));
+  do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
 exists (fun=> 1), (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
 exists ord0, (corner R 1 0); split; first exact: corner_neq0; exists (ones R); split; first exact: ones_neq0.
 exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1, 1, (corner R 1 0); split; first exact: corner_neq0.
@@ -64,6 +78,26 @@ split=> [i|].
   rewrite mxE divr_gt0 ?subr_gt0 ?exprn_ilt1 ?(ltW h0) // [ones R _ _]mxE mulr1.
   by rewrite ltr_paddr // mulr_ge0 ?sqr_ge0 ?subr_ge0 ?(ltW h1).
 by split=> //; split=> //; split; [exact: ler01|exact: gradient_dot].
+Qed.
+
+(* The gradient of the batch has the norm 3, and is clipped at 1. *)
+Lemma adam_clipped : ltac:(witness Statements.Optimizers.adam_clipped).
+Proof.
+move=> R; have half := half_lt1 R; have /andP [h0 h1] := half.
+take_two; take_two; exists (dot (corner R 1 0));
+  do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
+exists (fun=> 1), (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
+exists ord0, (corner R 1 0); split; first exact: corner_neq0; exists (ones R); split; first exact: ones_neq0.
+exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1, 1, 1, 1, (corner R 1 0); split; first exact: corner_neq0.
+have three : batch (corner R 1 0) (fun=> 1) (fun _ : 'I_2 => corner R 1 0) ord0 1 = 3%:R *: corner R 1 0.
+  by rewrite /batch !big_ord_recl big_ord0 /= !scale1r addr0 scaler_nat !mulrS mulr0n addr0.
+have norm3 : norm (3%:R *: corner R 1 0) = 3%:R by rewrite normZ corner_norm mulr1 normr_nat.
+rewrite !three !norm3; split=> [i|].
+  rewrite mxE divr_gt0 ?subr_gt0 ?exprn_ilt1 ?(ltW h0) // [ones R _ _]mxE mulr1.
+  by rewrite ltr_paddr // mulr_ge0 ?sqr_ge0 ?subr_ge0 ?(ltW h1).
+split; first by split.
+split=> //; do 2 (split; first exact: ler01); split; first by rewrite ltr0n.
+by split; [rewrite ltr01 -(natrD _ 3 1) ltr1n|exact: gradient_dot].
 Qed.
 
 Lemma batch_moments_suffice : ltac:(witness Statements.Optimizers.batch_moments_suffice).

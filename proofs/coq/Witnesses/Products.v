@@ -8,7 +8,8 @@ Import Order.TTheory GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
 Definition identity (R : ringType) k : 'M[R]_(two k.+1, two k) := 1%:M.
-Lemma identity_neq0 (R : ringType) k : identity R k != 0. Proof. exact: (oner_neq0 [ringType of 'M[R]_2]). Qed.
+Lemma identity_neq0 (R : ringType) k : identity R k != 0. Proof. exact: (oner_neq0 [ringType of 'M[R]_2]).
+  Qed.
 
 Lemma backward_product : ltac:(witness Statements.Products.backward_product).
 Proof.
@@ -27,10 +28,13 @@ Qed.
 
 Lemma bilinear_form : ltac:(witness Statements.Products.bilinear_form).
 Proof.
-move=> R; exists 2%N; split=> //; exists 2%N; split=> //; exists 1%:M; split; first exact: (identity_neq0 R 0).
+move=> R; exists 2%N; split=> //; exists 2%N; split=> //; exists 1%:M; split;
+  first exact: (identity_neq0 R 0).
 exists 1%:M; split; first exact: (identity_neq0 R 0).
-exists (corner R 1 0); split; first exact: corner_neq0; exists (corner R 1 0); split; first exact: corner_neq0.
-exists (corner R 1 0); split; first exact: corner_neq0; exists (corner R 1 0); split; first exact: corner_neq0.
+exists (corner R 1 0); split; first exact: corner_neq0; exists (corner R 1 0); split;
+  first exact: corner_neq0.
+exists (corner R 1 0); split; first exact: corner_neq0; exists (corner R 1 0); split;
+  first exact: corner_neq0.
 by rewrite mul1mx.
 Qed.
 

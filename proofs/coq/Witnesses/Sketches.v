@@ -11,7 +11,8 @@ Section Draws.
 Variable R : realFieldType.
 Local Notation signs := [finType of {ffun 'I_2 -> bool}].
 Local Notation orders := [finType of 'S_2].
-Lemma signs_ge0 (s : signs) : 0 <= 1 / 2%:R ^+ 2 :> R. Proof. by rewrite divr_ge0 ?exprn_ge0 ?ler0n ?ler01. Qed.
+Lemma signs_ge0 (s : signs) : 0 <= 1 / 2%:R ^+ 2 :> R. Proof. by rewrite divr_ge0 ?exprn_ge0 ?ler0n ?ler01.
+  Qed.
 Lemma signs_sum : \sum_(s : signs) (1 / 2%:R ^+ 2) = 1 :> R.
 Proof.
 rewrite sumr_const card_ffun card_bool card_ord -mulr_natr natrX mul1r mulVf //.

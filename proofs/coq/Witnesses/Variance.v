@@ -12,7 +12,8 @@ Variable R : realFieldType.
 Local Notation one := (fun _ : 'I_3 => 1 : R).
 Local Notation fair := (fair R).
 Local Notation noisy := (noisy R).
-Lemma noisy_signal w : signal noisy w = 2%:R + side R w.1. Proof. by rewrite /signal /Instances.noisy eqxx addr0. Qed.
+Lemma noisy_signal w : signal noisy w = 2%:R + side R w.1. Proof.
+  by rewrite /signal /Instances.noisy eqxx addr0. Qed.
 Lemma noisy_noise w : noise one one noisy w = 2%:R * side R w.2.
 Proof.
 by rewrite /noise /remainder noisy_signal /Instances.noisy !big_ord_recr big_ord0 /= !mul1r; ring.
