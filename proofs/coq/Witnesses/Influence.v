@@ -26,9 +26,10 @@ have two_opposed (R : realFieldType) : inner_product (fun _ : 'I_2 => corner R 1
 split=> R; [|split]; take_linear R; exists (corner R 1 0); (split; first exact: corner_neq0);
   exists (fun=> corner R 1 0); (split; first by move=> z; exact: corner_neq0).
 - exists (corner R 1 0); split; first exact: corner_neq0; split=> [z|]; first exact: gradient_dot.
-  by rewrite two_samples oppr_lt0 ltr0n.
+  by rewrite two_samples oppr_lt0 ltr0n; split=> //; exists 1, 1; rewrite ltr01 lexx.
 - exists (- corner R 1 0); split; first by rewrite oppr_eq0 corner_neq0.
-  by split=> [z|]; [exact: gradient_dot|rewrite two_opposed ltr0n].
+  split=> [z|]; first exact: gradient_dot.
+  by rewrite two_opposed ltr0n; split=> //; exists 1, 1; rewrite ltr01 lexx.
 exists (corner R 1 0); split; first exact: corner_neq0.
 by split=> [z|]; [exact: gradient_dot|exact: corner_neq0].
 Qed.
@@ -157,3 +158,7 @@ have -> : \sum_i (path e + b i) + - e *: (path e + b ord_max) = 0.
   by field.
 by move=> H; apply: gradient_as H _ => x; rewrite mulNr.
 Qed.
+
+(* Any path, and a share of it. *)
+Lemma printed_sign_is_wrong : ltac:(witness Statements.Influence.printed_sign_is_wrong).
+Proof. by move=> R; exists 0, 0, (fun=> 0), (fun _ _ => 0), 1; exact: lexx. Qed.
