@@ -8,7 +8,7 @@ import sympy as sp
 from proofs._rational import vanishes
 from proofs._relations import POINTS, Equal, Relation, UndecidedError, allowed, glance, search_points
 from proofs._solver import EFFORT, LITTLE, Decision, decide
-from proofs._statement import Statement, draws, wider
+from proofs._statement import SHORT, Statement, count, draws, wider
 
 
 def asked(depth: int, beyond: int) -> str:
@@ -54,7 +54,8 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
     for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
         with wider(beyond):
             relations, given = statement.relations(depth), statement.given(depth)
-            decision = decide(relations, given, effort=LITTLE)
+            long = count(relations) > 3 * SHORT
+            decision = Decision("open") if long else decide(relations, given, effort=LITTLE)
             found = _refuted(statement, depth, decision)
             if decision.verdict == "open":
                 name = f"{statement.slug}, depth {depth}, {beyond} more"

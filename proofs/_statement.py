@@ -15,6 +15,7 @@ from proofs._relations import Relation
 
 Sample = Callable[[random.Random], Mapping[Any, Any]]
 SHORT = 100
+LONG = 12 * SHORT
 BEYOND = {3: SHORT, 12: 3 * SHORT}
 """How far beyond its author's sizes a claim is tried, and the operations up to which it is."""
 _BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
@@ -116,22 +117,29 @@ def draws(statement: Statement, depth: int) -> Sample:
 
 
 def _affordable(at: Callable[[int], Sequence[Relation]]) -> Iterator[int]:
-    """Go to three and to twelve sizes more, while the claim is short and grows no faster than a square."""
-    length = _length(at(1))
+    """Go to three and to twelve sizes more, while the claim is short and grows no faster than a square.
+
+    One that is longer, and less than thrice as long as a size before, is tried two sizes beyond.
+    """
+    length = count(at(1))
+    if SHORT < length <= min(LONG, 3 * count(at(0))):
+        yield 2
     for more, longest in BEYOND.items():
         if length > longest:
             return
         yield more
-        grown = _length(at(more))
+        grown = count(at(more))
         if grown > 3 * max(length, SHORT // 5):
             return
         length = grown
 
 
-def _length(relations: Sequence[Relation]) -> float:
-    """Count the operations of a claim between numbers."""
+def count(relations: Sequence[Relation]) -> float:
+    """Count the operations of a claim between numbers, or between matrices entry by entry."""
     sides = [sp.sympify(side) for relation in relations for side in (relation.lhs, relation.rhs)]
-    return sum(map(sp.count_ops, sides)) if all(isinstance(side, sp.Expr) for side in sides) else math.inf
+    if any(isinstance(side, sp.MatrixExpr) and not isinstance(side, sp.MatrixBase) for side in sides):
+        return math.inf
+    return sum(sp.count_ops(list(side) if isinstance(side, sp.MatrixBase) else side) for side in sides)
 
 
 def _nested(argument: Any) -> Any:

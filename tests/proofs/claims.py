@@ -9,7 +9,7 @@ import dataclasses
 
 import sympy as sp
 
-from proofs import prove_gap, prove_geometric
+from proofs import prove_gain, prove_gap, prove_geometric, prove_ghost
 from proofs._harness import MEANING, AtMost, Equal, Statement, under
 from proofs._symbols import product, total
 
@@ -47,6 +47,16 @@ def powers_of_a(most):
 def spread(depth, most=12):
     entries = numbers(depth, "x", real=True)
     return AtMost(total(entries) ** 2, most * total(s**2 for s in entries))
+
+
+def from_a_size_on(statement, first):
+    """Add to a proved statement's first relation what is not zero from some depth on."""
+
+    def claim(depth):
+        one, *others = statement.relations(depth)
+        return (dataclasses.replace(one, rhs=one.rhs + sp.binomial(depth, first)), *others)
+
+    return altered(statement, claim)
 
 
 def with_extra(statement, extra):
@@ -91,6 +101,8 @@ BEYOND = {
     "a sign from the tenth layer on": layers(
         lambda depth: AtMost(0, product(numbers(depth, "x", real=True)) ** 2 * (sp.Integer(9) - depth) ** 3)
     ),
+    "a long identity of three sizes from the fifth on": from_a_size_on(prove_gain.NEAREST, 5),
+    "a longer one of two sizes from the fourth on": from_a_size_on(prove_ghost.CHAIN, 4),
 }
 HIDDEN = {
     "the gap's bound without bars": hidden(prove_gap.BOUND, "beta", "nonnegative", bars=False),
@@ -120,4 +132,4 @@ OBSCURE = {
     for kind, table in {"beyond": BEYOND, "sign": HIDDEN, "meaning": MEANT, "points": POINTS}.items()
     for name, statement in table.items()
 }
-ACCEPTED = {"beyond: a sum of forty layers"}
+ACCEPTED = {"beyond: a sum of forty layers", "beyond: a longer one of two sizes from the fourth on"}

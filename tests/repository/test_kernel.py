@@ -110,6 +110,7 @@ def test_no_statement_differs_from_its_hash():
 STATEMENT = """
 Definition double (n : nat) : nat := n + n.
 
+(** Two is half of four. *)
 (* Implements: half *)
 Definition half := forall n, (* $n$ is even *) n = 2 -> double n = 4.
 """
@@ -152,8 +153,14 @@ def change(root, name, old, new):
 
 @pytest.mark.parametrize(
     ("old", "new", "moved"),
-    [("double n = 4", "double n = 5", True), ("n + n", "n + n + n", True), ("$n$ is even", "even", False)],
-    ids=["the statement", "what it is about", "a comment"],
+    [
+        ("double n = 4", "double n = 5", True),
+        ("n + n", "n + n + n", True),
+        ("$n$ is even", "even", True),
+        ("Implements: half", "Implements: half, whole", True),
+        ("Two is half", "2 is half", False),
+    ],
+    ids=["the statement", "what it is about", "the hypothesis", "the slugs", "a comment"],
 )
 def test_hashes_follow_statements_and_definitions(small, old, new, moved):
     change(small, "Statements/Sums.v", old, new)
@@ -181,3 +188,40 @@ def test_breaks_fail_and_are_named(small, capsys, name):
     change(small, file, old, new)
     assert kernel.main([], small) == (status if COQ else 0)
     assert (message if COQ else kernel.ABSENT) in capsys.readouterr().out
+
+
+# Where a statement may assume what nothing satisfies, so that it says nothing: definitions, claim, proof.
+VACUOUS = {
+    "in a definition": (
+        "Definition low n := n < n -> n = 5.",
+        "forall n, low n",
+        "rewrite /low ltnn",
+        "low",
+    ),
+    "of what exists": (
+        "",
+        "forall n, exists m, n < n -> m = n.+1",
+        "exists 0; rewrite ltnn",
+        "half",
+    ),
+    "in a type": ("", "forall k : 'I_0, 1 = 2", "case: n", "half"),
+    "in a type before others": ("", "forall (k : 'I_0) n, 0 < n -> n = 2", "case: n", "half"),
+}
+
+
+@pytest.mark.parametrize("name", VACUOUS)
+def test_vacuous_statements_have_no_witness(small, capsys, name):
+    definition, claim, proof, wanting = VACUOUS[name]
+    start = "From mathcomp Require Import all_ssreflect.\n"
+    files = {
+        "Statements/Sums.v": f"{start}{definition}\n(* Implements: half *)\nDefinition half := {claim}.\n",
+        "Sums.v": f"{start}From LAI.Statements Require Import Sums.\n"
+        f"Theorem half : Statements.Sums.half. Proof. by move=> n; {proof}. Qed.\n",
+        "Witnesses/Sums.v": "",
+    }
+    for file, text in files.items():
+        (small / "proofs/coq" / file).write_text(text, encoding="utf-8")
+    kernel.main(["--lock"], small)
+    capsys.readouterr()
+    assert kernel.main([], small) == int(COQ)
+    assert (f"witness Sums.{wanting}: no witness" if COQ else kernel.ABSENT) in capsys.readouterr().out

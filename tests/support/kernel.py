@@ -9,7 +9,8 @@ that it uses.
 
 A statement that assumes something has a witness, the lemma of its name in ``proofs/coq/Witnesses/CHAPTER.v``:
 something closed and not degenerate that satisfies the hypotheses. ``proofs/coq/Witness.v`` computes from the
-statement what its witness has to show.
+statement what its witness has to show. So has a definition that assumes something and that a statement
+concludes with.
 
 ``proofs/coq/uses.lock`` has, for each theorem, those that its proof uses, by way of any lemmas: read from the
 kernel's own proof terms.
@@ -49,6 +50,7 @@ _DEFINES = re.compile(r"\(\*\s*Defines:\s*([\w, -]+?)\s*\*\)\s*Definition\s+(\w+
 _NAMED = re.compile(r"^(?:Lemma|Theorem) (\w+)", re.MULTILINE)
 _QUALIFIED = re.compile(r"(?<![\w.])([A-Z]\w*\.\w+)(?![\w.])")
 _LEMMA = re.compile(r"^Lemma (\w+) : ltac:\(witness ", re.MULTILINE)
+_NAMES = re.compile(r"^concludes @?([\w.]+)$", re.MULTILINE)
 _WITNESSES = "From mathcomp Require Import all_ssreflect all_algebra. From LAI Require Import Witness."
 _BINDERS = re.compile(r",|(?<![\\\w])in(?!\w)")
 _IMPORT = re.compile(r"From LAI\.Statements Require (?:Import|Export) ([\w ]+)\.")
@@ -119,6 +121,11 @@ def _plain(sentence: str) -> str:
     return _words(_COMMENT.sub(" ", sentence))
 
 
+def _said(sentence: str) -> str:
+    """Give a claim with its slugs and the words for its hypotheses, without what documents it."""
+    return _words(re.sub(r"\(\*\*.*?\*\)", " ", sentence, flags=re.DOTALL))
+
+
 def _is_claim(sentence: str) -> bool:
     return bool(_LINK.search(sentence)) and bool(_DEFINITION.match(sentence))
 
@@ -154,7 +161,7 @@ def _claims(path: Path) -> Iterator[Claim]:
             hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
             unnamed=tuple(_unnamed(body)),
             text="Definition" + sentence.partition("Definition")[2],
-            digest=hashlib.sha256("\n".join([*about, _plain(sentence)]).encode()).hexdigest()[:16],
+            digest=hashlib.sha256("\n".join([*about, _said(sentence)]).encode()).hexdigest()[:16],
         )
 
 
@@ -206,26 +213,43 @@ def audit(root: Path = ROOT) -> dict[str, str]:
 
     An answer is filed under ``CHAPTER.name``, that about its witness under ``witness CHAPTER.name``.
     """
-    build, found, written = root / "build" / "kernel", claims(root), witnessed(root)
+    found, written = claims(root), witnessed(root)
     files = {name for claim in found for name in (claim.chapter, f"Statements.{claim.chapter}")}
     files |= {f"Witnesses.{key.partition('.')[0]}" for key in written}
-    lines = [_WITNESSES, *(f"Require LAI.{name}." for name in sorted(files))]
+    head = [_WITNESSES, *(f"Require LAI.{name}." for name in sorted(files))]
+    asked = [_concluded(claim.key) for claim in found]
+    used = sorted(
+        {".".join(name.split(".")[-2:]) for name in _NAMES.findall(_answered([*head, *asked], root))}
+    )
+    lines = [*head]
     for claim in found:
         key, statement = claim.key, f"LAI.Statements.{claim.key}"
         lines += _asked(key, f"Definition checked : {statement} := LAI.{key}.")
+    for key in [*(claim.key for claim in found), *used]:
+        statement = f"LAI.Statements.{key}"
         if key in written:
             term = f"LAI.Witnesses.{key} : ltac:(witness {statement})"
             lines += _asked(f"witness {key}", f"Definition checked := {term}.")
         else:
             lines += [_title(f"witness {key}"), f"Goal True. assumes {statement}. Abort."]
+    parts = dict(part.split("\n", 1) for part in _answered(lines, root).split("== ")[1:])
+    return {key: _words(part) for key, part in parts.items()}
+
+
+def _answered(lines: list[str], root: Path) -> str:
+    """Run sentences after what was compiled, and give what they print."""
+    build = root / "build" / "kernel"
     (build / "Audit.v").write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = ["coqtop", "-q", "-w", "none", "-R", ".", "LAI", "-batch", "-l", "Audit.v"]
     run = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
-    parts = dict(part.split("\n", 1) for part in run.stdout.split("== ")[1:])
-    answers = {key: _words(part) for key, part in parts.items()}
     if run.returncode:
-        raise RuntimeError(f"{list(answers)[-1] if answers else 'kernel'}: {_words(run.stderr)}")
-    return answers
+        last = run.stdout.split("== ")[-1].split("\n")[0] if "== " in run.stdout else "kernel"
+        raise RuntimeError(f"{last}: {_words(run.stderr)}")
+    return run.stdout
+
+
+def _concluded(key: str) -> str:
+    return f"Goal True. let t := eval red in LAI.Statements.{key} in concludes t. Abort."
 
 
 def uses(root: Path = ROOT) -> dict[str, list[str]]:

@@ -71,4 +71,11 @@ Lemma admissible_weights : ltac:(witness Statements.Geometric.admissible_weights
 Proof. by move=> R; exists 1; exact: ler01. Qed.
 
 Lemma assumptions_met : ltac:(witness Statements.Geometric.assumptions_met).
-Proof. by move=> R; exact: half_exists. Qed.
+Proof.
+have found (R : rcfType) : exists n, (1 < n)%N /\ exists L, (1 < L)%N /\ exists rho : R, 0 < rho < 1 /\
+    exists (d : nat -> nat) (_ : forall l, 'M[R]_(d l.+1, d l)) (_ : 'I_n.+1 -> trace R d) (_ : trace R d) (_ _ : R) l,
+    (1 < l)%N /\ (0 < l <= L.+2)%N.
+  have [rho r] := half_exists R; exists 2%N; split=> //; exists 2%N; split=> //; exists rho; split=> //.
+  by exists two, (fun=> corner R 1 1), (fun=> halving R 2), (halving R 2), 1, 1, 2%N.
+by split=> R; exact: found.
+Qed.

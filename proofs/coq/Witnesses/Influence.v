@@ -26,9 +26,10 @@ have two_opposed (R : realFieldType) : inner_product (fun _ : 'I_2 => corner R 1
 split=> R; [|split]; take_linear R; exists (corner R 1 0); (split; first exact: corner_neq0);
   exists (fun=> corner R 1 0); (split; first by move=> z; exact: corner_neq0).
 - exists (corner R 1 0); split; first exact: corner_neq0; split=> [z|]; first exact: gradient_dot.
-  by rewrite two_samples oppr_lt0 ltr0n.
+  by rewrite two_samples oppr_lt0 ltr0n; split=> //; exists 1, 1; rewrite ltr01 lexx.
 - exists (- corner R 1 0); split; first by rewrite oppr_eq0 corner_neq0.
-  by split=> [z|]; [exact: gradient_dot|rewrite two_opposed ltr0n].
+  split=> [z|]; first exact: gradient_dot.
+  by rewrite two_opposed ltr0n; split=> //; exists 1, 1; rewrite ltr01 lexx.
 exists (corner R 1 0); split; first exact: corner_neq0.
 by split=> [z|]; [exact: gradient_dot|exact: corner_neq0].
 Qed.
@@ -177,8 +178,14 @@ exists b; split=> [i|].
 exists (fun=> dot c), (fun=> c); split=> [i|] //; exists c; split=> //.
 split=> [z|]; first exact: gradient_dot.
 split=> [i x|]; first by rewrite mul1mx; exact: gradient_quadratic.
-split; last by rewrite sumr_const card_ord -scaler_nat unitmxZ ?unitmx1 // unitfE pnatr_eq0.
+split; last first.
+  split; first by rewrite sumr_const card_ord -scaler_nat unitmxZ ?unitmx1 // unitfE pnatr_eq0.
+  by exists (fun=> 0), 1, 0; rewrite normr0.
 rewrite !big_ord_recl big_ord0 /b /= !mul1mx addr0 -{1 3}[c]scale1r -!scalerDl
   (_ : _ + _ = 0 :> R) ?scale0r //.
 ring.
 Qed.
+
+(* Any path, and a share of it. *)
+Lemma printed_sign_is_wrong : ltac:(witness Statements.Influence.printed_sign_is_wrong).
+Proof. by move=> R; exists 0, 0, (fun=> 0), (fun _ _ => 0), 1; exact: lexx. Qed.

@@ -102,6 +102,20 @@ Qed.
 
 Lemma batch_moments_suffice : ltac:(witness Statements.Optimizers.batch_moments_suffice).
 Proof.
-move=> R; exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1.
-by split; [split; exact: half_lt1|split=> //; exact: ler01].
+move=> R; have half := half_lt1 R; have /andP [h0 h1] := half.
+take_two; exists 2%:R^-1, 2%:R^-1, 2%N; split=> //; exists 1, 1; split=> //; split=> //; split; first exact: ler01.
+exists (fun _ _ _ _ => 0), 2%N; split=> //; exists (dot (corner R 1 0)).
+do 2 (exists (corner R 1 0); split; first exact: corner_neq0).
+exists (fun=> 1), (fun=> corner R 1 0); split=> [z|]; first exact: corner_neq0.
+exists (corner R 1 0); split; first exact: corner_neq0; exists (ones R); split; first exact: ones_neq0.
+exists (corner R 1 0); split; first exact: corner_neq0; split=> [i|]; last exact: gradient_dot.
+rewrite mxE divr_gt0 ?subr_gt0 ?exprn_ilt1 ?(ltW h0) // [ones R _ _]mxE mulr1.
+by rewrite ltr_paddr // mulr_ge0 ?sqr_ge0 ?subr_ge0 ?(ltW h1).
+Qed.
+
+(* A linear loss. *)
+Lemma both_sides_reverse : ltac:(witness Statements.Optimizers.both_sides_reverse).
+Proof.
+move=> R; exists 0, 0, (corner R 1 0), 0, (dot (corner R 1 0)), (corner R 1 0).
+by split; [exact: corner_neq0|exact: gradient_dot].
 Qed.
