@@ -84,6 +84,18 @@ def test_one_layer_with_independent_gates(seed, both):
     check(RandomLayer.gated(width=2, variance=1.0, each=0.5, both=both), vectors, P0, similarity)
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_gated_layers_count_active_units(width):
+    chances = {(1, 1): 0.3, (1, 0): 0.2, (0, 1): 0.2, (0, 0): 0.3}
+    expected = np.zeros(3)
+    for gates in itertools.product(chances, repeat=width):
+        n_z, n_j, both = (sum(unit) for unit in zip(*((a, b, a * b) for a, b in gates), strict=True))
+        expected += np.prod([chances[gate] for gate in gates]) * np.array([n_z * n_j, both, both**2])
+    layer = RandomLayer.gated(width=width, variance=1.0, each=0.5, both=0.3)
+    found = layer.active_pairs, layer.both_active, layer.both_active_squared
+    np.testing.assert_allclose(found, expected)
+
+
 @pytest.mark.equation("random-weights-variance")
 @given(seed=GENERATORS, width=st.integers(1, 300), depth=st.integers(0, 12))
 def test_closed_form_matches_the_recursion(seed, width, depth):
