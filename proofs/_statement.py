@@ -15,7 +15,6 @@ from proofs._relations import Relation
 
 Sample = Callable[[random.Random], Mapping[Any, Any]]
 SHORT = 100
-LONG = 12 * SHORT
 BEYOND = {3: SHORT, 12: 3 * SHORT}
 """How far beyond its author's sizes a claim is tried, and the operations up to which it is."""
 _BEYOND: ContextVar[int] = ContextVar("beyond", default=0)
@@ -87,7 +86,7 @@ class Statement:
         yield self.depths[-1] + 1, 0
 
     def far(self) -> Iterator[tuple[int, int]]:
-        """List sizes three and twelve beyond, where the claim stays short: a bound may fail late."""
+        """List sizes two beyond, and three and twelve where the claim stays short: a bound may fail late."""
         last, widths = self.depths[-1], {beyond for _, beyond in self.sizes()}
         if len(self.depths) > 1:
             for more in _affordable(lambda more: self.relations(last + more)):
@@ -119,10 +118,10 @@ def draws(statement: Statement, depth: int) -> Sample:
 def _affordable(at: Callable[[int], Sequence[Relation]]) -> Iterator[int]:
     """Go to three and to twelve sizes more, while the claim is short and grows no faster than a square.
 
-    One that is longer, and less than thrice as long as a size before, is tried two sizes beyond.
+    One that is longer is tried two sizes beyond.
     """
     length = count(at(1))
-    if SHORT < length <= min(LONG, 3 * count(at(0))):
+    if SHORT < length < math.inf:
         yield 2
     for more, longest in BEYOND.items():
         if length > longest:

@@ -132,4 +132,4 @@ OBSCURE = {
     for kind, table in {"beyond": BEYOND, "sign": HIDDEN, "meaning": MEANT, "points": POINTS}.items()
     for name, statement in table.items()
 }
-ACCEPTED = {"beyond: a sum of forty layers", "beyond: a longer one of two sizes from the fourth on"}
+ACCEPTED = {"beyond: a sum of forty layers"}
