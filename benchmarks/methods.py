@@ -98,7 +98,7 @@ def curator(work: Work, optimizer: Any, estimator: Any, kind: Kind = None, **opt
     if kind is not None and not isinstance(estimator, lai_torch.Exact):
         estimator = replace(estimator, autocast=kind)
     if options.get("backward") == "kept":
-        options["backward"] = lai_torch.Kept(autocast=kind)
+        options["backward"] = lai_torch.KeptOptions(autocast=kind)
     given = work.model, work.loss, optimizer, work.validation
     return lai_torch.Curator(*given, estimator=estimator, **{"policy": HALF} | options)
 

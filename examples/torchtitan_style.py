@@ -149,7 +149,9 @@ def train(steps, policy=None):
             estimator=lai_torch.LAI(positions="tokens", sketch=16, chunk=ROWS // CHUNKS),
             policy=policy,
             refresh=4,
-            backward=lai_torch.Kept(balance=True),  # as many rows on each process: with keep_top one shape
+            backward=lai_torch.KeptOptions(
+                balance=True
+            ),  # as many rows on each process: with keep_top one shape
         )
     for tokens, labels, noisy in itertools.islice(loader, steps):
         if policy is None:

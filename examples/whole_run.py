@@ -53,7 +53,7 @@ def train(checkpoint, log, epochs=20, total=20, **options):
         estimator="lai",
         refresh=5,  # trace the validation set every fifth step
         max_norm=1.0,  # clip the update's gradient
-        backward=lai_torch.Kept(autocast=torch.bfloat16),  # train in bfloat16, score in float32
+        backward=lai_torch.KeptOptions(autocast=torch.bfloat16),  # train in bfloat16, score in float32
         **options,
     )
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "curator": curator}

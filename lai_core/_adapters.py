@@ -1,12 +1,14 @@
 """What the adapters say alike: results, refusals, defaults, one budget, a loop's scores. Not for users."""
 
+import functools
 import statistics
+import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from random import Random
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from jaxtyping import Bool, Float
 
@@ -49,14 +51,46 @@ no record factors has no smaller form.
 KERNELS = {"ghost": ghost_kernel, "lai": lai_kernel, "lli": lli_kernel}
 
 
+# Names that changed: the old ones are understood for one release, with a warning.
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Say which name took the place of an old one."""
+    warnings.warn(
+        f"{old} is called {new} now; the old name goes with the next release",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+
+
+def accept_old_keywords(**renamed: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator by which a function takes keywords by their old names, too: `old="new"`."""
+
+    def decorate(function: FunctionT) -> FunctionT:
+        @functools.wraps(function)
+        def call(*arguments: Any, **options: Any) -> Any:
+            # where both are given, the function itself refuses the one that it does not know
+            for old in renamed.keys() & options.keys():
+                if renamed[old] not in options:
+                    warn_of_old_name(f"{old}=", f"{renamed[old]}=")
+                    options[renamed[old]] = options.pop(old)
+            return function(*arguments, **options)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
 @dataclass(frozen=True)
 class Coverage:
     """Which parameters Ghost explains of a model on one batch.
 
     Attributes
     ----------
-    share
-        Share of all trainable scalars that Ghost explains, from 0 to 1.
+    fraction
+        Fraction of all trainable scalars that Ghost explains, from 0 to 1.
     parameters
         How many trainable scalars there are.
     explained
@@ -67,11 +101,17 @@ class Coverage:
         Names of the weights that do not train.
     """
 
-    share: float
+    fraction: float
     parameters: int
     explained: Mapping[str, tuple[str, ...]]
     unexplained: Mapping[str, str]
     frozen: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The old name of `fraction`, for one release."""
+        warn_of_old_name("Coverage.share", "fraction")
+        return self.fraction
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ def coverage(
     >>> import lai_jax
     >>> params = {"w": jnp.ones((4, 3)), "b": jnp.ones(3)}
     >>> apply = lambda p, x: x @ p["w"] + p["b"]
-    >>> lai_jax.coverage(apply, params, lambda o, y: o.sum(-1), jnp.ones((5, 4)), jnp.zeros(5)).share
+    >>> lai_jax.coverage(apply, params, lambda o, y: o.sum(-1), jnp.ones((5, 4)), jnp.zeros(5)).fraction
     1.0
     """
     model = read(apply, params, loss, inputs, targets, partial=True)

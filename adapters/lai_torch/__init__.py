@@ -10,6 +10,7 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_message, name="torch") from _error
 
 
+from lai_core._adapters import warn_of_old_name
 from lai_torch.curator import Curator, Weigher
 from lai_torch.dataset import Scorer, score_dataset, top_samples
 from lai_torch.diagnose import Diagnosis, diagnose
@@ -23,7 +24,7 @@ from lai_torch.options import (
     Exact,
     GateLAI,
     Ghost,
-    Kept,
+    KeptOptions,
     Midpoint,
     PreconditionedLAI,
 )
@@ -60,7 +61,7 @@ __all__ = [
     "KeepAbove",
     "KeepBelowLoss",
     "KeepReducible",
-    "Kept",
+    "KeptOptions",
     "Midpoint",
     "MixtureSampler",
     "MixtureStream",
@@ -95,3 +96,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def __getattr__(name: str) -> object:
+    if name == "Kept":
+        warn_of_old_name("Kept", "KeptOptions")
+        return KeptOptions
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

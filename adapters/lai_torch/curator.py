@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
+from lai_core._adapters import accept_old_keywords
 from lai_torch._curation.checks import (
     check_counts,
     check_kinds,
@@ -35,7 +36,7 @@ from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
-from lai_torch.options import Estimator, EstimatorName, Kept, Policy, with_defaults
+from lai_torch.options import Estimator, EstimatorName, KeptOptions, Policy, with_defaults
 from lai_torch.options.passes import PassName
 from lai_torch.options.protocols import applies, check_policy, wants
 from lai_torch.report import Report, ScoredReport
@@ -83,12 +84,12 @@ class Weigher:
     refresh
         The validation set is traced again every so many curated steps; in one process also where others
         changed parameters since the last `step`: by a checkpoint, or by steps of a plain loop.
-    share
-        The share of the validation set that each refresh draws, in (0, 1].
+    validation_fraction
+        The fraction of the validation set that each refresh draws, in (0, 1].
     generator
-        CPU generator for `share` and the sketch. None: one of its own, seeded from torch's seed, so that
-        training's random stream is as if nothing were drawn.
-    group
+        CPU generator for the draws of `validation_fraction` and the sketch. None: one of its own, seeded
+        from torch's seed, so that training's random stream is as if nothing were drawn.
+    process_group
         The processes whose batches are one batch: a process group, or a mesh of one dimension. None: those
         of the model's wrapper; without a wrapper there has to be one process. `False`: this process alone.
         Scores are those of one process with the whole batch, and the policy sees all of them; of a report,
@@ -120,6 +121,7 @@ class Weigher:
     warmup: int
     state: CuratorState
 
+    @accept_old_keywords(share="validation_fraction", group="process_group")
     def __init__(
         self,
         model: nn.Module,
@@ -130,12 +132,13 @@ class Weigher:
         policy: Policy = lai.keep_positive,
         warmup: int = 0,
         refresh: int = 1,
-        share: float = 1.0,
+        validation_fraction: float = 1.0,
         generator: torch.Generator | None = None,
-        group: Any = None,
+        process_group: Any = None,
     ) -> None:
         options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
-        options |= {"refresh": refresh, "share": share, "generator": generator, "group": group}
+        options |= {"refresh": refresh, "validation_fraction": validation_fraction}
+        options |= {"generator": generator, "process_group": process_group}
         self._set_up(model, loss, None, validation, **options)
 
     def _set_up(
@@ -149,29 +152,29 @@ class Weigher:
         policy: Policy,
         warmup: int,
         refresh: int,
-        share: float,
+        validation_fraction: float,
         generator: torch.Generator | None,
-        group: Any,
+        process_group: Any,
         accumulate: int = 1,
         max_norm: float | None = None,
-        backward: PassName | Kept = "kept",
+        backward: PassName | KeptOptions = "kept",
     ) -> None:
         """Check all options, those of a `Curator` among them, on every process alike."""
         check_kinds(model, loss, generator)
         if generator is None:
             generator = make_generator()
-        training = Kept()
+        training = KeptOptions()
         # options of the pass that runs the kept rows again
-        if isinstance(backward, Kept):
+        if isinstance(backward, KeptOptions):
             training, backward = backward, "kept"
         # without an optimizer the gradients are those of a loop, which the wrapper adds up
         own = optimizer is not None and (backward != "kept" or accumulate != 1)
-        self._engine = Engine(model, loss, group, own=own)
+        self._engine = Engine(model, loss, process_group, own=own)
         self._group, model = self._engine.group, self._engine.model
         with self._group.raise_together():
             check_model(model)
             chosen = with_defaults(estimator)
-            self._validation = Validation(validation, share, generator)
+            self._validation = Validation(validation, validation_fraction, generator)
             check_together(chosen, self._validation, optimizer, backward)
             check_parts(chosen, self._validation)
             check_counts(warmup, refresh, accumulate, max_norm)
@@ -283,8 +286,9 @@ class Weigher:
         self._warn_of_nothing()
         return list(weights.split(sizes)), self._add_traffic(report)
 
+    @accept_old_keywords(share="fraction")
     def objective(
-        self, losses: Tensor, weights: Tensor, *, auxiliary: Tensor | None = None, share: float = 1.0
+        self, losses: Tensor, weights: Tensor, *, auxiliary: Tensor | None = None, fraction: float = 1.0
     ) -> Tensor:
         """Return what to call `backward()` on, given the losses of a batch and its weights from `weigh`.
 
@@ -296,9 +300,9 @@ class Weigher:
         losses, weights
             `(n,)`, of the same rows.
         auxiliary
-            A loss that trains and was not scored, as `Kept(auxiliary=)` returns it: `(n,)`, weighed as the
-            losses are, or a single number.
-        share
+            A loss that trains and was not scored, as `KeptOptions(auxiliary=)` returns it: `(n,)`, weighed
+            as the losses are, or a single number.
+        fraction
             By which a single number is multiplied: of all kept rows of the step, those that are here.
 
         Returns
@@ -312,7 +316,7 @@ class Weigher:
         held = [
             torch.where(weights > 0, each, torch.zeros_like(each)) if each.ndim else each for each in terms
         ]
-        return Losses(*held).total(weights, share) * self._engine.factor
+        return Losses(*held).total(weights, fraction) * self._engine.factor
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs, as tensors and plain values (`torch.load(weights_only=True)`).
@@ -431,11 +435,11 @@ class Curator(Weigher):
     """Trains a model on the samples of each batch that help a validation set: a `Weigher` with an optimizer.
 
     A step scores as a `Weigher` does; then the update runs in the model's own mode on the kept samples alone.
-    Where `group` has several processes and no wrapper adds gradients up, the curator does, once a step.
+    Where several processes share a batch and no wrapper adds gradients up, the curator does, once a step.
 
     Parameters
     ----------
-    model, loss, validation, estimator, policy, warmup, refresh, share, generator, group
+    model, loss, validation, estimator, policy, warmup, refresh, validation_fraction, generator, process_group
         As for `Weigher`.
     optimizer
         Steps on the model's parameters. None: there is no `step`, and `accumulate`, `max_norm` and `backward`
@@ -449,7 +453,7 @@ class Curator(Weigher):
         Which pass a step takes; the report says which it was.
 
         `kept`: score the batch without a graph, then run forward and backward on the kept rows: 1 + 3 k
-        forward passes for a kept share k. `Kept` says in which precision it trains.
+        forward passes for a kept share k. `KeptOptions` says in which precision it trains.
 
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
         backward pass on the kept rows of what it saved: 1 + 2 k. For `lai`, `lli`, `preconditioned_lai`
@@ -484,6 +488,7 @@ class Curator(Weigher):
     True
     """
 
+    @accept_old_keywords(share="validation_fraction", group="process_group")
     def __init__(
         self,
         model: nn.Module,
@@ -495,18 +500,19 @@ class Curator(Weigher):
         policy: Policy = lai.keep_positive,
         warmup: int = 0,
         refresh: int = 1,
-        share: float = 1.0,
+        validation_fraction: float = 1.0,
         generator: torch.Generator | None = None,
         accumulate: int = 1,
         max_norm: float | None = None,
-        backward: PassName | Kept = "kept",
-        group: Any = None,
+        backward: PassName | KeptOptions = "kept",
+        process_group: Any = None,
     ) -> None:
         options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
-        options |= {"refresh": refresh, "share": share, "generator": generator, "group": group}
+        options |= {"refresh": refresh, "validation_fraction": validation_fraction}
+        options |= {"generator": generator, "process_group": process_group}
         options |= {"accumulate": accumulate, "max_norm": max_norm, "backward": backward}
         self._set_up(model, loss, optimizer, validation, **options)
-        scaler = backward.scaler if isinstance(backward, Kept) else None
+        scaler = backward.scaler if isinstance(backward, KeptOptions) else None
         self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
 
     @run_alone

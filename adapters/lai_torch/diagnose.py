@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
-from lai_core._adapters import GRADIENT_BUDGET, check_segment_numbers, sum_gradients
+from lai_core._adapters import GRADIENT_BUDGET, accept_old_keywords, check_segment_numbers, sum_gradients
 from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, Sums, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
@@ -29,6 +29,7 @@ from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of, set_training
 
 
+@accept_old_keywords(group="process_group")
 def diagnose(
     model: nn.Module,
     loss: Loss,
@@ -37,7 +38,7 @@ def diagnose(
     *,
     ids: Sequence[Any] | None = None,
     usual_norm: float | None = None,
-    group: Any = None,
+    process_group: Any = None,
     segments: Tensor | None = None,
 ) -> Diagnosis:
     r"""Find which row of a batch makes its gradient, in which layer, at which positions.
@@ -63,7 +64,7 @@ def diagnose(
     usual_norm
         The usual norm of a batch's summed gradient, where a run knows it (`SpikeMonitor` does). Rows are then
         named until what is left is usual, also where a few long rows are.
-    group
+    process_group
         The process group among which a batch is divided. All of its processes call, each with its own rows
         and ids, and get the diagnosis of the whole batch, in which rows are numbered process by process. A
         model that is sharded by `fully_shard` has one by itself; its parameters are gathered meanwhile.
@@ -100,9 +101,9 @@ def diagnose(
     # Of this batch alone are the numbers: what its rows would be beside others need not be proved.
     reader, batch = Reader(model, loss, every=True, exchanged=False), Batch((inputs, targets), ids)
     if segments is None:
-        return diagnose_batches(reader, [batch], usual_norm=usual_norm, group=group)
-    if group is not None:
-        msg = "segments: expected None with a group; diagnose each process's documents by themselves"
+        return diagnose_batches(reader, [batch], usual_norm=usual_norm, process_group=process_group)
+    if process_group is not None:
+        msg = "segments: expected None with a process group; diagnose each process's documents by themselves"
         raise ValueError(msg)
     return _diagnose_documents(reader, batch, segments, usual_norm)
 
@@ -140,11 +141,11 @@ def diagnose_batches(
     excess: float | None = None,
     trained_norm: float | None = None,
     update_excess: float | None = None,
-    group: Any = None,
+    process_group: Any = None,
 ) -> Diagnosis:
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
     check_usual(usual_norm)
-    with _gather_parameters(reader, group) as shared:
+    with _gather_parameters(reader, process_group) as shared:
         trained = [n for n, p in list_parameters(reader.model, reader.loss).items() if p.requires_grad]
         if not trained:
             msg = "model: expected at least one trainable parameter, got none"
@@ -250,19 +251,19 @@ def _count_documents(segments: Any) -> int:
 
 
 @contextmanager
-def _gather_parameters(reader: Reader, group: Any) -> Iterator[Group]:
+def _gather_parameters(reader: Reader, process_group: Any) -> Iterator[Group]:
     """Have whole parameters in the model, and yield the processes that share its batches."""
     parameters = [*list_parameters(reader.model, reader.loss).values()]
     if any(isinstance(one, DTensor) for one in parameters):
-        engine = Engine(reader.model, reader.loss, group, own=True)
+        engine = Engine(reader.model, reader.loss, process_group, own=True)
         with engine.gather(by_block=False):  # sums are as large as the whole model anyway
             yield engine.group
     else:
-        yield Group(group, parameters[0].device if parameters else torch.device("cpu"))
+        yield Group(process_group, parameters[0].device if parameters else torch.device("cpu"))
 
 
 @run_alone
-def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
+def prove(reader: Reader, batches: Sequence[Batch], process_group: Any = None) -> None:
     """Prove a model's graph on the first of some batches, if there is one and it can be proved.
 
     Raises
@@ -272,7 +273,7 @@ def prove(reader: Reader, batches: Sequence[Batch], group: Any = None) -> None:
     """
     reader.exchanged = True  # a plan that holds for other batches is proved beside other samples
     try:
-        with _gather_parameters(reader, group):
+        with _gather_parameters(reader, process_group):
             for batch in batches[:1]:
                 with _replay_draws(reader, batch):
                     _run(reader, usable(batch.given))

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lai_core._adapters import warn_of_old_name
+
 QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 """Quantiles of a batch's scores that are logged."""
 
@@ -59,8 +61,8 @@ class Report:
         `lai_core.score_intervals`; None where it was not cut.
     sizes
         How many samples each part has; None where the validation set was not cut.
-    share
-        The share of the batch, on all processes, that has a positive weight.
+    kept_fraction
+        The fraction of the batch, on all processes, that has a positive weight.
     trained_losses
         `(n,)`, the losses that were minimised, NaN where a sample was not trained on; None: `losses`.
     total
@@ -88,11 +90,17 @@ class Report:
     reason: str | None = None
     parts: Tensor | None = None
     sizes: tuple[int, ...] | None = None
-    share: float = 0.0
+    kept_fraction: float = 0.0
     trained_losses: Tensor | None = None
     total: float | None = None
     collectives: int = 0
     bytes_sent: int = 0
+
+    @property
+    def share(self) -> float:
+        """The old name of `kept_fraction`, for one release."""
+        warn_of_old_name("Report.share", "kept_fraction")
+        return self.kept_fraction
 
     @cached_property
     def loss(self) -> float:
@@ -125,7 +133,7 @@ class Report:
         Returns
         -------
         dict
-            `curation/kept`, the share of samples with a positive weight; `curation/loss`, the weighted loss;
+            `curation/kept`, the fraction with a positive weight; `curation/loss`, the weighted loss;
             `curation/not_finite`, how many samples had no finite score or loss; `curation/skipped`, 1 where
             the batch made no update; `curation/validation_age` in steps; `curation/score_low`, `_median`
             and `_high`, 5%, 50% and 95% quantiles of the scores; `curation/dropped/GROUP`, the share of each
@@ -142,7 +150,7 @@ class Report:
         ['curation/kept', 'curation/loss', 'curation/not_finite', 'curation/score_high']
         """
         found = {
-            "kept": self.share,
+            "kept": self.kept_fraction,
             "loss": self.loss,
             "not_finite": float(self.dropped),
             "skipped": float(self.skipped),

@@ -306,7 +306,7 @@ def check_explained(unexplained: Mapping[str, str]) -> None:
 
 @run_alone
 def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: str | None = None) -> Coverage:
-    """Say which parameters Ghost explains on a batch, and what share of all trainable scalars they are.
+    """Say which parameters Ghost explains on a batch, and what fraction of all trainable scalars they are.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     >>> import lai_torch
     >>> model = torch.nn.Linear(4, 3)
     >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
-    >>> lai_torch.coverage(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).share
+    >>> lai_torch.coverage(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).fraction
     1.0
     """
     reader = Reader(model, loss, every=True, last=last)
@@ -340,7 +340,7 @@ def coverage(model: nn.Module, loss: Loss, inputs: Any, targets: Any, *, last: s
     unexplained = dict(recording.plan.unexplained)
     kinds = {name: tuple(recording.kinds.get(name, ())) for name in sizes if name not in unexplained}
     total = sum(sizes.values())
-    share = sum(sizes[name] for name in kinds) / total if total else 1.0
+    fraction = sum(sizes[name] for name in kinds) / total if total else 1.0
     # what is frozen needs no explanation, and is named so that nobody misses it
     frozen = tuple(name for name, parameter in named.items() if not parameter.requires_grad)
-    return Coverage(share, total, kinds, unexplained, frozen)
+    return Coverage(fraction, total, kinds, unexplained, frozen)

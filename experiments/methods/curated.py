@@ -122,7 +122,7 @@ def ruled(estimator: str, rule: str, *, mixed: bool, every: int = 1) -> Callable
     """
 
     def start(run: Run) -> Step:
-        found = curator(run, estimator, share=0.25)
+        found = curator(run, estimator, validation_fraction=0.25)
         votes = torch.zeros(len(run.labels))  # for keeping, less those against
 
         def step(rows: Tensor) -> Tensor:

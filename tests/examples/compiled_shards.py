@@ -49,7 +49,10 @@ def main():
         layer.compile(backend="aot_eager", fullgraph=True)
         fully_shard(layer)
     fully_shard(spread)
-    curators = curator(spread, backward=lai_torch.Kept(balance=True)), curator(alone, group=False)
+    curators = (
+        curator(spread, backward=lai_torch.KeptOptions(balance=True)),
+        curator(alone, process_group=False),
+    )
     streams = [EXAMPLE["PackedRows"](2, each, size, 0.4) for each in range(size)]
     off = 0.0
     for _ in range(STEPS):

@@ -51,7 +51,7 @@ def test_ghost_and_exact_match_real_parts():
     scores = computed(lai_jax.exact_scores, apply, PARAMS, loss, BATCH, BATCH)
     np.testing.assert_allclose(scores, wanted @ wanted.sum(0), rtol=1e-11)
     assert lai_jax.selfcheck(apply, PARAMS, loss, *BATCH).relative_error < 1e-12
-    assert lai_jax.coverage(apply, PARAMS, loss, *BATCH).share == 1.0
+    assert lai_jax.coverage(apply, PARAMS, loss, *BATCH).fraction == 1.0
 
 
 @pytest.mark.parametrize("estimator", ["lai", "exact"])

@@ -240,7 +240,7 @@ def test_partial_coverage_reports_omitted_layers(apply, left_out):
     found = lai_jax.coverage(headed, PARAMS, cross_entropy, *BATCH)
     assert set(found.unexplained) == {left_out}
     missing = PARAMS[left_out].size
-    assert found.share == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
+    assert found.fraction == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
 
 
 def test_oversized_gradients_are_refused_or_omitted(monkeypatch):
@@ -252,4 +252,4 @@ def test_oversized_gradients_are_refused_or_omitted(monkeypatch):
     params, given = weights(o=(4, 2)), (squares, *vectors(N))
     with pytest.raises(ValueError, match=r"the gradient of 'o' has no factors .* 6 x 8 numbers"):
         lai_jax.trace(apply, params, *given, gradients="all")
-    assert lai_jax.coverage(apply, params, *given).share == 0.0
+    assert lai_jax.coverage(apply, params, *given).fraction == 0.0

@@ -137,4 +137,4 @@ def test_scores_vanish_without_reachable_parameters():
     frozen = [name for name in SHAPES if name != "d"]
     trace = computed(lai_jax.trace, *frozen_model(frozen, "stopped"), cross_entropy, *numbers()[1:])
     assert not lai.lai_kernel(trace, trace).any()
-    assert lai_jax.coverage(*frozen_model(frozen, "stopped"), cross_entropy, *numbers()[1:]).share == 1.0
+    assert lai_jax.coverage(*frozen_model(frozen, "stopped"), cross_entropy, *numbers()[1:]).fraction == 1.0

@@ -139,7 +139,7 @@ def test_ghost_steps_follow_single_sample_programs(name):
     rows = gradients(*model, batch)
     report = stepped(model, batch, batch, estimator="ghost")[2]
     np.testing.assert_allclose(report.scores, rows @ rows.sum(0), rtol=1e-9)
-    assert lai_jax.coverage(*model, *batch).share == 1.0
+    assert lai_jax.coverage(*model, *batch).fraction == 1.0
 
 
 def put_back(params, inputs):

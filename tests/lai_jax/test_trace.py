@@ -78,7 +78,7 @@ def test_traces_and_summaries_are_pytrees():
 
 def test_coverage_names_what_uses_each_parameter():
     found = lai_jax.coverage(*MODEL, *BATCH)
-    assert found.share == 1.0
+    assert found.fraction == 1.0
     assert found.parameters == sum(leaf.size for leaf in jax.tree.leaves(DENSE))
     assert found.explained["0/w"] == ("dot_general",)
     assert found.explained["0/b"] == ("add",)

@@ -30,7 +30,7 @@ def raises_in_training(rank, error):
     """Raise between the forward pass of a wrapped model and its backward pass, which communicates."""
     model = network()
     loss = raising(rank, error, model)
-    return stepped(rank, model=nn.parallel.DistributedDataParallel(model), group=None, loss=loss)
+    return stepped(rank, model=nn.parallel.DistributedDataParallel(model), process_group=None, loss=loss)
 
 
 def a_loader_raises(rank):
@@ -48,20 +48,20 @@ def no_validation_row_is_finite(rank):
 
 def whole_has_shards(rank):
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    return curated(rank, model=model, group=None, backward="whole")
+    return curated(rank, model=model, process_group=None, backward="whole")
 
 
 def some_parameters_are_whole(rank):
     """Shard one layer of three."""
     model = network()
     fully_shard(model[0], mesh=init_device_mesh("cpu", (PROCESSES,)))
-    return stepped(rank, model=model, group=None)
+    return stepped(rank, model=model, process_group=None)
 
 
 def balance_has_other_shapes(rank):
     """Give a network, which reads the first eight numbers of each sample, more of them on process 1."""
     model = Part(lambda own, inputs: own.network(inputs[:, :8]), network=network())
-    options = {"validation": batch(6, 3), "backward": lai_torch.Kept(balance=True)}
+    options = {"validation": batch(6, 3), "backward": lai_torch.KeptOptions(balance=True)}
     curator, (inputs, targets) = curated(rank, model=model, **options)
     return curator.step(nn.functional.pad(inputs, (0, rank)), targets)
 
@@ -70,7 +70,7 @@ def with_rate(lr=0.1):
     """Return an optimizer of this rate, or none, and a curator with it."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9) if lr else None
-    return optimizer, lai_torch.Curator(model, LOSS, optimizer, batch(12, 1), group=dist.group.WORLD)
+    return optimizer, lai_torch.Curator(model, LOSS, optimizer, batch(12, 1), process_group=dist.group.WORLD)
 
 
 def a_rate_changes_on_one(rank):
@@ -126,31 +126,31 @@ def a_batch_is_empty_on_one(rank):
 def hooked(rank):
     model = nn.parallel.DistributedDataParallel(network())
     model.register_comm_hook(None, summing)
-    return stepped(rank, model=model, group=None)
+    return stepped(rank, model=model, process_group=None)
 
 
 def copies_without_a_group(rank):
     """Shard over a mesh of two dimensions, and do not say who has which rows."""
     mesh = init_device_mesh("cpu", (1, PROCESSES), mesh_dim_names=("copies", "shards"))
-    return stepped(rank, model=fully_shard(network(), mesh=mesh), group=None)
+    return stepped(rank, model=fully_shard(network(), mesh=mesh), process_group=None)
 
 
 def features_are_spread(rank):
     mesh = init_device_mesh("cpu", (PROCESSES,))
     model = parallelize_module(network(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    return stepped(rank, model=model, group=None)
+    return stepped(rank, model=model, process_group=None)
 
 
 def not_synchronised(rank):
     model = nn.parallel.DistributedDataParallel(network())
     with model.no_sync():
-        return stepped(rank, model=model, group=None)
+        return stepped(rank, model=model, process_group=None)
 
 
 def shards_that_are_summed(rank):
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
     model.set_gradient_divide_factor(1.0)
-    return stepped(rank, model=model, group=None)
+    return stepped(rank, model=model, process_group=None)
 
 
 class Merging(nn.Sequential):
@@ -164,13 +164,13 @@ class Merging(nn.Sequential):
 
 def eval_mode_writes_shards(rank):
     model, _ = wrapped(Merging(*network()), "fsdp2", PROCESSES)
-    return stepped(rank, model=model, group=None)
+    return stepped(rank, model=model, process_group=None)
 
 
 def a_forward_pass_writes_shards(rank):
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
     model[2].register_forward_pre_hook(lambda module, _: [module.weight.data.clamp_(-0.1, 0.1)].clear())
-    return stepped(rank, model=model, group=None)
+    return stepped(rank, model=model, process_group=None)
 
 
 def summary_of(rank):
@@ -212,8 +212,8 @@ ERRORS = {
     "ValueError: validation: expected the same (inputs, targets) on every process": (
         lambda rank: stepped(rank, validation=batch(6, rank))
     ),
-    "ValueError: group: torch.distributed runs 2 processes and the model has no wrapper": (
-        lambda rank: stepped(rank, group=None)
+    "ValueError: process_group: torch.distributed runs 2 processes and the model has no wrapper": (
+        lambda rank: stepped(rank, process_group=None)
     ),
     "ValueError: estimator: 'midpoint' needs the gradient of the whole batch before it scores": (
         lambda rank: stepped(rank, estimator="midpoint")
@@ -260,7 +260,7 @@ ERRORS = {
         lambda rank: stepped(rank, loss=raising(rank, KeyboardInterrupt())),
         lambda rank: raises_in_training(rank, KeyboardInterrupt()),
     ],
-    "ValueError: group: the parameters lie on a mesh of 2 dimensions": copies_without_a_group,
+    "ValueError: process_group: the parameters lie on a mesh of 2 dimensions": copies_without_a_group,
     "model: expected layers that run whole on each process, got '0' spread": features_are_spread,
 }
 """By the words of what all raise: what one process does, as functions of its rank."""

@@ -16,7 +16,7 @@ PROCESSES = 2
 def curated(rank, model=None, validation=None, loss=LOSS, **options):
     """Return a curator of two processes and this one's rows of a batch."""
     model = network() if model is None else model
-    options.setdefault("group", dist.group.WORLD)
+    options.setdefault("process_group", dist.group.WORLD)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     validation = batch(12, 1) if validation is None else validation
     curator = lai_torch.Curator(model, loss, optimizer, validation, **options)
@@ -70,7 +70,7 @@ def a_block_raises_when_scored(rank):
             raise RuntimeError(message)
 
     model[2].register_forward_pre_hook(hook)
-    curator, (inputs, targets) = curated(rank, model=model, group=None, refresh=2)
+    curator, (inputs, targets) = curated(rank, model=model, process_group=None, refresh=2)
     said = []
     for broken[0] in (True, False, True, False):  # on the validation set; then on the batch
         try:
@@ -84,7 +84,7 @@ def an_interruption_comes_in_a_round(rank):
     """Interrupt process 1 while it tells the others which block it needs; then train on."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    curator, part = curated(rank, model=model, group=None)
+    curator, part = curated(rank, model=model, process_group=None)
     curator.step(*part)
     reduce, interrupted = dist.all_reduce, []
 

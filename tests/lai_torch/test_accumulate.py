@@ -113,7 +113,7 @@ def test_micro_batches_are_weighed_together():
     assert [len(part) for part in weights] == [5, 1, 6]
     assert torch.equal(torch.cat(weights), whole)
     torch.testing.assert_close(report.scores, expected.scores, rtol=1e-12, atol=1e-14)
-    assert (report.kept, report.share, report.group_drops) == (3, 0.25, {0: 0.75})
+    assert (report.kept, report.kept_fraction, report.group_drops) == (3, 0.25, {0: 0.75})
     assert curator.steps == 1
     total = sum(
         float(curator.objective(LOSS(model(cut[0]), cut[1]).detach(), own))
@@ -132,14 +132,14 @@ def test_trainers_auxiliary_losses(alone):
 
     start, batch, validation = support.network(), support.data(8), support.data(9)
     stepped, model = copy.deepcopy(start), copy.deepcopy(start)
-    support.curated(stepped, validation, backward=lai_torch.Kept(auxiliary=penalty)).step(*batch)
+    support.curated(stepped, validation, backward=lai_torch.KeptOptions(auxiliary=penalty)).step(*batch)
     curator = lai_torch.Curator(model, LOSS, None, validation)
     parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
     weights, report = curator.weigh(parts)
     for part, own in zip(parts, weights, strict=True):
         (inputs, targets), own = kept_rows(part, own)
         outputs, share = model(inputs), int((own > 0).sum()) / report.kept
-        more = {"auxiliary": penalty(outputs, targets), "share": share}
+        more = {"auxiliary": penalty(outputs, targets), "fraction": share}
         curator.objective(LOSS(outputs, targets), own, **more).backward()
     sgd(model).step()
     for found, expected in zip(model.parameters(), stepped.parameters(), strict=True):

@@ -269,7 +269,7 @@ def divide(coupled, bad, wrapped, rank):
     model = nn.parallel.DistributedDataParallel(model) if wrapped else model
     chosen, ids = part_of(rank)
     group = torch.distributed.group.WORLD
-    return lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], ids=ids, group=group)
+    return lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], ids=ids, process_group=group)
 
 
 def shard(coupled, bad, parts, rank):
@@ -297,7 +297,7 @@ def watch_unequally(counts, sharded, rank):
         torch.distributed.fsdp.fully_shard(model)
     group = None if sharded else torch.distributed.group.WORLD
     rule = lai_torch.SpikeRule(threshold=5.0, warmup=1)
-    monitor = lai_torch.SpikeMonitor(model, loss, rule=rule, group=group)
+    monitor = lai_torch.SpikeMonitor(model, loss, rule=rule, process_group=group)
     said = []
     for norm in (1.0, 1.0, 9.0):
         for part in torch.arange(N).tensor_split(counts[rank]) if counts[rank] else ():
@@ -318,7 +318,7 @@ def refuse(call, rank):
 def misname(rank):
     model, loss, inputs, targets, _ = built("mlp")
     group = torch.distributed.group.WORLD
-    lai_torch.diagnose(model, loss, inputs, targets, ids=range(N - rank), group=group)
+    lai_torch.diagnose(model, loss, inputs, targets, ids=range(N - rank), process_group=group)
 
 
 def leave_out(rank):
@@ -452,7 +452,9 @@ test_bad_arguments_are_named = refusals(
         ),
         "ValueError: …numbered from 0 without a gap, got [7]": call_packed(segments=ONE + 7),
         "ValueError: ids: expected one for each of the 1": call_packed(segments=ONE, ids=["a", "b"]),
-        "ValueError: segments: expected None with a group": call_packed(segments=ONE, group=0),
+        "ValueError: segments: expected None with a process group": call_packed(
+            segments=ONE, process_group=0
+        ),
     }
 )
 

@@ -83,7 +83,7 @@ def test_ghost_is_exact_on_mixtral(way):
         expected = by_autograd(model, validation, given, next_token)
         torch.testing.assert_close(curator.score(*given)[1].scores, expected, **bound)
     found = lai_torch.coverage(model, next_token, *given)
-    assert found.share == 1.0
+    assert found.fraction == 1.0
     assert found.explained["model.layers.0.mlp.experts.gate_up_proj"] == ("expert",)
 
 

@@ -38,9 +38,9 @@ CASES = {
     "ghost, momentum": ({"estimator": "ghost"}, torch.optim.SGD),
     "preconditioned, whole": ({"estimator": "preconditioned_lai", "backward": "whole"}, torch.optim.Adam),
     "sketched, accumulated": ({"estimator": lai_torch.LAI(sketch=2), "accumulate": 2}, torch.optim.SGD),
-    "share, auto": ({"share": 0.5, "backward": "auto"}, torch.optim.Adam),
+    "share, auto": ({"validation_fraction": 0.5, "backward": "auto"}, torch.optim.Adam),
     "exact": ({"estimator": "exact"}, torch.optim.SGD),
-    "scaled": ({"backward": lai_torch.Kept(scaler=torch.amp.GradScaler("cpu"))}, torch.optim.SGD),
+    "scaled": ({"backward": lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu"))}, torch.optim.SGD),
 }
 
 

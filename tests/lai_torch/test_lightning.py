@@ -30,7 +30,7 @@ def test_a_run_is_a_curators(whole):
             report = curator.step(*given)
     expected = torch.cat([each.detach().flatten() for each in model.parameters()])
     assert largest(whole[0], expected) <= BOUND
-    assert whole[1]["curation/kept"] == pytest.approx(report.share)
+    assert whole[1]["curation/kept"] == pytest.approx(report.kept_fraction)
     assert whole[1]["curation/score_median"] == pytest.approx(float(report.scores.quantile(0.5)))
 
 

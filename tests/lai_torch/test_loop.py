@@ -48,7 +48,7 @@ def test_grad_scalers_change_nothing():
         torch.manual_seed(3)
         model = network()
         scaler = None if scale is None else torch.amp.GradScaler("cpu", init_scale=scale)
-        report = curated(model, validation, backward=lai_torch.Kept(scaler=scaler)).step(*batch)
+        report = curated(model, validation, backward=lai_torch.KeptOptions(scaler=scaler)).step(*batch)
         found.append((report.scores, torch.cat([p.detach().flatten() for p in model.parameters()])))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
@@ -59,7 +59,7 @@ def test_grad_scalers_change_nothing():
     [
         {},
         {"estimator": lai_torch.LAI(sketch=2)},
-        {"estimator": lai_torch.LAI(positions="mean"), "share": 0.5},
+        {"estimator": lai_torch.LAI(positions="mean"), "validation_fraction": 0.5},
     ],
 )
 def test_scoring_leaves_training_alone(options):

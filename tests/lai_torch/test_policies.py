@@ -179,7 +179,7 @@ def test_auxiliary_losses_do_not_score(per_sample):
     torch.manual_seed(2)
     model = network()
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    training = lai_torch.Kept(auxiliary=penalty)
+    training = lai_torch.KeptOptions(auxiliary=penalty)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     report = lai_torch.Curator(model, LOSS, optimizer, known, backward=training).step(*given)
     ended = [parameter.detach().clone() for parameter in model.parameters()]

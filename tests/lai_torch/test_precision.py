@@ -64,7 +64,7 @@ def test_selective_passes_under_autocast(kind):
     """It scores as `kept` does in that type, and trains as that does in it: plain autograd under autocast."""
     models = [network() for _ in range(3)]
     selective = curator(models[0], kind(autocast=LOW), backward="selective", policy=HALF)
-    kept = curator(models[1], kind(autocast=LOW), backward=lai_torch.Kept(autocast=LOW), policy=HALF)
+    kept = curator(models[1], kind(autocast=LOW), backward=lai_torch.KeptOptions(autocast=LOW), policy=HALF)
     plain = torch.optim.SGD(models[2].parameters(), lr=0.1)
     for seed in (2, 3, 4):
         given = batch(12, seed)

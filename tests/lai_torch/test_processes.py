@@ -56,7 +56,7 @@ def nothing_is_finite(rank):
     curator, (inputs, targets) = curated(rank)
     reports = [curator.step(inputs * torch.nan, targets)]
     reports.append(curator.step(inputs * (torch.nan if rank else 1.0), targets))
-    return [(report.skipped, report.dropped, report.kept > 0, report.share) for report in reports]
+    return [(report.skipped, report.dropped, report.kept > 0, report.kept_fraction) for report in reports]
 
 
 def a_loader_runs_dry(rank):
@@ -213,7 +213,7 @@ def test_factors_are_joined(found):
 
 
 def test_a_block_that_raises_on_one(found):
-    curator, _ = curated(0, group=None, refresh=2)
+    curator, _ = curated(0, process_group=None, refresh=2)
     inputs, targets = batch(8, 2)
     rows = torch.tensor([0, 2, 4, 6, 1, 3, 5])
     for _ in range(2):
@@ -243,5 +243,5 @@ def test_data_parallel_is_refused():
 
 
 def test_a_group_needs_processes():
-    with pytest.raises(ValueError, match=r"group: expected torch.distributed to be initialized"):
-        one_process(group=dist.group.WORLD or object())
+    with pytest.raises(ValueError, match=r"process_group: expected torch.distributed to be initialized"):
+        one_process(process_group=dist.group.WORLD or object())

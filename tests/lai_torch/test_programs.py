@@ -53,7 +53,7 @@ def test_every_part_is_covered_and_named(part):
         assert judge(method, 1, made_of)[0] == ("refused" if part in WRITING else "exact")
     if part not in WRITING:
         one, expected = program(1, made_of=made_of), truth(1, made_of, KERNELS["ghost"])
-        assert lai_torch.coverage(one.model, one.loss, *one.training).share == 1.0
+        assert lai_torch.coverage(one.model, one.loss, *one.training).fraction == 1.0
         for _ in range(2):  # by what the first batch proved, and by a plan
             trace = METHODS["ghost"](one)
             assert error(lai.ghost_kernel(trace, trace), expected) <= TOLERANCE
@@ -147,7 +147,7 @@ def test_every_head_is_exact_or_refused(head):
     one = program(2, made_of=made_of)
     trace = METHODS["ghost"](one)
     assert judge("ghost", 2, made_of)[0] == "exact"
-    assert lai_torch.coverage(one.model, one.loss, *one.training).share == 1.0
+    assert lai_torch.coverage(one.model, one.loss, *one.training).fraction == 1.0
     if head not in UNREAD:
         readout, _ = METHODS["lai"](one)
         assert {trace.layers[-1].name, readout.layers[-1].name} <= {"head.w", "head.layer"}

@@ -62,7 +62,7 @@ def test_samples_in_a_list_are_collated():
 def test_a_share_is_drawn():
     model, validation, batch = network(), data(20), data(7)
     draws = [
-        curated(model, validation, share=0.23, generator=torch.Generator().manual_seed(seed))
+        curated(model, validation, validation_fraction=0.23, generator=torch.Generator().manual_seed(seed))
         .score(*batch)[1]
         .scores
         for seed in (1, 1, 2)
@@ -82,7 +82,7 @@ def drawn(seed, **options):
     return curated(model, validation, **options).score(*batch)[1].scores
 
 
-@pytest.mark.parametrize("options", [{"share": 0.25}, {"estimator": lai_torch.LAI(sketch=2)}])
+@pytest.mark.parametrize("options", [{"validation_fraction": 0.25}, {"estimator": lai_torch.LAI(sketch=2)}])
 def test_own_streams_follow_torchs_seed(options):
     one, again, other = (drawn(seed, **options) for seed in (1, 1, 2))
     assert torch.equal(one, again)
@@ -152,10 +152,12 @@ def rows(samples, seed):
     return inputs, torch.randint(OUTPUTS, (samples,), generator=generator)
 
 
-def scoring(validation, group=False, **options):
+def scoring(validation, process_group=False, **options):
     model = wide()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return lai_torch.Curator(model, LOSS, optimizer, validation, policy=HALF, group=group, **options)
+    return lai_torch.Curator(
+        model, LOSS, optimizer, validation, policy=HALF, process_group=process_group, **options
+    )
 
 
 def held(curator):

@@ -82,7 +82,7 @@ CASES = [
 def parts(kind, given):
     """Return model, optimizer and curator as they start, and the batches."""
     torch.manual_seed(7)
-    model, each = MODELS[kind](), {"refresh": 3, "share": 0.5}
+    model, each = MODELS[kind](), {"refresh": 3, "validation_fraction": 0.5}
     options = dict(given)
     if "generator" in options:
         options["generator"] = options["generator"]().manual_seed(5)

@@ -105,7 +105,7 @@ def test_an_overflow_changes_the_scale_alone():
     model = rooted(nn.BatchNorm1d(8)).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    kept = lai_torch.Kept(scaler=scaler)
+    kept = lai_torch.KeptOptions(scaler=scaler)
     curator = lai_torch.Curator(model, LOSS, optimizer, data(9), warmup=9, backward=kept)
     curator.step(*data(8))
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))

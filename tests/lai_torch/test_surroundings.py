@@ -30,7 +30,7 @@ READ = [{"estimator": one} for one in (*ESTIMATORS, lai_torch.LAI(sketch=2))]
 CALLS = [
     *((step, options) for options in READ),
     *((step, {"backward": name}) for name in ("whole", "selective", "auto")),
-    (step, {"share": 0.5}),
+    (step, {"validation_fraction": 0.5}),
     *((step, {"estimator": lai_torch.Exact(method=one)}) for one in ("double backward", "reverse")),
     (checked, {}),
 ]

@@ -117,5 +117,5 @@ def test_coverage_names_frozen_parameters():
     assert found.explained == {"head.weight": ("dense",)} | memory
     assert found.frozen == ("head.bias",)
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
-    assert found.share == 1.0
+    assert found.fraction == 1.0
     assert found.unexplained == {}

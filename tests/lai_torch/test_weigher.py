@@ -13,8 +13,8 @@ GIVEN = {
     "policy": {"policy": HALF},
     "warmup": {"warmup": 2},
     "refresh": {"refresh": 2},
-    "share": {"share": 0.5},
-    "generator": {"share": 0.5, "generator": torch.Generator().manual_seed(5)},
+    "validation_fraction": {"validation_fraction": 0.5},
+    "generator": {"validation_fraction": 0.5, "generator": torch.Generator().manual_seed(5)},
 }
 """Of each keyword, a value that is not the usual one, and what it needs beside it to mean something."""
 
@@ -41,4 +41,25 @@ def test_a_keyword_changes_a_report(name):
 def test_every_keyword_is_given():
     parameters = inspect.signature(lai_torch.Weigher).parameters.values()
     keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    assert keywords == {*GIVEN, "group"}  # which several processes show, in test_processes.py
+    assert keywords == {*GIVEN, "process_group"}  # which several processes show, in test_processes.py
+
+
+def test_old_names_warn_and_work():
+    torch.manual_seed(0)
+    model, losses = network(), torch.ones(2)
+    with pytest.warns(DeprecationWarning, match="share= is called validation_fraction= now"):
+        weigher = lai_torch.Weigher(model, LOSS, batch(9, 4), share=0.5, group=False)
+    with pytest.warns(DeprecationWarning, match="share= is called fraction= now"):
+        total = weigher.objective(losses, losses, auxiliary=torch.ones(()), share=0.5)
+    (_, report), covered = weigher.score(*batch(6, 4)), lai_torch.coverage(model, LOSS, *batch(6, 4))
+    with pytest.warns(DeprecationWarning, match="called kept_fraction now"):
+        assert report.share == report.kept_fraction
+    with pytest.warns(DeprecationWarning, match="called fraction now"):
+        assert covered.share == covered.fraction
+    with pytest.warns(DeprecationWarning, match="Kept is called KeptOptions now"):
+        assert lai_torch.Kept is lai_torch.KeptOptions
+    with pytest.warns(DeprecationWarning, match="share= is called fraction= now"):
+        assert lai_torch.GroupFloor(share=0.5) == lai_torch.GroupFloor(0.5)
+    assert total == 2.5
+    with pytest.raises(TypeError, match="share"):
+        lai_torch.Weigher(model, LOSS, batch(9, 4), share=0.5, validation_fraction=0.5)

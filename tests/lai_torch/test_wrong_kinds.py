@@ -81,7 +81,9 @@ def test_adapters_name_their_extra(name, extra):
 
 
 CALLS = {
-    "Curator": lambda model: lai_torch.Curator(model, LOSS, None, data(5), group=False).score(*data(4)),
+    "Curator": lambda model: lai_torch.Curator(model, LOSS, None, data(5), process_group=False).score(
+        *data(4)
+    ),
     "trace": lambda model: lai_torch.trace(model, LOSS, *data(4)),
     "coverage": lambda model: lai_torch.coverage(model, LOSS, *data(4)),
     "selfcheck": lambda model: lai_torch.selfcheck(model, LOSS, *data(4)),

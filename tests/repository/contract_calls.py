@@ -52,7 +52,7 @@ def torch_adapter(model: Any, loss: Any, optimizer: Any, inputs: Any, targets: A
         policy=lai.keep_positive,
         warmup=0,
         refresh=1,
-        share=1.0,
+        validation_fraction=1.0,
         generator=None,
     )
     curator.step(inputs, targets)
@@ -106,7 +106,9 @@ def policies(model: Any, loss: Any, validation: Any) -> None:
     )
     lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepReducible(model, loss))
     scheduled = lai_torch.Scheduled(lai_torch.KeepBelowLoss(0.9), lambda step: step > 3)
-    lai_torch.Curator(model, loss, None, validation, policy=scheduled, backward=lai_torch.Kept(balance=True))
+    lai_torch.Curator(
+        model, loss, None, validation, policy=scheduled, backward=lai_torch.KeptOptions(balance=True)
+    )
     parts = lai_torch.LAI(parts=16)
     lai_torch.Curator(model, loss, None, validation, policy=lai.drop_harmful, estimator=parts)
     lai_torch.top_samples(model, loss, validation, validation, estimator="lli")

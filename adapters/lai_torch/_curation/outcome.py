@@ -123,7 +123,7 @@ def make_report(
     return kind(
         weights=update.weights,
         kept=kept,
-        share=kept / weights.shape[0],
+        kept_fraction=kept / weights.shape[0],
         dropped=dropped,
         skipped=not update.used,
         updated=update.updated,

@@ -24,7 +24,7 @@ from lai_torch._curation.validation import Validation, make_generator
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
 from lai_torch._model.batch import Loss, map_tensors, mark_staying
 from lai_torch._model.preserve import use_eval_mode
-from lai_torch.options import LAI, Estimator, Kept
+from lai_torch.options import LAI, Estimator, KeptOptions
 from lai_torch.options.protocols import Policy, find_measure, wants
 
 Pass = KeptPass | WholePass | SelectivePass
@@ -53,7 +53,7 @@ class Passes:
         scorer: Scorer,  # what reads a batch
         backward: str,  # `kept`, `selective`, `whole`, or `auto`, the faster of `kept` and `whole`
         chunk: int | None,  # how many samples to read at once for scoring alone; None: the whole batch
-        training: Kept,  # how the pass `kept` trains
+        training: KeptOptions,  # how the pass `kept` trains
         engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
         self.model, self.group = model, Group() if engine is None else engine.group
@@ -112,7 +112,7 @@ class Passes:
 def make_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
     """Return a pass by itself, as a curator with LAI makes it."""
     scorer = make_scorer(model, loss, None, LAI(last=last), make_generator())
-    return Passes(model, loss, scorer, name, None, Kept()).shared
+    return Passes(model, loss, scorer, name, None, KeptOptions()).shared
 
 
 class Scoring:
@@ -135,7 +135,7 @@ class Scoring:
         policy: Policy,  # what weighs; whether it asks for validation losses decides whether they are kept
         refresh: int,  # at how many steps a summary is old
         backward: str,  # backward, training: which pass a step takes, and how the pass `kept` trains
-        training: Kept,
+        training: KeptOptions,
     ) -> None:
         model = engine.model
         self._engine, self._group, self._validation = engine, engine.group, validation

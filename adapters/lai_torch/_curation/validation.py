@@ -96,12 +96,12 @@ class Validation:
         # `(inputs, targets)` or a mapping; a list of samples; a loader of batches, of which each refresh
         # takes the next; a `ValidationSummary`; or one of `ITSELF`
         source: Any,
-        share: float,  # the share of a set that each draw takes
+        fraction: float,  # of a set, what each draw takes
         generator: torch.Generator,  # for that draw
     ) -> None:
         source = pair_with_itself(collate_samples(source))
-        check_source(source, share)
-        self.source, self.share, self.generator = source, share, generator
+        check_source(source, fraction)
+        self.source, self.fraction, self.generator = source, fraction, generator
         self._iterator: Iterator[Batch] | None = None
         self._stream = derive_generator(generator.initial_seed())
 
@@ -116,7 +116,7 @@ class Validation:
         return isinstance(self.source, str)
 
     def describe(self) -> dict[str, Any]:
-        """Return what is to be alike on processes that share a batch: the kind of source, and its share."""
+        """Return what processes that share a batch have alike: the kind of source, and the fraction drawn."""
         kind = "a loader"
         if self.is_batch:
             kind = self.source
@@ -124,7 +124,7 @@ class Validation:
             kind = "a summary"
         elif isinstance(self.source, tuple):
             kind = "a set"
-        return {"validation": kind, "share": self.share}
+        return {"validation": kind, "validation_fraction": self.fraction}
 
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
@@ -166,16 +166,16 @@ class Validation:
     def _share(self) -> Batch:
         inputs, targets = self.source
         # no draw: the generator stays where it is
-        if self.share == 1.0:
+        if self.fraction == 1.0:
             return inputs, targets
         samples = count(inputs, targets)
         order = torch.randperm(samples, generator=self.generator, device="cpu")
-        drawn: Batch = rows((inputs, targets), order[: math.ceil(self.share * samples)], samples)
+        drawn: Batch = rows((inputs, targets), order[: math.ceil(self.fraction * samples)], samples)
         return (drawn[1], drawn[1]) if inputs is targets else drawn
 
 
-def check_source(source: Any, share: float) -> None:
-    """Raise unless a validation source and its share are sound."""
+def check_source(source: Any, fraction: float) -> None:
+    """Raise unless a validation source and the fraction drawn of it are sound."""
     if isinstance(source, str) and source not in ITSELF:
         msg = f"validation: expected one of {', '.join(map(repr, ITSELF))}, got {source!r}"
         raise ValueError(msg)
@@ -197,11 +197,11 @@ def check_source(source: Any, share: float) -> None:
             "torch.as_tensor(...) of each"
         )
         raise TypeError(msg)
-    if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
-        msg = f"share: expected a share in (0, 1], got {share!r}"
+    if not isinstance(fraction, int | float) or not 0.0 < fraction <= 1.0:
+        msg = f"validation_fraction: expected a fraction in (0, 1], got {fraction!r}"
         raise ValueError(msg)
-    if share < 1.0 and not pair:
-        msg = f"share: expected 1.0 unless validation is (inputs, targets), got {share!r}"
+    if fraction < 1.0 and not pair:
+        msg = f"validation_fraction: expected 1.0 unless validation is (inputs, targets), got {fraction!r}"
         raise ValueError(msg)
 
 

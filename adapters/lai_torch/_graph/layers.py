@@ -222,8 +222,8 @@ def check_past(
         if not own.isdisjoint(use.source.names):
             msg = (
                 f"model: the loss reads {name!r}, a parameter of the last layer, in another way too, which "
-                "LAI and LLI do not see: leave a penalty to the optimizer's weight_decay or lai_torch.Kept("
-                "auxiliary=), or use estimator 'ghost' or 'exact'"
+                "LAI and LLI do not see: leave a penalty to the optimizer's weight_decay or "
+                "lai_torch.KeptOptions(auxiliary=), or use estimator 'ghost' or 'exact'"
             )
             raise ValueError(msg)
         if _is_offset(graph, use) or graph.names[use.node] in NORMS:

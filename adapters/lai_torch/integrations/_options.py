@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch.curator import Weigher
-from lai_torch.options import Kept
+from lai_torch.options import KeptOptions
 from lai_torch.report import Report, score_quantiles
 
 A_SET = torch.zeros(1, device="cpu"), torch.zeros(1, device="cpu")
@@ -15,31 +15,31 @@ A_SET = torch.zeros(1, device="cpu"), torch.zeros(1, device="cpu")
 
 
 def read_options(loss: Any, validation: Any, **options: Any) -> tuple[dict[str, Any], Any]:
-    """Return the options of a trainer's `Weigher`, and the auxiliary loss of its `Kept`.
+    """Return the options of a trainer's `Weigher`, and the auxiliary loss of its `KeptOptions`.
 
     Makes one of them, so that a mistake shows before there is a model to train.
     """
-    training = options.pop("backward", Kept())
+    training = options.pop("backward", KeptOptions())
     auxiliary = getattr(training, "auxiliary", None)
-    if training != Kept(auxiliary=auxiliary):
-        msg = f"backward: expected Kept(auxiliary=...) alone, for the trainer trains, got {training!r}"
+    if training != KeptOptions(auxiliary=auxiliary):
+        msg = f"backward: expected KeptOptions(auxiliary=...) alone, for the trainer trains, got {training!r}"
         raise TypeError(msg)
-    Weigher(nn.Identity(), loss, validation, **options | {"group": False})
+    Weigher(nn.Identity(), loss, validation, **options | {"process_group": False})
     return options, auxiliary
 
 
 class Log:
-    """Over the steps since the last time: the share kept, quantiles of scores, each group's share dropped."""
+    """Over the steps since the last time: the fraction kept, quantiles of scores, what each group lost."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:  # names of groups that reports have as numbers
         self.names = names
-        self._shares: list[float] = []
+        self._fractions: list[float] = []
         self._scores: list[Tensor] = []
         self._groups: dict[Any, list[float]] = {}
 
     def add(self, report: Report) -> None:
         """Take a step's report."""
-        self._shares.append(report.share)
+        self._fractions.append(report.kept_fraction)
         if report.scores is not None:
             self._scores.append(report.scores.detach())
         for group, share in (report.group_drops or {}).items():
@@ -48,9 +48,9 @@ class Log:
 
     def take(self, gather: Callable[[Tensor], Tensor] = lambda own: own) -> dict[str, float]:
         """Return what to log, and begin again; `gather` takes one process's scores, NaN for none, to all."""
-        if not self._shares:
+        if not self._fractions:
             return {}
-        found = {"curation/kept": sum(self._shares) / len(self._shares)}
+        found = {"curation/kept": sum(self._fractions) / len(self._fractions)}
         if self._scores:
             quantiles = score_quantiles(gather(torch.cat(self._scores)))
             found |= {f"curation/{name}": value for name, value in quantiles.items()}

@@ -42,7 +42,7 @@ class Curation(Callback):
         Number of scored steps between two updates of the mixture.
     options
         Of `lai_torch.Weigher`, but for `group`: the processes are the trainer's. And
-        `backward=Kept(auxiliary=...)`, for a loss that trains and does not score.
+        `backward=KeptOptions(auxiliary=...)`, for a loss that trains and does not score.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Curation(Callback):
         if sampler is not None:
             self._trained = sampler.state_dict()["batch"]  # it may have been resumed before it was passed
             options = USUAL | {"refresh": period} | options
-        self.options, self.auxiliary = read_options(loss, validation, group=False, **options)
+        self.options, self.auxiliary = read_options(loss, validation, process_group=False, **options)
         self.curator: Weigher | None = None
         self.shown = Log()
         self._processes, self._asked = 1, False
@@ -84,7 +84,7 @@ class Curation(Callback):
         self._processes = trainer.world_size
         # Lightning has started them by now; their batches are one
         if self._processes > 1:
-            self.options["group"] = dist.group.WORLD
+            self.options["process_group"] = dist.group.WORLD
         self.curator = Weigher(scored, self.loss, self.validation, **self.options)
         if self._state is not None:
             self.curator.load_state_dict(self._state)
@@ -160,7 +160,7 @@ class Curation(Callback):
         if self.auxiliary is not None:
             more = {"auxiliary": self.auxiliary(outputs, batch[1])}
             # a single number is one of each micro-batch: these rows' part of it
-            more["share"] = int((weights > 0).sum()) / max(kept, 1)
+            more["fraction"] = int((weights > 0).sum()) / max(kept, 1)
         found: Tensor = curator.objective(self.loss(outputs, batch[1]), weights, **more) * self._processes
         return found
 

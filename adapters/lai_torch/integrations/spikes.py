@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from lai_core._adapters import accept_old_keywords
 from lai_core.diagnosis import Diagnosis, SpikeLog
 from lai_core.diagnosis import SpikeRule as SpikeRule
 from lai_torch._exact.optimizer_step import check_optimizer, measure_step, read_norm
@@ -51,7 +52,7 @@ class SpikeMonitor:
         that was lost makes it long while the gradient is ordinary. That costs about as much as the step.
     on_spike
         Called with what is written, a dictionary: `wandb.log`, or what you like.
-    group
+    process_group
         The process group among which batches are divided, as for `diagnose`: its processes check equal norms.
         A sharded model has one by itself.
 
@@ -77,6 +78,7 @@ class SpikeMonitor:
     (3,)
     """
 
+    @accept_old_keywords(group="process_group")
     def __init__(
         self,
         model: nn.Module,
@@ -88,17 +90,17 @@ class SpikeMonitor:
         leave_out: bool = False,
         optimizer: torch.optim.Optimizer | None = None,
         on_spike: Callable[[dict[str, Any]], Any] | None = None,
-        group: Any = None,
+        process_group: Any = None,
     ) -> None:
-        self.model, self.loss, self.group = model, loss, group
-        divided = group is not None or any(hasattr(one, "device_mesh") for one in model.parameters())
+        self.model, self.loss, self.process_group = model, loss, process_group
+        divided = process_group is not None or any(hasattr(one, "device_mesh") for one in model.parameters())
         if leave_out and divided:
             msg = (
-                "leave_out: expected False with a group or a sharded model: a process knows the gradient of "
-                "its own rows alone"
+                "leave_out: expected False with a process group or a sharded model: a process knows the "
+                "gradient of its own rows alone"
             )
             raise ValueError(msg)
-        if divided and dist.get_rank(group) > 0:
+        if divided and dist.get_rank(process_group) > 0:
             path = None  # one file, by the first process
         self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
         if optimizer is not None:
@@ -149,9 +151,10 @@ class SpikeMonitor:
         self._busy = True  # a diagnosis runs the model, whose hook watches
         try:
             if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
-                prove(self._reader, batches, self.group)
+                prove(self._reader, batches, self.process_group)
                 return None
-            judged: dict[str, Any] = {"excess": excess, "trained_norm": number, "group": self.group}
+            judged: dict[str, Any] = {"excess": excess, "trained_norm": number}
+            judged["process_group"] = self.process_group
             found = diagnose_batches(self._reader, batches, update_excess=update_excess, **judged)
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor

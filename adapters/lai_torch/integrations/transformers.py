@@ -66,7 +66,7 @@ class Curated:
     fixed
         How many samples of each step come from a source whatever the weights (see `MixtureSampler`).
     curation
-        Options of `lai_torch.Weigher`; and `backward=Kept(auxiliary=...)`, for a loss
+        Options of `lai_torch.Weigher`; and `backward=KeptOptions(auxiliary=...)`, for a loss
         `auxiliary(outputs, batch)` that trains and does not score.
     """
 
@@ -284,9 +284,9 @@ class Curated:
         # the outputs are not needed again
         if self.auxiliary is None:
             return self.curator.objective(losses, weights)
-        share = int((weights > 0).sum()) / max(self._kept, 1)
+        fraction = int((weights > 0).sum()) / max(self._kept, 1)
         auxiliary = self.auxiliary(outputs, inputs)
-        return self.curator.objective(losses, weights, auxiliary=auxiliary, share=share)
+        return self.curator.objective(losses, weights, auxiliary=auxiliary, fraction=fraction)
 
     def trained_losses(self, model: Any, batch: Any) -> Tensor:
         """Return each sample's loss as it is trained on.

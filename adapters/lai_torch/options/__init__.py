@@ -13,7 +13,7 @@ from lai_torch.options.estimators import (
     PreconditionedLAI,
     with_defaults,
 )
-from lai_torch.options.passes import Kept
+from lai_torch.options.passes import KeptOptions
 from lai_torch.options.policies import (
     GroupFloor,
     KeepAbove,
@@ -37,7 +37,7 @@ __all__ = [
     "KeepAbove",
     "KeepBelowLoss",
     "KeepReducible",
-    "Kept",
+    "KeptOptions",
     "Midpoint",
     "Policy",
     "PreconditionedLAI",

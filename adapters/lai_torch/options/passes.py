@@ -13,7 +13,7 @@ SCALES = ("scale", "unscale_", "step", "update")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptOptions:
     """The pass `kept` of a curator, with what is its own.
 
     Parameters

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from lai_core._adapters import check_count, check_number
+from lai_core._adapters import accept_old_keywords, check_count, check_number
 from lai_torch._model.batch import call, check_losses, count
 from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options.protocols import Policy, ask
@@ -83,15 +83,15 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class GroupFloor:
-    """Keep at least a share of every group of samples, its best ones first; else as another policy does.
+    """Keep at least a fraction of every group of samples, its best ones first; else as another policy does.
 
     Weights are scaled so that their sum stays. What is kept for its group alone weighs as much as the kept
     weigh on average.
 
     Parameters
     ----------
-    share
-        Share of every group that is kept at least, in [0, 1]; groups are the `groups=` of a step.
+    fraction
+        Fraction of every group that is kept at least, in [0, 1]; groups are the `groups=` of a step.
     policy
         What else is kept.
 
@@ -104,11 +104,11 @@ class GroupFloor:
     [0.33, 0.33, 0.33, 0.0]
     """
 
-    share: float
+    fraction: float
     policy: Policy = lai.keep_positive
 
     def __post_init__(self) -> None:
-        check_number("share", self.share, at_least=0.0, at_most=1.0)
+        check_number("fraction", self.fraction, at_least=0.0, at_most=1.0)
 
     def __call__(self, scores: Tensor, groups: Any, **seen: Any) -> Tensor:
         """Return the weights `(n,)`."""
@@ -123,11 +123,16 @@ class GroupFloor:
             total = scores.sum(0)
         # a group's floor keeps no sample whose score is not known
         finite = torch.isfinite(total)
-        return _raise_weights(torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.share)
+        return _raise_weights(
+            torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.fraction
+        )
 
 
-def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, share: float) -> Tensor:
-    """Return weights with at least the share of every group above zero, and the same sum."""
+GroupFloor.__init__ = accept_old_keywords(share="fraction")(GroupFloor.__init__)  # type: ignore[method-assign]
+
+
+def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, fraction: float) -> Tensor:
+    """Return weights with at least the fraction of every group above zero, and the same sum."""
     kept = weights > 0
     some = bool(kept.any())
     total = weights.sum() if some else torch.ones_like(weights.sum())
@@ -136,7 +141,7 @@ def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, share: float
     # of each group the best by score, at the usual weight of what is kept
     for group in groups.unique():
         members = ((groups == group) & torch.isfinite(scores)).nonzero().squeeze(1)
-        wanted = math.ceil(share * int((groups == group).sum()))
+        wanted = math.ceil(fraction * int((groups == group).sum()))
         best = members[scores[members].argsort(descending=True)][:wanted]
         # a group that keeps enough is left as the policy has it
         if int((weights[members] > 0).sum()) < wanted:
@@ -183,7 +188,7 @@ class KeepBelowLoss:
 
 @dataclass(frozen=True)
 class KeepReducible:
-    """Keep the share of a batch whose loss is most above a reference model's: RHO-Loss, no scores in it.
+    """Keep the fraction of a batch whose loss is most above a reference model's: RHO-Loss, no scores in it.
 
     What a model that has seen clean data finds hard too is noise; what it finds easy is still to be learnt.
 

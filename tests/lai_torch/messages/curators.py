@@ -137,9 +137,11 @@ MADE = {
         lambda: stepped((data(9)[0][:, :3], data(9)[1]))
     ),
     "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
-    "ValueError: share: expected a share in (0, 1], got 0.0": lambda: made(share=0.0),
-    "ValueError: share: expected 1.0 unless validation is (inputs, targets)": (
-        lambda: made([data(3)], share=0.5)
+    "ValueError: validation_fraction: expected a fraction in (0, 1], got 0.0": lambda: made(
+        validation_fraction=0.0
+    ),
+    "ValueError: validation_fraction: expected 1.0 unless validation is (inputs, targets)": (
+        lambda: made([data(3)], validation_fraction=0.5)
     ),
     "ValueError: max_norm: expected a number above 0, or None, got 0.0": lambda: made(max_norm=0.0),
     "ValueError: backward: 'selective' expects one of 'lai', 'lli'": (
@@ -181,9 +183,11 @@ OPTIONS = {
     "TypeError: valid: expected a function from a batch's inputs": lambda: lai_torch.LAI(
         valid=torch.ones(6, 4)
     ),
-    "TypeError: autocast: expected a floating-point type": lambda: lai_torch.Kept(autocast="bfloat16"),
-    "TypeError: scaler: expected a torch.amp.GradScaler, or None, got int": lambda: lai_torch.Kept(scaler=3),
-    "TypeError: auxiliary: expected a function": lambda: lai_torch.Kept(auxiliary=0.1),
+    "TypeError: autocast: expected a floating-point type": lambda: lai_torch.KeptOptions(autocast="bfloat16"),
+    "TypeError: scaler: expected a torch.amp.GradScaler, or None, got int": lambda: lai_torch.KeptOptions(
+        scaler=3
+    ),
+    "TypeError: auxiliary: expected a function": lambda: lai_torch.KeptOptions(auxiliary=0.1),
     "ValueError: threshold: expected a number, got nan": lambda: lai_torch.KeepAbove(math.nan),
     "ValueError: path: expected a file in a folder that exists, got": (
         lambda: lai_torch.AuditLog("nowhere/audit.jsonl")
@@ -195,7 +199,7 @@ GIVEN = {
         lambda: stepped(policy=lai_torch.GroupFloor(0.5, lai.keep_positive))
     ),
     "ValueError: auxiliary: expected a floating-point tensor of shape (": (
-        lambda: stepped(backward=lai_torch.Kept(auxiliary=lambda outputs, _: outputs))
+        lambda: stepped(backward=lai_torch.KeptOptions(auxiliary=lambda outputs, _: outputs))
     ),
     "ValueError: …more than 1 value per channel": (
         lambda: made(model=copy.deepcopy(NORM), warmup=1).step(*data(1))

@@ -32,13 +32,15 @@ TRAINERS = {
         lambda: Curation(LOSS, HELD, max_norm=0.5),
         lambda: lai_torch.Weigher(network(), LOSS, HELD, max_norm=0.5),
     ],
-    "TypeError: backward: expected Kept(auxiliary=...) alone, …got 'whole'": (
+    "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got 'whole'": (
         lambda: trainer(curation={"backward": "whole"})
     ),
-    "TypeError: backward: expected Kept(auxiliary=...) alone, …got Kept(autocast=": (
-        lambda: Curation(LOSS, HELD, backward=lai_torch.Kept(scaler=torch.amp.GradScaler("cpu")))
+    "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got KeptOptions(autocast=": (
+        lambda: Curation(LOSS, HELD, backward=lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu")))
     ),
-    "TypeError: …got multiple values for keyword argument 'group'": lambda: Curation(LOSS, HELD, group=None),
+    "TypeError: …got multiple values for keyword argument 'process_group'": lambda: Curation(
+        LOSS, HELD, process_group=None
+    ),
     "TypeError: …got multiple values for argument 'loss'": lambda: trainer(curation={"loss": LOSS}),
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})

@@ -50,7 +50,7 @@ def measure(build: Callable[[], Pair], seed: int = 0) -> dict[str, Any]:
     covered = lai_jax.coverage(pair.apply, pair.params, pair.jax_loss, *batch)
     return {
         "relative_error": max(errors),
-        "coverage": covered.share,
+        "coverage": covered.fraction,
         "parameters": covered.parameters,
     }
 

@@ -40,6 +40,6 @@ def measure(build: Callable[[], Model], seed: int = 0) -> dict[str, Any]:
     covered = lai_jax.coverage(model.apply, model.params, model.loss, *batches[0])
     return {
         "relative_error": ghost_error(model.apply, model.params, model.loss, *batches),
-        "coverage": covered.share,
+        "coverage": covered.fraction,
         "parameters": covered.parameters,
     }

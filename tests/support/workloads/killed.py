@@ -51,7 +51,7 @@ def train(folder: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(network(), nn.Dropout(0.1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    options = {"estimator": lai_torch.LAI(sketch=3), "share": 0.5, "refresh": 3}
+    options = {"estimator": lai_torch.LAI(sketch=3), "validation_fraction": 0.5, "refresh": 3}
     curator = lai_torch.Curator(model, LOSS, optimizer, batch(20, 1), **options)
     path = folder / "checkpoint.pt"
     owners = {"model": model, "optimizer": optimizer, "curator": curator}

@@ -24,7 +24,7 @@ def run(steps: int) -> tuple[int, int]:
     torch.set_num_threads(1)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    options = {"refresh": 5, "share": 0.5, "estimator": lai_torch.LAI(sketch=3)}
+    options = {"refresh": 5, "validation_fraction": 0.5, "estimator": lai_torch.LAI(sketch=3)}
     curator = lai_torch.Curator(model, LOSS, optimizer, batch(40, 1), **options)
     before = 0
     for step in range(WARM + steps):

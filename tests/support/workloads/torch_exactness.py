@@ -27,7 +27,7 @@ def measure(build: Callable[[], Case], seed: int = 0) -> dict[str, Any]:
     covered = lai_torch.coverage(case.model, case.loss, case.inputs, case.targets)
     return {
         "relative_error": float((kernel - exact).abs().max() / exact.abs().max()),
-        "coverage": covered.share,
+        "coverage": covered.fraction,
         "parameters": covered.parameters,
     }
 

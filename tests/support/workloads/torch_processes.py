@@ -106,7 +106,7 @@ def mean_penalty(outputs: Tensor, _: Tensor) -> Tensor:
 
 
 AROUND = ("ddp", "group")
-SHARED_OUT = {"backward": lai_torch.Kept(balance=True)}
+SHARED_OUT = {"backward": lai_torch.KeptOptions(balance=True)}
 
 CASES = {
     "keep_positive": Case(),
@@ -118,12 +118,12 @@ CASES = {
     "below the validation set's losses": Case(
         {"policy": lai_torch.KeepBelowLoss(0.6), "refresh": 2}, engines=("group",)
     ),
-    "an auxiliary loss": Case({"backward": lai_torch.Kept(auxiliary=penalty)}, engines=("ddp",)),
-    "an auxiliary number": Case({"backward": lai_torch.Kept(auxiliary=mean_penalty)}, parts=uneven),
+    "an auxiliary loss": Case({"backward": lai_torch.KeptOptions(auxiliary=penalty)}, engines=("ddp",)),
+    "an auxiliary number": Case({"backward": lai_torch.KeptOptions(auxiliary=mean_penalty)}, parts=uneven),
     "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
     "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
     "parts": Case({"estimator": lai_torch.LAI(parts=4), "policy": lai.drop_harmful}),
-    "share .5": Case({"share": 0.5}),
+    "share .5": Case({"validation_fraction": 0.5}),
     "sketch": Case({"estimator": lai_torch.LAI(sketch=3)}),
     "lli": Case({"estimator": "lli"}),
     "ghost": Case({"estimator": "ghost"}),
@@ -153,7 +153,7 @@ def wrapped(model: nn.Module, engine: str, processes: int) -> tuple[nn.Module, d
     if engine == "ddp":
         return nn.parallel.DistributedDataParallel(model), {}
     if engine == "group":
-        return model, {"group": dist.group.WORLD}
+        return model, {"process_group": dist.group.WORLD}
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -161,7 +161,7 @@ def wrapped(model: nn.Module, engine: str, processes: int) -> tuple[nn.Module, d
     if engine == "hsdp":  # pairs of processes hold shards, the same on each pair
         names = ("copies", "shards")
         mesh = init_device_mesh("cpu", (processes // 2, 2), mesh_dim_names=names)
-        told = {"group": dist.group.WORLD}
+        told = {"process_group": dist.group.WORLD}
     for module in list(model.modules()):
         if isinstance(module, nn.Linear) and len(module.weight) == 16:
             fully_shard(module, mesh=mesh)

@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 from tests.support.workloads.torch_processes import LOSS, SAMPLES, VALIDATION, batch, network, whole, wrapped
 
-RESUMED = {"estimator": "preconditioned_lai", "refresh": 3, "share": 0.5, "accumulate": 2}
+RESUMED = {"estimator": "preconditioned_lai", "refresh": 3, "validation_fraction": 0.5, "accumulate": 2}
 """Options under which a curator remembers something of every kind: moments, an aged summary, its draws."""
 
 

@@ -25,7 +25,7 @@ from lai_torch._model.precision import float8_linear
 from lai_torch._model.preserve import preserve, use_eval_mode
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of
-from lai_torch.options import Kept
+from lai_torch.options import KeptOptions
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class Losses:
     # what trains and does not score: `(n,)`, or a single number; None without
     auxiliary: Tensor | None = None
 
-    def total(self, weights: Tensor, share: float = 1.0) -> Tensor:
-        """Return the weighted sum over the first rows, one for each weight, and `share` of a single number.
+    def total(self, weights: Tensor, fraction: float = 1.0) -> Tensor:
+        """Return the weighted sum over the first rows, one for each weight, and so much of a single number.
 
         Rows without a weight, behind the others, count for nothing, but are in the graph.
         """
@@ -163,7 +163,7 @@ class Losses:
         parts = []
         for each in terms:
             if not each.ndim:
-                parts.append(each * share if share else 0.0 * each.nan_to_num())
+                parts.append(each * fraction if fraction else 0.0 * each.nan_to_num())
                 continue
             counted = each if len(each) == size else each[:size]
             parts.append((counted * weights.to(each)).sum())
@@ -181,7 +181,7 @@ class KeptPass:
         loss: Loss,
         scorer: Scorer,  # what reads a batch
         chunk: int | None,  # how many samples to read at once; None: the whole batch
-        training: Kept,  # the precision in which the kept rows are run
+        training: KeptOptions,  # the precision in which the kept rows are run
     ) -> None:
         self.model, self.loss, self.scorer, self.chunk = model, loss, scorer, chunk
         self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary

@@ -12,7 +12,7 @@ from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
 from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, count, holds_rows, map_tensors, rows, tensors
-from lai_torch.options import Kept
+from lai_torch.options import KeptOptions
 
 
 class SynchronisedPass(KeptPass):
@@ -24,7 +24,9 @@ class SynchronisedPass(KeptPass):
         What runs forward, and with whom.
     """
 
-    def __init__(self, engine: Engine, loss: Loss, scorer: Scorer, chunk: int | None, training: Kept) -> None:
+    def __init__(
+        self, engine: Engine, loss: Loss, scorer: Scorer, chunk: int | None, training: KeptOptions
+    ) -> None:
         super().__init__(engine.model, loss, scorer, chunk, training)
         self.engine, self.balance = engine, training.balance
 

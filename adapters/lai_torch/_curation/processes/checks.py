@@ -11,7 +11,7 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import digest
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import tensors
-from lai_torch.options import Estimator, Kept
+from lai_torch.options import Estimator, KeptOptions
 
 CALLS = ("step", "score", "weigh")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -23,7 +23,7 @@ def check_spread(
     estimator: Estimator,
     validation: Validation,
     backward: str,
-    training: Kept,
+    training: KeptOptions,
 ) -> None:
     """Raise if what is asked for is not exact where samples or parameters are spread over processes."""
     name, facts = estimator.name, estimator.facts

@@ -191,16 +191,16 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
     wraps = isinstance(model, nn.parallel.DistributedDataParallel)
     if given is not None and given is not False:
         if not running:
-            msg = "group: expected torch.distributed to be initialized, it is not; leave it out"
+            msg = "process_group: expected torch.distributed to be initialized, it is not; leave it out"
             raise ValueError(msg)
         group = given.get_group() if hasattr(given, "get_group") else given
         if not isinstance(group, dist.ProcessGroup):
-            msg = f"group: expected a process group, a mesh of one dimension, False or None, got {given!r}"
+            msg = f"process_group: expected one, a mesh of one dimension, False or None, got {given!r}"
             raise TypeError(msg)
         return Group(group, device)
     if wraps or sharded:
         if given is False:
-            msg = "group: expected the processes of the model's wrapper, got False; leave it out"
+            msg = "process_group: expected the processes of the model's wrapper, got False; leave it out"
             raise ValueError(msg)
         if wraps:
             return Group(model.process_group, device)
@@ -208,9 +208,9 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
     # whether their batches are one cannot be seen
     if given is None and running and dist.get_world_size() > 1:
         msg = (
-            f"group: torch.distributed runs {dist.get_world_size()} processes and the model has no wrapper, "
-            "so that their models would drift apart; pass group=torch.distributed.group.WORLD (one batch, "
-            "spread over them), or group=False (each process trains a model of its own)"
+            f"process_group: torch.distributed runs {dist.get_world_size()} processes and the model has no "
+            "wrapper, so that their models would drift apart; pass torch.distributed.group.WORLD (one batch, "
+            "spread over them), or False (each process trains a model of its own)"
         )
         raise ValueError(msg)
     return Group()
@@ -222,8 +222,8 @@ def _mesh_of(model: nn.Module) -> Any:
     mesh = next(iter(meshes))
     if len(meshes) > 1 or mesh.ndim > 1:
         msg = (
-            f"group: the parameters lie on a mesh of {mesh.ndim} dimensions {mesh.mesh_dim_names}; pass the "
-            "group of the processes that have different rows, for example group=mesh['dp'], or "
+            f"process_group: the parameters lie on a mesh of {mesh.ndim} dimensions {mesh.mesh_dim_names}; "
+            "pass the processes that have different rows, for example mesh['dp'], or "
             "torch.distributed.group.WORLD if all have"
         )
         raise ValueError(msg)
