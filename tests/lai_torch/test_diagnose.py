@@ -342,7 +342,7 @@ WATCHES = {
 }
 REFUSALS = {
     "ids: expected one for each of the 16 samples, got 15": partial(refuse, misname),
-    "leave_out: expected False with a group or a sharded": partial(refuse, leave_out),
+    "leave_out: expected False with a process group or a sharded": partial(refuse, leave_out),
 }
 
 
