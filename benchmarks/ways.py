@@ -181,14 +181,14 @@ def dattri_llm(work: Work) -> Way | None:
         return None
     from dattri_llm import HookManager, HookManagerCallback
 
-    class KeptOptions(HookManagerCallback):
+    class Kept(HookManagerCallback):
         """Holds the gradients of the backward pass that ran last."""
 
         def on_step_end(self, record: Any) -> None:
             """Take a batch's gradients."""
             self.gradient = record.gradient
 
-    kept = KeptOptions()
+    kept = Kept()
     own = replace(work, model=copy.deepcopy(work.model))  # whose hooks slow no other way's calls down
     manager = HookManager(own.model, callbacks=[kept])
 
