@@ -1,20 +1,13 @@
 """`python -m benchmarks NAME`: measure, print, and write JSON under `build/`."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarks.compatibility.command import SUITES, run_suites
 
-ALONE = {
-    "kernels": "Compare the core's scores and kernels with a matmul or a copy of as much, by namespace.",
-    "processes": "Compare curated runs on 2 and 4 processes with one process on the whole batch.",
-}
-"""Commands without arguments, each in the module of its name."""
 COSTS = {"torch": ("seconds", "cost"), "jax": ("jax_steps", "run")}
 IN_ALL = {
     "processes": ("processes", "run"),
@@ -51,8 +44,10 @@ def main() -> None:
     """Gather the commands."""
 
 
-for _name, _help in ALONE.items():
-    main.command(name=_name, help=_help)(partial(_run, _name))
+@main.command()
+def processes() -> None:
+    """Compare curated runs on 2 and 4 processes with one process on the whole batch."""
+    _run("processes")
 
 
 @main.command()
@@ -96,14 +91,6 @@ def gpu(rounds: int, models: tuple[str, ...]) -> None:
 
     _known(models, ON_GPU)
     _run("gpu", "run", rounds, models)
-
-
-@main.command()
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
-def compare(before: Path, after: Path) -> None:
-    """Show what changed between two `build/seconds.json`; fail where a count got worse, never for seconds."""
-    _run("seconds", "compare", before, after)
 
 
 @main.command()

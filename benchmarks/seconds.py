@@ -1,10 +1,9 @@
-"""`python -m benchmarks seconds`, `cost torch`, `compare`: what steps take beside a plain one, what changed.
+"""`python -m benchmarks seconds`, `cost torch`: what steps take beside a plain one, and whether counts grew.
 
 Operations, bytes, waits and launches are the same on every machine with the same packages, so two runs may be
 judged by them; seconds are shown.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -217,29 +216,6 @@ def cost() -> None:
     }
     packages = ("torch", "transformers")
     report.close("cost-torch", found, COST_BOUNDS, failed, packages=packages, contract=contract, threads=1)
-
-
-def compare(before: Path, after: Path) -> None:
-    """Print what changed between two files; fail where what does not depend on the clock got worse."""
-    old, new = read(before), read(after)
-    report.table(
-        f"{before} to {after}",
-        ("model", "method", "figure", "before", "after"),
-        ((*where, f"{a:.3f}", f"{b:.3f}") for where, a, b in _paired(old, new) if a != b),
-    )
-    if broken := worse(old, new):
-        raise SystemExit("; ".join(broken))
-
-
-def read(path: Path) -> Figures:
-    """Return the figures in a file that `python -m benchmarks seconds` wrote."""
-    try:
-        found: Figures = json.loads(path.read_text(encoding="utf-8"))
-        list(_paired(found, found))
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        msg = f"{path}: expected the figures of `python -m benchmarks seconds`, got none ({error})"
-        raise SystemExit(msg) from error
-    return found
 
 
 def worse(old: Figures, new: Figures) -> list[str]:
