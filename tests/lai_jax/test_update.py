@@ -38,7 +38,7 @@ def check_unmoved(before, after):
         *(("mlp", how) for how in ({}, {"rows": 0.5}, {"rows": 3}, {"rows": 0.5, "recompute": True})),
         *(("mlp", {"estimator": "exact"} | how) for how in ({}, {"rows": 0.5})),
         ("mixture", {"estimator": "exact"}),
-        *((name, {"rows": 0.5}) for name in ("grouped_cnn", "gpt_scan", "rnn", "equinox_cnn", "tied_head")),
+        *((name, {"rows": 0.5}) for name in ("grouped_cnn", "gpt_scan", "rnn", "equinox_cnn")),
     ],
     ids=str,
 )
