@@ -167,7 +167,7 @@ def test_tracing_detects_coupling_by_trials(apply, loss):
         return lai_jax.exact_scores(apply, params, loss, batch, batch)
 
     def traced(params, *batch):
-        return lai_jax.trace(apply, params, loss, *batch)
+        return lai_jax.trace(apply, params, loss, *batch, gradients="all")
 
     for found in (scores, traced):
         with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
