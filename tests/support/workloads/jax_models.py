@@ -16,14 +16,12 @@ from tests.support.workloads.jax_parts import (
     apply_block,
     block_params,
     classification,
+    classified,
     drawn,
-    images,
     layer_norm,
     next_token,
-    sequences,
     shaped,
     tokens,
-    vectors,
 )
 
 
@@ -37,7 +35,7 @@ def mlp(*widths: int, activation: Callable[[Any], Any] = jnp.tanh) -> Model:
             inputs = activation(inputs @ layer["w"] + layer["b"])
         return inputs @ params[-1]["w"] + params[-1]["b"]
 
-    return Model(apply, params, classification, vectors(widths[0], widths[-1]))
+    return Model(apply, params, classification, classified(widths[0], classes=widths[-1]))
 
 
 def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
@@ -57,7 +55,7 @@ def grouped_cnn() -> Model:
         maps = jax.nn.relu(_convolved(maps, params["k2"], **options) + params["b2"])
         return maps.mean((1, 2)) @ params["head"]
 
-    return Model(apply, params, classification, images(8, 4))
+    return Model(apply, params, classification, classified(8, 8, 4))
 
 
 def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
@@ -114,7 +112,7 @@ def resnet(
             maps = jax.nn.relu(own + maps)
         return maps.mean((1, 2)) @ params["w"] + params["b"]
 
-    return Model(apply, params, classification, images(side, 3, classes))
+    return Model(apply, params, classification, classified(side, side, 3, classes=classes))
 
 
 def _language_model(
@@ -170,7 +168,7 @@ def rnn() -> Model:
         state, _ = lax.scan(cell, start, jnp.moveaxis(inputs, 1, 0))
         return state @ params["w"]
 
-    return Model(apply, params, classification, sequences(6, 3))
+    return Model(apply, params, classification, classified(6, 3))
 
 
 def mixture() -> Model:
@@ -190,7 +188,7 @@ def mixture() -> Model:
         hidden = lax.cond(params["flag"] > 0, lambda h: jnp.tanh(h @ params["extra"]), lambda h: h, hidden)
         return hidden @ params["w"]
 
-    return Model(apply, params, classification, vectors(6))
+    return Model(apply, params, classification, classified(6))
 
 
 MODELS: dict[str, Callable[[], Model]] = {
