@@ -178,3 +178,18 @@ def beside_debugging(params, inputs):
     hidden = inputs @ params["w"]
     jax.debug.print("mean {}", hidden.mean())
     return {"logits": jnp.tanh(hidden) @ params["o"], "statistics": hidden.mean(0)}
+
+
+def complex_layers(params, inputs):
+    """Filter the spectrum, go through a complex layer, and read off the modulus."""
+    spectrum = jnp.fft.ifft(jnp.fft.fft(inputs) * params["filter"])
+    return jnp.abs(spectrum @ params["w"] + params["b"]) @ params["o"]
+
+
+def complex_drawn(*shape):
+    return lax.complex(drawn(*shape), drawn(*shape, seed=1))
+
+
+COMPLEX = {"w": complex_drawn(4, 4), "b": complex_drawn(4), "filter": complex_drawn(4), "o": drawn(4, 2)}
+RULED["complex parameters"] = complex_layers, COMPLEX, VECTORS, None
+RULED["complex samples"] = lambda p, x: jnp.abs(x @ p["w"]) ** 2, TWO, complex_drawn(N, 4), ["w"]

@@ -16,31 +16,10 @@ import optax
 import lai_core as lai
 from tests.support.fixtures import HALF
 from tests.support.jax_programs import losses as squares
-from tests.support.workloads.jax_by_numpy import by_numpy, traced
-from tests.support.workloads.jax_oracle import Batch, call, one
+from tests.support.workloads.jax_by_numpy import by_numpy
+from tests.support.workloads.jax_oracle import Batch, flat, gradients
 
-__all__ = [
-    "HALF",
-    "SGD",
-    "by_numpy",
-    "classified",
-    "computed",
-    "cross_entropy",
-    "dense",
-    "drawn",
-    "explained",
-]
-__all__ += [
-    "ghost_error",
-    "gradients",
-    "kernel_error",
-    "labels",
-    "relative",
-    "squares",
-    "stepped",
-    "vectors",
-    "weights",
-]
+__all__ = ["HALF", "by_numpy", "flat", "gradients", "squares"]
 
 SGD = optax.sgd(0.1)
 Model = tuple[Callable[..., Any], Any, Callable[..., Any]]
@@ -50,11 +29,6 @@ Model = tuple[Callable[..., Any], Any, Callable[..., Any]]
 def drawn(*shape: int, seed: int = 0) -> jax.Array:
     """Draw standard normal numbers."""
     return jnp.asarray(np.random.default_rng([seed, *shape]).standard_normal(shape))
-
-
-def labels(samples: int, classes: int = 3, seed: int = 0) -> jax.Array:
-    """Draw class labels."""
-    return jnp.asarray(np.random.default_rng([seed, samples]).integers(0, classes, samples))
 
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, jax.Array]:
@@ -69,7 +43,8 @@ def vectors(samples: int, seed: int = 0) -> Batch:
 
 def classified(samples: int, seed: int = 0) -> Batch:
     """Draw vectors of four, each with one of three classes."""
-    return drawn(samples, 4, seed=seed), labels(samples, seed=seed)
+    classes = np.random.default_rng([seed, samples]).integers(0, 3, samples)
+    return drawn(samples, 4, seed=seed), jnp.asarray(classes)
 
 
 def dense(params: Any, inputs: Any) -> Any:
@@ -103,22 +78,6 @@ def stepped(model: Model, validation: Any, batch: Batch, *moment: Any, **how: An
         return update(params, tx.init(params), summary, *batch, *moment)
 
     return by_numpy(run, params)
-
-
-def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> np.ndarray:
-    """Return each sample's gradient of all floating-point parameters, `(n, size)`, by batches of one."""
-
-    def single(params: Any, inputs: Any, targets: Any) -> jax.Array:
-        return loss(call(apply, params, inputs), targets)[0]
-
-    gradient = traced(jax.grad(single, allow_int=True), params, *one(batch, 0))
-    rows = []
-    for index in range(len(jax.tree.leaves(batch[1])[0])):
-        parts = jax.tree.leaves(gradient(params, *one(batch, index)))
-        rows.append(
-            np.concatenate([part.ravel() for part in parts if jnp.issubdtype(part.dtype, jnp.floating)])
-        )
-    return np.stack(rows)
 
 
 def relative(found: Any, expected: Any) -> float:

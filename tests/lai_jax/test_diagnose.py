@@ -8,21 +8,16 @@ import lai_jax
 import numpy as np
 import pytest
 
+from tests.lai_jax.support import dense, squares, weights
+from tests.lai_jax.support import vectors as data
+
 N, T, WORDS = 16, 12, 20
-
-
-def squared(outputs, targets):
-    return (outputs[:, 0] - targets) ** 2
 
 
 def weighted(outputs, targets):
     words, weights = targets
     losses = -jnp.take_along_axis(jax.nn.log_softmax(outputs), words[..., None], -1)[..., 0]
     return (losses * weights).sum(1)
-
-
-def mlp(params, inputs):
-    return jnp.tanh(inputs @ params["first"]["w"] + params["first"]["b"]) @ params["last"]["w"]
 
 
 def sequence(params, words):
@@ -32,21 +27,14 @@ def sequence(params, words):
     return hidden @ params.get("head", params["words"].T)
 
 
-def drawn(seed):
-    draw = np.random.default_rng(seed)
-    return draw, lambda *shape: jnp.asarray(draw.normal(size=shape))
-
-
 def vectors(seed=0):
-    _, normal = drawn(seed)
-    params = {"first": {"w": normal(4, 8), "b": normal(8)}, "last": {"w": normal(8, 1)}}
-    return mlp, params, squared, normal(N, 4), normal(N)
+    return dense, weights(w=(4, 8), b=(8,), o=(8, 1)), squares, *data(N, seed=seed)
 
 
 def sentences(seed=0, tied=False):
-    draw, normal = drawn(seed)
-    params = {"words": normal(WORDS, 8), "mix": normal(8, 8), "gain": jnp.ones(8)}
-    params |= {} if tied else {"head": normal(8, WORDS)}
+    draw = np.random.default_rng(seed)
+    params = weights(words=(WORDS, 8), mix=(8, 8)) | {"gain": jnp.ones(8)}
+    params |= {} if tied else weights(head=(8, WORDS))
     words, targets = (jnp.asarray(draw.integers(WORDS, size=(N, T))) for _ in range(2))
     return sequence, params, weighted, words, (targets, jnp.ones((N, T)))
 
@@ -145,8 +133,8 @@ def test_monitors_name_the_spiking_row(tmp_path):
     gradient = jax.jit(jax.grad(lambda own, *batch: loss(apply(own, batch[0]), batch[1]).mean()))
     found = []
     for step in range(12):
-        _, normal = drawn(step)
-        inputs, targets = normal(N, 4), normal(N).at[3].add(500.0 * (step == 9))
+        inputs, targets = data(N, seed=step)
+        targets = targets.at[3].add(500.0 * (step == 9))
         norm = jnp.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(gradient(params, inputs, targets))))
         found.append(monitor.check(norm, params, inputs, targets, ids=range(N)))
     assert [None if one is None else one.named for one in found] == [None] * 9 + [(3,)] + [None] * 2

@@ -23,6 +23,17 @@ def chosen(x):
     return (jnp.abs(lax.stop_gradient(x[:, 0])) * 3).astype(int) % 5
 
 
+def convolved(maps, kernel, *, strides=(1,), groups=1):
+    numbers = ("NCH", "OIH", "NCH") if kernel.ndim == 3 else ("NCHW", "OIHW", "NCHW")
+    options = {"dimension_numbers": numbers, "feature_group_count": groups}
+    return lax.conv_general_dilated(maps, kernel, strides, "SAME", **options)
+
+
+def convolved_twice(p, h, x):
+    maps = jnp.tanh(convolved(h.reshape(-1, 3, 2), p["w"]))
+    return convolved(maps, p["w"]).mean(2)
+
+
 def beside(products):
     return jnp.concatenate([products, jnp.tanh(products)], 1)
 
@@ -34,6 +45,16 @@ READ = {
         lambda p, h, x: jnp.einsum("nab,abk->nk", h.reshape(-1, 2, 3), p["w"]),
         (2, 3, 3),
     ),
+    "convolution": (lambda p, h, x: convolved(h.reshape(-1, 2, 3), p["w"]).mean(2), (3, 2, 2)),
+    "strided convolution": (
+        lambda p, h, x: convolved(h.reshape(-1, 1, 2, 3), p["w"], strides=(2, 2)).mean((2, 3)),
+        (3, 1, 2, 2),
+    ),
+    "grouped convolution": (
+        lambda p, h, x: convolved(h.reshape(-1, 3, 2), p["w"], groups=3).mean(2),
+        (3, 1, 2),
+    ),
+    "shared convolution": (convolved_twice, (3, 3, 2)),
 }
 """Heads that are layers: `w` is the last one."""
 
@@ -99,6 +120,13 @@ def check_ghost(model, batch):
     return trace
 
 
+def check_last(model, batch, trace, name):
+    """Hold LLI's kernel to the gradients of one parameter alone."""
+    apply, params, _ = model
+    rows = gradients(lambda own, x: apply(params | {name: own}, x), params[name], loss, batch)
+    assert relative(np.asarray(lai.lli_kernel(trace, trace)), rows @ rows.T) < 1e-12
+
+
 def check_unread(trace):
     for kernel in (lai.lai_kernel, lai.lli_kernel):
         with pytest.raises(ValueError, match="LAI and LLI have no last layer to read"):
@@ -106,9 +134,12 @@ def check_unread(trace):
 
 
 @pytest.mark.parametrize("name", READ)
-def test_products_with_vectors_are_layers(name):
+def test_products_and_convolutions_are_layers(name):
     model, batch = case(*READ[name])
-    assert explained(*model, batch)[-1] == check_ghost(model, batch).layers[-1].name == "w"
+    trace = check_ghost(model, batch)
+    assert explained(*model, batch)[-1] == trace.layers[-1].name == "w"
+    if name != "shared convolution":
+        check_last(model, batch, trace, "w")
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -124,10 +155,7 @@ def test_trailing_gains_and_offsets_are_skipped(name):
     function, shape = BEHIND[name]
     model, batch = case(lambda p, h, x: function(p, jnp.arctanh(h), x), shape, body=(4, 3))
     assert explained(*model, batch)[-1] == "body"
-    apply, params, _ = model
-    rows = gradients(lambda body, x: apply(params | {"body": body}, x), params["body"], loss, batch)
-    trace = computed(lai_jax.trace, *model, *batch)
-    assert relative(np.asarray(lai.lli_kernel(trace, trace)), rows @ rows.T) < 1e-12
+    check_last(model, batch, computed(lai_jax.trace, *model, *batch), "body")
 
 
 @pytest.mark.parametrize("name", BIASED)

@@ -15,6 +15,7 @@ from tests.lai_jax.support import (
     dense,
     drawn,
     explained,
+    flat,
     gradients,
     kernel_error,
     squares,
@@ -126,19 +127,22 @@ def test_followed_programs_give_exact_scores(name):
             lai.lai_kernel(trace, trace)
 
 
-@pytest.mark.parametrize("name", ["sharded", "ragged"])
+@pytest.mark.parametrize("name", ["sharded", "ragged", "complex parameters", "complex samples"])
 def test_outside_of_jit_so_it_is(name):
-    apply, params, inputs, _ = (ONE_SAMPLE | {"sharded": through(sharded, None)})[name]
+    apply, params, inputs, _ = (FOLLOWED | ONE_SAMPLE | {"sharded": through(sharded, None)})[name]
     assert lai_jax.selfcheck(apply, params, squares, inputs, drawn(N)).relative_error < 1e-12
 
 
-@pytest.mark.parametrize("name", ["rounded", "without a layer"])
-def test_ghost_steps_follow_single_sample_programs(name):
-    apply, params, inputs, _ = ONE_SAMPLE[name]
+@pytest.mark.parametrize("estimator", ["ghost", "exact"])
+@pytest.mark.parametrize("name", ["rounded", "without a layer", "complex parameters"])
+def test_steps_go_down_by_scored_gradients(name, estimator):
+    apply, params, inputs, _ = (FOLLOWED | ONE_SAMPLE)[name]
     model, batch = (apply, params, squares), (inputs, drawn(N))
     rows = gradients(*model, batch)
-    report = stepped(model, batch, batch, estimator="ghost")[2]
+    after, _, report = stepped(model, batch, batch, estimator=estimator, policy=lai.reweight)
     np.testing.assert_allclose(report.scores, rows @ rows.sum(0), rtol=1e-9)
+    moved = flat(params) - flat(after)
+    np.testing.assert_allclose(moved, 0.1 * report.weights @ rows, rtol=1e-9, atol=1e-12)
     assert lai_jax.coverage(*model, *batch).fraction == 1.0
 
 
@@ -206,8 +210,7 @@ def test_estimators_accept_unfollowed_middle_operations(name):
     scores = computed(lai_jax.exact_scores, *model, batch, batch)
     np.testing.assert_allclose(scores, rows @ rows.sum(0), rtol=1e-9)
     after = stepped(model, batch, batch, policy=jnp.ones_like)[0]
-    moved = np.concatenate([(params[key] - after[key]).ravel() for key in sorted(params)])
-    np.testing.assert_allclose(moved, 0.1 * rows.sum(0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(flat(params) - flat(after), 0.1 * rows.sum(0), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["solved by factors", "rounded"])

@@ -10,6 +10,7 @@ import pytest
 from lai_jax._curation.rows import best
 
 import lai_core as lai
+from lai_core.estimators.sketches import sketch_outputs
 from tests.lai_jax.support import computed, cross_entropy, dense, drawn, squares, stepped, vectors, weights
 
 MODEL, VALIDATION, BATCH = (dense, weights(w=(4, 6), o=(6, 3)), squares), vectors(11), vectors(5)
@@ -56,6 +57,50 @@ def test_numpy_parts_match_jitted_ones():
     found = lai_jax.summarize(*MODEL, *map(np.asarray, VALIDATION), parts=4)
     expected = computed(lai_jax.summarize, *MODEL, *VALIDATION, parts=4)
     jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-12), found, expected)
+
+
+def test_custom_layer_weights_are_used():
+    traces = [computed(lai_jax.trace, *MODEL, *side) for side in (VALIDATION, BATCH)]
+    given = lai_jax.Validation(lai.summarize(traces[0], "lai"), layer_weights=jnp.array([0.25, 2.0]))
+    expected = lai.lai_scores(*traces, layer_weights=[0.25, 2.0])
+    np.testing.assert_allclose(stepped(MODEL, given, BATCH)[2].scores, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("chunk", [None, 3])
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "exact", "gate_lai", "calibrated_lai"])
+def test_nonfinite_validation_samples_count_for_nothing(estimator, chunk):
+    (inputs, targets), sound = VALIDATION, np.arange(11) != 4
+    broken, side = (
+        (inputs.at[4, 0].set(jnp.nan), targets),
+        {} if estimator == "gate_lai" else {"chunk": chunk},
+    )
+    found = stepped(MODEL, broken, BATCH, estimator=estimator, side=side)[2]
+    expected = stepped(MODEL, (inputs[sound], targets[sound]), BATCH, estimator=estimator)[2]
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-9)
+
+
+def test_steps_reuse_the_summarys_sketch():
+    seen = []
+    summarize = jax.jit(lambda sketch: lai_jax.summarize(*MODEL, *VALIDATION, sketch=sketch))
+    traces = [computed(lai_jax.trace, *MODEL, *side) for side in (VALIDATION, BATCH)]
+    for key in (0, 2):
+        sketch = lai_jax.draw_sketch(jax.random.key(key), 3, 2)
+        drawn = np.asarray(sketch.signs), np.asarray(sketch.permutation)
+        expected = lai.lai_scores(*(sketch_outputs(trace, *drawn, width=2) for trace in traces))
+        seen.append(stepped(MODEL, summarize(sketch), BATCH)[2].scores)
+        np.testing.assert_allclose(seen[-1], expected, rtol=1e-9, atol=1e-12)
+    assert not np.allclose(*seen)
+    assert summarize._cache_size() == 1  # redrawn, and not compiled again
+
+
+def test_keys_determine_sketches():
+    first, again, other = (lai_jax.draw_sketch(jax.random.key(key), 50, 8) for key in (0, 0, 1))
+    assert set(np.asarray(first.signs).tolist()) == {-1, 1}
+    assert sorted(np.asarray(first.permutation).tolist()) == list(range(50))
+    for left, right, third in zip(*map(jax.tree.leaves, (first, again, other)), strict=True):
+        np.testing.assert_array_equal(left, right)
+        assert not np.array_equal(left, third)
+    assert abs(np.corrcoef(first.signs, np.argsort(first.permutation))[0, 1]) < 0.5
 
 
 LENGTH, FURTHER = 5, 9

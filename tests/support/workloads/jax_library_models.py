@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx
 
-from tests.support.workloads.jax_parts import CLASSES, Model, classification, images, next_token, tokens
+from tests.support.workloads.jax_parts import CLASSES, Model, classification, classified, next_token, tokens
 
 
 def equinox_cnn() -> Model:
@@ -30,7 +30,7 @@ def equinox_cnn() -> Model:
     def apply(params: Any, inputs: Any) -> Any:
         return jax.vmap(eqx.combine(params, static))(jnp.moveaxis(inputs, -1, 1))
 
-    return Model(apply, params, classification, images(6, 3))
+    return Model(apply, params, classification, classified(6, 6, 3))
 
 
 class _Linen(linen.Module):
@@ -57,7 +57,7 @@ def linen_attention() -> Model:
     def apply(params: Any, inputs: Any) -> Any:
         return module.apply({"params": params, **stored}, inputs)
 
-    return Model(apply, variables["params"], classification, images(4, 3))
+    return Model(apply, variables["params"], classification, classified(4, 4, 3))
 
 
 class _Nnx(nnx.Module):

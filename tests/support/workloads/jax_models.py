@@ -16,14 +16,12 @@ from tests.support.workloads.jax_parts import (
     apply_block,
     block_params,
     classification,
+    classified,
     drawn,
-    images,
     layer_norm,
     next_token,
-    sequences,
     shaped,
     tokens,
-    vectors,
 )
 
 
@@ -37,7 +35,7 @@ def mlp(*widths: int, activation: Callable[[Any], Any] = jnp.tanh) -> Model:
             inputs = activation(inputs @ layer["w"] + layer["b"])
         return inputs @ params[-1]["w"] + params[-1]["b"]
 
-    return Model(apply, params, classification, vectors(widths[0], widths[-1]))
+    return Model(apply, params, classification, classified(widths[0], classes=widths[-1]))
 
 
 def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
@@ -57,7 +55,7 @@ def grouped_cnn() -> Model:
         maps = jax.nn.relu(_convolved(maps, params["k2"], **options) + params["b2"])
         return maps.mean((1, 2)) @ params["head"]
 
-    return Model(apply, params, classification, images(8, 4))
+    return Model(apply, params, classification, classified(8, 8, 4))
 
 
 def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
@@ -114,21 +112,7 @@ def resnet(
             maps = jax.nn.relu(own + maps)
         return maps.mean((1, 2)) @ params["w"] + params["b"]
 
-    return Model(apply, params, classification, images(side, 3, classes))
-
-
-def transformer_block() -> Model:
-    """One pre-norm block over a class token and positions, classified from the token."""
-    draw, width = drawn(3), 4
-    params = shaped(draw, token=(1, 1, width), place=(6, width), w=(width, CLASSES), b=(CLASSES,))
-    params["block"] = block_params(draw, width)
-
-    def apply(params: Any, inputs: Any) -> Any:
-        token = jnp.broadcast_to(params["token"], (inputs.shape[0], 1, width))
-        values = jnp.concatenate([token, inputs], axis=1) + params["place"]
-        return apply_block(values, params["block"], 2)[:, 0] @ params["w"] + params["b"]
-
-    return Model(apply, params, classification, sequences(5, width))
+    return Model(apply, params, classification, classified(side, side, 3, classes=classes))
 
 
 def _language_model(
@@ -171,35 +155,6 @@ def gpt_neo(width: int, *, heads: int, depth: int, length: int, vocabulary: int,
     return _language_model(draw, (vocabulary, length, width), blocks, apply_blocks)
 
 
-def tied_head() -> Model:
-    """One table as embedding and head, jitted in two levels, with a layer between."""
-    draw = drawn(5)
-    params = shaped(draw, table=(9, 5), w=(5, 5), b=(5,))
-
-    @jax.jit
-    def middle(params: Any, values: Any) -> Any:
-        return jax.jit(jnp.tanh)(jnp.einsum("ntd,de->nte", values, params["w"]) + params["b"])
-
-    def apply(params: Any, ids: Any) -> Any:
-        values = jnp.take(params["table"], ids, axis=0)
-        return jnp.einsum("ntd,vd->ntv", middle(params, values), params["table"])
-
-    return Model(apply, params, next_token, tokens(5, 9))
-
-
-def lora() -> Model:
-    """Frozen captured weights with trainable low-rank factors, one pair of them merged into its weight."""
-    draw = drawn(6)
-    frozen = [draw(6, 8), draw(8, CLASSES)]
-    params = [{"a": draw(6, 2), "b": draw(2, 8)}, {"a": draw(8, 2), "b": draw(2, CLASSES)}]
-
-    def apply(params: Any, inputs: Any) -> Any:
-        hidden = jnp.tanh(inputs @ frozen[0] + 0.5 * (inputs @ params[0]["a"]) @ params[0]["b"])
-        return hidden @ (frozen[1] + 0.5 * params[1]["a"] @ params[1]["b"])
-
-    return Model(apply, params, classification, vectors(6))
-
-
 def rnn() -> Model:
     """Recur by scan, with a learned start."""
     draw = drawn(7)
@@ -213,22 +168,7 @@ def rnn() -> Model:
         state, _ = lax.scan(cell, start, jnp.moveaxis(inputs, 1, 0))
         return state @ params["w"]
 
-    return Model(apply, params, classification, sequences(6, 3))
-
-
-def mixer() -> Model:
-    """Mix: matrices along positions and along channels."""
-    draw, length, width = drawn(8), 5, 4
-    params = shaped(draw, along=(length, 7), back=(7, length), up=(width, 6), up_bias=(6,), down=(6, width))
-    params |= {"gain": 1.0 + 0.1 * draw(width), "w": draw(width, CLASSES)}
-
-    def apply(params: Any, inputs: Any) -> Any:
-        mixed = jnp.swapaxes(jax.nn.gelu(jnp.swapaxes(inputs, 1, 2) @ params["along"]) @ params["back"], 1, 2)
-        values = (inputs + mixed) * params["gain"]
-        values = values + jax.nn.gelu(values @ params["up"] + params["up_bias"]) @ params["down"]
-        return values.mean(1) @ params["w"]
-
-    return Model(apply, params, classification, sequences(length, width))
+    return Model(apply, params, classification, classified(6, 3))
 
 
 def mixture() -> Model:
@@ -248,19 +188,15 @@ def mixture() -> Model:
         hidden = lax.cond(params["flag"] > 0, lambda h: jnp.tanh(h @ params["extra"]), lambda h: h, hidden)
         return hidden @ params["w"]
 
-    return Model(apply, params, classification, vectors(6))
+    return Model(apply, params, classification, classified(6))
 
 
 MODELS: dict[str, Callable[[], Model]] = {
     "mlp": mlp,
     "grouped_cnn": grouped_cnn,
     "resnet": resnet,
-    "transformer_block": transformer_block,
     "gpt_scan": gpt_scan,
-    "tied_head": tied_head,
-    "lora": lora,
     "rnn": rnn,
-    "mixer": mixer,
     "mixture": mixture,
     "equinox_cnn": equinox_cnn,
     "linen_attention": linen_attention,

@@ -1,12 +1,13 @@
 """What JAX itself says: one gradient a sample, in a plain loop, of the user's own function."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from tests.support.workloads.jax_by_numpy import traced
 
 Batch = tuple[Any, Any]
 
@@ -28,21 +29,21 @@ def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
     return apply(params, *inputs) if isinstance(inputs, tuple) else apply(params, inputs)
 
 
-@functools.lru_cache(maxsize=32)  # compiled once for all batches of a test
-def _gradient(apply: Callable[..., Any], loss: Callable[..., Any]) -> Callable[..., Any]:
+def flat(tree: Any) -> np.ndarray:
+    """Join all floating-point numbers of parameters; a complex one counts as two."""
+    leaves = [np.ravel(leaf) for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    parts = [[leaf.real, leaf.imag] if np.iscomplexobj(leaf) else [leaf] for leaf in leaves]
+    return np.concatenate([one for each in parts for one in each])
+
+
+def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> np.ndarray:
+    """Each sample's gradient of all floating-point parameters, `(n, size)`, by batches of one."""
+
     def single(params: Any, inputs: Any, targets: Any) -> jax.Array:
         return loss(call(apply, params, inputs), targets)[0]
 
-    return jax.jit(jax.grad(single, allow_int=True))
-
-
-def gradients(apply: Callable[..., Any], params: Any, loss: Callable[..., Any], batch: Batch) -> jax.Array:
-    """Each sample's gradient of all floating-point parameters, `(n, size)`."""
-    gradient = _gradient(apply, loss)
-    rows = []
-    for index in range(jax.tree.leaves(batch[1])[0].shape[0]):
-        parts = map(np.asarray, jax.tree.leaves(gradient(params, *one(batch, index))))
-        rows.append(
-            np.concatenate([part.ravel() for part in parts if jnp.issubdtype(part.dtype, jnp.floating)])
-        )
-    return jnp.asarray(np.stack(rows))
+    gradient = traced(jax.grad(single, allow_int=True), params, *one(batch, 0))
+    conjugated = lambda leaf: leaf.conj() if np.iscomplexobj(leaf) else leaf  # noqa: E731
+    samples = range(jax.tree.leaves(batch[1])[0].shape[0])
+    found = (gradient(params, *one(batch, index)) for index in samples)
+    return np.stack([flat(jax.tree.map(conjugated, each)) for each in found])

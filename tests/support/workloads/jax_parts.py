@@ -44,7 +44,7 @@ def shaped(draw: Callable[..., Any], **shapes: tuple[int, ...]) -> dict[str, Any
     return {name: draw(*shape) for name, shape in shapes.items()}
 
 
-def _classified(*shape: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
+def classified(*shape: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
     """Return what draws arrays of a shape, one a sample, and their classes."""
 
     def batch(draw: np.random.Generator, samples: int) -> tuple[Any, Any]:
@@ -52,21 +52,6 @@ def _classified(*shape: int, classes: int = CLASSES) -> Callable[..., tuple[Any,
         return jnp.asarray(inputs), jnp.asarray(draw.integers(0, classes, samples))
 
     return batch
-
-
-def images(height: int, channels: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
-    """Return what draws images and their classes."""
-    return _classified(height, height, channels, classes=classes)
-
-
-def vectors(width: int, classes: int = CLASSES) -> Callable[..., tuple[Any, Any]]:
-    """Return what draws vectors and their classes."""
-    return _classified(width, classes=classes)
-
-
-def sequences(length: int, width: int) -> Callable[..., tuple[Any, Any]]:
-    """Return what draws sequences of vectors and their classes."""
-    return _classified(length, width)
 
 
 def tokens(length: int, vocabulary: int) -> Callable[..., tuple[Any, Any]]:

@@ -37,16 +37,6 @@ def _reduced(function: Any) -> Callable[..., Any]:
     return lambda eqn, array: function.reduce(array, axis=tuple(eqn.params["axes"]), dtype=array.dtype)
 
 
-def _cumulated(function: Any) -> Callable[..., Any]:
-    def computed(eqn: Any, array: Any) -> Any:
-        axis = eqn.params["axis"]
-        whole = np.flip(array, axis) if eqn.params["reverse"] else array
-        found = function.accumulate(whole, axis, dtype=array.dtype)
-        return np.flip(found, axis) if eqn.params["reverse"] else found
-
-    return computed
-
-
 def _dot_general(eqn: Any, left: Any, right: Any) -> Any:
     (contracted, batch), shape = eqn.params["dimension_numbers"], eqn.outvars[0].aval.shape
     kind = eqn.outvars[0].aval.dtype
@@ -115,7 +105,6 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
         name: _entrywise(getattr(np, name))
         for name in ["tanh", "exp", "expm1", "log", "log1p", "sin", "cos", "sqrt", "square"]
     },
-    **{name: _entrywise(getattr(np, name), "f") for name in ["floor", "ceil", "sign"]},
     **dict.fromkeys(("add", "add_any"), _entrywise(np.add, "iufc")),
     "sub": _entrywise(np.subtract, "iufc"),
     "mul": _entrywise(np.multiply, "iufc"),
@@ -140,10 +129,6 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "or": _entrywise(np.bitwise_or, "biu"),
     "not": _entrywise(np.invert, "biu"),
     "is_finite": _entrywise(np.isfinite, "f"),
-    "real": _entrywise(np.real),
-    "imag": _entrywise(np.imag),
-    "conj": _entrywise(np.conj),
-    "complex": _entrywise(lambda x, y: x + 1j * y, "f"),
     **dict.fromkeys(["stop_gradient", "copy", "copy_p", "name"], lambda eqn, array: array),
     **dict.fromkeys(["optimization_barrier", "shard_alike"], lambda eqn, *arrays: list(arrays)),
     "clamp": lambda eqn, low, x, high: np.minimum(np.maximum(x, low), high),
@@ -151,15 +136,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
         np.choose(which.astype(int), cases) if len(cases) > 2 else np.where(which, cases[-1], cases[0])
     ),
     "reduce_sum": _reduced(np.add),
-    "reduce_prod": _reduced(np.multiply),
     "reduce_max": _reduced(np.maximum),
-    "reduce_min": _reduced(np.minimum),
-    "reduce_and": _reduced(np.bitwise_and),
-    "reduce_or": _reduced(np.bitwise_or),
-    "cumsum": _cumulated(np.add),
-    "cumprod": _cumulated(np.multiply),
-    "cummax": _cumulated(np.maximum),
-    "cummin": _cumulated(np.minimum),
     "dot_general": _dot_general,
     "broadcast_in_dim": _broadcast,
     "reshape": _reshape,
@@ -170,11 +147,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "concatenate": lambda eqn, *arrays: np.concatenate(arrays, eqn.params["dimension"]),
     "split": lambda eqn, array: np.split(array, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"]),
     "stack": lambda eqn, *arrays: np.stack(arrays, eqn.params["axis"]),
-    "rev": lambda eqn, array: np.flip(array, eqn.params["dimensions"]),
     "iota": _iota,
     "gather": _taken,
     "convert_element_type": _converted,
-    **dict.fromkeys(
-        ("empty", "empty2"), lambda eqn: np.zeros(eqn.outvars[0].aval.shape, eqn.params["dtype"])
-    ),
 }

@@ -1,60 +1,18 @@
-"""Small models of every kind that torch's Ghost must be exact on, in eval mode."""
+"""Small models that torch's Ghost must be exact on, in eval mode: those that train, and others."""
 
+import functools
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.support.workloads import torch_training
 from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels, resnet18, settled
-from tests.support.workloads.transformer_models import (
-    SAMPLES,
-    bert,
-    convnext,
-    gpt2,
-    gpt_neo,
-    llama,
-    lora,
-    padded_ids,
-    t5_encoder,
-    vit,
-)
+from tests.support.workloads.transformer_models import SAMPLES
 
 COMPUTES_IN_FLOAT32 = ("gpt_neo", "llama", "t5_encoder")
 """Models that cast to float32 inside, whatever their own type."""
-
-
-def mlp(n: int = SAMPLES) -> Case:
-    """Linear layers with biases, LayerNorm and an in-place activation."""
-    model = nn.Sequential(
-        nn.Linear(6, 16),
-        nn.ReLU(inplace=True),
-        nn.LayerNorm(16),
-        nn.Linear(16, 12),
-        nn.GELU(),
-        nn.Linear(12, CLASSES),
-    )
-    return Case(model, classification, torch.randn(n, 6), labels(n))
-
-
-def cnn_groups() -> Case:
-    """Group, dilate, stride and reflect convolutions; GroupNorm, InstanceNorm, PReLU."""
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding="same", padding_mode="reflect"),
-        nn.GroupNorm(2, 8),
-        nn.PReLU(8),
-        nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=4, bias=False),
-        nn.InstanceNorm2d(12, affine=True),
-        nn.PReLU(),
-        nn.Conv2d(12, 12, (3, 2), dilation=(2, 1), groups=12),
-        nn.Flatten(2),
-        nn.Conv1d(12, 6, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.AdaptiveAvgPool1d(1),
-        nn.Flatten(),
-        nn.Linear(6, CLASSES),
-    )
-    return Case(model, classification, torch.randn(SAMPLES, 3, 12, 12), labels(SAMPLES))
 
 
 def resnet18_32() -> Case:
@@ -63,45 +21,12 @@ def resnet18_32() -> Case:
     return Case(settled(resnet18(stem="3x3"), inputs), classification, inputs, labels(SAMPLES))
 
 
-class Encoder(nn.Module):
-    """`nn.TransformerEncoder` under a class token and learned positions, padding masked."""
-
-    def __init__(self, *, batch_first: bool, length: int = SAMPLES, dropout: float = 0.0) -> None:
-        super().__init__()
-        options = {"batch_first": batch_first, "norm_first": batch_first}
-        layer = nn.TransformerEncoderLayer(16, 2, 24, dropout, **options)
-        self.embed = nn.Embedding(11, 16, padding_idx=0)
-        self.token = nn.Parameter(torch.randn(1, 1, 16))
-        self.place = nn.Parameter(torch.randn(length + 1, 16) / 4)
-        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(16, CLASSES)
-        self.batch_first = batch_first
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Classify the sequence from its class token."""
-        hidden = torch.cat([self.token.expand(len(ids), -1, -1), self.embed(ids)], 1) + self.place
-        mask = torch.cat([torch.zeros_like(ids[:, :1], dtype=torch.bool), ids == 0], 1)
-        hidden = hidden if self.batch_first else hidden.transpose(0, 1)
-        hidden = self.body(hidden, src_key_padding_mask=mask)
-        return self.head(hidden[:, 0] if self.batch_first else hidden[0])
-
-
-def transformer_encoder() -> Case:
-    """As many positions as samples: shapes alone do not say which axis is which."""
-    return Case(Encoder(batch_first=True), classification, padded_ids(11, SAMPLES)[0], labels(SAMPLES))
-
-
-def transformer_encoder_time_first() -> Case:
-    """Put positions on the first axis."""
-    return Case(Encoder(batch_first=False), classification, padded_ids(11, SAMPLES)[0], labels(SAMPLES))
-
-
 class CrossAttention(nn.Module):
-    """`nn.MultiheadAttention` from queries to other keys and values, of other widths in one case."""
+    """`nn.MultiheadAttention` from queries to other keys and values, of another width."""
 
-    def __init__(self, width: int | None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.attend = nn.MultiheadAttention(8, 2, kdim=width, vdim=width, add_bias_kv=True, batch_first=True)
+        self.attend = nn.MultiheadAttention(8, 2, kdim=6, vdim=6, add_bias_kv=True, batch_first=True)
         self.head = nn.Linear(8, CLASSES)
 
     def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
@@ -110,15 +35,9 @@ class CrossAttention(nn.Module):
 
 
 def cross_attention() -> Case:
-    """One packed projection matrix, cut in three."""
-    inputs = torch.randn(SAMPLES, 3, 8), torch.randn(SAMPLES, 5, 8)
-    return Case(CrossAttention(None), classification, inputs, labels(SAMPLES))
-
-
-def cross_attention_widths() -> Case:
-    """Separate projections."""
+    """Attend by separate projections."""
     inputs = torch.randn(SAMPLES, 3, 8), torch.randn(SAMPLES, 5, 6)
-    return Case(CrossAttention(6), classification, inputs, labels(SAMPLES))
+    return Case(CrossAttention(), classification, inputs, labels(SAMPLES))
 
 
 class UNet(nn.Module):
@@ -176,24 +95,6 @@ def parametrized() -> Case:
 
 
 MODELS: dict[str, Callable[[], Case]] = {
-    build.__name__: build
-    for build in (
-        mlp,
-        cnn_groups,
-        resnet18_32,
-        transformer_encoder,
-        transformer_encoder_time_first,
-        cross_attention,
-        cross_attention_widths,
-        gpt2,
-        gpt_neo,
-        llama,
-        bert,
-        t5_encoder,
-        vit,
-        convnext,
-        unet,
-        lora,
-        parametrized,
-    )
+    **{name: functools.partial(build, SAMPLES) for name, build in torch_training.MODELS.items()},
+    **{build.__name__: build for build in (resnet18_32, cross_attention, unet, parametrized)},
 }

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.workloads.torch_models import Encoder, mlp
 from tests.support.workloads.torch_parts import CLASSES, Case, classification, doubled, labels
 from tests.support.workloads.transformer_models import (
     bert,
@@ -26,6 +25,12 @@ COMPUTES_IN_FLOAT32 = ("gpt_neo",)
 """Models whose attention casts to float32, whatever their own type."""
 
 
+def mlp(n: int) -> Case:
+    """Linear layers with biases, LayerNorm and an in-place activation."""
+    layers = [nn.Linear(6, 16), nn.ReLU(inplace=True), nn.LayerNorm(16), nn.Linear(16, 12), nn.GELU()]
+    return Case(nn.Sequential(*layers, nn.Linear(12, CLASSES)), classification, torch.randn(n, 6), labels(n))
+
+
 def mlp_dropout(n: int) -> Case:
     """Dropout in training mode."""
     layers = [nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.3), nn.Linear(16, 12), nn.Tanh(), nn.Dropout(0.2)]
@@ -33,19 +38,23 @@ def mlp_dropout(n: int) -> Case:
 
 
 def cnn(n: int) -> Case:
-    """Group and stride convolutions; GroupNorm, pooling."""
-    layers = [
-        nn.Conv2d(3, 8, 3, padding=1),
+    """Group, dilate, stride and reflect convolutions; GroupNorm, InstanceNorm, PReLU."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding="same", padding_mode="reflect"),
         nn.GroupNorm(2, 8),
+        nn.PReLU(8),
+        nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=4, bias=False),
+        nn.InstanceNorm2d(12, affine=True),
+        nn.PReLU(),
+        nn.Conv2d(12, 12, (3, 2), dilation=(2, 1), groups=12),
+        nn.Flatten(2),
+        nn.Conv1d(12, 6, 3, padding=1),
         nn.ReLU(inplace=True),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=4),
-        nn.GELU(),
-        nn.AdaptiveAvgPool2d(1),
+        nn.AdaptiveAvgPool1d(1),
         nn.Flatten(),
-        nn.Linear(12, CLASSES),
-    ]
-    return Case(nn.Sequential(*layers), classification, torch.randn(n, 3, 12, 12), labels(n))
+        nn.Linear(6, CLASSES),
+    )
+    return Case(model, classification, torch.randn(n, 3, 12, 12), labels(n))
 
 
 def pooled_convolution(n: int) -> Case:
@@ -54,10 +63,28 @@ def pooled_convolution(n: int) -> Case:
     return Case(nn.Sequential(*layers), classification, torch.randn(n, 3, 8, 8), labels(n))
 
 
+class Encoder(nn.Module):
+    """`nn.TransformerEncoder` under a class token and learned positions, padding masked."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 24, 0.1, batch_first=True, norm_first=True)
+        self.embed = nn.Embedding(11, 16, padding_idx=0)
+        self.token = nn.Parameter(torch.randn(1, 1, 16))
+        self.place = nn.Parameter(torch.randn(length + 1, 16) / 4)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Classify the sequence from its class token."""
+        hidden = torch.cat([self.token.expand(len(ids), -1, -1), self.embed(ids)], 1) + self.place
+        mask = torch.cat([torch.zeros_like(ids[:, :1], dtype=torch.bool), ids == 0], 1)
+        return self.head(self.body(hidden, src_key_padding_mask=mask)[:, 0])
+
+
 def encoder(n: int) -> Case:
     """`nn.TransformerEncoder` with dropout, whose attention merges samples with positions."""
-    model = Encoder(batch_first=True, length=5, dropout=0.1)
-    return Case(model, classification, padded_ids(11, 5, n)[0], labels(n))
+    return Case(Encoder(5), classification, padded_ids(11, 5, n)[0], labels(n))
 
 
 class Several(nn.Module):
