@@ -101,19 +101,6 @@ def test_convolutions_in_parts_give_the_same(backend, case):
         np.testing.assert_allclose(found, training @ validation.sum(0), rtol=1e-9, atol=1e-9)
 
 
-@FEW
-@given(seed=GENERATORS)
-def test_a_shared_kernel_has_cross_terms(backend, seed):
-    case, generator = CONVOLUTIONS[2], np.random.default_rng(seed)
-    sides = [[drawn_map(case, samples, generator) for _ in range(2)] for samples in (N_VAL, N_TRAIN)]
-    records = [
-        [*(convolution(backend, use, case, weight="k") for use in uses), head(backend, len(uses[0][0]))]
-        for uses in sides
-    ]
-    gradients = [sum(kernel_gradient(*use, case) for use in uses) for uses in sides]
-    check_all_forms(backend, *records, *gradients)
-
-
 def test_lai_reads_raw_convolution_maps(backend):
     case, generator = CONVOLUTIONS[1], np.random.default_rng(0)
     inputs, outputs = drawn_map(case, N_TRAIN, generator)
