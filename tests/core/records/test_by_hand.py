@@ -30,6 +30,21 @@ def gain(width=3, **options):
 
 
 @pytest.mark.parametrize(
+    ("record", "bare", "shape"),
+    [
+        (dense(groups=2), lai.LayerTrace(np.ones((2, 6))), (2, 2, 3)),
+        (convolution(groups=2), lai.ConvolutionTrace(np.ones((2, 6, 5)), kernel=(3,)), (2, 2, 3, 3)),
+        (table(), lai.EmbeddingTrace(np.zeros((2, 4), int), None, 5), (1, 5, 3)),
+        (gain(), lai.GainTrace(None, None), (3,)),
+    ],
+    ids=["dense", "convolution", "table", "gain"],
+)
+def test_gradients_determine_parameter_shapes(record, bare, shape):
+    assert record.matrix_shape == shape
+    assert bare.matrix_shape is None
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         (dense(), dense(outputs=3)),
