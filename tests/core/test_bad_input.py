@@ -32,7 +32,6 @@ def raw(*arrays: Any, **options: Any) -> lai.Trace:
 
 TOKENS = lai.Trace([lai.LayerTrace(ones((4, 5, 3))), layer()])
 SUMMARY = lai.summarize(one(), "lai")
-SCORES = ones(4)
 
 LAST, BROKEN = ones((4, 3)) + np.eye(4, 3), raw(np.full((4, 3), np.nan), ones((4, 2)))
 STRICT = next(backend for backend in BACKENDS if backend.name == "strict")

@@ -143,21 +143,6 @@ def test_ghost_converges_for_vanishing_learning_rates(shape, seed):
 
 
 @pytest.mark.equation("midpoint-error")
-@given(sizes=st.lists(st.floats(-2.0, 2.0).filter(bool), min_size=1, max_size=4), rate=rates)
-def test_cubics_attain_the_midpoint_bound(sizes, rate):
-    """One parameter, loss theta^3 / 2: the Hessian's Lipschitz constant is 3."""
-    gradients, theta = np.array(sizes)[:, None], np.array([0.7])
-    values = averaged_over_orders(lambda at: at[0] ** 3 / 2, theta, gradients, rate) / rate
-    scores = midpoint_scores(lambda at: 1.5 * at**2, theta, gradients, rate)
-    bound = shapley.midpoint_error_bound(gradients, learning_rate=rate, hessian_lipschitz=3.0)
-    missed = np.abs(values - scores)
-    np.testing.assert_allclose(missed, bound, rtol=1e-6, atol=1e-9)
-    norms = np.abs(gradients[:, 0])
-    simple = 3.0 * rate**2 / 8 * norms * norms.sum() ** 2
-    assert np.all(bound <= simple * (1 + 1e-9))
-
-
-@pytest.mark.equation("midpoint-error")
 @given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
 def test_midpoint_score_is_within_its_bound(shape, seed, rate):
     """Loss sum_i sin(m_i . theta): the Hessian's Lipschitz constant is at most sum |m_i|^3."""

@@ -86,19 +86,6 @@ def test_conservative_bounds_hold_under_the_assumptions(family, seed, shape):
     assert at_most(sharp, bounds.conservative_bound(beta[-1], *norms, **constants), size)
 
 
-@pytest.mark.equation("conservative-sharp")
-@given(GENERATORS)
-def test_extreme_similarities_attain_the_sharp_bound(seed):
-    _, beta, norms, constants = similarities_under_a1_to_a3(seed)
-    last = beta[-1]
-    best = np.abs(bounds.norm_product_bound(*norms, rho=constants["rho"], depth=constants["depth"]) - last)
-    beta = np.where(best > last, best + last, 0.0)
-    beta[-1] = last
-    alpha = constants["C_a"] ** 2 * np.where(beta < last, -1.0, 1.0)
-    sharp = bounds.sharp_conservative_bound(last, *norms, **constants)
-    np.testing.assert_allclose(bounds.gap(alpha, beta).sum(0), sharp, rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.equation("app-relative-conservative", "lai-lower-bound")
 @pytest.mark.parametrize("family", ALIGNED)
 @given(GENERATORS, SHAPES)
@@ -164,16 +151,6 @@ def test_decay_and_bounded_activations_limit_gaps(family, seed, shape):
         difference = np.abs(facts.ghost - score)
         hunt(difference, bound, name)
         assert at_most(difference, bound, facts.size)
-
-
-@pytest.mark.equation("gap-without-alignment")
-def test_gap_bounds_without_alignment_are_attained():
-    """Orthogonal at the top, equal below for LLI; opposed below for LAI."""
-    one, top = np.ones(1), np.array([[1.0]])
-    constants = {"rho": 0.5, "C_a": 1.0, "depth": 2}
-    assert bounds.lli_gap_bound_without_alignment(one, one, **constants) == 0.25
-    zeta = bounds.gap(np.ones((2, 1, 1)), np.array([[[-0.25]], [[1.0]]]))
-    assert abs(zeta) == bounds.lai_gap_bound_without_alignment(top, one, one, **constants) == 1.25
 
 
 @pytest.mark.equation("decay-bounds-gain", "admissible-weights", "app-abs-gap")

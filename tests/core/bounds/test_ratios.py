@@ -13,16 +13,17 @@ from tests.support.inequalities import at_most, hunt
 POSITION = st.sampled_from(["inside", "low", "high"])
 
 
-def bounded_ratios(seed, position="inside"):
+def bounded_ratios(seed, position, by_pair):
     """Draw alpha >= 0, beta >= 0 at the top and ratios between bounds, layer by layer or pair by pair."""
     rng = np.random.default_rng(seed)
     depth, shape = int(rng.integers(1, 6)), (2, 3)
-    low, high = np.sort(rng.uniform(-1, 2, (2, depth)), axis=0)
+    low, high = np.sort(rng.uniform(-1, 2, (2, depth, *(shape if by_pair else (1, 1)))), axis=0)
     low[-1] = high[-1] = 1.0
     share = {"low": 0.0, "high": 1.0}.get(position, rng.uniform(0, 1, (depth, *shape)))
-    ratio = low[:, None, None] + share * (high - low)[:, None, None]
+    ratio = low + share * (high - low)
     alpha, last = rng.uniform(0.01, 2, (depth, *shape)), rng.uniform(0.01, 2, shape)
-    return alpha, ratio * np.ones((depth, *shape)) * last, low, high
+    ends = (low, high) if by_pair else (low[:, 0, 0], high[:, 0, 0])
+    return alpha, ratio * np.ones((depth, *shape)) * last, *ends
 
 
 def scores(alpha, beta):
@@ -32,15 +33,18 @@ def scores(alpha, beta):
 
 
 @pytest.mark.equation("lai-two-sided")
-@given(GENERATORS, POSITION)
-def test_gaps_stay_within_and_attain_bounds(seed, position):
-    alpha, beta, low, high = bounded_ratios(seed, position)
+@given(GENERATORS, POSITION, st.booleans())
+def test_gaps_stay_within_and_attain_bounds(seed, position, by_pair):
+    alpha, beta, low, high = bounded_ratios(seed, position, by_pair)
     ghost, layer_aware, _ = scores(alpha, beta)
     difference = layer_aware - ghost
     smallest, largest = bounds.lai_gap_range(alpha, beta[-1], low, high)
     hunt(difference, largest)
     assert at_most(smallest, difference)
     assert at_most(difference, largest)
+    least, most = bounds.ghost_over_lai_range(alpha, low, high)
+    assert at_most(least * layer_aware, ghost)
+    assert at_most(ghost, most * layer_aware)
     if position != "inside":
         end = {"low": largest, "high": smallest}[position]
         np.testing.assert_allclose(difference, end, rtol=1e-9, atol=1e-12)

@@ -86,41 +86,6 @@ def test_sizes_are_those_of_built_gradients(build, seed, factor, row):
     assert math.isclose(float(found.shares.sum()), 1.0, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize("row", range(N))
-def test_a_scaled_row_is_named(row):
-    found = diagnose(trace_of(0, {row: 300.0})[0], np.ones(N), ids=[f"doc-{one}" for one in range(N)])
-    assert (found.named, found.verdict) == ((row,), "rows")
-    assert str(found).startswith(f"row {row} (id doc-{row}), norm ")
-    assert found.rows()[0]["row"] == row
-
-
-def test_ordinary_rows_are_not_blamed():
-    assert not any(diagnose(trace_of(seed)[0], np.ones(N)).named for seed in range(50))
-
-
-def test_rows_that_cancel_are_named_together():
-    trace, _ = trace_of(1)
-    layers = []
-    for layer in trace.layers:
-        arrays = {name: array.copy() for name, array in layer.arrays().items()}
-        arrays["activations"][6] = arrays["activations"][2]
-        arrays["output_gradients"][2] *= 1e4
-        arrays["output_gradients"][6] = -arrays["output_gradients"][2]
-        layers.append(lai.LayerTrace(**arrays, bias=layer.bias, weight=layer.weight))
-    found = diagnose(lai.Trace(layers), np.ones(N))
-    assert (sorted(found.named), found.verdict) == ([2, 6], "cancel")
-    assert "cancel one another" in str(found)
-
-
-def test_usual_norm_identifies_long_rows():
-    inputs = np.ones((16, 1))
-    outputs = (10.0 ** np.linspace(-6, 0, 16))[:, None]
-    outputs[4] = 40.0
-    trace = lai.Trace([lai.LayerTrace(inputs, outputs, name="head")])
-    assert diagnose(trace, np.ones(16), usual_norm=2.0).named == (4,)
-    assert "usually 2" in str(diagnose(trace, np.ones(16), usual_norm=2.0))
-
-
 def test_nonfinite_rows_are_named_others_measured():
     trace, parts = trace_of(2)
     trace.layers[0].output_gradients[5, 0, 0] = math.inf
@@ -135,14 +100,12 @@ def test_nonfinite_rows_are_named_others_measured():
     assert '"norm": null' in found.to_json()
 
 
-def test_overflowing_squares_use_double_precision():
-    outputs = np.ones((4, 1), np.float32)
-    outputs[2] = 1e25
-    found = diagnose(
-        lai.Trace([lai.LayerTrace(np.ones((4, 2), np.float32), outputs)]), np.ones(4, np.float32)
-    )
-    assert (found.named, found.verdict) == ((2,), "rows")
-    np.testing.assert_allclose(found.norms[2], 1e25 * 2**0.5, rtol=1e-6)
+@pytest.mark.parametrize(("size", "loss", "named"), [(1e25, 1.0, 2), (1e-24, 1.0, None), (9.0, math.nan, 2)])
+def test_single_precision_squares_stay_finite(size, loss, named):
+    outputs, losses = np.array([[1.0], [1.0], [size], [1.0]], np.float32), np.array([1.0, 1.0, loss, 1.0])
+    found = diagnose(lai.Trace([lai.LayerTrace(np.ones((4, 1), np.float32), outputs)]), losses)
+    assert found.named == (() if named is None else (named,))
+    np.testing.assert_allclose(found.norms, np.where(np.isnan(losses), math.nan, outputs[:, 0]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e25])
@@ -155,23 +118,6 @@ def test_row_gradients_neither_overflow_nor_vanish(scale):
     part, exact = measure_by_rows(start, range(4)), rows.astype(np.float64)
     np.testing.assert_allclose(part.squares["w"], (exact**2).sum(1), rtol=1e-6)
     np.testing.assert_allclose(part.along(part.total), exact @ exact.sum(0), rtol=1e-5)
-
-
-def test_positions_of_a_row_are_named():
-    trace, _ = trace_of(3)
-    for layer in trace.layers:
-        layer.output_gradients[1, 3] *= 500
-    found = diagnose(trace, np.ones(N))
-    assert found.named == (1,)
-    assert found.rows()[0]["positions"] == (3, 3)
-    assert "position 3" in str(found)
-    flat = [
-        array.reshape(N * T, 1, -1)
-        for array in (trace.layers[0].activations, trace.layers[0].output_gradients)
-    ]
-    alone = diagnose(lai.Trace([lai.LayerTrace(*flat, bias=True)]), np.ones(N * T))
-    other = diagnose(lai.Trace([trace.layers[0]]), np.ones(N))
-    np.testing.assert_allclose(other.position_norms.reshape(-1), alone.norms, rtol=1e-12)
 
 
 def test_positions_follow_the_majority_of_layers():
@@ -315,18 +261,6 @@ def test_inner_products_neither_overflow_nor_vanish(left, right, expected):
         found = _inner(np.array(left, kind), np.array(right, kind))
         assert found == pytest.approx(expected, rel=1e-6, abs=0.0, nan_ok=True)
     assert _inner(np.array([300.0], np.float16), np.array([400.0], np.float16)) == 120000.0
-
-
-def test_nonfinite_losses_drop_single_precision_rows():
-    outputs, losses = np.arange(1.0, 4.0, dtype=np.float32)[:, None], np.array([1.0, math.nan, 1.0])
-    found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), losses)
-    assert (found.named, found.total_norm) == ((1,), 4.0)
-
-
-def test_underflowing_squares_use_double_precision():
-    outputs = np.array([[1.0], [1e-24], [1.0]], np.float32)
-    found = diagnose(lai.Trace([lai.LayerTrace(np.ones((3, 1), np.float32), outputs)]), np.ones(3))
-    np.testing.assert_allclose(found.norms, outputs[:, 0], rtol=1e-6)
 
 
 def test_kept_traces_are_not_recorded_again():

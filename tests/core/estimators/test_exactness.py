@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import lai_core as lai
 from tests.support import explicit
 from tests.support.backends import BACKENDS
-from tests.support.draws import GENERATORS
 from tests.support.traces import LAYOUTS, Layout, batches, trace
 
 NUMPY = BACKENDS[0]
@@ -64,28 +63,6 @@ def test_every_form_matches_explicit_gradients(backend, estimator, pair, weighte
         got, wanted = backend.numpy(found), expected(both, own)
         scale = 1e-12 * len(own) * max(1.0, np.abs(own).max(), np.abs(both).max())
         np.testing.assert_allclose(got, wanted, rtol=0, atol=scale)
-
-
-@given(st.sampled_from(((3, 2), (1, 4))), GENERATORS, st.sampled_from(("tokens", "mean")))
-def test_sides_may_differ_in_positions(backend, counts, seed, positions):
-    widths = ((3, 4), (4, 2))
-    pair = [
-        Layout(widths, positions=count, bias=(True, False), weights=(None, "w")).draw(3, seed + count)
-        for count in counts
-    ]
-    ghost, sides = kernel_of("ghost", *pair), [trace(side, backend) for side in pair]
-    assert_close(backend.numpy(lai.ghost_kernel(*sides)), ghost)
-    assert_close(backend.numpy(lai.ghost_scores(*sides)), ghost.sum(axis=0))
-    found = lai.lai_kernel(*sides, positions=positions)
-    assert_close(backend.numpy(found), explicit.lai_kernel(*pair, positions))
-
-
-def test_layers_without_positions_count_as_one(backend):
-    flat, lone = Layout(((3, 4), (4, 2))), Layout(((3, 4), (4, 2)), positions=1)
-    mixed = [lone.draw(3, 0)[0], flat.draw(3, 1)[1]]
-    for estimator, kernel in (("lai tokens", lai.lai_kernel), ("ghost", lai.ghost_kernel)):
-        found = kernel(*[trace(mixed, backend)] * 2)
-        assert_close(backend.numpy(found), kernel_of(estimator, mixed, mixed))
 
 
 @pytest.mark.parametrize(("samples", "positions"), [(4, 1), (4, 30), (60, None)])

@@ -106,9 +106,11 @@ def test_second_moments_accumulate_in_single_precision(backend, dtype):
     np.testing.assert_allclose(backend.numpy(moment), expected, rtol=1e-14 if dtype == "float64" else 5e-7)
 
 
-def test_types_below_half_are_widened_too():
-    eighth = jnp.ones((2, 4096), dtype=jnp.float8_e4m3fn)  # 4096 has no float8
-    sample = lai.Trace([lai.LayerTrace(eighth, jnp.ones((2, 1), dtype=jnp.float8_e4m3fn))])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float4_e2m1fn"])
+def test_types_below_half_are_widened_too(name):
+    """None of them has 4096."""
+    ones = jnp.ones((2, 4096), dtype=getattr(jnp, name))
+    sample = lai.Trace([lai.LayerTrace(ones, ones[:, :1])])
     kernel = lai.ghost_kernel(sample, sample)
     assert kernel.dtype == jnp.float32
     assert float(kernel[0, 0]) == 4096.0

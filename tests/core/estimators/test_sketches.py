@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core.estimators.sketches import _chance_of_a_shared_group, sketch_outputs, sketch_variance
 from tests.support import explicit
-from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.refusals import Table, refusals
 from tests.support.traces import Layer, Layout, trace
 
 FEW = settings(max_examples=3)  # one shape a case: the numbers are generic
-NUMPY = BACKENDS[0]
 LAYOUTS = {
     "vectors": (Layout(((2, 3), (3, 4)), bias=(False, True)), "tokens"),
     "tokens, few positions": (Layout(((2, 3), (3, 4)), positions=2), "tokens"),

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from lai_core.estimators.sketches import sketch_variance
-from lai_core.estimators.summaries import join_summaries
 from tests.support.backends import BACKENDS
 from tests.support.traces import LAYOUTS, rows, trace
 
@@ -98,19 +97,6 @@ def test_joining_folds_factors_into_smaller_sums(backend):
     for found in (three, summaries[2] + two, lai.summarize(parts, "lai"), summaries[2].summed() + two):
         assert not found.factored
         close(backend, lai.lai_scores(found, training), expected)
-
-
-def test_factored_and_folded_summaries_add():
-    few, training = [batch(NUMPY, 20, seed) for seed in range(2)], batch(NUMPY, 5, 9)
-    last = lai.Trace([few[0].layers[-1]])
-    for estimator, score in (("lai", lai.lai_scores), ("lli", lai.lli_scores)):
-        one, two = (lai.summarize(part, estimator) for part in few)
-        expected = score(one, training) + score(two, training)
-        for whole, factored in ((one + two, True), (one + two.summed(), False), (one.summed() + two, False)):
-            assert whole.factored == factored
-            close(NUMPY, score(whole, training), expected)
-        close(NUMPY, score(join_summaries([one]), training), score(one, training))
-    assert [lai.summarize(last, name).factored for name in ("lai", "lli", "ghost")] == [True, True, False]
 
 
 def test_every_reader_takes_factors_as_sums(backend):

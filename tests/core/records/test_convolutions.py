@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 
 import lai_core as lai
-from lai_core.records.compatible import check_trace
-from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.forms import N_TRAIN, N_VAL, check_all_forms, head
 
@@ -81,36 +79,6 @@ def test_convolutions_match_patchwise_matrices(backend, case, seed):
         np.hstack([kernel_gradient(*side, case), side[1].reshape(*side[1].shape[:2], -1).sum(2)])
         for side in sides
     ]
-    check_all_forms(backend, *records, *gradients)
-
-
-@pytest.mark.equation("convolution-gradient")
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: f"{len(case[1])}d-groups{case[5]}")
-@pytest.mark.parametrize("backend", [each for each in BACKENDS if each.name != "jax"], ids=str)
-def test_convolutions_in_parts_give_the_same(backend, case):
-    """In one piece, two samples at a time, one by one, and offset by offset where none fits."""
-    generator = np.random.default_rng(6)
-    arrays = [drawn_map(case, samples, generator) for samples in (3, 4)]
-    sides = [lai.Trace([convolution(backend, one, case), head(backend, len(one[0]))]) for one in arrays]
-    validation, training = (kernel_gradient(*one, case) for one in arrays)
-    work = check_trace("training", sides[1], "all", 2**30)
-    sample = 8 * sides[1].layers[0].parameter_gradients(work)["weight"]._sample_entries()
-    for budget in (2**30, 2 * sample, sample, sample - 1):
-        summary = lai.summarize(sides[0], "ghost", memory_budget=budget)
-        found = backend.numpy(lai.ghost_scores(summary, sides[1], memory_budget=budget))
-        np.testing.assert_allclose(found, training @ validation.sum(0), rtol=1e-9, atol=1e-9)
-
-
-@FEW
-@given(seed=GENERATORS)
-def test_a_shared_kernel_has_cross_terms(backend, seed):
-    case, generator = CONVOLUTIONS[2], np.random.default_rng(seed)
-    sides = [[drawn_map(case, samples, generator) for _ in range(2)] for samples in (N_VAL, N_TRAIN)]
-    records = [
-        [*(convolution(backend, use, case, weight="k") for use in uses), head(backend, len(uses[0][0]))]
-        for uses in sides
-    ]
-    gradients = [sum(kernel_gradient(*use, case) for use in uses) for uses in sides]
     check_all_forms(backend, *records, *gradients)
 
 

@@ -85,21 +85,6 @@ def test_gains_and_offsets_sum_over_positions(backend, positions, seed):
     check_all_forms(backend, *records, *gradients)
 
 
-def test_only_lai_reads_frozen_layers(backend):
-    generator = np.random.default_rng(0)
-    arrays = [backend.array(generator.normal(size=(4, d))) for d in (3, 5, 5, 2)]
-    last = lai.LayerTrace(*arrays[2:])
-    frozen = lai.Trace([lai.ReadoutTrace(*arrays[:2]), last])
-    trains = lai.Trace([lai.LayerTrace(*arrays[:2]), last])
-    alone = lai.Trace([last])
-    ghost, expected = lai.ghost_kernel(frozen, frozen), lai.ghost_kernel(alone, alone)
-    np.testing.assert_allclose(backend.numpy(ghost), backend.numpy(expected))
-    ghost = lai.ghost_scores(lai.summarize(frozen, "ghost"), frozen)
-    np.testing.assert_allclose(backend.numpy(ghost), backend.numpy(expected).sum(0))
-    seen, expected = lai.lai_kernel(frozen, frozen), lai.lai_kernel(trains, trains)
-    np.testing.assert_allclose(backend.numpy(seen), backend.numpy(expected))
-
-
 def test_ghost_refuses_traces_without_parameters():
     readout = lai.ReadoutTrace(np.ones((2, 3)), np.ones((2, 4)))
     for function in (lai.ghost_kernel, lai.lli_scores):
