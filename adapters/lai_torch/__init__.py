@@ -99,8 +99,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    if name == "KeptOptions":
-        warn_of_old_name("KeptOptions", "KeptOptions")
+    if name == "Kept":
+        warn_of_old_name("Kept", "KeptOptions")
         return KeptOptions
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

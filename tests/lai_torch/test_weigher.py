@@ -47,19 +47,19 @@ def test_every_keyword_is_given():
 def test_old_names_warn_and_work():
     torch.manual_seed(0)
     model, losses = network(), torch.ones(2)
-    with pytest.warns(DeprecationWarning, match="validation_fraction= is called validation_fraction= now"):
-        weigher = lai_torch.Weigher(model, LOSS, batch(9, 4), validation_fraction=0.5, group=False)
-    with pytest.warns(DeprecationWarning, match="validation_fraction= is called fraction= now"):
-        total = weigher.objective(losses, losses, auxiliary=torch.ones(()), validation_fraction=0.5)
+    with pytest.warns(DeprecationWarning, match="share= is called validation_fraction= now"):
+        weigher = lai_torch.Weigher(model, LOSS, batch(9, 4), share=0.5, group=False)
+    with pytest.warns(DeprecationWarning, match="share= is called fraction= now"):
+        total = weigher.objective(losses, losses, auxiliary=torch.ones(()), share=0.5)
     (_, report), covered = weigher.score(*batch(6, 4)), lai_torch.coverage(model, LOSS, *batch(6, 4))
     with pytest.warns(DeprecationWarning, match="called kept_fraction now"):
-        assert report.kept_fraction == report.kept_fraction
+        assert report.share == report.kept_fraction
     with pytest.warns(DeprecationWarning, match="called fraction now"):
-        assert covered.fraction == covered.fraction
+        assert covered.share == covered.fraction
     with pytest.warns(DeprecationWarning, match="Kept is called KeptOptions now"):
         assert lai_torch.Kept is lai_torch.KeptOptions
-    with pytest.warns(DeprecationWarning, match="validation_fraction= is called fraction= now"):
-        assert lai_torch.GroupFloor(validation_fraction=0.5) == lai_torch.GroupFloor(0.5)
+    with pytest.warns(DeprecationWarning, match="share= is called fraction= now"):
+        assert lai_torch.GroupFloor(share=0.5) == lai_torch.GroupFloor(0.5)
     assert total == 2.5
     with pytest.raises(TypeError, match="share"):
-        lai_torch.Weigher(model, LOSS, batch(9, 4), validation_fraction=0.5, validation_fraction=0.5)
+        lai_torch.Weigher(model, LOSS, batch(9, 4), share=0.5, validation_fraction=0.5)
