@@ -1,7 +1,6 @@
 """Micro-batches: every way of the backward pass adds its part; those of a trainer are weighed together."""
 
 import copy
-import functools
 
 import lai_torch
 import pytest
@@ -15,7 +14,6 @@ from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, sgd
 
 N, PARTS = 6, 3
-QUARTER = functools.partial(lai.keep_top, fraction=0.25)
 WAYS = ("selective", "whole", "kept")
 
 
@@ -100,26 +98,6 @@ def test_accumulate_of_accelerate_is_refused():
         curator.step(*data())
     assert curator.steps == 0
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
-
-
-def test_micro_batches_are_weighed_together():
-    model, known, given = support.network(), support.data(9), support.data(12)
-    whole, expected = support.curated(model, known, policy=QUARTER).score(*given)
-    curator = support.curated(model, known, policy=QUARTER)
-    cuts = [tuple(side[rows] for side in given) for rows in (slice(0, 5), slice(5, 6), slice(6, 12))]
-    weights, report = curator.weigh(
-        cuts, groups=[torch.zeros(len(cut[1]), dtype=torch.int64) for cut in cuts]
-    )
-    assert [len(part) for part in weights] == [5, 1, 6]
-    assert torch.equal(torch.cat(weights), whole)
-    torch.testing.assert_close(report.scores, expected.scores, rtol=1e-12, atol=1e-14)
-    assert (report.kept, report.share, report.group_drops) == (3, 0.25, {0: 0.75})
-    assert curator.steps == 1
-    total = sum(
-        float(curator.objective(LOSS(model(cut[0]), cut[1]).detach(), own))
-        for cut, own in zip(cuts, weights, strict=True)
-    )
-    assert total == pytest.approx(report.loss)
 
 
 @pytest.mark.parametrize("alone", [True, False])

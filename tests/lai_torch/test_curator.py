@@ -116,13 +116,6 @@ def test_metrics_leave_out_infinite_values():
     assert not [name for name in unscored if "score" in name]
 
 
-def test_a_summary_as_validation_set():
-    model, validation, batch = network(), data(20), data(7)
-    summary = lai.summarize(lai_torch.trace(model, LOSS, *validation), "lai")
-    _, report = curated(model, summary).score(*batch)
-    torch.testing.assert_close(report.scores, manual_scores(model, validation, batch, "lai"))
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, "exact", "midpoint", "gate_lai"])
 def test_infinite_samples_are_left_out(estimator, bad):

@@ -86,17 +86,6 @@ def loss_after_a_step(model, optimizer, validation, training, weights, max_norm)
         return LOSS(twin_model(validation[0]), validation[1]).sum()
 
 
-def check_differences(found, model, optimizer, validation, training, weight, max_norm, h=1e-5):
-    """Compare scores with central differences of the step, sample by sample, per unit learning rate."""
-    for j in range(N):
-        shift = h * (torch.arange(N) == j).double()
-        up, down = (
-            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
-
-
 @holding(
     lambda: held(filter=nn.Parameter(torch.randn(3, dtype=torch.complex128)), head=nn.Linear(4, 3).double())
 )
@@ -109,9 +98,11 @@ CASES = [(network, name, *rest) for name in OPTIMIZERS for rest in itertools.pro
 CASES.append(pytest.param(spectral, "amsgrad", 1, "mean", marks=pytest.mark.quick))
 
 
+@pytest.mark.parametrize("at", ["start", "midpoint"])
 @pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])
 @pytest.mark.parametrize(("make", "name", "steps", "reduction"), CASES)
-def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction, max_norm):
+def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction, max_norm, at):
+    """Compared with central differences of the step, sample by sample, per unit of learning rate."""
     model, validation, training = make(), data(7), data(N)
     optimizer = OPTIMIZERS[name](model.parameters())
     for _ in range(steps):
@@ -125,29 +116,29 @@ def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction,
         for key in ("exp_avg", "exp_avg_sq"):
             optimizer.state[model[0].weight][key][:, 0] = 0.0
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-    found = lai_torch.exact_scores(
-        model, LOSS, validation, training, optimizer=optimizer, reduction=reduction, max_norm=max_norm
-    )
+    options = {"optimizer": optimizer, "reduction": reduction, "max_norm": max_norm, "at": at}
+    found = lai_torch.exact_scores(model, LOSS, validation, training, **options)
     torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
-    weight = 1 / N if reduction == "mean" else 1.0
-    check_differences(found, model, optimizer, validation, training, weight, max_norm)
+    weight, h = (1 / N if reduction == "mean" else 1.0) * (0.5 if at == "midpoint" else 1.0), 1e-5
+    for j in range(N):
+        shift = h * (torch.arange(N) == j).double()
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.05])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizers_midpoint(name, max_norm):
+def test_curators_take_an_optimizers_midpoint(name):
     model, validation, training = network(), data(7), data(N)
     optimizer = OPTIMIZERS[name](model.parameters())
     LOSS(model(validation[0]), validation[1]).mean().backward()
     optimizer.step()
-    options = {"optimizer": optimizer, "max_norm": max_norm}
-    found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", **options)
-    check_differences(found, model, optimizer, validation, training, 0.5 / N, max_norm)
-    if max_norm is None:
-        curator = lai_torch.Curator(
-            model, LOSS, optimizer, validation, estimator=lai_torch.Midpoint(of="optimizer")
-        )
-        torch.testing.assert_close(curator.score(*training)[1].scores, found)
+    expected = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", optimizer=optimizer)
+    estimator = lai_torch.Midpoint(of="optimizer")
+    curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator)
+    torch.testing.assert_close(curator.score(*training)[1].scores, expected)
 
 
 def test_a_quadratics_midpoint_is_shapleys():

@@ -1,7 +1,6 @@
 """The curator around the loop: sources of validation, accumulation, precision, groups, audit, resuming."""
 
 import copy
-import functools
 import json
 import math
 
@@ -9,7 +8,6 @@ import lai_torch
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, curated, data, network
@@ -52,30 +50,6 @@ def test_grad_scalers_change_nothing():
         found.append((report.scores, torch.cat([p.detach().flatten() for p in model.parameters()])))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"estimator": lai_torch.LAI(sketch=2)},
-        {"estimator": lai_torch.LAI(positions="mean"), "share": 0.5},
-    ],
-)
-def test_scoring_leaves_training_alone(options):
-    def trained(curate):
-        torch.manual_seed(5)
-        model = network(nn.BatchNorm1d(8), nn.Dropout(0.5))
-        validation = data(11)
-        keep_all = functools.partial(lai.keep_top, fraction=1.0)
-        curator = curated(model, validation, policy=keep_all, warmup=0 if curate else 100, **options)
-        for _ in range(4):
-            curator.step(*data(8))
-        return model
-
-    curated_model, plain = trained(True), trained(False)
-    for key, value in curated_model.state_dict().items():
-        torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-12, atol=1e-12)
 
 
 def test_groups_have_a_floor():

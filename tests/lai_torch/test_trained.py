@@ -43,20 +43,6 @@ def make_residual(own, inputs):
     return own.head(torch.relu(hidden))
 
 
-@holding(
-    lambda: held(
-        embed=nn.Linear(2, 16),
-        head=nn.Linear(16, CLASSES),
-        places=nn.Parameter(0.1 * torch.randn(4, 16)),
-        layer=nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True),
-    )
-)
-def make_transformer(own, inputs):
-    """Apply one encoder layer on four tokens of two numbers."""
-    tokens = own.embed(inputs.unflatten(1, (4, 2))) + own.places
-    return own.head(own.layer(tokens).mean(1))
-
-
 @holding(lambda inner: held(inner=inner))
 def make_autocast(own, inputs):
     """Compute in bfloat16 inside."""
@@ -77,7 +63,6 @@ MODELS = {
         nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, CLASSES)
     ),
     "residual": lambda: make_residual(nn.LayerNorm),
-    "transformer": make_transformer,
 }
 GRID = list(itertools.product(MODELS, (0, 12, 100, 300), (False, True), (False, True), (LOSS, squares)))
 FEW = [("residual", 300, False, False, LOSS), ("batch norm", 100, True, True, squares)]
@@ -140,7 +125,7 @@ def typical(model, loss, side):
     return int(nearest[0]), int(nearest[1])
 
 
-SEEN = [("mlp", 100, True), ("batch norm", 100, False), ("residual", 300, True), ("transformer", 100, True)]
+SEEN = [("mlp", 100, True), ("batch norm", 100, False), ("residual", 300, True)]
 
 
 def more_of_the_first(ctx, gradients):

@@ -19,7 +19,7 @@ from tests.lai_torch.support import LOSS, batch, curated, data
 from tests.support.torch_modules import held, holding
 from tests.support.workloads import torch_masked
 from tests.support.workloads.torch_masked import compilations
-from tests.support.workloads.torch_oracle import exact_kernel, per_sample_gradients
+from tests.support.workloads.torch_oracle import exact_kernel
 from tests.support.workloads.torch_parts import doubled
 from tests.support.workloads.torch_training import MODELS
 
@@ -86,22 +86,6 @@ def test_selective_steps_cost_two_thirds(name):
     assert found["flops_ratio"] < 0.74
 
 
-@pytest.mark.parametrize("name", [name for name in FOLLOWED if name.startswith("last: ")])
-def test_last_convolutions_are_exact(name):
-    case = doubled(FOLLOWED[name]())
-    model, *batch = case.model, case.loss, case.inputs, case.targets
-    trace = lai_torch.trace(model, *batch, gradients="all")
-    close = functools.partial(torch.testing.assert_close, rtol=1e-11, atol=1e-13)
-    close(lai.ghost_kernel(trace, trace), exact_kernel(model, *batch, N))
-    if "shared" in name or "grouped" in name:
-        return
-    last = lai.Trace(lai_torch.trace(model, *batch).layers[-1:])
-    model.part.requires_grad_(requires_grad=False)
-    gradients = per_sample_gradients(model, *batch, N)
-    for kernel in (lai.lai_kernel, lai.ghost_kernel, lai.lli_kernel):
-        close(kernel(last, last), gradients @ gradients.T)
-
-
 def test_curators_keep_no_model():
     model, given = nn.Linear(4, 3), (torch.randn(8, 4), torch.arange(8) % 3)
     curated(model, given, backward="selective").step(*given)
@@ -109,20 +93,6 @@ def test_curators_keep_no_model():
     del model
     gc.collect()
     assert kept() is None
-
-
-def test_a_first_infinite_gradient():
-    case, scale, found = doubled(FOLLOWED[TOKENS]()), [8.9e307], []
-    for way in ("kept", "selective"):
-        scale[0] = 8.9e307
-        model = copy.deepcopy(case.model)
-        options = {"policy": lambda scores: lai.keep_top(scores, 0.5) * scale[0] * N, "backward": way}
-        curator = curated(model, (case.inputs, case.targets), **options)
-        assert curator.step(case.inputs, case.targets).skipped
-        scale[0] = 1.0
-        assert not curator.step(case.inputs, case.targets).skipped
-        found.append(list(model.parameters()))
-    torch.testing.assert_close(*found)
 
 
 def test_lengths_use_up_no_compilations():
