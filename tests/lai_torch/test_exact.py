@@ -13,7 +13,7 @@ from torch import nn
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_functions import Custom
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part, held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
 N = 5
@@ -23,31 +23,23 @@ def network():
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, 3)).double()
 
 
-class Choosy(nn.Module):
-    """Fails by itself on the training batch; a custom function without forward mode stands before."""
-
-    def __init__(self, error, late):
-        super().__init__()
-        self.body, self.error, self.late = nn.Linear(4, 3), error, late
-
-    def forward(self, inputs):
-        hidden = Custom.apply(self.body(inputs), 2.0) if self.late else self.body(inputs)
-        if len(inputs) == N:
-            self.fail(hidden)
-        return hidden
-
-    def fail(self, hidden):
-        if self.error is RuntimeError:
-            return hidden @ hidden
-        raise self.error("the model's own")
-
-
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("error", [KeyError, NotImplementedError, RuntimeError])
 def test_a_models_own_errors_come_up(error, late):
+    """On the training batch alone; a custom function without forward mode may stand before."""
+
+    def failing(own, inputs):
+        hidden = Custom.apply(own.body(inputs), 2.0) if late else own.body(inputs)
+        return hidden if len(inputs) != N else fail(hidden)
+
+    def fail(hidden):
+        if error is RuntimeError:
+            return hidden @ hidden
+        raise error("the model's own")
+
     message = "mat1 and mat2 shapes cannot be multiplied" if error is RuntimeError else "the model's own"
     with pytest.raises(error, match=message) as raised:
-        lai_torch.exact_scores(Choosy(error, late).double(), LOSS, data(7), data(N))
+        lai_torch.exact_scores(Part(failing, body=nn.Linear(4, 3).double()), LOSS, data(7), data(N))
     assert "fail" in [entry.name for entry in raised.traceback]
     assert raised.value.__context__ is None
 

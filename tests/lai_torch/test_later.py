@@ -110,22 +110,18 @@ def test_scores_follow_a_changed_model(change, estimator):
 @pytest.mark.parametrize("change", ["a shared layer", "no bias", "flag: another depth"])
 def test_updates_follow_a_changed_model(change, backward):
     net = changing(change)
-    optimizer = torch.optim.SGD([*net.parameters()], lr=0.1)
-    curator = lai_torch.Curator(net, LOSS, optimizer, batch(9), backward=backward)
+    curator = curated(net, batch(9), lr=0.0, backward=backward)
     for step in range(4):
         if step == 2:
             CHANGES[change](net)
-        again, trained = copy.deepcopy(net), {id(one) for one in optimizer.param_groups[0]["params"]}
         inputs, targets = batch(step)
         weights = curator.step(inputs, targets).weights
-        parameters = [one for one in again.parameters() if one.requires_grad]
-        loss = (weights * LOSS(again(inputs), targets)).sum()
-        gradients = iter(torch.autograd.grad(loss, parameters, allow_unused=True))
-        for now, before in zip(net.parameters(), again.parameters(), strict=True):
-            gradient = next(gradients) if before.requires_grad else None
-            moved = gradient is not None and id(now) in trained
-            expected = before - 0.1 * gradient if moved else before
-            torch.testing.assert_close(now, expected, rtol=1e-9, atol=1e-12)
+        parameters = [one for one in net.parameters() if one.requires_grad]
+        loss = (weights * LOSS(net(inputs), targets)).sum()
+        expected = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for one, gradient in zip(parameters, expected, strict=True):
+            if gradient is not None:
+                torch.testing.assert_close(one.grad, gradient, rtol=1e-9, atol=1e-12)
 
 
 class Cached(nn.Module):

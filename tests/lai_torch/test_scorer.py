@@ -12,7 +12,6 @@ import torch
 
 import lai_core as lai
 from tests.lai_torch.tables import LOSS, drawn, network
-from tests.support.torch_modules import held, holding
 
 NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
 NAMES = [f"s{number}" for number in range(10)]
@@ -110,19 +109,14 @@ def test_functions_collate_and_mappings():
         assert columns["word"] == ["a"] * 10  # no numbers: a list
         return {"input": columns["x"], "y": columns["y"]}
 
-    @holding(lambda: held(net=network()))
-    def named(own, input, y):
-        return own.net(input)
-
     def loss(outputs, batch):
         return LOSS(outputs, batch["y"])
 
     validation = {"input": VALIDATION[0], "y": VALIDATION[1]}
-    batch = {"input": DATA[0], "y": DATA[1]}
     expected = lai_torch.Scorer(network, LOSS, VALIDATION)(DATA)
-    found = lai_torch.Scorer(named, loss, validation)(batch)
-    worded = lai_torch.Scorer(named, loss, (validation, validation), collate=words)
-    for other in (found, worded({"word": ["a"] * 10, "x": COLUMNS["x"], "y": COLUMNS["y"]})):
+    found = lai_torch.Scorer(network, loss, validation)({"input": DATA[0], "y": DATA[1]})
+    worded = lai_torch.Scorer(network, loss, (validation, validation), collate=words)
+    for other in (found, worded(COLUMNS | {"word": ["a"] * 10})):
         np.testing.assert_array_equal(other["score"], expected["score"])
 
 

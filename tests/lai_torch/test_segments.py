@@ -229,9 +229,3 @@ def test_samples_without_finite_loss():
     assert torch.isnan(found[1]).all()
     expected = one_pass_each(model, validation, (inputs, targets))
     torch.testing.assert_close(found[[0, 2]], expected[[0, 2]], rtol=1e-10, atol=1e-14)
-
-
-def test_coupled_samples_are_refused():
-    model, *sides = setting(4)
-    with pytest.raises(ValueError, match="samples are coupled"):
-        positions_of(model, lambda o, t: loss(o - o.mean(0), t), *sides)

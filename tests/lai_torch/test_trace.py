@@ -11,7 +11,6 @@ from torch import nn
 import lai_core as lai
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, randn, recurrent
-from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
 from tests.support.workloads.torch_oracle import exact_kernel
@@ -104,13 +103,9 @@ def test_compiled_models_stay_compiled():
 
 
 def test_coverage_names_frozen_parameters():
-    @holding(lambda: held(memory=nn.GRU(3, 4, batch_first=True), head=nn.Linear(4, 3)))
-    def partly(own, inputs):
-        return own.head(own.memory(inputs)[0][:, -1])
-
-    model = partly().double()
+    model = recurrent().double()
     model.head.bias.requires_grad_(False)
-    found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
+    found = lai_torch.coverage(model, LOSS, randn(N, 5, 4), labels())
     kinds = {"weight": ("dense",), "bias": ("bias",)}
     named = [name for name, _ in model.named_parameters() if "memory" in name]
     memory = {name: kinds[name.split(".")[1].split("_")[0]] for name in named}

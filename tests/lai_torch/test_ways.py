@@ -141,29 +141,27 @@ def chain(between=None):
     return nn.Sequential(nn.Conv1d(2, 4, 3), between, nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)).double()
 
 
-def keeping(model, validation, share, backward):
-    return curated(model, validation, policy=lambda scores: lai.keep_top(scores, share), backward=backward)
+ALL, HALF, MOST = (functools.partial(lai.keep_top, fraction=share) for share in (1.0, 0.5, 0.6))
 
 
 def test_whole_steps_run_forward_once():
-    model = chain(nn.Dropout(0.5))
-    twin, given, calls = copy.deepcopy(model), batch(9, 2, 6), []
-    curator = keeping(model, batch(20, 2, 6), 1.0, "whole")
+    model, given, calls = chain(nn.Dropout(0.5)), batch(9, 2, 6), []
+    curator = curated(model, batch(20, 2, 6), lr=0.0, policy=ALL, backward="whole")
     for _ in range(2):  # which prove the graph
         curator.step(*given)
-    twin.load_state_dict(model.state_dict())
-    model.register_forward_pre_hook(lambda module, _: calls.append(module.training))
+    hook = model.register_forward_pre_hook(lambda module, _: calls.append(module.training))
     state = torch.get_rng_state()
     report = curator.step(*given)
     after = torch.get_rng_state()
     assert calls[-1]
     assert calls.count(True) == 1
+    hook.remove()
     torch.set_rng_state(state)
-    losses = LOSS(twin(given[0]), given[1])
+    losses = LOSS(model(given[0]), given[1])
     assert torch.equal(after, torch.get_rng_state())
     torch.testing.assert_close(report.losses, losses.detach())
-    losses.mean().backward()
-    torch.testing.assert_close(*([p.grad for p in one.parameters()] for one in (model, twin)))
+    expected = torch.autograd.grad(losses.mean(), [*model.parameters()])
+    torch.testing.assert_close([p.grad for p in model.parameters()], [*expected])
 
 
 TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_lai")
@@ -173,11 +171,11 @@ TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_l
 @pytest.mark.parametrize("backward", ["whole", "auto"])
 def test_one_pass_is_two(estimator, backward):
     """The batches are drawn between the steps, so that these may draw nothing themselves."""
-    found, half = {}, functools.partial(lai.keep_top, fraction=0.5)
+    found = {}
     for way in ("kept", backward):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
-        curator = curated(model, data(6), estimator=estimator, backward=way, policy=half)
+        curator = curated(model, data(6), estimator=estimator, backward=way, policy=HALF)
         scores = [curator.step(*data(8)).scores for _ in range(3)]
         found[way] = [*scores, *(one.detach() for one in model.parameters())]
     for one, other in zip(*found.values(), strict=True):
@@ -195,15 +193,15 @@ def timed(monkeypatch, kept, whole):
 def test_auto_stays_with_the_faster(kept, whole, chosen, monkeypatch):
     model, validation, given = chain(), batch(20, 2, 6), batch(9, 2, 6)
     timed(monkeypatch, kept, whole)
-    curator = keeping(model, validation, 0.6, "auto")
+    curator = curated(model, validation, policy=MOST, backward="auto")
     assert curator.score(*given)[1].backward == "kept"
     assert [curator.step(*given).backward for _ in range(3)] == ["kept", "whole", "kept"]
-    resumed = keeping(model, validation, 0.6, "auto")
+    resumed = curated(model, validation, policy=MOST, backward="auto")
     resumed.load_state_dict(curator.state_dict())
     timed(monkeypatch, whole, kept)  # its next step is the other pass's
     found = [resumed.step(*given).backward for _ in range(7)]
     assert found == ["whole", "kept", "whole", "kept", "whole", chosen, chosen]
-    again = keeping(model, validation, 0.6, "auto")
+    again = curated(model, validation, policy=MOST, backward="auto")
     again.load_state_dict(resumed.state_dict())
     assert again.step(*given).backward == chosen
 
@@ -211,5 +209,5 @@ def test_auto_stays_with_the_faster(kept, whole, chosen, monkeypatch):
 @pytest.mark.parametrize("part", [nn.Dropout(0.5), nn.BatchNorm1d(4)])
 def test_auto_keeps_to_eval_scores(part):
     model, given = chain(part), batch(9, 2, 6)
-    curator = keeping(model, given, 1.0, "auto")
+    curator = curated(model, given, policy=ALL, backward="auto")
     assert [curator.step(*given).backward for _ in range(10)] == ["kept"] * 10
