@@ -17,10 +17,6 @@ LENGTH, CLASSES = 5, 7
 WEIGHT = torch.rand(CLASSES, dtype=torch.float64)
 
 
-def per_sample(losses, targets):
-    return losses.view(len(targets), -1).mean(1)
-
-
 def flat(outputs, targets, **options):
     losses = functools.partial(functional.cross_entropy, reduction="none", **options)
     return losses(outputs.flatten(0, 1), targets.flatten())
@@ -72,10 +68,6 @@ def _of_any_size(monkeypatch):
     monkeypatch.setattr(averaging, "FEWEST", 0)
 
 
-def mean_of(form):
-    return lambda outputs, targets: per_sample(FORMS[form](outputs, targets), targets)
-
-
 CASES = [(form, padded, "kept") for form in FORMS for padded in (False, True)]
 CASES += [("flat", True, "selective")]
 CASES += [
@@ -87,7 +79,11 @@ CASES += [
 @pytest.mark.parametrize(("form", "padded", "backward"), CASES)
 def test_steps_by_means(form, padded, backward):
     """Scores are those of all positions, and steps plain ones."""
-    model, loss = make_model().double(), mean_of(form)
+
+    def loss(outputs, targets):
+        return FORMS[form](outputs, targets).view(len(targets), -1).mean(1)
+
+    model = make_model().double()
     validation = batch(4, padded=padded)
     options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF}
     curator = curated(model, validation, loss, lr=0.0, backward=backward, **options)

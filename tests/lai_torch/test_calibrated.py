@@ -1,7 +1,6 @@
 """Estimators that read more of a validation set: weights of layers fitted on it, scores of its parts."""
 
 import functools
-import itertools
 from dataclasses import replace
 
 import lai_torch
@@ -96,12 +95,6 @@ KINDS = (lai_torch.LAI, lai_torch.LLI, lai_torch.Ghost, lai_torch.Preconditioned
 ESTIMATORS = (*(kind(parts=4) for kind in KINDS), lai_torch.LAI(chunk=2, parts=4))
 
 
-def slices(batch, parts):
-    samples = len(batch[1])
-    ends = [part * samples // parts for part in range(parts + 1)]
-    return [tuple(x[a:b] for x in batch) for a, b in itertools.pairwise(ends)]
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_scores_of_parts(estimator):
     model, validation, batch = support.network(), data(11), data(7)
@@ -113,6 +106,7 @@ def test_scores_of_parts(estimator):
     torch.testing.assert_close(report.weights, expected)
     if estimator.name == "calibrated_lai":  # whose weights are fitted on the whole set
         return
-    for part, scores in zip(slices(validation, 4), report.parts, strict=True):
+    parts = zip(*(side.split(report.sizes) for side in validation), strict=True)
+    for part, scores in zip(parts, report.parts, strict=True):
         _, alone = support.curated(model, part, estimator=replace(estimator, parts=None)).score(*batch)
         torch.testing.assert_close(scores, alone.scores)

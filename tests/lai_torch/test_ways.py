@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 import lai_core as lai
 from tests.lai_torch.followed import FOLLOWED, PARTS, N, body
 from tests.lai_torch.support import LOSS, batch, curated, data
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part
 from tests.support.workloads import torch_masked
 from tests.support.workloads.torch_masked import compilations
 from tests.support.workloads.torch_oracle import exact_kernel
@@ -115,14 +115,10 @@ def test_lengths_use_up_no_compilations():
         assert curated(model, batch(6, 4), backward="selective").step(*batch(6, 4)).backward == "selective"
 
 
-@holding(lambda: held(left=nn.Linear(4, 3), right=nn.Linear(4, 3)))
-def fork(own, inputs):
-    return own.left(inputs) + torch.tanh(own.right(inputs))
-
-
 @pytest.mark.parametrize("last", ["left", "right"])
 def test_the_named_final_layer_is_read(last):
-    model, given = fork().double(), batch(6, 4)
+    given, left, right = batch(6, 4), nn.Linear(4, 3), nn.Linear(4, 3)
+    model = Part(lambda own, x: own.left(x) + own.right(x).tanh(), left=left, right=right).double()
     trace = lai_torch.trace(model, LOSS, *given, last=last)
     found = []
     for way in ("kept", "selective"):
