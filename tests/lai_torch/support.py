@@ -55,6 +55,13 @@ def plain(tree):
     return [plain(part) for part in tree] if isinstance(tree, list | tuple) else tree
 
 
+def drawn_sketch(seed, outputs):
+    """Return signs and permutation of the sketch of a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randint(2, (outputs,), generator=generator) * 2 - 1
+    return signs, torch.randperm(outputs, generator=generator)
+
+
 def network(*between, outputs=3):
     return nn.Sequential(nn.Linear(4, 8), *between, nn.ReLU(), nn.Linear(8, outputs)).double()
 

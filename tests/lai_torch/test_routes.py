@@ -49,9 +49,7 @@ def sketched(trace, sketch):
 def matrix(seed, width):
     """Return the sketch that a side of a curator with a generator of that seed has, `(width, OUTPUTS)`."""
     drawn = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))
-    generator = torch.Generator().manual_seed(int(drawn))
-    signs = torch.randint(2, (OUTPUTS,), generator=generator) * 2 - 1
-    permutation = torch.randperm(OUTPUTS, generator=generator)
+    signs, permutation = support.drawn_sketch(int(drawn), OUTPUTS)
     found = torch.zeros(width, OUTPUTS, dtype=torch.float64)
     places = torch.arange(OUTPUTS) // -(-OUTPUTS // width)
     return found.index_put_((places, permutation), signs[permutation].double())
