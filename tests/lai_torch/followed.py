@@ -78,18 +78,10 @@ def values(outputs):
     return found + where
 
 
-def switched_off(mode, computes, joins):
-    """Return what joins outputs with a function of them, computed where gradients are off."""
-
-    def function(outputs, gain):
-        with mode():
-            value = computes(outputs)
-        return joins(outputs, value)
-
-    return function
-
-
-norm = switched_off(torch.no_grad, lambda o: o.norm(dim=1, keepdim=True), torch.div)
+def norm(outputs, gain):
+    with torch.no_grad():
+        length = outputs.norm(dim=1, keepdim=True)
+    return outputs / length
 
 
 def buffered(outputs, gain):
@@ -101,7 +93,7 @@ def buffered(outputs, gain):
 CUT = {
     "norm": norm,
     "checkpointed": lambda o, gain: checkpoint.checkpoint(norm, o, gain, use_reentrant=False),
-    **{one.__name__: one for one in (buffered,)},
+    "buffered": buffered,
 }
 """Where gradients are off behind the last layer."""
 

@@ -66,25 +66,18 @@ def balance_has_other_shapes(rank):
     return curator.step(nn.functional.pad(inputs, (0, rank)), targets)
 
 
-def with_rate(lr=0.1):
-    """Return an optimizer of this rate, or none, and a curator with it."""
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9) if lr else None
-    return optimizer, lai_torch.Curator(model, LOSS, optimizer, batch(12, 1), process_group=dist.group.WORLD)
-
-
 def a_rate_changes_on_one(rank):
-    optimizer, curator = with_rate()
-    optimizer.param_groups[0]["lr"] /= 1 + rank
-    return curator.step(*batch(4, 2))
+    curator, part = curated(rank)
+    curator._updater.optimizer.param_groups[0]["lr"] /= 1 + rank
+    return curator.step(*part)
 
 
 def an_optimizer_raises(rank):
-    optimizer, curator = with_rate()
+    curator, part = curated(rank)
     fails = raises_on_one(rank, RuntimeError("this optimizer cannot step"))
-    optimizer.register_step_post_hook(lambda *_: (fails(), None)[1])
+    curator._updater.optimizer.register_step_post_hook(lambda *_: (fails(), None)[1])
     try:
-        return curator.step(*batch(4, 2))
+        return curator.step(*part)
     finally:
         assert curator.steps == 1  # every parameter has moved
 
@@ -237,7 +230,7 @@ ERRORS = {
     "model: a forward pass wrote the sharded parameter 'weight' of a": a_forward_pass_writes_shards,
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     f"refresh: {SAME} 1 on process 0 and 2 on process 1": (lambda rank: stepped(rank, refresh=1 + rank)),
-    f"optimizer.param_groups[0]['lr']: {SAME} 0.1 on": (lambda rank: with_rate(0.1 * (1 + rank))),
+    f"optimizer.param_groups[0]['lr']: {SAME} 0.1 on": (lambda rank: stepped(rank, lr=0.1 * (1 + rank))),
     "ValueError: validation: expected the same summary on every process, got others": (
         lambda rank: stepped(rank, validation=summary_of(rank))
     ),
@@ -262,5 +255,13 @@ ERRORS = {
     ],
     "ValueError: process_group: the parameters lie on a mesh of 2 dimensions": copies_without_a_group,
     "model: expected layers that run whole on each process, got '0' spread": features_are_spread,
+    "ids: expected one for each of the 16 samples, got 15": (
+        lambda rank: lai_torch.diagnose(
+            network(), LOSS, *batch(16, 2), ids=range(16 - rank), process_group=dist.group.WORLD
+        )
+    ),
+    "leave_out: expected False with a group or a sharded": (
+        lambda rank: lai_torch.SpikeMonitor(wrapped(network(), "fsdp2", PROCESSES)[0], LOSS, leave_out=True)
+    ),
 }
 """By the words of what all raise: what one process does, as functions of its rank."""

@@ -13,11 +13,11 @@ from tests.support.workloads.torch_processes import LOSS, batch, network, wrappe
 PROCESSES = 2
 
 
-def curated(rank, model=None, validation=None, loss=LOSS, **options):
+def curated(rank, model=None, validation=None, loss=LOSS, lr=0.1, **options):
     """Return a curator of two processes and this one's rows of a batch."""
     model = network() if model is None else model
     options.setdefault("process_group", dist.group.WORLD)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     validation = batch(12, 1) if validation is None else validation
     curator = lai_torch.Curator(model, loss, optimizer, validation, **options)
     inputs, targets = batch(8, 2)

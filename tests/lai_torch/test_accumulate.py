@@ -1,39 +1,28 @@
 """Micro-batches: every way of the backward pass adds its part; those of a trainer are weighed together."""
 
 import copy
-import functools
 
 import lai_torch
 import pytest
 import torch
 from accelerate import Accelerator
 from lai_torch.integrations.rows import kept_rows
-from torch import nn
 
 import lai_core as lai
-from tests.lai_torch import support
-from tests.lai_torch.support import LOSS, sgd
+from tests.lai_torch.support import LOSS, curated, data, network, sgd
 
-N, PARTS = 6, 3
-QUARTER = functools.partial(lai.keep_top, fraction=0.25)
+PARTS = 3
 WAYS = ("selective", "whole", "kept")
-
-
-def network():
-    layers = nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)
-    return nn.Sequential(*layers).double()
-
-
-def data(n=N):
-    return support.batch(n, 4)
-
-
-def curated(model, validation, backward, policy, **options):
-    return support.curated(model, validation, policy=policy, backward=backward, accumulate=PARTS, **options)
+CHOOSES = {  # which of the micro-batches of a step keeps something
+    "first": (True, False, False),
+    "last": (False, False, True),
+    "none": (False, False, False),
+    "all": (True, True, True),
+}
 
 
 def steps_by_hand(model, batches, weights):
-    """Take one plain step of SGD with momentum per `PARTS` batches, on weighted losses."""
+    """Take one plain step per `PARTS` batches, on weighted losses."""
     optimizer = sgd(model)
     for start in range(0, len(batches), PARTS):
         pairs = zip(batches[start : start + PARTS], weights[start : start + PARTS], strict=True)
@@ -45,20 +34,6 @@ def steps_by_hand(model, batches, weights):
         optimizer.step()
 
 
-def spoiled():
-    inputs, targets = data()
-    inputs[2] = torch.nan
-    return inputs, targets
-
-
-CHOOSES = {  # which of the micro-batches of a step keeps something
-    "first": (True, False, False),
-    "last": (False, False, True),
-    "none": (False, False, False),
-    "all": (True, True, True),
-}
-
-
 @pytest.mark.parametrize("name", CHOOSES)
 @pytest.mark.parametrize("backward", WAYS)
 def test_parts_that_keep_nothing(backward, name):
@@ -68,9 +43,11 @@ def test_parts_that_keep_nothing(backward, name):
         weights = lai.keep_top(scores, 0.5)
         return weights if next(keeps) else torch.zeros_like(weights)
 
-    model, validation = network(), data(20)
-    twin, batches = copy.deepcopy(model), [spoiled(), data(), data(), data(), spoiled(), data()]
-    curator = curated(model, validation, backward, policy)
+    model, batches = network(), [data(6) for _ in range(6)]
+    for inputs, _ in batches[::4]:
+        inputs[2] = torch.nan
+    twin = copy.deepcopy(model)
+    curator = curated(model, data(20), policy=policy, backward=backward, accumulate=PARTS)
     reports = [curator.step(*batch) for batch in batches]
     assert [report.backward for report in reports] == [
         "kept" if backward == "whole" and at in {0, 4} else backward for at in range(6)
@@ -89,37 +66,17 @@ def test_parts_that_keep_nothing(backward, name):
 def test_accumulate_of_accelerate_is_refused():
     """It would neither step nor clear gradients at every batch, and the curator would count steps."""
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    model, validation = network(), data(20)
+    model = network()
     prepared, optimizer = accelerator.prepare(model, sgd(model))
-    curator = lai_torch.Curator(prepared, LOSS, optimizer, validation)
+    curator = lai_torch.Curator(prepared, LOSS, optimizer, data(20))
     before = copy.deepcopy(model.state_dict())
     message = (
         r"inside accelerator\.accumulate\(\), where it does not at every batch; .* Curator\(accumulate=\)"
     )
     with accelerator.accumulate(prepared), pytest.raises(ValueError, match=message):
-        curator.step(*data())
+        curator.step(*data(6))
     assert curator.steps == 0
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
-
-
-def test_micro_batches_are_weighed_together():
-    model, known, given = support.network(), support.data(9), support.data(12)
-    whole, expected = support.curated(model, known, policy=QUARTER).score(*given)
-    curator = support.curated(model, known, policy=QUARTER)
-    cuts = [tuple(side[rows] for side in given) for rows in (slice(0, 5), slice(5, 6), slice(6, 12))]
-    weights, report = curator.weigh(
-        cuts, groups=[torch.zeros(len(cut[1]), dtype=torch.int64) for cut in cuts]
-    )
-    assert [len(part) for part in weights] == [5, 1, 6]
-    assert torch.equal(torch.cat(weights), whole)
-    torch.testing.assert_close(report.scores, expected.scores, rtol=1e-12, atol=1e-14)
-    assert (report.kept, report.kept_fraction, report.group_drops) == (3, 0.25, {0: 0.75})
-    assert curator.steps == 1
-    total = sum(
-        float(curator.objective(LOSS(model(cut[0]), cut[1]).detach(), own))
-        for cut, own in zip(cuts, weights, strict=True)
-    )
-    assert total == pytest.approx(report.loss)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -130,9 +87,9 @@ def test_trainers_auxiliary_losses(alone):
         squares = outputs.square().sum(1)
         return squares.mean() if alone else squares * targets
 
-    start, batch, validation = support.network(), support.data(8), support.data(9)
+    start, batch, validation = network(), data(8), data(9)
     stepped, model = copy.deepcopy(start), copy.deepcopy(start)
-    support.curated(stepped, validation, backward=lai_torch.KeptOptions(auxiliary=penalty)).step(*batch)
+    curated(stepped, validation, backward=lai_torch.KeptOptions(auxiliary=penalty)).step(*batch)
     curator = lai_torch.Curator(model, LOSS, None, validation)
     parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
     weights, report = curator.weigh(parts)

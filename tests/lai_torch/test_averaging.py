@@ -1,6 +1,5 @@
 """Language models' losses by means over positions: no gradient is formed at every position and class."""
 
-import copy
 import functools
 
 import lai_torch
@@ -16,10 +15,6 @@ from tests.support.torch_modules import held, holding
 
 LENGTH, CLASSES = 5, 7
 WEIGHT = torch.rand(CLASSES, dtype=torch.float64)
-
-
-def per_sample(losses, targets):
-    return losses.view(len(targets), -1).mean(1)
 
 
 def flat(outputs, targets, **options):
@@ -73,40 +68,31 @@ def _of_any_size(monkeypatch):
     monkeypatch.setattr(averaging, "FEWEST", 0)
 
 
-def mean_of(form):
-    return lambda outputs, targets: per_sample(FORMS[form](outputs, targets), targets)
+CASES = [(form, padded, "kept") for form in FORMS for padded in (False, True)]
+CASES += [("flat", True, "selective")]
+CASES += [
+    (form, False, "selective")
+    for form in ("flat", "transposed", "sliced", "positions before samples", "twice", "hooked")
+]
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("form", FORMS)
-def test_scores_by_means(form, padded):
-    model, loss = make_model().double(), mean_of(form)
-    validation, *batches = (batch(n, padded=padded) for n in (4, 6, 6, 6))
-    curator = curated(model, validation, loss, estimator=lai_torch.LAI(positions="mean"), policy=HALF)
-    for training in batches:  # proved, planned, by the plan
-        sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]  # of all positions
-        expected = lai_core.lai_scores(*sides, positions="mean")
-        torch.testing.assert_close(curator.step(*training).scores, expected)
+@pytest.mark.parametrize(("form", "padded", "backward"), CASES)
+def test_steps_by_means(form, padded, backward):
+    """Scores are those of all positions, and steps plain ones."""
 
+    def loss(outputs, targets):
+        return FORMS[form](outputs, targets).view(len(targets), -1).mean(1)
 
-SELECTIVE = ("flat", "transposed", "sliced", "positions before samples", "twice", "hooked")
-
-
-@pytest.mark.parametrize(("form", "padded"), [("flat", True), *((form, False) for form in SELECTIVE)])
-def test_selective_steps_by_means(form, padded):
-    loss = mean_of(form)
-    validation, models = batch(4, padded=padded), [make_model().double()]
-    models.append(copy.deepcopy(models[0]))
-    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF, "refresh": 100}
-    kept, selective = (
-        curated(model, validation, loss, backward=backward, **options)
-        for model, backward in zip(models, ("kept", "selective"), strict=True)
-    )
-    for _ in range(4):  # what drops a sample first is compared with every sample's
+    model = make_model().double()
+    validation = batch(4, padded=padded)
+    options = {"estimator": lai_torch.LAI(positions="mean"), "policy": HALF}
+    curator = curated(model, validation, loss, lr=0.0, backward=backward, **options)
+    for _ in range(4):  # proved, planned, by the plan; selective, the first that drops is compared with all
         training = batch(6, padded=padded)
-        expected = kept.step(*training)
-        found = selective.step(*training)
-        torch.testing.assert_close(found.scores, expected.scores)
-        assert 0 < found.kept < 6
-        for one, other in zip(*(model.parameters() for model in models), strict=True):
-            torch.testing.assert_close(one, other)
+        sides = [lai_torch.trace(model, loss, *side) for side in (validation, training)]
+        report = curator.step(*training)
+        torch.testing.assert_close(report.scores, lai_core.lai_scores(*sides, positions="mean"))
+        assert 0 < report.kept < 6
+        losses = (loss(model(**training[0]), training[1]) * report.weights).sum()
+        gradients = torch.autograd.grad(losses, [*model.parameters()])
+        torch.testing.assert_close([one.grad for one in model.parameters()], [*gradients])

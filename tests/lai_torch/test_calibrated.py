@@ -1,7 +1,6 @@
 """Estimators that read more of a validation set: weights of layers fitted on it, scores of its parts."""
 
 import functools
-import itertools
 from dataclasses import replace
 
 import lai_torch
@@ -59,18 +58,6 @@ def test_weights_are_fitted_at_refreshes():
     assert not torch.allclose(second, third)
 
 
-def test_infinite_samples_do_not_calibrate():
-    model, validation, batch = network(), data(3), data(7)
-    _, expected = curated(model, tuple(part[1:] for part in validation)).score(*batch)
-    validation[0][0] = torch.nan
-    _, report = curated(model, validation).score(*batch)
-    torch.testing.assert_close(report.layer_weights, expected.layer_weights)
-    torch.testing.assert_close(report.scores, expected.scores)
-    validation[0][1] = torch.nan
-    with pytest.raises(ValueError, match="at least two samples with a finite loss among the 3 it is"):
-        curated(model, validation).score(*batch)
-
-
 def spread(outputs, targets):
     """One loss a sample, over all positions."""
     return nn.functional.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none").sum(1)
@@ -108,12 +95,6 @@ KINDS = (lai_torch.LAI, lai_torch.LLI, lai_torch.Ghost, lai_torch.Preconditioned
 ESTIMATORS = (*(kind(parts=4) for kind in KINDS), lai_torch.LAI(chunk=2, parts=4))
 
 
-def slices(batch, parts):
-    samples = len(batch[1])
-    ends = [part * samples // parts for part in range(parts + 1)]
-    return [tuple(x[a:b] for x in batch) for a, b in itertools.pairwise(ends)]
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_scores_of_parts(estimator):
     model, validation, batch = support.network(), data(11), data(7)
@@ -125,6 +106,7 @@ def test_scores_of_parts(estimator):
     torch.testing.assert_close(report.weights, expected)
     if estimator.name == "calibrated_lai":  # whose weights are fitted on the whole set
         return
-    for part, scores in zip(slices(validation, 4), report.parts, strict=True):
+    parts = zip(*(side.split(report.sizes) for side in validation), strict=True)
+    for part, scores in zip(parts, report.parts, strict=True):
         _, alone = support.curated(model, part, estimator=replace(estimator, parts=None)).score(*batch)
         torch.testing.assert_close(scores, alone.scores)

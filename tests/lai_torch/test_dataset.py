@@ -40,17 +40,6 @@ def test_standard_errors_and_gradient_norms(tmp_path, estimator):
 
 
 @pytest.mark.slow
-def test_errors_are_the_spread_of_draws():
-    """Of scores against thirty validation sets of one distribution."""
-    data, everyone = drawn(6), drawn(1800, 3)
-    sets = zip(*(side.split(60) for side in everyone), strict=True)
-    found = [lai_torch.Scorer(network(), LOSS, one, parts=10)(data) for one in sets]
-    spread = np.std([one["score"] for one in found], axis=0, ddof=1)
-    stated = np.sqrt(np.mean(np.square([one["standard_error"] for one in found]), axis=0))
-    np.testing.assert_allclose(stated, spread, rtol=0.3)  # the spread itself is known to 1 / sqrt(58)
-
-
-@pytest.mark.slow
 def test_processes_share_a_data_set(tmp_path):
     assert launch(scored_in_parts, 2, str(tmp_path / "shared")) == [None, None]
     data, validation = processes.batch(40, 1), processes.batch(12, 2)

@@ -13,7 +13,7 @@ from torch import nn
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, by_autograd, data
 from tests.support.torch_functions import Custom
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part, held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
 N = 5
@@ -23,31 +23,23 @@ def network():
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, 3)).double()
 
 
-class Choosy(nn.Module):
-    """Fails by itself on the training batch; a custom function without forward mode stands before."""
-
-    def __init__(self, error, late):
-        super().__init__()
-        self.body, self.error, self.late = nn.Linear(4, 3), error, late
-
-    def forward(self, inputs):
-        hidden = Custom.apply(self.body(inputs), 2.0) if self.late else self.body(inputs)
-        if len(inputs) == N:
-            self.fail(hidden)
-        return hidden
-
-    def fail(self, hidden):
-        if self.error is RuntimeError:
-            return hidden @ hidden
-        raise self.error("the model's own")
-
-
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("error", [KeyError, NotImplementedError, RuntimeError])
 def test_a_models_own_errors_come_up(error, late):
+    """On the training batch alone; a custom function without forward mode may stand before."""
+
+    def failing(own, inputs):
+        hidden = Custom.apply(own.body(inputs), 2.0) if late else own.body(inputs)
+        return hidden if len(inputs) != N else fail(hidden)
+
+    def fail(hidden):
+        if error is RuntimeError:
+            return hidden @ hidden
+        raise error("the model's own")
+
     message = "mat1 and mat2 shapes cannot be multiplied" if error is RuntimeError else "the model's own"
     with pytest.raises(error, match=message) as raised:
-        lai_torch.exact_scores(Choosy(error, late).double(), LOSS, data(7), data(N))
+        lai_torch.exact_scores(Part(failing, body=nn.Linear(4, 3).double()), LOSS, data(7), data(N))
     assert "fail" in [entry.name for entry in raised.traceback]
     assert raised.value.__context__ is None
 
@@ -86,17 +78,6 @@ def loss_after_a_step(model, optimizer, validation, training, weights, max_norm)
         return LOSS(twin_model(validation[0]), validation[1]).sum()
 
 
-def check_differences(found, model, optimizer, validation, training, weight, max_norm, h=1e-5):
-    """Compare scores with central differences of the step, sample by sample, per unit learning rate."""
-    for j in range(N):
-        shift = h * (torch.arange(N) == j).double()
-        up, down = (
-            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
-            for sign in (1, -1)
-        )
-        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
-
-
 @holding(
     lambda: held(filter=nn.Parameter(torch.randn(3, dtype=torch.complex128)), head=nn.Linear(4, 3).double())
 )
@@ -109,9 +90,11 @@ CASES = [(network, name, *rest) for name in OPTIMIZERS for rest in itertools.pro
 CASES.append(pytest.param(spectral, "amsgrad", 1, "mean", marks=pytest.mark.quick))
 
 
+@pytest.mark.parametrize("at", ["start", "midpoint"])
 @pytest.mark.parametrize("max_norm", [None, 0.05, 100.0])
 @pytest.mark.parametrize(("make", "name", "steps", "reduction"), CASES)
-def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction, max_norm):
+def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction, max_norm, at):
+    """Compared with central differences of the step, sample by sample, per unit of learning rate."""
     model, validation, training = make(), data(7), data(N)
     optimizer = OPTIMIZERS[name](model.parameters())
     for _ in range(steps):
@@ -125,29 +108,29 @@ def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction,
         for key in ("exp_avg", "exp_avg_sq"):
             optimizer.state[model[0].weight][key][:, 0] = 0.0
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-    found = lai_torch.exact_scores(
-        model, LOSS, validation, training, optimizer=optimizer, reduction=reduction, max_norm=max_norm
-    )
+    options = {"optimizer": optimizer, "reduction": reduction, "max_norm": max_norm, "at": at}
+    found = lai_torch.exact_scores(model, LOSS, validation, training, **options)
     torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
-    weight = 1 / N if reduction == "mean" else 1.0
-    check_differences(found, model, optimizer, validation, training, weight, max_norm)
+    weight, h = (1 / N if reduction == "mean" else 1.0) * (0.5 if at == "midpoint" else 1.0), 1e-5
+    for j in range(N):
+        shift = h * (torch.arange(N) == j).double()
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, weight + sign * shift, max_norm)
+            for sign in (1, -1)
+        )
+        assert float(found[j]) == pytest.approx(float(-(up - down) / (2 * h) / 0.1), rel=2e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.05])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizers_midpoint(name, max_norm):
+def test_curators_take_an_optimizers_midpoint(name):
     model, validation, training = network(), data(7), data(N)
     optimizer = OPTIMIZERS[name](model.parameters())
     LOSS(model(validation[0]), validation[1]).mean().backward()
     optimizer.step()
-    options = {"optimizer": optimizer, "max_norm": max_norm}
-    found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", **options)
-    check_differences(found, model, optimizer, validation, training, 0.5 / N, max_norm)
-    if max_norm is None:
-        curator = lai_torch.Curator(
-            model, LOSS, optimizer, validation, estimator=lai_torch.Midpoint(of="optimizer")
-        )
-        torch.testing.assert_close(curator.score(*training)[1].scores, found)
+    expected = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", optimizer=optimizer)
+    estimator = lai_torch.Midpoint(of="optimizer")
+    curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator)
+    torch.testing.assert_close(curator.score(*training)[1].scores, expected)
 
 
 def test_a_quadratics_midpoint_is_shapleys():

@@ -11,7 +11,7 @@ from torch import nn
 from lai_core.estimators.gates import gate_lai_kernel
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, data
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part
 
 curated = partial(support.curated, estimator="gate_lai")
 
@@ -59,11 +59,9 @@ def kernel(model, *sides):
 
 
 def test_columns_of_a_transposed_matrix():
-    @holding(lambda: held(first=nn.Linear(4, 5), second=nn.Parameter(torch.randn(5, 3))))
-    def stored(own, values):
-        return torch.tanh(own.first(values)) @ own.second
-
-    model = stored().double()
+    second = nn.Parameter(torch.randn(5, 3))
+    model = Part(lambda own, x: own.first(x).tanh() @ own.second, first=nn.Linear(4, 5), second=second)
+    model.double()
     (norms,) = lai_torch.trace_gates(model, LOSS, *data(2)).column_norms
     torch.testing.assert_close(norms, model.second.detach().square().sum(1))
 
@@ -89,24 +87,6 @@ def test_column_norms_are_of_the_step():
     torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
 
 
-@holding(lambda function, kind: held(function=function, kind=kind))
-def make_cast(own, values):
-    """Compute a function in another type."""
-    return own.function.to(own.kind)(values.to(own.kind)).to(values.dtype)
-
-
-@holding(
-    lambda share, axis, kind: held(
-        first=nn.Linear(4, 8), last=nn.Linear(8, 3), share=share, axis=axis, kind=kind
-    )
-)
-def mixing(own, values):
-    """Let a sample take a little of another's entries, or an entry of its neighbour's."""
-    hidden = torch.tanh(own.first(values)).to(own.kind)
-    mixed = hidden + own.share * hidden.roll(1, own.axis)
-    return own.last(mixed.to(own.last.weight.dtype))
-
-
 KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 LOW = KINDS[-1]
 
@@ -114,8 +94,14 @@ LOW = KINDS[-1]
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_slightly_mixing_entries_are_refused(kind, axis):
-    inputs, targets = data(5)
-    model = mixing(16 * torch.finfo(kind).eps, axis, kind).to(kind)
+    """Where a sample takes a little of another's entries, or an entry of its neighbour's."""
+    (inputs, targets), share = data(5), 16 * torch.finfo(kind).eps
+
+    def mixes(own, values):
+        hidden = torch.tanh(own.first(values))
+        return own.last(hidden + share * hidden.roll(1, axis))
+
+    model = Part(mixes, first=nn.Linear(4, 8), last=nn.Linear(8, 3)).to(kind)
     words = "mixes entries of the output of layer 'first'" if axis else "coupled"
     with pytest.raises(ValueError, match=words):
         lai_torch.trace_gates(model, LOSS, inputs.to(kind), targets)
@@ -123,12 +109,15 @@ def test_slightly_mixing_entries_are_refused(kind, axis):
 
 @pytest.mark.parametrize(("kind", "inside"), [*itertools.pairwise(KINDS), (LOW, torch.float32)])
 def test_elementwise_functions_in_every_type(kind, inside):
+    def within(own, values):
+        return own.function.to(inside)(values.to(inside)).to(values.dtype)
+
     functions = [nn.GELU(), nn.SiLU(), nn.Softplus(), nn.ELU(), nn.Hardswish(), nn.Mish(), nn.Sigmoid()]
     functions += [nn.LogSigmoid(), nn.PReLU(), nn.Softsign(), nn.Tanhshrink(), nn.GELU("tanh")]
     inputs, targets = data(40)
     for function in functions:
         for cast in (False, True):  # computed in the model's type, or inside in another
-            between = make_cast(function, inside) if cast else function
+            between = Part(within, function=function) if cast else function
             model = nn.Sequential(nn.Linear(4, 9), between, nn.Linear(9, 3)).to(kind)
             found = lai_torch.trace_gates(model, LOSS, 3.0 * inputs.to(kind), targets)
             hidden = model[0](3.0 * inputs.to(kind)).detach().requires_grad_()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.coupling import CLASSES, EACH, WIDTH, Net, batch
+from tests.lai_torch.coupling import CLASSES, WIDTH, Net, batch
 from tests.lai_torch.support import LOSS, curated, data
 from tests.support.torch_programs import drawn, program
 
@@ -52,6 +52,7 @@ def replaced(name, value):
     return lambda net: setattr(net.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], value())
 
 
+COUPLED = "a centred gradient"
 CHANGES = {
     **{f"flag: {name}": lambda net: net.flags.__setitem__(0, 1) for name in FLAGGED},
     "a hook": lambda net: net.second.register_forward_hook(lambda *args: 2.0 * args[2]),
@@ -66,6 +67,9 @@ CHANGES = {
     "frozen": lambda net: net.first.requires_grad_(requires_grad=False),
     "thawed": lambda net: net.third.requires_grad_(requires_grad=True),
     "a halved gradient": lambda net: net.first.weight.register_hook(lambda gradient: gradient * 0.5),
+    COUPLED: lambda net: net.second.register_full_backward_hook(
+        lambda module, given, got: (given[0] - given[0].mean(0),)
+    ),
 }
 
 
@@ -99,29 +103,25 @@ def test_scores_follow_a_changed_model(change, estimator):
         curator.score(*batch(step))
     CHANGES[change](net)
     for step in range(3, 6):
-        assert check_fresh(curator, net, batch(step), estimator=estimator)
+        assert check_fresh(curator, net, batch(step), estimator=estimator) == (change != COUPLED)
 
 
 @pytest.mark.parametrize("backward", ["kept", "whole", "selective"])
 @pytest.mark.parametrize("change", ["a shared layer", "no bias", "flag: another depth"])
 def test_updates_follow_a_changed_model(change, backward):
     net = changing(change)
-    optimizer = torch.optim.SGD([*net.parameters()], lr=0.1)
-    curator = lai_torch.Curator(net, LOSS, optimizer, batch(9), backward=backward)
+    curator = curated(net, batch(9), lr=0.0, backward=backward)
     for step in range(4):
         if step == 2:
             CHANGES[change](net)
-        again, trained = copy.deepcopy(net), {id(one) for one in optimizer.param_groups[0]["params"]}
         inputs, targets = batch(step)
         weights = curator.step(inputs, targets).weights
-        parameters = [one for one in again.parameters() if one.requires_grad]
-        loss = (weights * LOSS(again(inputs), targets)).sum()
-        gradients = iter(torch.autograd.grad(loss, parameters, allow_unused=True))
-        for now, before in zip(net.parameters(), again.parameters(), strict=True):
-            gradient = next(gradients) if before.requires_grad else None
-            moved = gradient is not None and id(now) in trained
-            expected = before - 0.1 * gradient if moved else before
-            torch.testing.assert_close(now, expected, rtol=1e-9, atol=1e-12)
+        parameters = [one for one in net.parameters() if one.requires_grad]
+        loss = (weights * LOSS(net(inputs), targets)).sum()
+        expected = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for one, gradient in zip(parameters, expected, strict=True):
+            if gradient is not None:
+                torch.testing.assert_close(one.grad, gradient, rtol=1e-9, atol=1e-12)
 
 
 class Cached(nn.Module):
@@ -184,15 +184,3 @@ def test_random_programs_are_scored_later():
         for side in (one.validation, one.training, one.validation):
             scored += check_fresh(curator, model, side, one.loss, **options)
     assert scored >= 12
-
-
-@pytest.mark.parametrize("estimator", EACH)
-def test_a_hook_that_comes_and_goes(estimator):
-    net = Net()
-    curator = curated(net, batch(9), estimator=estimator)
-    curator.step(*batch(0))
-    hook = net.second.register_full_backward_hook(lambda module, given, got: (given[0] - given[0].mean(0),))
-    with pytest.raises(ValueError, match=r"coupled|add up|its own"):
-        curator.step(*batch(1))
-    hook.remove()
-    curator.step(*batch(1))

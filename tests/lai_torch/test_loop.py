@@ -9,10 +9,9 @@ import lai_torch
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, curated, data, network
+from tests.lai_torch.support import HALF, LOSS, curated, data, network, plain
 from tests.support.torch_functions import Custom
 from tests.support.torch_modules import Part
 
@@ -52,30 +51,6 @@ def test_grad_scalers_change_nothing():
         found.append((report.scores, torch.cat([p.detach().flatten() for p in model.parameters()])))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"estimator": lai_torch.LAI(sketch=2)},
-        {"estimator": lai_torch.LAI(positions="mean"), "validation_fraction": 0.5},
-    ],
-)
-def test_scoring_leaves_training_alone(options):
-    def trained(curate):
-        torch.manual_seed(5)
-        model = network(nn.BatchNorm1d(8), nn.Dropout(0.5))
-        validation = data(11)
-        keep_all = functools.partial(lai.keep_top, fraction=1.0)
-        curator = curated(model, validation, policy=keep_all, warmup=0 if curate else 100, **options)
-        for _ in range(4):
-            curator.step(*data(8))
-        return model
-
-    curated_model, plain = trained(True), trained(False)
-    for key, value in curated_model.state_dict().items():
-        torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-12, atol=1e-12)
 
 
 def test_groups_have_a_floor():
@@ -141,6 +116,22 @@ def test_thresholds_keep_what_is_above():
     scores = torch.tensor([0.5, 1.5, math.nan, 2.0])
     assert lai_torch.KeepAbove(1.0)(scores).tolist() == [0.0, 0.5, 0.0, 0.5]
     assert lai_torch.KeepAbove(1.0, normalize="batch")(scores).tolist() == [0.0, 0.25, 0.0, 0.25]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"estimator": "lli", "policy": HALF},
+        {"warmup": 1, "refresh": 2, "validation_fraction": 0.5, "generator": torch.Generator},
+    ],
+)
+def test_weighers_take_a_curators_options(options):
+    model, validation, batches, found = network(), data(9), [data(6) for _ in range(4)], []
+    for kind in (lai_torch.Weigher, functools.partial(curated, lr=0.0)):
+        own = {name: each().manual_seed(5) if name == "generator" else each for name, each in options.items()}
+        weigher = kind(model, validation=validation, loss=LOSS, **own)
+        found.append([plain(vars(weigher.weigh([batch])[1])) for batch in batches])
+    assert found[0] == found[1]
 
 
 def test_drawing_from_a_pool_is_unbiased():

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.support import HALF, LOSS, curated, data
+from tests.lai_torch.support import HALF, LOSS, curated, data, randn
 
 network = functools.partial(support.network, outputs=6)
 
@@ -138,42 +138,18 @@ def test_shuffling_loaders_leave_the_stream():
     assert torch.equal(streams(loader), streams([validation]))
 
 
-OUTPUTS = 1300
-
-
-def wide():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(9, 100), nn.ReLU(), nn.Linear(100, OUTPUTS)).double()
-
-
-def rows(samples, seed):
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 9, generator=generator, dtype=torch.float64)
-    return inputs, torch.randint(OUTPUTS, (samples,), generator=generator)
-
-
-def scoring(validation, process_group=False, **options):
-    model = wide()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return lai_torch.Curator(
-        model, LOSS, optimizer, validation, policy=HALF, process_group=process_group, **options
-    )
-
-
-def held(curator):
-    (summary,) = curator.state.side.parts
-    return summary
-
-
 @pytest.mark.parametrize("estimator", ["lai", "preconditioned_lai", "lli"])
 def test_factors_score_as_all_pairs(estimator):
-    curator, batch = scoring(rows(6, 1), estimator=estimator, refresh=10**9), rows(8, 2)
-    _, report = curator.score(*batch)
-    assert held(curator).factored
+    """Of so many outputs that a summary is kept as factors."""
+    model = nn.Sequential(nn.Linear(4, 100), nn.ReLU(), nn.Linear(100, 1300)).double()
+    sides = [(randn(n, 4), torch.randint(1300, (n,))) for n in (6, 8, 6)]
+    options = {"estimator": estimator, "refresh": 10**9}
+    curator, other = (curated(model, side, **options) for side in sides[::2])
+    report = curator.score(*sides[1])[1]
+    assert curator.state.side.parts[0].factored
     if estimator != "preconditioned_lai":
-        traces = [lai_torch.trace(curator.model, LOSS, *side) for side in (rows(6, 1), batch)]
+        traces = [lai_torch.trace(model, LOSS, *side) for side in sides[:2]]
         expected = getattr(lai, f"{estimator}_scores")(*traces)
         torch.testing.assert_close(report.scores, expected, rtol=1e-11, atol=1e-13)
-    other = scoring(rows(6, 3), estimator=estimator, refresh=10**9)
     other.load_state_dict(curator.state_dict())
-    torch.testing.assert_close(other.score(*batch)[1].scores, report.scores, rtol=0, atol=0)
+    torch.testing.assert_close(other.score(*sides[1])[1].scores, report.scores, rtol=0, atol=0)

@@ -133,12 +133,9 @@ def of_the_release_before(state):
         side = side | {"fields": {name: one for name, one in side["fields"].items() if name != "sketch"}}
     old["summary"] = {"summary": side, "served": state["served"], "losses": state["validation_losses"]}
     old["scorer"] = {"sketch": None, "routed": [], "left": [], "second_moment": state["second_moment"]}
-    old["scorer"]["input_second_moments"] = unpacked(state["input_second_moments"])
+    moments = state["input_second_moments"]
+    old["scorer"]["input_second_moments"] = None if moments is None else tuple(moments["parts"])
     return old | {"timed": [], "backward": state["backward"]}
-
-
-def unpacked(moments):
-    return None if moments is None else tuple(moments["parts"])
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,10 @@ def scores_of(model, validation, batch, sketch=None, positions="tokens"):
     sides = [lai_torch.trace(model, loss, *side) for side in (validation, batch)]
     model.train()
     if sketch is not None:
-        sides = [sketched(side, sketch) for side in sides]
+        ends = [side.layers[-1] for side in sides]
+        ends = [replace(end, output_gradients=end.output_gradients @ sketch.T) for end in ends]
+        sides = [lai.Trace([*side.layers[:-1], end]) for side, end in zip(sides, ends, strict=True)]
     return lai.lai_scores(*sides, positions=positions)
-
-
-def sketched(trace, sketch):
-    *others, last = trace.layers
-    return lai.Trace([*others, replace(last, output_gradients=last.output_gradients @ sketch.T)])
 
 
 def matrix(seed, width):
@@ -82,18 +79,10 @@ def test_refreshes_alone_draw_anew():
     assert not torch.allclose(second, third)
 
 
-def passes(outputs):
-    """Forward multiply-adds a position, and those of LAI's exact pairs of tokens, with biases."""
-    return 3 * 5 + 5 * outputs, outputs * (3 + 5 + 1)
-
-
-def wide(outputs):
-    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, outputs)).double()
-
-
 def test_routes_state_what_scoring_takes():
-    model, batch = wide(40), data(4)
-    once, scoring = passes(40)
+    model, batch = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 40)).double(), data(4)
+    once = 3 * 5 + 5 * 40  # forward multiply-adds a position
+    scoring = 40 * (3 + 5 + 1)  # those of LAI's exact pairs of tokens, with biases
     found = lai_torch.routes(model, loss, *batch, sketches=[10, 400])
     stated = {(route.positions, route.sketch): route for route in found}
     assert list(stated) == [("tokens", None), ("mean", None), ("flatten", None), ("tokens", 10)]

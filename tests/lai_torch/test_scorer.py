@@ -12,7 +12,7 @@ import torch
 
 import lai_core as lai
 from tests.lai_torch.tables import LOSS, drawn, network
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part
 
 NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]
 NAMES = [f"s{number}" for number in range(10)]
@@ -110,19 +110,17 @@ def test_functions_collate_and_mappings():
         assert columns["word"] == ["a"] * 10  # no numbers: a list
         return {"input": columns["x"], "y": columns["y"]}
 
-    @holding(lambda: held(net=network()))
-    def named(own, input, y):
-        return own.net(input)
+    def named():
+        return Part(lambda own, input, y: own.net(input), net=network())
 
     def loss(outputs, batch):
         return LOSS(outputs, batch["y"])
 
     validation = {"input": VALIDATION[0], "y": VALIDATION[1]}
-    batch = {"input": DATA[0], "y": DATA[1]}
     expected = lai_torch.Scorer(network, LOSS, VALIDATION)(DATA)
-    found = lai_torch.Scorer(named, loss, validation)(batch)
+    found = lai_torch.Scorer(named, loss, validation)({"input": DATA[0], "y": DATA[1]})
     worded = lai_torch.Scorer(named, loss, (validation, validation), collate=words)
-    for other in (found, worded({"word": ["a"] * 10, "x": COLUMNS["x"], "y": COLUMNS["y"]})):
+    for other in (found, worded(COLUMNS | {"word": ["a"] * 10})):
         np.testing.assert_array_equal(other["score"], expected["score"])
 
 
@@ -133,24 +131,15 @@ def test_fractions_take_the_models_type(table):
     np.testing.assert_allclose(found["score"], table["score"].to_numpy(), rtol=1e-4)
 
 
-def write_data(model):
-    model[0].weight.data[0, 0] += 0.5  # moves no version
+CHANGES = {
+    "a value, which moves no version": lambda model: model[0].weight.data[0, 0].add_(0.5),
+    "the same numbers in another order": lambda model: model[0].weight.data.copy_(model[0].weight.flip(0)),
+    "a buffer": lambda model: model[3].running_mean[0].add_(0.5),
+    "a function": lambda model: setattr(model, "1", torch.nn.GELU()),
+}
 
 
-def swap(model):
-    weight = model[0].weight.data  # the same numbers in another order
-    weight[:2] = weight[:2].flip(0).clone()
-
-
-def write_buffer(model):
-    model[3].running_mean[0] += 0.5
-
-
-def replace_function(model):
-    model[1] = torch.nn.GELU()
-
-
-@pytest.mark.parametrize("change", [write_data, swap, write_buffer, replace_function])
+@pytest.mark.parametrize("change", CHANGES)
 def test_changed_models_are_summed_anew(change, tmp_path):
     def make():
         return network().append(torch.nn.BatchNorm1d(3).double())
@@ -161,7 +150,7 @@ def test_changed_models_are_summed_anew(change, tmp_path):
     scorers.append(lai_torch.Scorer(model, LOSS, tmp_path / "saved", batch_size=4))
     before = [scorer(DATA)["score"] for scorer in scorers]
     np.testing.assert_array_equal(*before)
-    change(model)
+    CHANGES[change](model)
     anew = lai_torch.Scorer(model, LOSS, VALIDATION, batch_size=4)(DATA)["score"]
     np.testing.assert_array_equal(scorers[0](DATA)["score"], anew)
     assert not np.allclose(anew, before[0])

@@ -192,8 +192,8 @@ def setting(seed, samples=3, length=4):
     return model, validation, named(seed + 1, torch.zeros(samples, length, dtype=torch.long))[1]
 
 
-def one_pass_each(model, validation, training, loss=loss):
-    parameters = [*model.parameters(), *(loss.parameters() if isinstance(loss, nn.Module) else ())]
+def one_pass_each(model, validation, training):
+    parameters = [*model.parameters()]
     direction = torch.autograd.grad(loss(model(**validation[0]), validation[1]).sum(), parameters)
     losses, rows = loss(model(**training[0]), training[1]), []
     for one in losses.flatten():
@@ -203,15 +203,11 @@ def one_pass_each(model, validation, training, loss=loss):
     return torch.stack(rows).view(losses.shape)
 
 
-def positions_of(model, loss, *sides, **options):
-    return lai_torch.exact_scores(model, loss, *sides, per_position=True, explain=True, **options)
-
-
 @pytest.mark.equation("position-score")
 @given(st.integers(0, 2**16), st.integers(1, 3), st.integers(1, 4))
 def test_positions_score_by_their_losses(seed, samples, length):
     model, *sides = setting(seed, samples, length)
-    found = positions_of(model, loss, *sides).scores
+    found = lai_torch.exact_scores(model, loss, *sides, per_position=True)
     torch.testing.assert_close(found, one_pass_each(model, *sides), rtol=1e-10, atol=1e-10)
     summed = lai_torch.exact_scores(model, lambda o, t: loss(o, t).sum(1), *sides)
     torch.testing.assert_close(found.sum(1), summed, rtol=1e-10, atol=1e-10)
@@ -225,13 +221,7 @@ def test_samples_without_finite_loss():
     model, validation, (inputs, targets) = setting(3)
     validation, targets = (validation[0], validation[1].clamp(max=4)), targets.clamp(max=4)
     spoilt = torch.where(torch.arange(12).view(3, 4) == 4, 9, targets)
-    found = positions_of(model, broken, validation, (inputs, spoilt)).scores
+    found = lai_torch.exact_scores(model, broken, validation, (inputs, spoilt), per_position=True)
     assert torch.isnan(found[1]).all()
     expected = one_pass_each(model, validation, (inputs, targets))
     torch.testing.assert_close(found[[0, 2]], expected[[0, 2]], rtol=1e-10, atol=1e-14)
-
-
-def test_coupled_samples_are_refused():
-    model, *sides = setting(4)
-    with pytest.raises(ValueError, match="samples are coupled"):
-        positions_of(model, lambda o, t: loss(o - o.mean(0), t), *sides)

@@ -40,11 +40,11 @@ def total_norm(model):
     return torch.nn.utils.get_total_norm([one.grad for one in model.parameters()])
 
 
-def run(model, monitor=None, *, parts=1, plant=lambda *_: None, without=(), steps=STEPS):
+def run(model, monitor=None, *, parts=1, plant=lambda *_: None, without=(), optimizer=None):
     """Train, and return what was found, step by step, with the norm of the gradient that then trains."""
-    optimizer, found = torch.optim.Adam(model.parameters(), 1e-2), []
+    optimizer, found = optimizer or torch.optim.Adam(model.parameters(), 1e-2), []
     torch.manual_seed(1)
-    for step in range(steps):
+    for step in range(STEPS):
         inputs = torch.randn(N, 4).double()
         targets = inputs[:, 0] * 2
         if step == SPIKE:
@@ -209,7 +209,6 @@ def test_lightning_writes_and_trains_on(tmp_path, parts):
     module, path = Module(), tmp_path / "spikes.jsonl"
     rule = lai_torch.SpikeRule(warmup=10)
     watch = SpikeWatch(lai_torch.SpikeMonitor(module.net, squared, path=path, rule=rule))
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = pl.Trainer(
         max_epochs=1,
         accumulate_grad_batches=parts,
@@ -218,7 +217,9 @@ def test_lightning_writes_and_trains_on(tmp_path, parts):
         gradient_clip_val=1.0,
         enable_model_summary=False,
         default_root_dir=tmp_path,
-        **quiet,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
     )
     trainer.fit(module, torch.utils.data.DataLoader(pairs, batch_size=None))
     (line,) = map(json.loads, path.read_text().splitlines())
@@ -266,21 +267,15 @@ def test_lost_second_moments_show_early():
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     rule = lai_torch.SpikeRule(warmup=10)
     monitor = lai_torch.SpikeMonitor(model, squared, rule=rule, optimizer=optimizer, on_spike=lines.append)
-    found = []
-    for step in range(STEPS):
-        inputs = torch.randn(N, 4).double()
-        monitor.watch(inputs, inputs[:, 0])
-        squared(model(inputs), inputs[:, 0]).mean().backward()
-        if step == SPIKE:
-            for state in optimizer.state.values():
-                state["exp_avg_sq"].zero_()
-        found.append(monitor.check(total_norm(model)))
-        optimizer.step()
-        optimizer.zero_grad()
-    (one,) = [(step, one) for step, one in enumerate(found) if one is not None][:1]
-    assert (one[0], one[1].verdict) == (SPIKE, "no single row")
+
+    def lose(*_):
+        for state in optimizer.state.values():
+            state["exp_avg_sq"].zero_()
+
+    (step, found), *_ = run(model, monitor, optimizer=optimizer, plant=lose)
+    assert (step, found.verdict) == (SPIKE, "no single row")
     assert lines[0]["update_excess"] > 10
-    assert "the optimizer's step is " in str(one[1])
+    assert "the optimizer's step is " in str(found)
     assert monitor.updates.state_dict() == monitor.state_dict()["updates"]
 
 

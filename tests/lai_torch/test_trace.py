@@ -9,9 +9,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch import support
-from tests.lai_torch.support import LOSS, randn, recurrent
-from tests.support.torch_modules import held, holding
+from tests.lai_torch.support import LOSS, batch, labels, network, randn, recurrent
 from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
 from tests.support.workloads.torch_oracle import exact_kernel
@@ -20,19 +18,6 @@ from tests.support.workloads.torch_oracle import exact_kernel
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
 BOTH = pytest.mark.parametrize("gradients", ["output", "all"])
 N = 4
-
-
-def labels(n=N):
-    return support.labels(n)
-
-
-def chain(*between):
-    layers = [nn.Linear(4, 7), *between, nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)]
-    return nn.Sequential(*layers).double()
-
-
-def batch():
-    return randn(N, 4), labels()
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -44,7 +29,7 @@ def test_architectures_are_exact(name):
 
 @BOTH
 def test_traces_need_no_collector(gradients):
-    model, (inputs, targets) = chain(), batch()
+    model, (inputs, targets) = network(), batch(N, 4)
     lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)  # which may import and cache
     gc.collect()
     gc.disable()
@@ -70,7 +55,7 @@ def test_too_many_bytes_are_refused(monkeypatch):
     with pytest.raises(
         ValueError, match=r"explain '0.parametrizations.weight.original1' .*gradients take \d+ bytes of 100"
     ):
-        lai_torch.trace(made, LOSS, *batch(), gradients="all")
+        lai_torch.trace(made, LOSS, *batch(N, 4), gradients="all")
     partial = lai_torch.trace(*given, gradients="all", partial=True)
     assert [layer.name for layer in partial.layers if layer.weight] == ["parts.1", "head.layer"]
 
@@ -78,7 +63,7 @@ def test_too_many_bytes_are_refused(monkeypatch):
 def test_matrices_without_readout_are_named():
     words = r"'memory.weight_ih_l0' \(used by torch.nn.GRU\); 'memory.weight_hh_l0' .*, and leaves"
     with pytest.warns(UserWarning, match=f"LAI has no readout from the input of {words}"):
-        found = lai_torch.trace(recurrent(), LOSS, torch.randn(N, 7, 4), labels())
+        found = lai_torch.trace(recurrent(), LOSS, torch.randn(N, 7, 4), labels(N))
     assert [layer.name for layer in found.layers] == ["head"]
 
 
@@ -96,21 +81,17 @@ def test_compiled_models_stay_compiled():
             model.compile(backend=backend)
         compiled(inputs)
         before = len(calls)
-        trace = lai_torch.trace(compiled, LOSS, inputs, labels(), gradients="all")
-        expected = exact_kernel(nn.Sequential(*model), LOSS, inputs, labels(), N)
+        trace = lai_torch.trace(compiled, LOSS, inputs, labels(N), gradients="all")
+        expected = exact_kernel(nn.Sequential(*model), LOSS, inputs, labels(N), N)
         torch.testing.assert_close(lai.ghost_kernel(trace, trace), expected)
         compiled(inputs)
         assert len(calls) == before
 
 
 def test_coverage_names_frozen_parameters():
-    @holding(lambda: held(memory=nn.GRU(3, 4, batch_first=True), head=nn.Linear(4, 3)))
-    def partly(own, inputs):
-        return own.head(own.memory(inputs)[0][:, -1])
-
-    model = partly().double()
+    model = recurrent().double()
     model.head.bias.requires_grad_(False)
-    found = lai_torch.coverage(model, LOSS, randn(N, 5, 3), labels())
+    found = lai_torch.coverage(model, LOSS, randn(N, 5, 4), labels(N))
     kinds = {"weight": ("dense",), "bias": ("bias",)}
     named = [name for name, _ in model.named_parameters() if "memory" in name]
     memory = {name: kinds[name.split(".")[1].split("_")[0]] for name in named}
