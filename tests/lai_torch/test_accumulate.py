@@ -79,8 +79,8 @@ def test_accumulate_of_accelerate_is_refused():
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_trainers_auxiliary_losses(alone):
+@pytest.mark.parametrize(("alone", "warmup"), [(True, 0), (False, 0), (False, 1)])
+def test_trainers_auxiliary_losses(alone, warmup):
     """One number for all rows, a mean over them, or one a sample; in two micro-batches, or in one step."""
 
     def penalty(outputs, targets):
@@ -89,8 +89,9 @@ def test_trainers_auxiliary_losses(alone):
 
     start, batch, validation = network(), data(8), data(9)
     stepped, model = copy.deepcopy(start), copy.deepcopy(start)
-    curated(stepped, validation, backward=lai_torch.KeptOptions(auxiliary=penalty)).step(*batch)
-    curator = lai_torch.Curator(model, LOSS, None, validation)
+    training = lai_torch.KeptOptions(auxiliary=penalty)
+    curated(stepped, validation, backward=training, warmup=warmup).step(*batch)
+    curator = lai_torch.Curator(model, LOSS, None, validation, warmup=warmup)
     parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
     weights, report = curator.weigh(parts)
     for part, own in zip(parts, weights, strict=True):
