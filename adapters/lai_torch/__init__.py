@@ -10,7 +10,7 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(_message, name="torch") from _error
 
 
-from lai_core._adapters import warn_of_old_name
+from lai_core._adapters import warn_of_old_name as _warn_of_old_name
 from lai_torch.curator import Curator, Weigher
 from lai_torch.dataset import Scorer, score_dataset, top_samples
 from lai_torch.diagnose import Diagnosis, diagnose
@@ -100,7 +100,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     if name == "Kept":
-        warn_of_old_name("Kept", "KeptOptions")
+        _warn_of_old_name("Kept", "KeptOptions")
         return KeptOptions
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
