@@ -260,7 +260,7 @@ ERRORS = {
             network(), LOSS, *batch(16, 2), ids=range(16 - rank), process_group=dist.group.WORLD
         )
     ),
-    "leave_out: expected False with a group or a sharded": (
+    "leave_out: expected False with a process group or a sharded": (
         lambda rank: lai_torch.SpikeMonitor(wrapped(network(), "fsdp2", PROCESSES)[0], LOSS, leave_out=True)
     ),
 }
