@@ -8,9 +8,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from experiments.data import annotators, prose
+from experiments.data import annotators
 from experiments.networks import GPT
-from experiments.studies import pretraining, tasks
+from experiments.studies import tasks
 
 
 def packed(**files):
@@ -83,19 +83,6 @@ def test_label_noise_follows_its_model():
     images = np.eye(3, dtype=np.float32)[[0, 1] * 500]  # two images of one class invite other mistakes
     drawn = tasks.mistaken(images, np.zeros(1000, int) + 2, 0.5, np.random.default_rng(0))
     assert abs((drawn[::2] == 0).mean() - (drawn[1::2] == 0).mean()) > 0.1
-
-
-def test_corpora_hold_the_stated_bad_share():
-    training, bad, clean, test = pretraining.corpus(0, 0.3, count=300)
-    assert bad.mean() == pytest.approx(0.3, abs=0.1)
-    assert (len(clean), len(test)) == (32, 300)
-    text, letters = prose.prose(), {number: letter for letter, number in prose.alphabet().items()}
-    lines = ["".join(letters[int(i)] for i in row) for row in training]
-    assert all(line in text for line, wrong in zip(lines, bad, strict=True) if not wrong)
-    copies = [line for line in lines if line == pretraining.LICENCE[: pretraining.CONTEXT + 1]]
-    assert 0 < len(copies) < bad.sum()
-    assert len(prose.digest()) == 64
-    assert prose.numbers("a\U0001f600b").tolist() == [prose.alphabet()[c] for c in "a b"]
 
 
 @pytest.mark.parametrize("causal", [True, False])
