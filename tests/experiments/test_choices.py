@@ -123,34 +123,6 @@ def test_gradient_products_match_the_network(name, kernel, gradients):
     torch.testing.assert_close(chosen(name, sure=False), expected)
 
 
-def test_four_summaries_match_whole_validation_set():
-    run = Run(task(), 0)
-    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.0)
-    step = METHODS["LAI, four summaries"](run)
-    found = [step(ROWS) for _ in range(5)]
-    parts = run.task.validation, run.batch(ROWS)
-    whole = lai.lai_scores(*(lai_torch.trace(run.model, LOSS, *part) for part in parts))
-    torch.testing.assert_close(found[3], lai.keep_positive(whole))
-    assert torch.equal(found[4], found[3])  # the fifth forgets the first
-
-
-def test_majority_persists_without_new_scores():
-    run = Run(task(epochs=8), 0)
-    step = METHODS["LAI, majority, each fourth epoch"](run)
-    first, run.progress, run.scores = step(ROWS), 1 / 8, torch.full((32,), torch.nan)
-    assert torch.equal(step(ROWS) > 0, first > 0)
-    assert 0 < int((first > 0).sum()) < 8
-    assert run.scores.isnan().all()
-
-
-@pytest.mark.parametrize(("away", "kept"), [(0.0, 8), (6.0, 4)])
-def test_only_certain_harm_is_dropped(away, kept):
-    labels, generator = torch.arange(60) % 2, torch.Generator().manual_seed(3)
-    held = torch.randn(60, 2, generator=generator) + away * labels[:, None] - away / 2
-    run = Run(task(held=(held, labels if away else labels[torch.randperm(60)])), 0)
-    assert int((METHODS["LAI, error bars"](run)(ROWS) > 0).sum()) == kept
-
-
 def outcome(test, operations, validation=None, checks=0.0):
     return Outcome(None, test, validation or test, operations, None, None, 10.0, checks)
 
@@ -191,15 +163,6 @@ FITTED = 150 * 16 * 3 + 2 * 64
 TRIALS = 2 * (3 * (STEPS // 25) * arms.BATCH // 2 + sources.HELD)
 
 
-def paid(name):
-    """Return what an arm pays at first and in two periods, in forward passes of one sample; and its run."""
-    run = arms.Run(MIX, FULL[name])
-    start = run.paid
-    for _ in range(2 * arms.PERIOD):
-        run.step()
-    return start, run.paid - start, run
-
-
 @pytest.mark.parametrize(
     ("name", "once", "step", "period"),
     [
@@ -214,8 +177,11 @@ def paid(name):
     ],
 )
 def test_every_pass_is_paid_for(name, once, step, period):
-    start, cost, _ = paid(name)
-    assert (start, cost) == (once, pytest.approx(2 * (arms.PERIOD * step + period)))
+    run = arms.Run(MIX, FULL[name])
+    assert run.paid == once
+    for _ in range(2 * arms.PERIOD):
+        run.step()
+    assert run.paid - once == pytest.approx(2 * (arms.PERIOD * step + period))
 
 
 @pytest.mark.parametrize("name", FULL)
