@@ -31,20 +31,14 @@ def test_disjoint_splits_mislabel_only_training_digits():
 
 def test_label_noise_follows_its_model():
     right = tasks.digits(0, **OPTIONS | {"share": 0.0})
-    truth, classes = right.training[1].numpy(), range(10)
-    taken = {}
+    truth, classes, taken = right.training[1].numpy(), range(10), {}
     for noise in ("symmetric", "asymmetric", "instance"):
         given = tasks.digits(0, **OPTIONS | {"noise": noise}, held_wrong=0.4)
         assert (right.validation[1] != given.validation[1]).float().mean() == pytest.approx(0.4)
         labels, wrong = given.training[1].numpy(), given.training[1].numpy() != truth
         assert wrong.mean() == pytest.approx(0.4, abs=0.05)
         taken[noise] = max((labels[(truth == k) & wrong] == c).mean() for k in classes for c in classes)
-        if noise == "asymmetric":
-            assert np.array_equal(labels[wrong], tasks.CONFUSED[truth[wrong]])
     assert taken["symmetric"] < 0.4 < taken["instance"] < taken["asymmetric"] == 1.0
-    images = np.eye(3, dtype=np.float32)[[0, 1] * 500]  # two images of one class invite other mistakes
-    drawn = tasks.mistaken(images, np.zeros(1000, int) + 2, 0.5, np.random.default_rng(0))
-    assert abs((drawn[::2] == 0).mean() - (drawn[1::2] == 0).mean()) > 0.1
 
 
 @pytest.mark.parametrize("causal", [True, False])
