@@ -110,18 +110,10 @@ def test_tuples_and_functions_select_columns():
 
 
 WRONG = {
-    "a column": (
-        {"a": [1]},
-        {"ids": "b"},
-        "ids: expected the name of one of the batch's columns ('a')",
-    ),
+    "a column": ({"a": [1]}, {"ids": "b"}, "ids: expected the name of one of the batch's columns ('a')"),
     "collate": ({"a": [1]}, {"collate": ("a", "b")}, "collate: expected the name of one of"),
     "text": ({"a": ["x"]}, {}, "collate: expected numbers of one shape in every row of column 'a', got str"),
-    "rows": (
-        {"a": [1, 2]},
-        {"collate": lambda given: ([1], [1])},
-        "as many samples as the batch has rows",
-    ),
+    "rows": ({"a": [1, 2]}, {"collate": lambda given: ([1], [1])}, "as many samples as the batch has rows"),
     "no pair": ({"a": [1, 2]}, {"collate": lambda given: 1}, "collate: expected a pair (inputs, targets)"),
     "an array": (np.ones(2), {}, "batch: expected a pair (inputs, targets), got ndarray"),
     "labels": ({"a": [1.5]}, {"groups": "a"}, "groups: expected whole numbers for all samples, or text"),

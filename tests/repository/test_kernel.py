@@ -192,18 +192,8 @@ def test_breaks_fail_and_are_named(small, capsys, name):
 
 # Where a statement may assume what nothing satisfies, so that it says nothing: definitions, claim, proof.
 VACUOUS = {
-    "in a definition": (
-        "Definition low n := n < n -> n = 5.",
-        "forall n, low n",
-        "rewrite /low ltnn",
-        "low",
-    ),
-    "of what exists": (
-        "",
-        "forall n, exists m, n < n -> m = n.+1",
-        "exists 0; rewrite ltnn",
-        "half",
-    ),
+    "in a definition": ("Definition low n := n < n -> n = 5.", "forall n, low n", "rewrite /low ltnn", "low"),
+    "of what exists": ("", "forall n, exists m, n < n -> m = n.+1", "exists 0; rewrite ltnn", "half"),
     "in a type": ("", "forall k : 'I_0, 1 = 2", "case: n", "half"),
     "in a type before others": ("", "forall (k : 'I_0) n, 0 < n -> n = 2", "case: n", "half"),
 }

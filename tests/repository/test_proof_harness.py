@@ -5,16 +5,7 @@ import dataclasses
 import pytest
 import sympy as sp
 
-from proofs._harness import (
-    AtMost,
-    Equal,
-    RefutedError,
-    Statement,
-    Steps,
-    UndecidedError,
-    judge,
-    under,
-)
+from proofs._harness import AtMost, Equal, RefutedError, Statement, Steps, UndecidedError, judge, under
 from proofs._meaning import NORM, SIGNS
 from proofs._rewrites import (
     at,

@@ -26,11 +26,7 @@ def proved():
 
 def test_ledger_and_proof_hypotheses_agree():
     entries = ledger.read()
-    groups = (
-        _structure.BY_QUOTIENTS,
-        _structure.BY_NUMBERS,
-        _structure.BY_LAWS,
-    )
+    groups = (_structure.BY_QUOTIENTS, _structure.BY_NUMBERS, _structure.BY_LAWS)
     structural = [*itertools.chain(*groups, _structure.BY_FORM, _structure.OPEN)]
     stated, unknown, used = {}, [], set()
     for name, statement in proved():
