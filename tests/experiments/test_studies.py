@@ -42,15 +42,6 @@ def test_a_study_runs_at_its_smallest(name, tmp_path):
     assert record["config"]["command"].endswith(f"{name} --quick --seeds 1")
 
 
-@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
-def test_studies_have_enough_seeds_without_repeats(study):
-    config = study.config("full") | {"size": "full"}
-    assert study.null != study.oracle
-    assert len(config["seeds"]) >= 5
-    units = [(unit.name, unit.seed) for unit in study.units(config)]
-    assert len(set(units)) == len(units)
-
-
 @pytest.mark.weekly
 def test_frameworks_train_the_same_network(tmp_path):
     """The demo of one seed and two epochs, whose claims need not hold so early."""

@@ -12,7 +12,6 @@ from lai_storage.columns import (
     NUMBERS,
     collate_items,
     columns_of,
-    join_columns,
     read_rows,
     rows_of,
     score_rows,
@@ -157,9 +156,3 @@ def test_batches_may_be_single_or_empty():
 def test_samples_of_several_shapes_are_named():
     with pytest.raises(ValueError, match=r"^dataset: expected samples of one shape, which stack to a batch"):
         collate_items("dataset", np.stack, [(np.ones(2), np.ones(3)), (np.ones(2), np.ones(4))])
-
-
-def test_joined_batches_are_one():
-    batches = {"a": np.array([1.0, 2.0]), "b": ["x", "y"]}, {"a": np.array([3.0]), "b": ["z"]}
-    assert join_columns(batches[1:]) == {"a": [3.0], "b": ["z"]}
-    assert join_columns(iter(batches)) == {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}

@@ -269,11 +269,8 @@ def test_labels_are_matched_by_position(tmp_path, case, role):
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
-    scorer = (
-        Listed(ids=options["labels"]["ids"])
-        if isinstance(options.get("labels", {}).get("ids"), str)
-        else None
-    )
+    ids = options.get("labels", {}).get("ids")
+    scorer = Listed(ids=ids) if isinstance(ids, str) else None
     with pytest.raises(kind, match=message):
         written(tmp_path / "new", scorer=scorer, **options)
     assert not list(tmp_path.rglob("*.parquet"))
