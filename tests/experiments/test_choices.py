@@ -94,6 +94,11 @@ def test_redundant_candidates_count_once():
     ):
         assert redundant.nearest_set(toward, products, 0.5, redundant.silence).tolist() == kept
     assert lai.keep_top(toward, 0.5).tolist() == [0.5, 0.5, 0.0, 0.0]
+    for length, kept in ((0.3, [1.0, 0.0]), (0.15, [0.0, 1.0])):  # half of a candidate's own product counts
+        products = torch.tensor([0.0, length]).diag()
+        assert (
+            redundant.nearest_set(torch.tensor([1.0, 1.1]), products, 0.5, redundant.silence).tolist() == kept
+        )
 
 
 def test_draws_follow_boltzmann_probabilities():
