@@ -3,11 +3,9 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 
 from experiments import __main__ as commands
 from experiments.harness import record as records
@@ -44,60 +42,16 @@ def test_a_study_runs_at_its_smallest(name, tmp_path):
     assert record["config"]["command"].endswith(f"{name} --quick --seeds 1")
 
 
-@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
-def test_studies_have_enough_seeds_without_repeats(study):
-    config = study.config("full") | {"size": "full"}
-    assert study.null != study.oracle
-    assert len(config["seeds"]) >= 5
-    units = [(unit.name, unit.seed) for unit in study.units(config)]
-    assert len(set(units)) == len(units)
-
-
-@pytest.fixture(scope="module")
-def demos(tmp_path_factory):
-    """Run the demo of one seed and two epochs by each framework; its result, folder and numbers."""
-    found = {}
+@pytest.mark.weekly
+def test_frameworks_train_the_same_network(tmp_path):
+    """The demo of one seed and two epochs, whose claims need not hold so early."""
+    found = []
     for backend in ("torch", "jax"):
-        out = tmp_path_factory.mktemp(backend)
-        result = invoke("noisy-labels", "--out", out, "--seeds", 1, "--epochs", 2, "--backend", backend)
-        found[backend] = result, out, {path.stem: json.loads(path.read_text()) for path in out.glob("*.json")}
-    return found
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_demo_shares_match_its_pictures(demos, backend):
-    result, out, found = demos[backend]
-    methods = found["results"]["methods"]
-    assert list(methods)[:5] == ["plain", "ghost", "lai", "lli", "preconditioned_lai"]
-    assert found["results"]["settings"]["backend"] == backend
-    for row in methods.values():
-        shares = [row[key] for key in ("accuracy_mean", "kept_share", "flipped_share_of_kept")]
-        assert all(0.0 <= share <= 1.0 for share in shares)
-        assert row["seconds_ratio"] == pytest.approx(row["seconds"] / methods["plain"]["seconds"])
-        assert row["accuracy_std"] == 0.0
-    plain, lai = methods["plain"], methods["lai"]
-    assert (plain["kept_share"], plain["flipped_share_of_kept"]) == (1.0, 410 / 1024)
-    assert found["accuracy"]["lai"]["mean"][-1] == lai["accuracy_mean"]
-    right, flipped = (np.array(found["scores"]["over_epochs"][kind]) for kind in ("right", "flipped"))
-    assert right.shape == flipped.shape == (5, 2)
-    assert (np.diff(right, axis=0) >= 0).all()
-    assert right[2, -1] > flipped[2, -1]  # the medians of the last epoch
-    for name in ("accuracy", "scores"):
-        assert imread(out / f"{name}.png").std() > 0.01
-    for claim in found["results"]["claims"]:
-        row = methods[claim["claim"].partition(":")[0]]
-        better = row["accuracy_mean"] >= plain["accuracy_mean"] + 0.08
-        assert claim["holds"] == (
-            better if "accuracy" in claim["claim"] else row["flipped_share_of_kept"] < 0.33
-        )
-    holds = all(claim["holds"] for claim in found["results"]["claims"])
-    assert (result.exit_code, "DOES NOT HOLD" in result.output) == (0 if holds else 1, not holds)
-
-
-@pytest.mark.weekly
-def test_frameworks_train_the_same_network(demos):
-    of_torch, of_jax = (found["results"]["methods"] for _, _, found in demos.values())
+        out = tmp_path / backend
+        invoke("noisy-labels", "--out", out, "--seeds", 1, "--epochs", 2, "--backend", backend)
+        found.append(json.loads((out / "results.json").read_text()))
+        assert found[-1]["settings"]["backend"] == backend
+    of_torch, of_jax = (each["methods"] for each in found)
     for name, row in of_jax.items():
         for key, apart in (("accuracy_mean", 0.03), ("kept_share", 0.02), ("flipped_share_of_kept", 0.02)):
             assert row[key] == pytest.approx(of_torch[name][key], abs=apart), (name, key)

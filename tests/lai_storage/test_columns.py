@@ -12,7 +12,6 @@ from lai_storage.columns import (
     NUMBERS,
     collate_items,
     columns_of,
-    join_columns,
     read_rows,
     rows_of,
     score_rows,
@@ -110,18 +109,10 @@ def test_tuples_and_functions_select_columns():
 
 
 WRONG = {
-    "a column": (
-        {"a": [1]},
-        {"ids": "b"},
-        "ids: expected the name of one of the batch's columns ('a')",
-    ),
+    "a column": ({"a": [1]}, {"ids": "b"}, "ids: expected the name of one of the batch's columns ('a')"),
     "collate": ({"a": [1]}, {"collate": ("a", "b")}, "collate: expected the name of one of"),
     "text": ({"a": ["x"]}, {}, "collate: expected numbers of one shape in every row of column 'a', got str"),
-    "rows": (
-        {"a": [1, 2]},
-        {"collate": lambda given: ([1], [1])},
-        "as many samples as the batch has rows",
-    ),
+    "rows": ({"a": [1, 2]}, {"collate": lambda given: ([1], [1])}, "as many samples as the batch has rows"),
     "no pair": ({"a": [1, 2]}, {"collate": lambda given: 1}, "collate: expected a pair (inputs, targets)"),
     "an array": (np.ones(2), {}, "batch: expected a pair (inputs, targets), got ndarray"),
     "labels": ({"a": [1.5]}, {"groups": "a"}, "groups: expected whole numbers for all samples, or text"),
@@ -165,9 +156,3 @@ def test_batches_may_be_single_or_empty():
 def test_samples_of_several_shapes_are_named():
     with pytest.raises(ValueError, match=r"^dataset: expected samples of one shape, which stack to a batch"):
         collate_items("dataset", np.stack, [(np.ones(2), np.ones(3)), (np.ones(2), np.ones(4))])
-
-
-def test_joined_batches_are_one():
-    batches = {"a": np.array([1.0, 2.0]), "b": ["x", "y"]}, {"a": np.array([3.0]), "b": ["z"]}
-    assert join_columns(batches[1:]) == {"a": [3.0], "b": ["z"]}
-    assert join_columns(iter(batches)) == {"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]}

@@ -3,8 +3,6 @@
 import errno
 import json
 import math
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -186,39 +184,6 @@ def test_validation_columns_exclude_labels():
     np.testing.assert_array_equal(scorer._validation(), [INPUTS, 2.0 * INPUTS])
 
 
-PAIRS = """
-import os, pathlib, sys
-from lai_storage.tables import begin_run
-for pair in range(60):
-    folder = pathlib.Path(sys.argv[1], str(pair))
-    folder.mkdir()
-    begin, shoot = os.pipe()
-    children = []
-    for number in range(2):
-        children.append(os.fork())
-        if not children[-1]:
-            os.close(shoot)
-            os.read(begin, 1)  # returns in both at once, when the parent closes its end
-            try:
-                begin_run(folder, {"seed": number * (pair >= 30)}, {})
-            except ValueError:
-                os._exit(1)
-            except BaseException:
-                os._exit(2)
-            os._exit(0)
-    os.close(begin), os.close(shoot)
-    print(*sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
-"""
-
-
-def test_simultaneous_starts_agree_on_one_run(tmp_path):
-    """60 pairs, in light processes: 30 of one run, then 30 of two runs, of which one is refused."""
-    command = [sys.executable, "-c", PAIRS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["0 0"] * 30 + ["0 1"] * 30
-    assert {path.name for path in tmp_path.glob("*/*")} == {"run.json"}
-
-
 def test_runs_begin_without_hard_links(tmp_path, monkeypatch):
     def refused(self, target):
         raise PermissionError(errno.EPERM, "Operation not permitted")
@@ -304,11 +269,8 @@ def test_labels_are_matched_by_position(tmp_path, case, role):
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
-    scorer = (
-        Listed(ids=options["labels"]["ids"])
-        if isinstance(options.get("labels", {}).get("ids"), str)
-        else None
-    )
+    ids = options.get("labels", {}).get("ids")
+    scorer = Listed(ids=ids) if isinstance(ids, str) else None
     with pytest.raises(kind, match=message):
         written(tmp_path / "new", scorer=scorer, **options)
     assert not list(tmp_path.rglob("*.parquet"))
@@ -317,14 +279,8 @@ def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            {"estimator": "ghost"},
-            r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass",
-        ),
-        (
-            {"rows": 4},
-            r"^rows: expected 3, with which the scores .* were begun, got 4; pass another",
-        ),
+        ({"estimator": "ghost"}, r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass"),
+        ({"rows": 4}, r"^rows: expected 3, with which the scores .* were begun, got 4; pass another"),
         ({"checkpoints": {"a": 1.0}}, r"^checkpoints: expected None, .* got \['a'\]"),
         ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters or buffers; pass another"),
     ],

@@ -60,7 +60,7 @@ DEFAULTS = "tests/core/test_defaults.py"
 BACKENDS = "not jax and not compile"
 OTHERS = ("torch", "strict")
 """What the name of a test has that runs on another namespace than numpy."""
-FATES = {0: "survived", 2: "import", -signal.SIGUSR1: "stuck"}
+FATES = {0: "survived", 2: "import", 3: "broken", -signal.SIGUSR1: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
 SECONDS = 10
 """What a test may take of a mutant: one that turns a loop endless is seen."""
@@ -228,6 +228,8 @@ class Mutation:
             gc.collect = lambda *generation: 0  # of what a short life leaves nothing is collected
             for item, following in zip(tests, [*tests[1:], None], strict=True):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except SyntaxError:  # no mutant: what `places` made of it does not compile
+            os._exit(3)
         except BaseException:  # whatever a mutant does, it must not come back
             os._exit(1)
         os._exit(0)
@@ -289,7 +291,6 @@ def _pytest(plugin: object, files: list[str]) -> int:
 def main() -> int:
     """Try the mutants asked for; fail where fewer than 98% of those not equivalent are killed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--every", type=int, default=1, help="try one mutant in this many")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many: a random sample")
     parser.add_argument("--only", nargs="*", default=[""], help="names that contain one of these texts")
     options = parser.parse_args()
@@ -297,7 +298,7 @@ def main() -> int:
     for name, examples in (("reach", 8), ("mutation", 25)):
         settings.register_profile(name, max_examples=examples, deadline=None, database=None, phases=phases)
     listed = [p for file in sources(ROOT) for p in places(file, ROOT)]
-    chosen = [p for p in listed if any(text in p.name for text in options.only)][:: options.every]
+    chosen = [p for p in listed if any(text in p.name for text in options.only)]
     random.Random(0).shuffle(chosen)  # so that what was tried when it stops is a fair sample
     equivalent = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8"))
     reached = reach()

@@ -11,16 +11,7 @@ import pytest
 import sympy as sp
 
 from proofs import _meaning, prove_decay_bounds_gain, prove_ratios
-from proofs._harness import (
-    MEANING,
-    AtMost,
-    Equal,
-    Statement,
-    UndecidedError,
-    judge,
-    search,
-    width,
-)
+from proofs._harness import MEANING, AtMost, Equal, Statement, UndecidedError, judge, search, width
 from proofs._symbols import total, vector
 from tests.proofs.claims import ACCEPTED, OBSCURE, claims, u, v, x, y
 from tests.support import ledger

@@ -31,6 +31,7 @@ def test_exactly_the_papers_displays_are_listed():
     printed = {slug for slug, entry in ENTRIES.items() if {"equation", "display"} & set(entry.source)}
     assert printed == set(PAPER["display"])
     assert len(printed) == 37  # 25 labels, and 12 displays without one
+    assert sum("assumption" in entry.source for entry in ENTRIES.values()) == 4
 
 
 @pytest.mark.parametrize("slug", PAPER["display"])

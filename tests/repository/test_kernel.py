@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from tests.repository.test_ledger import change
 from tests.support import kernel, ledger
 
 # Hypotheses of the ledger that a statement's form carries: its types, its quantifiers, the terms it has.
@@ -144,13 +145,6 @@ def small(tmp_path):
     return tmp_path
 
 
-def change(root, name, old, new):
-    path = root / "proofs/coq" / name
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "moved"),
     [
@@ -163,7 +157,7 @@ def change(root, name, old, new):
     ids=["the statement", "what it is about", "the hypothesis", "the slugs", "a comment"],
 )
 def test_hashes_follow_statements_and_definitions(small, old, new, moved):
-    change(small, "Statements/Sums.v", old, new)
+    change(small, "proofs/coq/Statements/Sums.v", old, new)
     assert kernel.changed(small) == (["Sums.half"] if moved else [])
 
 
@@ -185,25 +179,15 @@ BREAKS = {
 @pytest.mark.parametrize("name", BREAKS)
 def test_breaks_fail_and_are_named(small, capsys, name):
     file, old, new, status, message = BREAKS[name]
-    change(small, file, old, new)
+    change(small, f"proofs/coq/{file}", old, new)
     assert kernel.main([], small) == (status if COQ else 0)
     assert (message if COQ else kernel.ABSENT) in capsys.readouterr().out
 
 
 # Where a statement may assume what nothing satisfies, so that it says nothing: definitions, claim, proof.
 VACUOUS = {
-    "in a definition": (
-        "Definition low n := n < n -> n = 5.",
-        "forall n, low n",
-        "rewrite /low ltnn",
-        "low",
-    ),
-    "of what exists": (
-        "",
-        "forall n, exists m, n < n -> m = n.+1",
-        "exists 0; rewrite ltnn",
-        "half",
-    ),
+    "in a definition": ("Definition low n := n < n -> n = 5.", "forall n, low n", "rewrite /low ltnn", "low"),
+    "of what exists": ("", "forall n, exists m, n < n -> m = n.+1", "exists 0; rewrite ltnn", "half"),
     "in a type": ("", "forall k : 'I_0, 1 = 2", "case: n", "half"),
     "in a type before others": ("", "forall (k : 'I_0) n, 0 < n -> n = 2", "case: n", "half"),
 }

@@ -1,91 +1,21 @@
-"""Who may import whom: the contracts hold, and each is seen to fail on each import it forbids."""
+"""Who may import whom: the contracts hold, and no package takes what is private to another."""
 
 import ast
-import itertools
-import re
-import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("lai_core", "proofs", "experiments", "benchmarks", "tests")
-
-CONTRACTS = {
-    contract["name"]: contract
-    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-}
+PACKAGES = (ROOT / "lai_core", ROOT / "adapters")
+FILES = {path.relative_to(ROOT): path for package in PACKAGES for path in package.rglob("*.py")}
 
 
-def violations(contract: dict[str, Any]) -> list[tuple[str, str]]:
-    """Name the imports that a contract forbids: a module, and what it may not import.
-
-    Each source by each module forbidden to it; each room by those of the layer above and by its
-    neighbours on the floor; in each ancestor, two files in a circle.
-    """
-    leak = f"leak_{contract['id'].replace('-', '_')}"
-    if contract["type"] == "forbidden":
-        names = contract["forbidden_modules"]
-        return [(f"{source}.{leak}", name) for source in contract["source_modules"] for name in names]
-    if contract["type"] == "acyclic_siblings":
-        pairs = [(f"{folder}.{leak}", f"{folder}.{leak}_too") for folder in contract["ancestors"]]
-        return [both for pair in pairs for both in (pair, pair[::-1])]
-    (container,) = contract["containers"]
-    floors = [[f"{container}.{room.strip()}" for room in layer.split("|")] for layer in contract["layers"]]
-    pairs = [pair for upper, lower in itertools.pairwise(floors) for pair in itertools.product(lower, upper)]
-    return pairs + [pair for floor in floors for pair in itertools.permutations(floor, 2)]
-
-
-def copied(into: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__")
-    for part in PARTS:
-        shutil.copytree(ROOT / part, into / part, ignore=ignored)
-    for adapter in ("lai_storage", "lai_torch", "lai_jax"):
-        shutil.copytree(ROOT / "adapters" / adapter, into / adapter, ignore=ignored)
-    shutil.copy(ROOT / "pyproject.toml", into)
-    return into
-
-
-def lint(folder: Path) -> str:
-    """Return what import-linter prints about a copy of the project, imported from that copy."""
-    code = (
-        "import sys; sys.path.insert(0, '.'); "
-        "from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what is printed about a copy in which every contract is broken in every way."""
-    folder = copied(tmp_path_factory.mktemp("broken"))
-    for importer, imported in (pair for contract in CONTRACTS.values() for pair in violations(contract)):
-        place = folder.joinpath(*importer.split("."))
-        path = place / "leak.py" if place.is_dir() else place.with_suffix(".py")
-        with path.open("a") as file:
-            file.write(f"\nimport {imported}\n")
-    return lint(folder)
-
-
-def test_the_contracts_hold(tmp_path):
-    printed = lint(copied(tmp_path))
-    assert f"Contracts: {len(CONTRACTS)} kept, 0 broken." in printed, printed
-
-
-@pytest.mark.parametrize("name", CONTRACTS)
-def test_contracts_fail_on_forbidden_imports(broken, name):
-    section = re.split(r"\n-{3,}\n", broken.split(f"\n{name}\n-")[1])[0]
-    for importer, imported in violations(CONTRACTS[name]):
-        arrow = rf"{re.escape(importer)}\S* -> {re.escape(imported)}\b"
-        circle = f"No cycles are allowed in {importer.partition('.')[0]}"
-        assert re.search(circle if CONTRACTS[name]["type"] == "acyclic_siblings" else arrow, section), arrow
+def test_the_contracts_hold():
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def private(path: Path, text: str) -> list[str]:
@@ -114,10 +44,6 @@ def private(path: Path, text: str) -> list[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             found += [f"{node.value.id}.{node.attr}"] * node.attr.startswith("_")
     return [f"{path}: {name}" for name in found]
-
-
-PACKAGES = (ROOT / "lai_core", ROOT / "adapters")
-FILES = {path.relative_to(ROOT): path for package in PACKAGES for path in package.rglob("*.py")}
 
 
 def test_no_private_names_cross_packages():

@@ -57,11 +57,3 @@ def test_first_cells_reproduce_recorded_output(name):
     kept = nbformat.read(recorded.record(name), as_version=4).cells[: AGAIN[name]]
     assert printed(kept)
     assert differences(printed(kept), printed(notebook.cells)) == []
-
-
-def test_changed_numbers_and_words_are_differences():
-    text = "plain accuracy 93.1%, kept 412, 3e-16"
-    assert differences(text, "plain accuracy 93.2%, kept 418, 4e-16") == []
-    assert differences(text, text.replace("93.1", "90.1")) == [("93.1", "90.1")]
-    assert differences(text, text.replace("412", "380")) == [("412", "380")]
-    assert differences(text, text.replace("kept", "left"))
