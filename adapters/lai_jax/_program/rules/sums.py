@@ -27,7 +27,7 @@ _SUMMED = frozenset(
     names(
         """
         cumsum reduce_window_sum reduce_window conv_general_dilated fft triangular_solve scatter-add
-        scatter_add scatter_sub
+        scatter-sub
         """
     )
 )
