@@ -221,7 +221,7 @@ def _run_until(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> list[Any] |
 
     for equation in program.eqns:
         given = [value(one) for one in equation.invars]
-        inside = equation.params.get("jaxpr") if equation.primitive.name in {"jit", "pjit"} else None
+        inside = equation.params.get("jaxpr") if equation.primitive.name == "jit" else None
         if inside is None:
             results: list[Any] | str = apply_equation(equation, given)
             results = results if _check_finite(results) else place(equation)

@@ -22,7 +22,7 @@ _TOLERANCE = 1e-3  # of float32; a rule that is not the derivative is off by far
 
 def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a call: as one operation where no parameter enters it, else through its body."""
-    closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
+    closed = eqn.params["call_jaxpr"]
     if any(value.of_parameters for value in values):
         if not _rule_is_derivative(eqn, closed, values):
             raise unknown(
@@ -39,9 +39,7 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
 
 
 def _name(eqn: Any) -> str:
-    closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
-    info = closed.jaxpr.debug_info
-    return str(getattr(info, "func_name", None) or eqn.primitive.name)
+    return str(eqn.params["call_jaxpr"].jaxpr.debug_info.func_name)
 
 
 def _check_rule_keeps_samples_apart(

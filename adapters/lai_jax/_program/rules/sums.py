@@ -17,7 +17,7 @@ from lai_jax._program.rules.primitives import ELEMENTWISE, names
 from lai_jax._program.views import match_views
 
 _KEPT = frozenset(
-    names("neg copy copy_p convert_element_type real imag select_n reduce_precision sharding_constraint name")
+    names("neg copy convert_element_type real imag select_n reduce_precision sharding_constraint name")
 )
 _ADDED = frozenset(names("add sub add_any"))
 _ARRANGED = frozenset(

@@ -51,7 +51,7 @@ def rearrange(eqn: Any, view: View | None) -> View | None:
     shape = tuple(eqn.outvars[0].aval.shape)
     if view is None or len(eqn.invars) != 1:
         return None
-    if name in ("convert_element_type", "copy", "copy_p", "stop_gradient", "sharding_constraint", "name"):
+    if name in ("convert_element_type", "copy", "stop_gradient", "sharding_constraint", "name"):
         return view
     if name in ("reshape", "squeeze"):
         order = params.get("dimensions") if name == "reshape" else None
