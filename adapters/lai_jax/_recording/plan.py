@@ -205,7 +205,7 @@ def _factorable(uses: Sequence[Use], final: Use | None) -> bool:
     """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
     kinds = {use.kind for use in uses}
     # the last convolution is recorded as a matrix on patches, any other as a kernel
-    if len(uses) > 1 and final is not None and final in uses and final.kind == "convolution":
+    if len(uses) > 1 and any(use is final and use.kind == "convolution" for use in uses):
         return False
     if "copy" in kinds or (len(kinds) > 1 and "convolution" in kinds):
         return False

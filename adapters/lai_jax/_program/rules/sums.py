@@ -153,8 +153,8 @@ def _differ(left: Scaled, right: Scaled) -> bool:
     """Whether two products hold different entries of one parameter, as far as one can see."""
     if left.use.operand.leaves.isdisjoint(right.use.operand.leaves):
         return False
-    if left.part or right.part or left.use is right.use:
-        return left.part or right.part
+    if left.part or right.part:
+        return True
     return not match_views(left.use.operand.view, right.use.operand.view)
 
 

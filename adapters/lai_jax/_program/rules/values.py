@@ -22,7 +22,7 @@ _FOLD_LIMIT = 1 << 20  # entries; larger index arrays are not computed ahead
 def read_unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
     """Return what is known of the outputs of an operation without batched inputs."""
     leaves = frozenset[int]().union(*(value.leaves for value in values))
-    view = rearrange(eqn, values[0].view) if values and values[0].view is not None else None
+    view = rearrange(eqn, values[0].view) if values else None
     if eqn.primitive.name == "stop_gradient":
         leaves = frozenset()  # no gradient reaches the parameter: a frozen weight
     folded = None if leaves else _fold(eqn, values)
@@ -140,7 +140,7 @@ def _numeric(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.bool_))
 
 
-def read_constant(array: Any, view: View | None = None) -> Value:
+def read_constant(array: Any, view: View | None) -> Value:
     """Return what is known of a constant of the program."""
     shape, dtype = tuple(jnp.shape(array)), getattr(array, "dtype", None) or jnp.result_type(array)
     known = None
