@@ -43,7 +43,8 @@ class View:
         """Return what the first iteration of a loop sees: a slice of the first axis, or the whole."""
         if not sliced:
             return View(self.leaf, self.cells, (*self.loops, 0))
-        return View(self.leaf, self.cells[0], (*self.loops, self.cells.strides[0]))
+        first = self.cells[0, ...]  # a view, of a vector too: `cells[0]` would be a number
+        return View(self.leaf, first, (*self.loops, self.cells.strides[0]))
 
     def at(self, iteration: tuple[int, ...]) -> "View":
         """Return what one iteration of the enclosing loops sees."""
