@@ -127,7 +127,7 @@ def _show(value: Any) -> str:
     try:
         number = value.item()
         return f"{number:.4g}" if isinstance(number, float) else str(number)
-    except (AttributeError, TypeError, ValueError, RuntimeError, jax.errors.ConcretizationTypeError):
+    except (AttributeError, TypeError, ValueError, RuntimeError):
         return type(value).__name__
 
 

@@ -40,8 +40,8 @@ class Scored:
 class SideOptions:
     """What a validation side is made with: how positions are read, and the sketch of the output gradients."""
 
-    positions: str | None = None
-    sketch: Sketch | None = None
+    positions: str | None
+    sketch: Sketch | None
 
 
 class _Traced:

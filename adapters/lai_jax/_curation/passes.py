@@ -6,6 +6,7 @@ leaves. Of rows that are not among these all weights are 0; None: all rows.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ def run_shared(
         if tail is None:  # the last layer is inside a loop or branch: differentiate from there
             measured = measure(model, plan, everything=False)
         else:
-            cotangent = tail.truncate(end).pull_back(values, gradients)
+            cotangent = replace(tail, end=end).pull_back(values, gradients)
             measured = Measured(losses, records, {plan.records[-1].use.number: cotangent})
         trace = recorder.record(model, plan, measured, values)
 

@@ -29,7 +29,7 @@ class View:
     @staticmethod
     def of(leaf: int, shape: tuple[int, ...]) -> "View":
         """Return the view of a whole leaf."""
-        return View(leaf, np.empty(int(np.prod(shape)), np.int8).reshape(shape))
+        return View(leaf, np.empty(shape, np.int8))
 
     def change(self, change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> "View | None":
         """Return the view after `change`; None if the result is no view."""

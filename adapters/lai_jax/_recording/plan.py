@@ -161,9 +161,8 @@ def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[Pl
 def _records(model: Model, use: Use, *, merged: bool) -> list[PlannedRecord]:
     """Return the records of a use: one, or one for each iteration of the loops around it."""
     ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in use.loops]
-    every: list[Iteration | None] = (
-        [None] if merged else [*product(*ranges)]
-    )  # in the order in which they run
+    # in the order in which they run
+    every: list[Iteration | None] = [None] if merged else [*product(*ranges)]
     named = [(iteration, "".join(f"[{k}]" for k in iteration or ())) for iteration in every]
     return [PlannedRecord(use, iteration, use_name(model, use) + suffix) for iteration, suffix in named]
 
