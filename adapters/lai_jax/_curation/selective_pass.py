@@ -181,7 +181,7 @@ def _live(program: Program) -> list[Operation]:
 
 
 def _check_same_constant(name: str, one: Any, other: Any) -> None:
-    if one is None or other is None or isinstance(one, jax.core.Tracer) or not hasattr(one, "dtype"):
+    if one is None or other is None or isinstance(one, jax.core.Tracer):
         return
     if one.shape != other.shape or not jnp.issubdtype(one.dtype, jnp.inexact):
         return

@@ -142,11 +142,10 @@ def _numeric(dtype: Any) -> bool:
 
 def read_constant(array: Any, view: View | None) -> Value:
     """Return what is known of a constant of the program."""
-    shape, dtype = tuple(jnp.shape(array)), getattr(array, "dtype", None) or jnp.result_type(array)
-    known = None
-    if not isinstance(array, jax.core.Tracer) and _numeric(dtype) and math.prod(shape) <= _FOLD_LIMIT:
+    shape, known = tuple(array.shape), None
+    if not isinstance(array, jax.core.Tracer) and _numeric(array.dtype) and math.prod(shape) <= _FOLD_LIMIT:
         known = np.asarray(array)
-    return Value(shape, dtype, view=view, known=known)
+    return Value(shape, array.dtype, view=view, known=known)
 
 
 def join_columns(eqn: Any, values: Sequence[Value]) -> tuple[np.ndarray[Any, Any] | None, ...] | None:
