@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
-from lai_jax._curation.estimators import Scored, score_parts, sound_scores
+from lai_jax._curation.estimators import Scored, score_parts
 from lai_jax._curation.meshes import (
     Spread,
     automatic,
@@ -127,7 +127,7 @@ def _show(value: Any) -> str:
     try:
         number = value.item()
         return f"{number:.4g}" if isinstance(number, float) else str(number)
-    except (AttributeError, TypeError, ValueError, RuntimeError, jax.errors.ConcretizationTypeError):
+    except (AttributeError, TypeError, ValueError, RuntimeError):
         return type(value).__name__
 
 
@@ -257,13 +257,12 @@ def curated_update(
         recorded, back = scorer.forward(problem, (inputs, targets), rows, recompute=recompute)
         moment = Moment(second_moment, decay, exponent, scale_inputs)
         scored = score_parts(scorer, open_side(estimator, summary), recorded, moment)
-        scores = sound_scores(scored)
-        weights, best = weigh(policy, scores, rows, scored)
+        weights, best = weigh(policy, rows, scored)
         gradients = back(weights, best)
         kept = jnp.sum(weights > 0)
         params, opt_state, skipped = step_once(tx, params, opt_state, gradients, kept)
         scored = replace(scored, second_moment=keep_if_skipped(skipped, second_moment, scored.second_moment))
-        return params, opt_state, _report(scored, scores, weights, kept, skipped)
+        return params, opt_state, _report(scored, weights, kept, skipped)
 
     return jax.jit(step)
 
@@ -327,10 +326,9 @@ def score(
         recorded, _ = scorer.forward(problem, (inputs, targets), None, recompute=True)
         moments = Moment(moment, decay, exponent, scale_inputs)
         scored = score_parts(scorer, open_side(estimator, summary), recorded, moments)
-        scores = sound_scores(scored)
-        weights, _ = weigh(policy, scores, None, scored)
+        weights, _ = weigh(policy, None, scored)
         kept = jnp.sum(weights > 0)
-        return _report(scored, scores, weights, kept, kept == 0)
+        return _report(scored, weights, kept, kept == 0)
 
     given = params, summary, inputs, targets, second_moment
     if lies is None:
@@ -350,9 +348,7 @@ def _specs(rows: Any, second_moment: Any, *, parts: bool) -> Any:
     return Report(each, each, each, everywhere, everywhere, everywhere, moment, by_part, sizes)  # type: ignore[arg-type]
 
 
-def _report(
-    scored: Scored, scores: jax.Array, weights: jax.Array, kept: jax.Array, skipped: jax.Array
-) -> Report:
+def _report(scored: Scored, weights: jax.Array, kept: jax.Array, skipped: jax.Array) -> Report:
     loss = jnp.sum(weights * jnp.where(weights > 0, scored.losses, 0.0))
     told = scored.second_moment, scored.parts, scored.sizes
-    return Report(scores, weights, scored.losses, loss, kept, skipped, *told)
+    return Report(scored.scores, weights, scored.losses, loss, kept, skipped, *told)

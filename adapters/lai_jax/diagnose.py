@@ -221,14 +221,14 @@ def _run_until(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> list[Any] |
 
     for equation in program.eqns:
         given = [value(one) for one in equation.invars]
-        inside = equation.params.get("jaxpr") if equation.primitive.name in {"jit", "pjit"} else None
-        if inside is None:
-            results: list[Any] | str = apply_equation(equation, given)
-            results = results if _check_finite(results) else place(equation)
+        if equation.primitive.name == "jit":
+            results = _run_until(equation.params["jaxpr"], given)
+            if isinstance(results, str):
+                return results
         else:
-            results = _run_until(inside, given)
-        if isinstance(results, str):
-            return results
+            results = apply_equation(equation, given)
+            if not _check_finite(results):
+                return place(equation)
         known |= dict(zip(equation.outvars, results, strict=True))
     return [value(one) for one in program.outvars]
 

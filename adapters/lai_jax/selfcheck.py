@@ -12,7 +12,7 @@ from lai_core._adapters import agreements, check_agreement, check_batch, relativ
 from lai_jax._curation.options import EstimatorName
 from lai_jax._exact.methods import method_for
 from lai_jax._program.leaves import find_floating, leaf_names, real_leaves, split_leaves
-from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
+from lai_jax._program.losses import batch_size, losses_of_leaves, take
 from lai_jax._program.model import read
 from lai_jax._recording.assemble import measure, records_leaves, records_of
 from lai_jax._recording.plan import make_plan
@@ -136,7 +136,6 @@ def _sample_gradients(
     apply: Callable[..., Any], params: Any, loss: Callable[..., Any], inputs: Any, targets: Any
 ) -> dict[str, jax.Array]:
     """Return each sample's gradient of each parameter, `(n, size)`, one sample at a time."""
-    check_targets(inputs, targets)
     names, moving = leaf_names(params), find_floating(real_leaves(params)[0])
     values, losses = losses_of_leaves(apply, loss, params)
     gradient = jax.grad(lambda values, single: losses(values, single)[0])
@@ -153,7 +152,7 @@ def _agreements(
     last: str | None,
 ) -> dict[str, float]:
     """Return the correlations with params in float32: of an estimator's scores, and of plain gradients'."""
-    options: Any = {"estimator": estimator} | ({} if last is None else {"last": last})
+    options: Any = {"estimator": estimator, "last": last}
     found = []
     for own, given in ((params, batch), jax.tree.map(_raise, (params, batch))):
         summary = summarize(apply, own, loss, *given, **options)

@@ -25,7 +25,6 @@ from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
 from lai_jax._recording.assemble import measure, records_of
-from lai_jax._recording.plan import make_plan
 from lai_jax._recording.recorders import Valid
 from lai_jax.validation import Sketch, Validation
 
@@ -199,8 +198,7 @@ def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, si
         msg = "inputs: estimator 'calibrated_lai' is calibrated on at least two samples, got 1"
         raise ValueError(msg)
     chosen = take(batch, jnp.arange(used) * samples // used)
-    model = problem.read(chosen)
-    plan = replace(make_plan(model, problem.last, partial=True), materialised={})
+    model, plan = problem.plan_trace(chosen, everything=False)
     measured = measure(model, plan, everything=True)
     trace = problem.masked(lai.Trace(records_of(model, plan, measured, everything=True)), chosen)
     pairs = zip(plan.records, trace.layers, strict=True)

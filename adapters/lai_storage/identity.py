@@ -86,9 +86,8 @@ def parts_of(value: Any) -> Iterator[Any]:
             yield from parts_of_array(to_numpy(value))
     elif not is_installed(type(value).__module__) and hasattr(value, "__dict__"):
         own = {field.name for field in fields(value)} if is_dataclass(value) else set()
-        named = vars(
-            value
-        ).items()  # private attributes of a dataclass may be a framework's: flax counts there
+        # private attributes of a dataclass may be a framework's: flax counts there
+        named = vars(value).items()
         yield {name: one for name, one in named if name in own or not (own and name.startswith("_"))}
     elif hasattr(value, "__wrapped__"):  # a compiled function, a cache
         yield value.__wrapped__

@@ -91,6 +91,17 @@ def nested(params, inputs):
     return jnp.concatenate([state, jnp.moveaxis(sums, 2, 0).reshape(inputs.shape[0], -1)], 1) @ params["w"]
 
 
+@ruled(layers=["w", "s[0]", "s[1]", "s[2]", "o"], w=(4, 1), s=(3,), b=(3,), o=(1, 2))
+def numbers_of_a_loop(params, inputs):
+    """Loop over single numbers: matrices of one entry, and their biases."""
+
+    def step(hidden, number):
+        weight, bias = number
+        return jnp.tanh(hidden @ weight.reshape(1, 1) + bias), None
+
+    return lax.scan(step, inputs @ params["w"], (params["s"], params["b"]))[0] @ params["o"]
+
+
 @ruled((4, 3), WO, w=(3, 4), a=(4,), o=(4, 2))
 def recurred(params, inputs):
     """Run a diagonal recurrence in parallel: one decay, repeated for every sample and place."""

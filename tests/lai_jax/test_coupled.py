@@ -65,6 +65,7 @@ HIDDEN = {
     ),
     "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
     "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
+    "taken off": (lambda h: h.at[SWAPPED].subtract(1.0 * h), "writes to samples of the batch by index"),
     "branched": (lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h), REDUCES),
     "a centred gradient": (centred_gradient, RULE.format("centred_gradient")),
     "a turned gradient": (

@@ -40,8 +40,8 @@ class Scored:
 class SideOptions:
     """What a validation side is made with: how positions are read, and the sketch of the output gradients."""
 
-    positions: str | None = None
-    sketch: Sketch | None = None
+    positions: str | None
+    sketch: Sketch | None
 
 
 class _Traced:
@@ -213,7 +213,16 @@ ESTIMATORS: dict[str, Estimator] = {
 
 
 def score_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
-    """Score a batch, against each part of a validation set that was summarized in parts."""
+    """Score a batch, against each part of a validation set that was summarized in parts.
+
+    A sample whose loss or score is not finite has the score NaN.
+    """
+    scored = _score_parts(estimator, validation, recorded, moment)
+    sound = jnp.isfinite(scored.losses) & jnp.isfinite(scored.scores)
+    return replace(scored, scores=jnp.where(sound, scored.scores, jnp.nan))
+
+
+def _score_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
     if validation.parts is None:
         return estimator.score(validation, recorded, moment)
 
@@ -223,12 +232,6 @@ def score_parts(estimator: Estimator, validation: Validation, recorded: Any, mom
 
     parts, losses, moved = jax.vmap(score_side, out_axes=(0, None, None))(validation.side)
     return Scored(losses, parts.sum(0), moved, parts, validation.side.samples)
-
-
-def sound_scores(scored: Scored) -> jax.Array:
-    """Return the scores; NaN for a sample whose loss or score is not finite."""
-    sound = jnp.isfinite(scored.losses) & jnp.isfinite(scored.scores)
-    return jnp.where(sound, scored.scores, jnp.nan)
 
 
 def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:

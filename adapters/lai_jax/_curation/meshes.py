@@ -51,7 +51,7 @@ def check_sharding(sharding: Any) -> None:
 
 def check_whole_batch(name: str) -> None:
     """Raise inside `shard_map` and its like, where a function sees one device's rows alone."""
-    if AxisType.Manual in getattr(jax.sharding.get_abstract_mesh(), "axis_types", ()):
+    if AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types:
         msg = (
             f"{name}: expected a batch that is whole, though it may be spread over devices, got the part "
             "that shard_map or pmap cuts off for one of them; use jax.jit on arrays with shardings"
@@ -62,8 +62,10 @@ def check_whole_batch(name: str) -> None:
 def explicit_sharding(tree: Any) -> Any:
     """Return how the first array of samples lies on a mesh with explicit axes, if on one."""
     for leaf in jax.tree.leaves(tree):
-        sharding = getattr(jax.typeof(leaf), "sharding", None) if is_batched(leaf) else None
-        if sharding is not None and AxisType.Explicit in getattr(sharding.mesh, "axis_types", ()):
+        if not is_batched(leaf):
+            continue
+        sharding = jax.typeof(leaf).sharding
+        if AxisType.Explicit in sharding.mesh.axis_types:
             return sharding
     return None
 
@@ -91,5 +93,5 @@ def automatic(function: Callable[..., Any], given: Sequence[Any], sharding: Any,
     mesh = sharding.mesh
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
     names = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
-    with jax.sharding.use_abstract_mesh(getattr(mesh, "abstract_mesh", mesh)):
+    with jax.sharding.use_abstract_mesh(mesh):
         return jax.sharding.auto_axes(function, axes=names, out_sharding=outputs)(*given)

@@ -6,6 +6,7 @@ leaves. Of rows that are not among these all weights are 0; None: all rows.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,8 +46,7 @@ def run_shared(
     everything = recorder.everything
     model, plan = problem.plan_trace(batch, everything=everything)
     moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
-    use = None if everything else plan.last
-    tail = None if use is None else tail_of(model.program, use)
+    tail = None if everything else tail_of(model.program, plan.records[-1].use)
     # The gradients from which the recording is made are where the way back can begin as well: what the
     # loss does to the outputs is run back once, for both.
     part = None if tail is None else find_last_part(model.program, tail, model.trainable)
@@ -72,11 +72,11 @@ def run_shared(
     if everything:  # takes a backward pass of its own
         trace = recorder.run(model, plan)[1]
     else:
-        if use is None or tail is None:  # the last layer is inside a loop or branch: differentiate from there
+        if tail is None:  # the last layer is inside a loop or branch: differentiate from there
             measured = measure(model, plan, everything=False)
         else:
-            last = tail.truncate(end).pull_back(values, gradients)
-            measured = Measured(losses, records, {use.number: last})
+            cotangent = replace(tail, end=end).pull_back(values, gradients)
+            measured = Measured(losses, records, {plan.records[-1].use.number: cotangent})
         trace = recorder.record(model, plan, measured, values)
 
     def back(weights: jax.Array, best: jax.Array | None) -> list[jax.Array]:

@@ -154,10 +154,10 @@ def _cut(
 
 def check_same_program(large: Program, small: Program) -> None:
     """Raise unless two readings for different batch sizes do the same, sizes aside."""
-    pairs = list(zip(_live(large), _live(small), strict=False))
-    if len(_live(large)) != len(_live(small)):
+    operations, others = _live(large), _live(small)
+    if len(operations) != len(others):
         _differ("it takes another number of operations")
-    for one, other in pairs:
+    for one, other in zip(operations, others, strict=True):
         name = one.eqn.primitive.name
         if name == "cond" and one.batched:  # its residuals are ordered by shape, which the batch size changes
             msg = f"{REFUSED}samples pass through {place(one.eqn)}, whose residuals cannot be told apart"
@@ -181,7 +181,7 @@ def _live(program: Program) -> list[Operation]:
 
 
 def _check_same_constant(name: str, one: Any, other: Any) -> None:
-    if one is None or other is None or isinstance(one, jax.core.Tracer) or not hasattr(one, "dtype"):
+    if one is None or other is None or isinstance(one, jax.core.Tracer):
         return
     if one.shape != other.shape or not jnp.issubdtype(one.dtype, jnp.inexact):
         return

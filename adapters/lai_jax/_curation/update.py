@@ -15,18 +15,15 @@ from lai_jax._program.leaves import check_finite, find_floating, real_leaves, re
 
 
 def weigh(
-    policy: Callable[..., jax.Array],
-    scores: jax.Array,
-    rows: int | float | None,
-    scored: Scored,
+    policy: Callable[..., jax.Array], rows: int | float | None, scored: Scored
 ) -> tuple[jax.Array, jax.Array | None]:
     """Return the weights of a policy on the best `rows` scores, and which rows these are, if not all.
 
     A sample without a score has weight 0.
     """
-    seen, chosen = scores, None
+    seen, chosen = scored.scores, None
     if rows is not None:
-        chosen, seen = best(scores, count_of(rows, scores.shape[0]))
+        chosen, seen = best(seen, count_of(rows, seen.shape[0]))
     left_out = jnp.isnan(seen)
     more: dict[str, Any] = {"losses": scored.losses} if sees_losses(policy) else {}
     if scored.parts is not None:
@@ -39,7 +36,7 @@ def weigh(
         more["sizes"] = scored.sizes
         seen = jnp.where(left_out, jnp.nan, scored.parts)
     weights = policy(seen, **more)
-    shape, kind = jnp.shape(scores), getattr(weights, "dtype", None)
+    shape, kind = jnp.shape(scored.scores), getattr(weights, "dtype", None)
     if getattr(weights, "shape", None) != shape or kind is None or not jnp.issubdtype(kind, jnp.floating):
         got = type(weights).__name__ if kind is None else f"{kind} of shape {tuple(weights.shape)}"
         msg = (

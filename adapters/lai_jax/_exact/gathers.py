@@ -21,12 +21,11 @@ _RUNNING = (*CALLS, *RECOMPUTED, "scan", "cond", "while")
 
 
 def drop_outside(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of arrays whose forward mode derivative takes nothing from outside of an array."""
+    """Return a function from a list to an array whose forward mode takes nothing from outside of an array."""
 
-    def call(*given: Any) -> Any:
-        leaves, tree = jax.tree.flatten(given)
-        closed = jax.make_jaxpr(lambda own: function(*jax.tree.unflatten(tree, own)))(leaves)
-        return _run(closed, leaves)[0] if _reads(closed.jaxpr) else function(*given)
+    def call(given: list[Any]) -> Any:
+        closed = jax.make_jaxpr(function)(given)
+        return _run(closed, given)[0] if _reads(closed.jaxpr) else function(given)
 
     return call
 

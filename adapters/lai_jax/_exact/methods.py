@@ -16,7 +16,7 @@ Leaves = list[jax.Array]
 Losses = Callable[[Leaves, Batch], jax.Array]
 Method = Callable[[Losses, Leaves, Batch, Leaves], tuple[jax.Array, jax.Array]]
 
-_OWN_REVERSE = names("custom_vjp_call custom_vjp_call_jaxpr custom_transpose_call linear_call custom_lin")
+_OWN_REVERSE = names("custom_vjp_call custom_transpose_call linear_call custom_lin")
 
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:

@@ -153,8 +153,8 @@ def _run_scan(
 
     carry, (stacked, records) = lax.scan(
         step,
-        _drop_weak(list(given[consts : consts + carried])),
-        (list(given[consts + carried :]), _find_inside(operation, perturbations)),
+        _drop_weak(given[consts : consts + carried]),
+        (given[consts + carried :], _find_inside(operation, perturbations)),
         length=eqn.params["length"],
         reverse=eqn.params["reverse"],
         unroll=eqn.params["unroll"],
@@ -179,7 +179,7 @@ def _run_cond(
         return call
 
     branches = [take(body) for body in operation.bodies]
-    return lax.switch(given[0], branches, list(given[1:]), _find_inside(operation, perturbations))
+    return lax.switch(given[0], branches, given[1:], _find_inside(operation, perturbations))
 
 
 def _blank(operation: Operation, use: Use, wanted: Wanted) -> jax.Array:

@@ -33,8 +33,6 @@ class Model:
     samples: int  # how many samples the program was read for
     real: int  # how many samples the batch has: 1 where the program was read for two copies of it
     left_out: dict[int, str]  # leaves that cannot be explained, and why
-    # the losses of other leaves of the parameters and other arrays of the data
-    losses: Callable[[Sequence[Any], Sequence[Any]], jax.Array]
     # whether the program is that of one sample, mapped over the samples: the batch's own is not followed
     mapped: bool = False
     # uses whose products with the samples are added up, and by which operation: layers that LAI does not read
@@ -101,7 +99,7 @@ def read(
             )
             raise ValueError(msg)
         left_out, summed = reader.reading.left_out, frozenset(reader.reading.summed)
-        given = program, [*leaves, *arrays], names, trainable, samples, real, left_out, flat, mapped, summed
+        given = program, [*leaves, *arrays], names, trainable, samples, real, left_out, mapped, summed
         return Model(*given)
 
     try:

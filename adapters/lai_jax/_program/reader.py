@@ -213,12 +213,12 @@ class Reader:
             for last in found.summed:
                 last.before |= layers - found.summed
             layers = found.summed
+        columns = join_columns(eqn, values)
         outputs = []
         for position, variable in enumerate(eqn.outvars):
             own: SampleAxis | None = samples
             if eqn.primitive.name == "optimization_barrier":
                 own = values[position].sample_axis
-            columns = join_columns(eqn, values)
             shape = tuple(variable.aval.shape)
             outputs.append(
                 Value(shape, variable.aval.dtype, own, columns=columns, layers=layers, scaled=found.scaled)

@@ -1,7 +1,7 @@
 """What follows one value in a program, and the gradients of the losses with respect to that value."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -40,10 +40,6 @@ class Tail:
         """Return the gradients at the start from those at the end; None: each loss's own, which are ones."""
         found, vjp = self.vjp(values)
         return vjp(jnp.ones_like(found) if gradients is None else gradients)[0]
-
-    def truncate(self, end: int) -> "Tail":
-        """Return the part up to another value."""
-        return replace(self, end=end)
 
 
 def tail_of(program: Program, use: Use) -> Tail | None:

@@ -29,7 +29,7 @@ class View:
     @staticmethod
     def of(leaf: int, shape: tuple[int, ...]) -> "View":
         """Return the view of a whole leaf."""
-        return View(leaf, np.empty(int(np.prod(shape)), np.int8).reshape(shape))
+        return View(leaf, np.empty(shape, np.int8))
 
     def change(self, change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> "View | None":
         """Return the view after `change`; None if the result is no view."""
@@ -43,7 +43,8 @@ class View:
         """Return what the first iteration of a loop sees: a slice of the first axis, or the whole."""
         if not sliced:
             return View(self.leaf, self.cells, (*self.loops, 0))
-        return View(self.leaf, self.cells[0], (*self.loops, self.cells.strides[0]))
+        first = self.cells[0, ...]  # a view, of a vector too: `cells[0]` would be a number
+        return View(self.leaf, first, (*self.loops, self.cells.strides[0]))
 
     def at(self, iteration: tuple[int, ...]) -> "View":
         """Return what one iteration of the enclosing loops sees."""

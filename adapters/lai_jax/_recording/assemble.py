@@ -77,14 +77,15 @@ def records_of(model: Model, plan: Plan, measured: Measured, everything: bool) -
     layers = [_record(own, measured) for own in planned]
     # Of a frozen last layer the output gradients alone are read.
     if plan.last is not None and plan.last.frozen:
-        gradients: Any = getattr(layers[-1], "output_gradients", None)
-        layers[-1] = lai.ReadoutTrace(jnp.zeros_like(gradients[..., :1]), gradients, name=planned[-1].name)
+        frozen: Any = layers[-1]
+        nothing = jnp.zeros_like(frozen.output_gradients[..., :1])
+        layers[-1] = lai.ReadoutTrace(nothing, frozen.output_gradients, name=frozen.name)
     if model.mapped:
         layers = [_drop_row(layer) for layer in layers]
     if plan.unread is None and isinstance(layers[-1], lai.ConvolutionTrace):
         layers[-1] = layers[-1].unfolded()  # LAI reads rows of output gradients
     whole: list[Record] = []
-    if everything and plan.materialised:
+    if plan.materialised:
         uses = list(dict.fromkeys(use for own in plan.materialised.values() for use in own))
         leaves = list(plan.materialised)
         gradients = materialise_gradients(model, uses, leaves, measured.records, measured.cotangents)

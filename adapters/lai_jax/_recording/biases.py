@@ -93,7 +93,7 @@ def features_of(use: Use) -> View:
         first = groups if use.parameter == 0 else len(shape) - own
         places = (*range(groups), *range(first, first + own))
     sizes = [shape[axis] if axis in places else 1 for axis in range(len(shape))]
-    cells = np.empty(int(np.prod(sizes)), np.int8).reshape(sizes)
+    cells = np.empty(sizes, np.int8)
     return View(0, np.broadcast_to(cells, shape))
 
 

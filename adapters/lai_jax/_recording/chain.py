@@ -129,8 +129,8 @@ def _follow(jaxpr: Any, entering: Sequence[AxisLabels | None]) -> list[AxisLabel
         own = [look_up(atom) for atom in eqn.invars]
         if all(labels is None for labels in own):
             continue
-        inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr")))
         if eqn.primitive.name in _CALLS:
+            inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
             outputs = _follow(close_jaxpr(inner).jaxpr, own)
         else:
             outputs = [_step(eqn, own)]

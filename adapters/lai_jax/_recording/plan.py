@@ -161,9 +161,8 @@ def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[Pl
 def _records(model: Model, use: Use, *, merged: bool) -> list[PlannedRecord]:
     """Return the records of a use: one, or one for each iteration of the loops around it."""
     ranges = [range(length - 1, -1, -1) if reverse else range(length) for length, reverse in use.loops]
-    every: list[Iteration | None] = (
-        [None] if merged else [*product(*ranges)]
-    )  # in the order in which they run
+    # in the order in which they run
+    every: list[Iteration | None] = [None] if merged else [*product(*ranges)]
     named = [(iteration, "".join(f"[{k}]" for k in iteration or ())) for iteration in every]
     return [PlannedRecord(use, iteration, use_name(model, use) + suffix) for iteration, suffix in named]
 
@@ -205,7 +204,7 @@ def _factorable(uses: Sequence[Use], final: Use | None) -> bool:
     """Whether all uses of one leaf are plain matrices (or kernels, or tables) in it, equal or apart."""
     kinds = {use.kind for use in uses}
     # the last convolution is recorded as a matrix on patches, any other as a kernel
-    if len(uses) > 1 and final is not None and final in uses and final.kind == "convolution":
+    if len(uses) > 1 and any(use is final and use.kind == "convolution" for use in uses):
         return False
     if "copy" in kinds or (len(kinds) > 1 and "convolution" in kinds):
         return False

@@ -52,9 +52,9 @@ class GateRecorder:
         values: dict[int, Any] = {}
         wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
         (losses,), records = run(model.program, model.arguments, {}, wanted, values)
-        tail = tail_of(model.program, plan.records[-1].use)  # of a chain's last layer there is one
-        cotangents = {} if tail is None else {plan.records[-1].use.number: tail.pull_back(values)}
-        measured = Measured(losses, records, cotangents)
+        last = plan.records[-1].use
+        tail: Any = tail_of(model.program, last)  # of a chain's last layer there is one
+        measured = Measured(losses, records, {last.number: tail.pull_back(values)})
         return losses[: model.real], self.record(model, plan, measured, values)
 
     def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import lai_core as lai
 from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
-from lai_jax._curation.estimators import score_parts, sound_scores
+from lai_jax._curation.estimators import score_parts
 from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import EstimatorName, check_counts, estimator_of, open_side
 from lai_jax._curation.problem import Problem
@@ -159,7 +159,7 @@ class Scorer(BatchScorer):
             recorded, _ = chosen.forward(problem, batch, None, recompute=True)
             scored = score_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
-            found = {"score": sound_scores(scored), "standard_error": nothing, "loss": scored.losses}
+            found = {"score": scored.scores, "standard_error": nothing, "loss": scored.losses}
             if scored.parts is not None:
                 found["standard_error"] = standard_errors(scored.parts, sizes=scored.sizes)
             squared = nothing

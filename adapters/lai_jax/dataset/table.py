@@ -87,8 +87,8 @@ def score_dataset(
     """
     check_counts(rows_per_file=rows_per_file)
     shared: dict[str, Any] = {"estimator": estimator, "positions": positions, "parts": parts}
-    names: Any = {"ids": ids, "groups": groups}
-    names = {name: values for name, values in names.items() if isinstance(values, str)}
+    labels: dict[str, Any] = {"ids": ids, "groups": groups}
+    columns: Any = {name: values for name, values in labels.items() if isinstance(values, str)}
     scorer = Scorer(
         apply,
         params,
@@ -99,7 +99,7 @@ def score_dataset(
         collate=collate,
         last=last,
         valid=valid,
-        **names,
+        **columns,
     )
     return score_source(
         folder,
@@ -109,7 +109,7 @@ def score_dataset(
         lambda checkpoint, state: scorer._move_to(state),
         {**shared, "batch_size": batch_size},
         {},
-        {"ids": ids, "groups": groups},
+        labels,
         rows=rows_per_file,
         process=(jax.process_index(), jax.process_count()) if process is None else process,
         progress=progress,

@@ -19,7 +19,6 @@ import pyarrow.parquet
 import torch
 import transformers
 from lai_storage.report import empty_columns, write_report
-from lai_storage.tables import read_scores
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
@@ -385,7 +384,7 @@ def score_samples(
     data, validation = (
         DataLoader[Any](side, batch_size=batch_size, collate_fn=problem.collate) for side in (samples, good)
     )
-    score_dataset(
+    found: pa.Table = score_dataset(
         problem.model,
         problem.loss,
         data,
@@ -395,7 +394,7 @@ def score_samples(
         batch_size=batch_size,
         ids=samples.ids,
     )
-    return read_scores(folder)
+    return found
 
 
 def preview(content: Any) -> Any:

@@ -153,9 +153,14 @@ class SpikeMonitor:
             if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
                 prove(self._reader, batches, self.process_group)
                 return None
-            judged: dict[str, Any] = {"excess": excess, "trained_norm": number}
-            judged["process_group"] = self.process_group
-            found = diagnose_batches(self._reader, batches, update_excess=update_excess, **judged)
+            found = diagnose_batches(
+                self._reader,
+                batches,
+                excess=excess,
+                trained_norm=number,
+                update_excess=update_excess,
+                process_group=self.process_group,
+            )
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
             what = (

@@ -360,7 +360,6 @@ class Curated:
         """Make the trainer's loaders, in the block, with a collator that drops groups."""
         trainer: Any = self
         collate = trainer.data_collator
-        trainer.data_collator = collate
         if isinstance(collate, WithGroups):
             trainer.data_collator = collate.drop
         try:

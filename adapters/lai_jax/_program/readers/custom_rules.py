@@ -22,9 +22,9 @@ _TOLERANCE = 1e-3  # of float32; a rule that is not the derivative is off by far
 
 def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a call: as one operation where no parameter enters it, else through its body."""
-    closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
+    closed = eqn.params["call_jaxpr"]
     if any(value.of_parameters for value in values):
-        if not _rule_is_derivative(eqn, closed, values):
+        if not _rule_is_derivative(eqn, values):
             raise unknown(
                 eqn,
                 f"parameters enter {_name(eqn)}, whose own rule is not the derivative of what it computes; "
@@ -39,9 +39,7 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
 
 
 def _name(eqn: Any) -> str:
-    closed = eqn.params.get("call_jaxpr", eqn.params.get("fun_jaxpr"))
-    info = closed.jaxpr.debug_info
-    return str(getattr(info, "func_name", None) or eqn.primitive.name)
+    return str(eqn.params["call_jaxpr"].jaxpr.debug_info.func_name)
 
 
 def _check_rule_keeps_samples_apart(
@@ -76,7 +74,7 @@ def _check_rule_keeps_samples_apart(
             raise couples(eqn, f"has a derivative rule ({_name(eqn)}) that mixes samples")
 
 
-def _rule_is_derivative(eqn: Any, closed: Any, values: Sequence[Value]) -> bool:
+def _rule_is_derivative(eqn: Any, values: Sequence[Value]) -> bool:
     """Compare the rule with the derivative of the body, at random points of several sizes."""
     # Constants stay: among them may be what the function closes over, which JAX does not differentiate.
     # A rule that differs from the derivative in some places alone, as one that clips large gradients or
@@ -92,7 +90,7 @@ def _rule_is_derivative(eqn: Any, closed: Any, values: Sequence[Value]) -> bool:
             sizes = [(scale, np.zeros(0)) for scale in (*_SCALES, *beyond)] + [(1.0, named)]
             for scale, places in sizes:
                 point = [_draw_one(draw, aval, scale, places, named) for aval in avals]
-                if not _agree(eqn, closed, point, moving, draw, scale):
+                if not _agree(eqn, point, moving, draw, scale):
                     return False
         except (NotImplementedError, TypeError, ValueError):  # the body has no derivative: a while loop
             return False
@@ -148,9 +146,8 @@ def _vjp(call: Any, given: Sequence[Any], moving: Sequence[int]) -> tuple[list[A
     return outputs, back
 
 
-def _agree(
-    eqn: Any, closed: Any, point: list[Any], moving: list[int], draw: np.random.Generator, scale: float
-) -> bool:
+def _agree(eqn: Any, point: list[Any], moving: list[int], draw: np.random.Generator, scale: float) -> bool:
+    closed = eqn.params["call_jaxpr"]
     outputs, rule = _vjp(lambda given: apply_equation(eqn, given), point, moving)
     _, body = _vjp(lambda given: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given), point, moving)
     cotangents = [jnp.asarray(scale * draw.standard_normal(out.shape), out.dtype) for out in outputs]

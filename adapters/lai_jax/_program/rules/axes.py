@@ -172,10 +172,7 @@ def conv_general_dilated(eqn: Any, values: Sequence[Value]) -> SampleAxis:
 
 
 _KEYS = names("bitcast_convert_type random_bits random_seed random_split random_unwrap random_wrap")
-SCATTERS = names("""
-    scatter scatter-add scatter-mul scatter-min scatter-max
-    scatter_add scatter_mul scatter_min scatter_max scatter_sub
-    """)
+SCATTERS = names("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max")
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),

@@ -17,7 +17,7 @@ from lai_jax._program.rules.primitives import ELEMENTWISE, names
 from lai_jax._program.views import match_views
 
 _KEPT = frozenset(
-    names("neg copy copy_p convert_element_type real imag select_n reduce_precision sharding_constraint name")
+    names("neg copy convert_element_type real imag select_n reduce_precision sharding_constraint name")
 )
 _ADDED = frozenset(names("add sub add_any"))
 _ARRANGED = frozenset(
@@ -27,7 +27,7 @@ _SUMMED = frozenset(
     names(
         """
         cumsum reduce_window_sum reduce_window conv_general_dilated fft triangular_solve scatter-add
-        scatter_add scatter_sub
+        scatter-sub
         """
     )
 )
@@ -153,8 +153,8 @@ def _differ(left: Scaled, right: Scaled) -> bool:
     """Whether two products hold different entries of one parameter, as far as one can see."""
     if left.use.operand.leaves.isdisjoint(right.use.operand.leaves):
         return False
-    if left.part or right.part or left.use is right.use:
-        return left.part or right.part
+    if left.part or right.part:
+        return True
     return not match_views(left.use.operand.view, right.use.operand.view)
 
 

@@ -22,7 +22,7 @@ _FOLD_LIMIT = 1 << 20  # entries; larger index arrays are not computed ahead
 def read_unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
     """Return what is known of the outputs of an operation without batched inputs."""
     leaves = frozenset[int]().union(*(value.leaves for value in values))
-    view = rearrange(eqn, values[0].view) if values and values[0].view is not None else None
+    view = rearrange(eqn, values[0].view) if values else None
     if eqn.primitive.name == "stop_gradient":
         leaves = frozenset()  # no gradient reaches the parameter: a frozen weight
     folded = None if leaves else _fold(eqn, values)
@@ -51,7 +51,7 @@ def rearrange(eqn: Any, view: View | None) -> View | None:
     shape = tuple(eqn.outvars[0].aval.shape)
     if view is None or len(eqn.invars) != 1:
         return None
-    if name in ("convert_element_type", "copy", "copy_p", "stop_gradient", "sharding_constraint", "name"):
+    if name in ("convert_element_type", "copy", "stop_gradient", "sharding_constraint", "name"):
         return view
     if name in ("reshape", "squeeze"):
         order = params.get("dimensions") if name == "reshape" else None
@@ -140,13 +140,12 @@ def _numeric(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.bool_))
 
 
-def read_constant(array: Any, view: View | None = None) -> Value:
+def read_constant(array: Any, view: View | None) -> Value:
     """Return what is known of a constant of the program."""
-    shape, dtype = tuple(jnp.shape(array)), getattr(array, "dtype", None) or jnp.result_type(array)
-    known = None
-    if not isinstance(array, jax.core.Tracer) and _numeric(dtype) and math.prod(shape) <= _FOLD_LIMIT:
+    shape, known = tuple(array.shape), None
+    if not isinstance(array, jax.core.Tracer) and _numeric(array.dtype) and math.prod(shape) <= _FOLD_LIMIT:
         known = np.asarray(array)
-    return Value(shape, dtype, view=view, known=known)
+    return Value(shape, array.dtype, view=view, known=known)
 
 
 def join_columns(eqn: Any, values: Sequence[Value]) -> tuple[np.ndarray[Any, Any] | None, ...] | None:
