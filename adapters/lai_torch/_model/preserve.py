@@ -16,7 +16,7 @@ from torch import nn
 from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot import Streams, Tensors
-from lai_torch._model.walk import Step, collect_held, modules_of, set_training
+from lai_torch._model.walk import Step, collect_held, list_parameters, modules_of, set_training
 
 _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
 
@@ -202,7 +202,7 @@ def undo(model: nn.Module, loss: Any = None) -> Iterator[None]:
         for each in _tensors(model, loss):
             stack.callback(each.restore)
         stack.callback(Streams(modules_of(model, loss)).restore)
-        stack.enter_context(empty_gradients(model.parameters()))
+        stack.enter_context(empty_gradients(list_parameters(model, loss).values()))
         yield
 
 
