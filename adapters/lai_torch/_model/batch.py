@@ -46,13 +46,7 @@ def tensors(tree: Any) -> list[Tensor]:
         if not isinstance(tree, Mapping):
             return []
         tree = tree.values()
-    found: list[Tensor] = []
-    for part in tree:
-        if isinstance(part, Tensor):
-            found.append(part)
-        else:
-            found += tensors(part)
-    return found
+    return [tensor for part in tree for tensor in tensors(part)]
 
 
 def usable(tree: Any) -> Any:
@@ -96,11 +90,11 @@ def count(inputs: Any, targets: Any) -> int:
                 )
     # targets first: of several inputs, some may hold no rows
     for _, _, found in sides:
-        samples = next((tensor.shape[0] for tensor in found if tensor.ndim), None)
-        if samples is not None:
+        first = next((tensor for tensor in found if tensor.ndim), None)
+        if first is not None:
+            samples = first.shape[0]
             if not samples:
-                shapes = [tuple(tensor.shape) for tensor in found if tensor.ndim]
-                msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
+                msg = f"inputs: expected at least one sample, got a tensor of shape {tuple(first.shape)}"
                 raise ValueError(msg)
             if hasattr(inputs, "__array_interface__"):
                 raise _build_input_error(inputs)
@@ -178,7 +172,7 @@ def _build_dense_error(side: str, kind: str, way_out: str) -> ValueError:
 
 def holds_rows(tensor: Tensor, samples: int) -> bool:
     """Whether a tensor of a batch is taken to hold a row of each sample."""
-    return bool(tensor.ndim) and tensor.shape[0] == samples and not (_STAYING and tensor in _STAYING)
+    return bool(tensor.ndim) and tensor.shape[0] == samples and tensor not in _STAYING
 
 
 Place = tuple[Any, ...]
@@ -199,8 +193,8 @@ def mark_staying(known: tuple[Place, ...], batch: Any) -> tuple[Place, ...]:
     for place, tensor in placed:
         if place in known:
             _STAYING[tensor] = True
-        elif _STAYING and tensor in _STAYING:  # a batch that failed may have told something else
-            del _STAYING[tensor]
+        else:  # a batch that failed may have told something else
+            _STAYING.pop(tensor, None)
     return known
 
 
