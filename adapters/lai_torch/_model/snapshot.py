@@ -19,17 +19,6 @@ from lai_torch._model.walk import collect_held, modules_of
 _VALUES = methodcaller("values")
 
 
-def _generators() -> set[type]:
-    """Return the classes of random streams: to ask `isinstance` of every attribute takes long."""
-    found: set[type] = set()
-    pending: list[type] = [torch.Generator]
-    while pending:
-        kind = pending.pop()
-        found.add(kind)
-        pending.extend(kind.__subclasses__())
-    return found
-
-
 class Streams:
     """The random streams that scoring could move: Python's, numpy's, torch's, the model's own generators."""
 
@@ -41,10 +30,12 @@ class Streams:
         if torch.cuda.is_initialized():
             parameters = (one for module in modules for one in module._parameters.values() if one is not None)
             self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
-        kinds = _generators()
         attributes = list(map(vars, modules))
+        # of each class once: to ask `isinstance` of every attribute takes long
+        classes = set(map(type, chain.from_iterable(map(_VALUES, attributes))))
+        kinds = {kind for kind in classes if issubclass(kind, torch.Generator)}
         self.generators: list[torch.Generator] = []
-        if not kinds.isdisjoint(map(type, chain.from_iterable(map(_VALUES, attributes)))):
+        if kinds:
             self.generators = [one for each in attributes for one in each.values() if type(one) in kinds]
         self.before = self._read_streams()
 
@@ -111,7 +102,7 @@ class Tensors:
         self.copies: list[tuple[Tensor, Tensor, int]] = []
         for module in modules:
             # a scripted module's table can only be walked by its items
-            for name, tensor in module._buffers.items() if module._buffers else ():
+            for name, tensor in module._buffers.items():
                 self.buffers.append((module, name, tensor))
                 if tensor is not None:
                     self.copies.append((tensor, tensor.detach().clone(), count_writes(tensor)))
