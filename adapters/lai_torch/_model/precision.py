@@ -161,8 +161,8 @@ def _compute_unrounded(layer: Any, input: Tensor) -> Tensor:
 
 
 @contextmanager
-def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[bool]:
-    """Put random values into parameters that are zero everywhere; yield whether there are any.
+def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Put random values into parameters that are zero everywhere.
 
     A gate or a head that starts at zero hides what it multiplies until the first step. DTensors stay as they
     are.
@@ -173,7 +173,7 @@ def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[bool]:
     try:
         for one in zeros:
             one.data.copy_(torch.randn(one.shape, generator=generator, device="cpu"))
-        yield bool(zeros)
+        yield
     finally:
         for one in zeros:
             one.data.zero_()
