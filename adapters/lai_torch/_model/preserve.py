@@ -12,6 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
+from torch.utils import checkpoint
 
 from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
@@ -48,18 +50,14 @@ def allow_repeated_grad() -> AbstractContextManager[None]:
 
     A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
     """
-    library = sys.modules.get("torch.utils.checkpoint")
-    if library is None:
-        return nullcontext()
     name = _name_checkpoint()
-    checkpointed = getattr(library, name)
+    checkpointed = getattr(checkpoint, name)
+    nothing = checkpoint.noop_context_fn
 
     def unselective(function: Any, first: Any, second: Any, *args: Any, **options: Any) -> Any:
         if name == _OTHERS:  # its third argument is the context
-            return checkpointed(function, first, library.noop_context_fn, *args, **options)
-        return checkpointed(
-            function, first, second, *args, **options | {"context_fn": library.noop_context_fn}
-        )
+            return checkpointed(function, first, nothing, *args, **options)
+        return checkpointed(function, first, second, *args, **options | {"context_fn": nothing})
 
     return _replace_functions({_REENTRANT: _Refused, name: unselective})
 
@@ -67,7 +65,7 @@ def allow_repeated_grad() -> AbstractContextManager[None]:
 def _name_checkpoint() -> str:
     """Return the name of torch's function that runs a checkpoint: since 2.14 another one."""
     newer = _OTHERS + "_impl"
-    return newer if hasattr(sys.modules.get("torch.utils.checkpoint"), newer) else _OTHERS
+    return newer if hasattr(checkpoint, newer) else _OTHERS
 
 
 def skip_checkpoints() -> AbstractContextManager[None]:
@@ -78,16 +76,12 @@ def skip_checkpoints() -> AbstractContextManager[None]:
 @contextmanager
 def _replace_functions(others: dict[str, Any]) -> Iterator[None]:
     """Run the body with others in the place of what torch's module of checkpoints calls."""
-    library = sys.modules.get("torch.utils.checkpoint")
-    if library is None:  # nothing can have been checkpointed
-        yield
-        return
-    before = {name: getattr(library, name) for name in others}
+    before = {name: getattr(checkpoint, name) for name in others}
     try:
-        vars(library).update(others)
+        vars(checkpoint).update(others)
         yield
     finally:
-        vars(library).update(before)
+        vars(checkpoint).update(before)
 
 
 _ALONE = RLock()
@@ -111,15 +105,14 @@ def run_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
             msg = "expected one thread at a time to score or train, got a second one; use a process for each"
             raise RuntimeError(msg)
         Step.current = None  # a call within a step looks at its model itself
-        library: Any = sys.modules.get("torch.nn.utils.parametrize")
-        depth = 0 if library is None else library._cache_enabled
+        depth = parametrize._cache_enabled
         try:
             if depth:
-                library._cache_enabled = 0
+                parametrize._cache_enabled = 0
             return function(*args, **options)
         finally:
             if depth:
-                library._cache_enabled = depth
+                parametrize._cache_enabled = depth
             _ALONE.release()
 
     return call_alone
@@ -146,7 +139,7 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
         _NOTHING if hooks else _remove_backward_hooks(modules),
-        empty_gradients(collect_held(model, loss).parameters.values()),
+        empty_gradients(list_parameters(model, loss).values()),
     ):
         try:
             yield
