@@ -204,11 +204,7 @@ def _symbolic(pair: Pair) -> list[tuple[str, int | None, Any]]:
             lengths: Any = enumerate(value.shape)  # numbers, some of them symbolic
             symbolic = [(axis, one.node.expr) for axis, one in lengths if isinstance(one, torch.SymInt)]
             found += [(node.name, axis, expression) for axis, expression in symbolic if expression.is_Symbol]
-    return sorted(found, key=_symbol)
-
-
-def _symbol(place: tuple[str, int | None, Any]) -> str:
-    return str(place[2])
+    return sorted(found, key=lambda place: str(place[2]))
 
 
 def _find_batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[Axis]]]:

@@ -100,7 +100,7 @@ class SelectivePass:
             if summary.positions == "mean":
                 picked = _match_picked(run, losses, found, valid)
             gradients: Sequence[Tensor | None] = ()
-            if picked is None and found:
+            if picked is None:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
         proves = self.proves and run.pair.own is None
