@@ -47,7 +47,7 @@ class Prover:
         method: str | None = None,  # the only way to take; None: the first that is proved
     ) -> None:
         self.function = function
-        self.methods = dict(METHODS) if method is None else {method: METHODS[method]}
+        self.methods = METHODS if method is None else {method: METHODS[method]}
         self._proved: dict[Any, _Proved] = {}
 
     def __call__(self, direction: Point, batch: Batch) -> Derivative:
