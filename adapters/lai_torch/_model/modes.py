@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import Held, collect_held, forget, modules_of, set_training
+from lai_torch._model.walk import Held, collect_held, forget, modules_of, restore_training, set_training
 
 _OWN = "train", "eval"
 _TRAINS = attrgetter("requires_grad")
@@ -135,15 +135,11 @@ def _call(module: nn.Module, *, mode: bool) -> None:
 
 def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
     """Give every module its flag back: parents come first, and take their children along."""
-    # by its own method first; a flag that this does not set is set by itself
-    for switch in (_call, _set):
-        for module, flag in zip(modules, flags, strict=True):
-            if module.training != flag:
-                switch(module, mode=flag)
-
-
-def _set(module: nn.Module, *, mode: bool) -> None:
-    set_training([module], mode=mode)
+    for module, flag in zip(modules, flags, strict=True):
+        if module.training != flag:
+            _call(module, mode=flag)
+    # a flag that its own method does not set
+    restore_training(modules, flags)
 
 
 class _Switch(TorchDispatchMode):

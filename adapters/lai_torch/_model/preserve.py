@@ -4,9 +4,8 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
+from functools import wraps
 from itertools import compress
-from operator import not_
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,7 +17,14 @@ from torch.utils import checkpoint
 from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot import Streams, Tensors
-from lai_torch._model.walk import Step, collect_held, list_parameters, modules_of, set_training
+from lai_torch._model.walk import (
+    Step,
+    collect_held,
+    list_parameters,
+    modules_of,
+    restore_training,
+    set_training,
+)
 
 _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
 
@@ -140,29 +146,15 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
         torch.enable_grad(),
         _NOTHING if hooks else _remove_backward_hooks(modules),
         empty_gradients(list_parameters(model, loss).values()),
+        ExitStack() as stack,
     ):
-        try:
-            yield
-        finally:
-            restores = (each.restore for each in reversed(tensors))
-            reset = partial(_reset, modules, flags)
-            _put_back(streams.restore, caches.restore, reset, *restores)
-
-
-def _reset(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
-    """Give modules back the flags of training that a forward pass changed."""
-    for module, flag in zip(modules, flags, strict=True):
-        if module.training != flag:
-            set_training([module], mode=flag)
-
-
-def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
-    """Put everything back, also where one of it raises."""
-    try:
-        first()
-    finally:
-        if others:
-            _put_back(*others)
+        # put back from the last to the first, also where one of them raises
+        for each in tensors:
+            stack.callback(each.restore)
+        stack.callback(restore_training, modules, flags)
+        stack.callback(caches.restore)
+        stack.callback(streams.restore)
+        yield
 
 
 @contextmanager
@@ -235,15 +227,11 @@ def use_eval_mode(model: nn.Module) -> Iterator[None]:
         with enter_own_eval_mode(model, flags):
             yield
         return
-    training = list(compress(modules, flags))
     try:
-        set_training(training, mode=False)
+        set_training(compress(modules, flags), mode=False)
         yield
     finally:
-        set_training(training, mode=True)
-        if not all(flags):
-            others = compress(modules, map(not_, flags))
-            set_training([module for module in others if module.training], mode=False)
+        restore_training(modules, flags)
 
 
 @contextmanager
