@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._captured.graphs import is_random, results
-from lai_torch._captured.pair import Pair, detach_without_gradients
+from lai_torch._captured.pair import Pair, Values, detach_without_gradients
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, map_tensors, tensors
 from lai_torch._model.precision import raise_precision
 from lai_torch._model.preserve import preserve
 from lai_torch._model.walk import list_parameters
 
-Values = list[Any]
 _serial = itertools.count()
 EXPECTED = (
     "backward: 'selective' expects a model that compiles in one graph with a free batch size, this one does "

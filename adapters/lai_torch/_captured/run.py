@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
-from lai_torch._captured.pair import Pair
+from lai_torch._captured.pair import Pair, Values
 from lai_torch._captured.sample_axis import Sizes, compute_from_sizes, sample_axes, take_rows, weigh_rows
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import flatten_positions
 
-Values = list[Any]
 Rows = Callable[[Tensor], Tensor]
 """The gradient of some samples, by which these are."""
 

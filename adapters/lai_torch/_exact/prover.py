@@ -110,7 +110,7 @@ class Prover:
 
     def _kind(self, batch: Batch) -> Any:
         """Return what a proof depends on besides values: shapes, parameters, modes and hooks."""
-        modules = [module for each in self.function.modules for module in each.modules()]
+        modules = modules_of(self.function.model, self.function.loss)
         return (
             tuple((tuple(one.shape), one.dtype) for one in tensors(batch)),
             tuple((name, id(one), _hooks(one)) for name, one in self.function.parameters().items()),
