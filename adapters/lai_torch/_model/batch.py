@@ -9,7 +9,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 _STAYING: Any = WeakTensorKeyDictionary()
 """Tensors that hold no rows, however long their first axis is."""
-_SEQUENCES = (list, tuple)
 Loss = Callable[[Any, Any], Tensor]
 """`loss(outputs, targets) -> (n,)`: one number per sample, unnormalised."""
 
@@ -42,11 +41,7 @@ def tensors(tree: Any) -> list[Tensor]:
     """Return the tensors in nested tuples, lists and mappings, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    if not isinstance(tree, _SEQUENCES):  # a class that is none takes long to be told from mappings
-        if not isinstance(tree, Mapping):
-            return []
-        tree = tree.values()
-    return [tensor for part in tree for tensor in tensors(part)]
+    return [tensor for _, part in _list_parts(tree) for tensor in tensors(part)]
 
 
 def usable(tree: Any) -> Any:
@@ -208,9 +203,9 @@ def _walk_tensors(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Ten
 
 
 def _list_parts(tree: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(tree, Mapping):
-        return tree.items()
-    return enumerate(tree) if isinstance(tree, _SEQUENCES) else ()
+    if isinstance(tree, list | tuple):  # most are; to ask for mappings takes longer
+        return enumerate(tree)
+    return tree.items() if isinstance(tree, Mapping) else ()
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
@@ -228,10 +223,8 @@ def find_unaligned(tree: Any, samples: int) -> list[Any]:
     """Return what holds no row for each sample, and is no plain value."""
     if isinstance(tree, Tensor):
         return [tree] if tree.ndim and not holds_rows(tree, samples) else []
-    if isinstance(tree, Mapping):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        return [one for part in tree for one in find_unaligned(part, samples)]
+    if isinstance(tree, list | tuple | Mapping):
+        return [one for _, part in _list_parts(tree) for one in find_unaligned(part, samples)]
     return [] if tree is None or isinstance(tree, str | bytes | int | float | complex) else [tree]
 
 
