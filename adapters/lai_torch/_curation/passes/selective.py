@@ -131,13 +131,12 @@ class SelectivePass:
         # it takes an eager trace of the batch, and holds for all batches of these graphs
         if run.pair.own is None:
             run.pair.own = self._find_owned([*layers, last], batch)
-        known = {id(layer): one for layer, one in zip([*layers, last], run.pair.own, strict=True)}
+        *others, final = run.pair.own
         records = [
             self._record(run, layer, None, valid, own=one[0], bias=one[1])
-            for layer in layers
-            if (one := known[id(layer)]) is not None
+            for layer, one in zip(layers, others, strict=True)
+            if one is not None
         ]
-        final = known[id(last)]
         bias = final is not None and final[1]
         if averaged:
             inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
@@ -252,7 +251,7 @@ def _match_picked(
     # one output `(n, t, c)`; a small gradient is formed in fewer calls
     if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
         return None
-    (output,), (end,) = found, map(get_gradient_edge, found)
+    output, end = found[0], get_gradient_edge(found[0])
     part = averaging.match_picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
     (node,), last = run.outputs, run.layers(run.outputs)[-1]
     plain = (
