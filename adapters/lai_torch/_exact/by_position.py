@@ -76,7 +76,7 @@ def score_positions(
         # memory says nothing about the method
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, NotImplementedError) as error:
+        except RuntimeError as error:
             reasons.append(f"{name}: {explain_error(error)}")
             continue
         terms = (side.weights * scores).double()

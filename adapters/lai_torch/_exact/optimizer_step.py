@@ -52,7 +52,7 @@ def take_step(
         (names[id(parameter)], parameter, group)
         for group in optimizer.param_groups
         for parameter in group["params"]
-        if id(parameter) in names and names[id(parameter)] in gradients
+        if id(parameter) in names
     ]
     if not stepped:
         msg = "optimizer: expected one that steps on parameters of the model, got one that holds none of them"

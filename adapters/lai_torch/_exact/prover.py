@@ -68,7 +68,7 @@ class Prover:
                     scores, losses = self.methods[proved.method](self.function, direction, batch)
                 except torch.OutOfMemoryError:
                     raise
-                except (RuntimeError, NotImplementedError):
+                except RuntimeError:
                     pass  # not as it was: prove again
                 else:
                     if bool((torch.isfinite(scores) & torch.isfinite(losses)).all()):
