@@ -161,7 +161,7 @@ def gradient(
         size = samples
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
-        part = rows(batch, slice(start, min(start + size, samples)), samples)
+        part = rows(batch, slice(start, start + size), samples)
         with function.preserve():
             losses = function(part)
             found = vjp(losses, torch.ones_like(losses), parameters)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.walk import collect_held, modules_of
+from lai_torch._model.walk import collect_held
 
 _VALUES = methodcaller("values")
 
@@ -94,22 +94,22 @@ class Tensors:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.model, modules = model, modules_of(model)
-        known, self.flags = _WRITTEN.get(model, {}), tuple(module.training for module in modules)
+        self.model, held = model, collect_held(model)
+        known, self.flags = _WRITTEN.get(model, {}), tuple(module.training for module in held.modules)
         self.first = self.flags not in known  # so is a pass within the first one
         self.written = known.get(self.flags, set())
         self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
         self.copies: list[tuple[Tensor, Tensor, int]] = []
-        for module in modules:
+        for module in held.modules:
             # a scripted module's table can only be walked by its items
             for name, tensor in module._buffers.items():
                 self.buffers.append((module, name, tensor))
                 if tensor is not None:
                     self.copies.append((tensor, tensor.detach().clone(), count_writes(tensor)))
-        self.watched = collect_held(model).counted
+        self.watched = held.counted
         # copies of parameters are held where a pass writes some, or may
         if self.first or self.written:
-            written = [one for one in collect_held(model).dense if self.first or id(one) in self.written]
+            written = [one for one in held.dense if self.first or id(one) in self.written]
             self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]
             self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
         self.versions = list(map(_VERSION, self.watched))
