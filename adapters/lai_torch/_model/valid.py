@@ -106,9 +106,10 @@ def _is_mask(mask: Any, samples: int) -> bool:
 
 def _bind_names(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
     """Return the inputs by the names that the model's `forward` gives them."""
+    if isinstance(inputs, Mapping):
+        return inputs
     if not isinstance(inputs, tuple):
-        plain = isinstance(inputs, Tensor)  # most are, and to ask for mappings takes longer
-        return {} if plain or not isinstance(inputs, Mapping) else inputs
+        return {}
     forward = getattr(model, "_orig_mod", model).forward
     return dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
 
