@@ -195,13 +195,11 @@ class SelectivePass:
         found: list[tuple[bool, bool] | None] = []
         expected = list(readouts)
         for layer in layers:
-            # what is frozen has no part in scores
-            if trains.isdisjoint(layer.names):
-                found.append(None)
-                continue
+            training = trains.intersection(layer.names)
             source = expected[0].layer.source if expected else None
-            # a product that the eager trace left out; those that it read come in the same order
-            if source is None or not trains.intersection(layer.names) <= set(source.names):
+            # what is frozen has no part in scores, nor has a product that the eager trace left out; those
+            # that it read come in the same order
+            if not training or source is None or not training <= set(source.names):
                 found.append(None)
                 continue
             record: Any = expected.pop(0).record
