@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
-from itertools import compress
+from itertools import chain, compress
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,6 +18,7 @@ from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot import Streams, Tensors
 from lai_torch._model.walk import (
+    Held,
     Step,
     collect_held,
     list_parameters,
@@ -134,18 +135,18 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
     Compiled modules run uncompiled inside: a recorder does not see into them. The user's backward hooks
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
-    modules, tensors = modules_of(model, loss), _tensors(model, loss)
-    streams, caches = Streams(modules), Caches(collect_held(model, loss))
+    held, tensors = collect_held(model, loss), _tensors(model, loss)
+    modules, streams, caches = held.modules, Streams(held.modules), Caches(held)
     flags = [module.training for module in modules]
     with (
-        _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
+        _full_precision(held) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _disable_compilation(),
         float8_layers(model, loss, trained=False),
         allow_repeated_grad(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
         _NOTHING if hooks else _remove_backward_hooks(modules),
-        empty_gradients(list_parameters(model, loss).values()),
+        empty_gradients(held.parameters.values()),
         ExitStack() as stack,
     ):
         # put back from the last to the first, also where one of them raises
@@ -158,11 +159,12 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
 
 
 @contextmanager
-def _full_precision(tensors: Sequence[Tensors]) -> Iterator[None]:
-    """Switch autocast off on the devices of the tensors."""
+def _full_precision(held: Held) -> Iterator[None]:
+    """Switch autocast off on the devices of what a model holds."""
     with ExitStack() as stack:
+        tensors = chain(held.parameters.values(), held.buffers.values())
         # a model on another device may still compute on the CPU
-        for kind in {"cpu"}.union(*(each.devices for each in tensors)):
+        for kind in {"cpu", *(one.device.type for one in tensors)}:
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield

@@ -79,7 +79,7 @@ def _has_same_state(now: Any, before: Any) -> bool:
     return plain and all(torch.equal(a, b) for a, b in pairs)
 
 
-_VERSION, _DEVICE = attrgetter("_version"), attrgetter("device")
+_VERSION = attrgetter("_version")
 _WRITTEN: WeakKeyDictionary[nn.Module, dict[tuple[bool, ...], set[int]]] = WeakKeyDictionary()
 """Of each model that ran before, by its modules' flags: the tensors that its forward pass writes."""
 
@@ -113,12 +113,6 @@ class Tensors:
             self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]
             self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
         self.versions = list(map(_VERSION, self.watched))
-
-    @property
-    def devices(self) -> set[str]:
-        """Return the kinds of devices that the tensors are on."""
-        watched = [tensor for tensor, _, _ in self.copies]
-        return {device.type for device in {*map(_DEVICE, watched), *map(_DEVICE, self.watched)}}
 
     def restore(self) -> None:
         """Put back what was replaced, and the values of what was written.
