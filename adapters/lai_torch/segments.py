@@ -260,9 +260,9 @@ def _check_gradients(
     ids = [one.flatten() for one in contents if one.numel() == segments.numel() and id(one) not in real]
     entries: list[Any] = list(real.values())
     for node, name in enumerate(graph.names):
-        index = None
-        if name == "EmbeddingBackward0":
-            index = saved(graph.nodes[node], "indices")
+        if name != "EmbeddingBackward0":
+            continue
+        index = saved(graph.nodes[node], "indices")
         if index is not None and any(torch.equal(index.flatten(), one.to(index)) for one in ids):
             entries.append(graph.gradient_edge((node, 0)))
 

@@ -284,7 +284,7 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
     index = torch.arange(samples, device=device)
     unequal = (index + 1.0) / samples
     sets = (index == samples - 1, index % 2 == 0, index >= samples // 2, index > 0)
-    return [torch.where(kept, unequal, torch.zeros_like(unequal)) for kept in sets]
+    return [torch.where(kept, unequal, 0.0) for kept in sets]
 
 
 def _differentiate(

@@ -73,6 +73,25 @@ def test_both_ways_leave_the_masked_gradient(backward, name):
     assert max(found.values()) < 1e-13
 
 
+@holding(lambda: held(head=nn.Linear(3, 3)))
+def head_loss(own, outputs, targets):
+    """Compute a loss through a layer of its own."""
+    return LOSS(own.head(outputs), targets)
+
+
+def test_a_loss_keeps_its_gradients():
+    model, loss = nn.Linear(4, 3).double(), head_loss().double()
+    loss.head.weight.grad = before = torch.ones_like(loss.head.weight)
+    found = lai_torch.selfcheck(
+        model, loss, torch.randn(N, 4).double(), torch.arange(N) % 3, backward="whole"
+    )
+    assert list(found.backward) == ["weight", "bias", "loss.head.weight", "loss.head.bias"]
+    assert max(found.backward.values()) < 1e-13
+    assert loss.head.weight.grad is before
+    assert bool((before == 1).all())
+    assert loss.head.bias.grad is None
+
+
 def encoder_batch():
     case = encoder(N)
     return case.inputs, case.targets % 3

@@ -4,22 +4,21 @@ import functools
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from lai_torch._captured.graphs import is_random, results
-from lai_torch._captured.pair import Pair, detach_without_gradients
+from lai_torch._captured.pair import Pair, Values, detach_without_gradients
 from lai_torch._captured.run import Run
 from lai_torch._model.batch import call, holds_rows, map_tensors, tensors
 from lai_torch._model.precision import raise_precision
 from lai_torch._model.preserve import preserve
 from lai_torch._model.walk import list_parameters
 
-Values = list[Any]
+_serial = itertools.count()
 EXPECTED = (
     "backward: 'selective' expects a model that compiles in one graph with a free batch size, this one does "
     "not ({}); use backward='kept'"
@@ -65,7 +64,7 @@ class Captured:
             detach_without_gradients(graph)
             return differentiated(graph, example)
 
-        self._function = torch.compile(rename_code(_caller(model, autocast)), backend=backend, fullgraph=True)
+        self._function = torch.compile(_caller(model, autocast), backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
@@ -73,15 +72,16 @@ class Captured:
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
-        with (
-            explain_errors(EXPECTED, functools.partial(self._eagerly, inputs), self._explain),
-            self._settings,
-        ):
-            return self._function(aliases)
-
-    def _eagerly(self, inputs: Any) -> None:
-        with preserve(self.model), torch.no_grad():
-            call(self.model, inputs)
+        try:
+            with self._settings:
+                return self._function(aliases)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # torch's compiler has no class of errors that holds all of its own
+            # an error of the model's own comes up as it is
+            with preserve(self.model), torch.no_grad():
+                call(self.model, inputs)
+            raise ValueError(EXPECTED.format(self._explain(error))) from error
 
     def _explain(self, error: Exception) -> str:
         from torch._dynamo.exc import FailOnRecompileLimitHit
@@ -91,7 +91,9 @@ class Captured:
             return f"compiled {self.captures} times, each call changes what the graph depends on"
         if isinstance(error, ConstraintViolationError):
             return "it fixes the size of the batch"
-        return first_line(error)
+        # a back end's own error, which the compiler wraps
+        said = getattr(error, "inner_exception", error)
+        return next(iter(str(said).splitlines()), type(said).__name__)
 
     def read(self, found: list[Tensor], last: str | None) -> Run:
         """Return what the call kept, for its differentiable outputs."""
@@ -174,7 +176,7 @@ def _save_what_is_random(graph: fx.Graph) -> None:
 
 
 def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], Any]:
-    """Return the model's call as a function."""
+    """Return the model's call as a function with a name of its own: compilations are counted by that."""
 
     def run(inputs: Any) -> Any:
         if autocast is None:
@@ -183,6 +185,7 @@ def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], A
             outputs = call(model, inputs)
         return raise_precision(outputs, autocast)
 
+    run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
     return run
 
 
@@ -199,15 +202,6 @@ def _declare_symbolic_batch(tensor: Tensor, samples: int) -> Tensor:
     return alias
 
 
-_serial = itertools.count()
-
-
-def rename_code(function: Any) -> Any:
-    """Give a function a name of its own: compilations are counted by code and its name."""
-    function.__code__ = function.__code__.replace(co_name=f"{function.__name__}_{next(_serial)}")
-    return function
-
-
 def bind_weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method as a function that does not keep its object, which has to be there when it runs.
 
@@ -215,31 +209,3 @@ def bind_weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     """
     weak: Any = weakref.WeakMethod(method)
     return lambda *args, **options: weak()(*args, **options)
-
-
-@contextmanager
-def explain_errors(
-    expected: str, eagerly: Callable[[], Any], why: Callable[[Exception], str]
-) -> Iterator[None]:
-    """Compile inside, and say of what does not compile what was expected, and why it does not.
-
-    An error of the function's own comes up as it is, where it is called `eagerly`.
-
-    Raises
-    ------
-    ValueError
-        `expected`, with the reason in place of its braces.
-    """
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # torch's compiler has no class of errors that holds all of its own
-        eagerly()
-        raise ValueError(expected.format(why(error))) from error
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of what an error says, of that of a back end which the compiler wraps as well."""
-    said = getattr(error, "inner_exception", error)
-    return next(iter(str(said).splitlines()), type(said).__name__)

@@ -177,9 +177,7 @@ def vjp_through(
 ) -> Tensor:
     """Return the gradient at a layer's output from those at the outputs, which `nodes` compute from it."""
     # With s the layer's output and g_i the gradient at output i, d loss / d s = sum_i (d out_i / d s)^T g_i:
-    # one backward pass through the few nodes that follow the layer, run again from s as a leaf. Of none, g.
-    if not nodes and layer.output in gradients:
-        return gradients[layer.output]
+    # one backward pass through the few nodes that follow the layer, run again from s as a leaf.
     with torch.enable_grad():
         leaf = values[layer.output.name].detach().requires_grad_()
         env: dict[str, Any] = {**values, layer.output.name: leaf}

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, fx
 
 from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
-from lai_torch._captured.pair import Pair
+from lai_torch._captured.pair import Pair, Values
 from lai_torch._captured.sample_axis import Sizes, compute_from_sizes, sample_axes, take_rows, weigh_rows
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import flatten_positions
 
-Values = list[Any]
 Rows = Callable[[Tensor], Tensor]
 """The gradient of some samples, by which these are."""
 
@@ -204,11 +203,7 @@ def _symbolic(pair: Pair) -> list[tuple[str, int | None, Any]]:
             lengths: Any = enumerate(value.shape)  # numbers, some of them symbolic
             symbolic = [(axis, one.node.expr) for axis, one in lengths if isinstance(one, torch.SymInt)]
             found += [(node.name, axis, expression) for axis, expression in symbolic if expression.is_Symbol]
-    return sorted(found, key=_symbol)
-
-
-def _symbol(place: tuple[str, int | None, Any]) -> str:
-    return str(place[2])
+    return sorted(found, key=lambda place: str(place[2]))
 
 
 def _find_batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Node, Sequence[Axis]]]:

@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from lai_core._adapters import tolerance
 from lai_torch._exact.directional import explain_error, precision
-from lai_torch._exact.proof import Method, resample
+from lai_torch._exact.proof import Batch, Method, resample
 from lai_torch._exact.prover import Derivative
 from lai_torch._model.batch import Loss, count, seed_generator, usable
 from lai_torch._model.function import Function, Point, losses_of, project, vjp
-
-Batch = tuple[Any, Any]
 
 
 class RowSums(nn.Module):
@@ -78,7 +76,7 @@ def score_positions(
         # memory says nothing about the method
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, NotImplementedError) as error:
+        except RuntimeError as error:
             reasons.append(f"{name}: {explain_error(error)}")
             continue
         terms = (side.weights * scores).double()

@@ -58,11 +58,11 @@ def precision(losses: Tensor) -> float:
 def check_reads_outputs(model: nn.Module, loss: Any, losses: Tensor, outputs: Iterable[Tensor]) -> None:
     """Raise if losses depend on something that trains by another way than the model's `outputs`."""
     behind = {output.grad_fn for output in outputs}
-    leaves = [getattr(node, "variable", None) for node in nodes(losses, behind)]
-    if all(leaf is None for leaf in leaves):
+    leaves = (getattr(node, "variable", None) for node in nodes(losses, behind))
+    found = next((leaf for leaf in leaves if leaf is not None), None)
+    if found is None:
         return
     names = {id(parameter): repr(name) for name, parameter in list_parameters(model, loss).items()}
-    found = next(leaf for leaf in leaves if leaf is not None)
     msg = (
         "backward: 'selective' expects a loss that depends on what trains by the model's outputs alone, this "
         f"one reads {names.get(id(found)) or find_name(loss, found)} itself; use backward='kept'"

@@ -52,7 +52,7 @@ def take_step(
         (names[id(parameter)], parameter, group)
         for group in optimizer.param_groups
         for parameter in group["params"]
-        if id(parameter) in names and names[id(parameter)] in gradients
+        if id(parameter) in names
     ]
     if not stepped:
         msg = "optimizer: expected one that steps on parameters of the model, got one that holds none of them"
@@ -63,7 +63,7 @@ def take_step(
         _Moved(name, point[name], group, optimizer.state.get(parameter, {}), clipped[name])
         for name, parameter, group in stepped
     ]
-    largest = max((float(group["lr"]) for group in optimizer.param_groups), default=0.0)
+    largest = max(float(group["lr"]) for group in optimizer.param_groups)
 
     def vjp(target: Point) -> Point:
         through = {
@@ -139,7 +139,7 @@ def _take(optimizer: torch.optim.Optimizer, names: dict[int, str], point: Point,
             name = names.get(id(parameter), "")
             twin = nn.Parameter(point.get(name, parameter).detach().clone())
             # one without a gradient keeps its place: the state is loaded by position
-            if name in gradients and parameter.requires_grad:
+            if name in gradients:
                 twin.grad = gradients[name].clone()
                 copies[name] = twin
             parameters.append(twin)

@@ -103,7 +103,7 @@ class Proof:
                 scores, _ = way(self.function, self.direction, self.batch)
             except torch.OutOfMemoryError:
                 raise
-            except (RuntimeError, NotImplementedError) as error:
+            except RuntimeError as error:
                 reasons.append(f"{name}: {explain_error(error)}")
                 continue
             if not bool(torch.isfinite(scores[self.finite]).all()):

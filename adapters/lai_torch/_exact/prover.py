@@ -47,7 +47,7 @@ class Prover:
         method: str | None = None,  # the only way to take; None: the first that is proved
     ) -> None:
         self.function = function
-        self.methods = dict(METHODS) if method is None else {method: METHODS[method]}
+        self.methods = METHODS if method is None else {method: METHODS[method]}
         self._proved: dict[Any, _Proved] = {}
 
     def __call__(self, direction: Point, batch: Batch) -> Derivative:
@@ -68,7 +68,7 @@ class Prover:
                     scores, losses = self.methods[proved.method](self.function, direction, batch)
                 except torch.OutOfMemoryError:
                     raise
-                except (RuntimeError, NotImplementedError):
+                except RuntimeError:
                     pass  # not as it was: prove again
                 else:
                     if bool((torch.isfinite(scores) & torch.isfinite(losses)).all()):
@@ -110,7 +110,7 @@ class Prover:
 
     def _kind(self, batch: Batch) -> Any:
         """Return what a proof depends on besides values: shapes, parameters, modes and hooks."""
-        modules = [module for each in self.function.modules for module in each.modules()]
+        modules = modules_of(self.function.model, self.function.loss)
         return (
             tuple((tuple(one.shape), one.dtype) for one in tensors(batch)),
             tuple((name, id(one), _hooks(one)) for name, one in self.function.parameters().items()),

@@ -9,7 +9,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 _STAYING: Any = WeakTensorKeyDictionary()
 """Tensors that hold no rows, however long their first axis is."""
-_SEQUENCES = (list, tuple)
 Loss = Callable[[Any, Any], Tensor]
 """`loss(outputs, targets) -> (n,)`: one number per sample, unnormalised."""
 
@@ -42,17 +41,7 @@ def tensors(tree: Any) -> list[Tensor]:
     """Return the tensors in nested tuples, lists and mappings, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    if not isinstance(tree, _SEQUENCES):  # a class that is none takes long to be told from mappings
-        if not isinstance(tree, Mapping):
-            return []
-        tree = tree.values()
-    found: list[Tensor] = []
-    for part in tree:
-        if isinstance(part, Tensor):
-            found.append(part)
-        else:
-            found += tensors(part)
-    return found
+    return [tensor for _, part in _list_parts(tree) for tensor in tensors(part)]
 
 
 def usable(tree: Any) -> Any:
@@ -96,11 +85,11 @@ def count(inputs: Any, targets: Any) -> int:
                 )
     # targets first: of several inputs, some may hold no rows
     for _, _, found in sides:
-        samples = next((tensor.shape[0] for tensor in found if tensor.ndim), None)
-        if samples is not None:
+        first = next((tensor for tensor in found if tensor.ndim), None)
+        if first is not None:
+            samples = first.shape[0]
             if not samples:
-                shapes = [tuple(tensor.shape) for tensor in found if tensor.ndim]
-                msg = f"inputs: expected at least one sample, got a tensor of shape {shapes[0]}"
+                msg = f"inputs: expected at least one sample, got a tensor of shape {tuple(first.shape)}"
                 raise ValueError(msg)
             if hasattr(inputs, "__array_interface__"):
                 raise _build_input_error(inputs)
@@ -178,7 +167,7 @@ def _build_dense_error(side: str, kind: str, way_out: str) -> ValueError:
 
 def holds_rows(tensor: Tensor, samples: int) -> bool:
     """Whether a tensor of a batch is taken to hold a row of each sample."""
-    return bool(tensor.ndim) and tensor.shape[0] == samples and not (_STAYING and tensor in _STAYING)
+    return bool(tensor.ndim) and tensor.shape[0] == samples and tensor not in _STAYING
 
 
 Place = tuple[Any, ...]
@@ -199,8 +188,8 @@ def mark_staying(known: tuple[Place, ...], batch: Any) -> tuple[Place, ...]:
     for place, tensor in placed:
         if place in known:
             _STAYING[tensor] = True
-        elif _STAYING and tensor in _STAYING:  # a batch that failed may have told something else
-            del _STAYING[tensor]
+        else:  # a batch that failed may have told something else
+            _STAYING.pop(tensor, None)
     return known
 
 
@@ -214,9 +203,9 @@ def _walk_tensors(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Ten
 
 
 def _list_parts(tree: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(tree, Mapping):
-        return tree.items()
-    return enumerate(tree) if isinstance(tree, _SEQUENCES) else ()
+    if isinstance(tree, list | tuple):  # most are; to ask for mappings takes longer
+        return enumerate(tree)
+    return tree.items() if isinstance(tree, Mapping) else ()
 
 
 def rows(tree: Any, index: Tensor | slice, samples: int) -> Any:
@@ -234,10 +223,8 @@ def find_unaligned(tree: Any, samples: int) -> list[Any]:
     """Return what holds no row for each sample, and is no plain value."""
     if isinstance(tree, Tensor):
         return [tree] if tree.ndim and not holds_rows(tree, samples) else []
-    if isinstance(tree, Mapping):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        return [one for part in tree for one in find_unaligned(part, samples)]
+    if isinstance(tree, list | tuple | Mapping):
+        return [one for _, part in _list_parts(tree) for one in find_unaligned(part, samples)]
     return [] if tree is None or isinstance(tree, str | bytes | int | float | complex) else [tree]
 
 

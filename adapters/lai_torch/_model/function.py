@@ -12,7 +12,7 @@ from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensor
 from lai_torch._model.modes import renew
 from lai_torch._model.preserve import preserve
 from lai_torch._model.snapshot import check_returned, count_writes
-from lai_torch._model.walk import list_parameters
+from lai_torch._model.walk import list_parameters, modules_of
 
 
 def losses_of(model: nn.Module, loss: Loss, batch: tuple[Any, Any]) -> Any:
@@ -81,11 +81,6 @@ class Function:
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.model, self.loss = model, loss
-
-    @property
-    def modules(self) -> list[nn.Module]:
-        """The model, and the loss where that may hold parameters of its own."""
-        return [one for one in (self.model, self.loss) if isinstance(one, nn.Module)]
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return what trains, by name; the loss's own are called `loss.NAME`."""
@@ -160,13 +155,13 @@ def gradient(
     It is what reverse mode gives on the user's own model: hooks and custom backward passes included.
     """
     samples, parameters = count(*batch), function.parameters()
-    in_training = any(module.training for each in function.modules for module in each.modules())
+    in_training = any(module.training for module in modules_of(function.model, function.loss))
     # BatchNorm would normalise each chunk by itself
     if in_training or size is None:
         size = samples
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
-        part = rows(batch, slice(start, min(start + size, samples)), samples)
+        part = rows(batch, slice(start, start + size), samples)
         with function.preserve():
             losses = function(part)
             found = vjp(losses, torch.ones_like(losses), parameters)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,10 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from lai_torch._model.batch import tensors
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import Held, collect_held, forget, modules_of, set_training
+from lai_torch._model.walk import Held, collect_held, forget, modules_of, restore_training, set_training
 
 _OWN = "train", "eval"
-_TRAINS = attrgetter("requires_grad")
 _TORCHS = frozenset(vars(nn.Module()))
 _FLAGS_ALONE = {("transformers.modeling_utils", f"PreTrainedModel.{name}") for name in _OWN}
 """Overrides that set the flags and nothing else, unless the model has kernels for each mode."""
@@ -135,15 +133,11 @@ def _call(module: nn.Module, *, mode: bool) -> None:
 
 def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
     """Give every module its flag back: parents come first, and take their children along."""
-    # by its own method first; a flag that this does not set is set by itself
-    for switch in (_call, _set):
-        for module, flag in zip(modules, flags, strict=True):
-            if module.training != flag:
-                switch(module, mode=flag)
-
-
-def _set(module: nn.Module, *, mode: bool) -> None:
-    set_training([module], mode=mode)
+    for module, flag in zip(modules, flags, strict=True):
+        if module.training != flag:
+            _call(module, mode=flag)
+    # a flag that its own method does not set
+    restore_training(modules, flags)
 
 
 class _Switch(TorchDispatchMode):
@@ -159,15 +153,15 @@ class _Switch(TorchDispatchMode):
 
     def __enter__(self) -> "_Switch":
         """Note where the parameters' values lie, and which train."""
-        self._places = self._parameters()
-        self._trains = list(map(_TRAINS, self.found.parameters.values()))
+        self._before = self._parameters()
         self._streams: Streams | None = None
         super().__enter__()
         return self
 
-    def _parameters(self) -> dict[str, tuple[nn.Parameter, int]]:
-        """Return the parameters as they now are, and where in memory each is."""
-        return {name: (one, _place(one)) for name, one in collect_held(self.model).parameters.items()}
+    def _parameters(self) -> dict[str, tuple[nn.Parameter, int, bool]]:
+        """Return the parameters as they now are, where in memory each is, and whether it trains."""
+        found = collect_held(self.model).parameters
+        return {name: (one, _place(one), one.requires_grad) for name, one in found.items()}
 
     def __exit__(self, *error: Any) -> None:
         """Put back random streams and what trains.
@@ -180,13 +174,13 @@ class _Switch(TorchDispatchMode):
         super().__exit__(*error)
         if self._streams is not None:
             self._streams.restore()
-        for (one, _), trains in zip(self._places.values(), self._trains, strict=True):
+        for one, _, trains in self._before.values():
             if one.requires_grad != trains:
                 one.requires_grad_(trains)
         # a walk from before would not show what was replaced
         forget()
         now = self._parameters()
-        for name, (one, place) in self._places.items():
+        for name, (one, place, _) in self._before.items():
             if error[0] is None and (name not in now or now[name][0] is not one or now[name][1] != place):
                 raise _build_write_error(name)
 
@@ -207,7 +201,7 @@ class _Switch(TorchDispatchMode):
         # an operation writes to its first argument, or to `out`
         for written in tensors([args[:1], kwargs.get("out")]) if func._schema.is_mutable else ():
             where = _place(written)
-            for name, (_, place) in self._places.items():
+            for name, (_, place, _) in self._before.items():
                 if where and place == where:
                     raise _build_write_error(name)
             for buffer in self.found.buffers.values():

@@ -17,7 +17,6 @@ from torch.utils._pytree import tree_map
 
 from lai_core._adapters import rounding_bound
 
-_AS_IT_IS = nullcontext()
 _ASKED: ContextVar[bool] = ContextVar("asked", default=False)
 
 
@@ -37,7 +36,7 @@ class Lowered:
 
     def __call__(self) -> AbstractContextManager[None]:
         """Run the body with that forward pass."""
-        return _AS_IT_IS if self.kind is None or self._own is not None else self._lower()
+        return nullcontext() if self.kind is None or self._own is not None else self._lower()
 
     @contextmanager
     def _lower(self) -> Iterator[None]:
@@ -161,8 +160,8 @@ def _compute_unrounded(layer: Any, input: Tensor) -> Tensor:
 
 
 @contextmanager
-def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[bool]:
-    """Put random values into parameters that are zero everywhere; yield whether there are any.
+def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Put random values into parameters that are zero everywhere.
 
     A gate or a head that starts at zero hides what it multiplies until the first step. DTensors stay as they
     are.
@@ -173,7 +172,7 @@ def zeros_filled(parameters: Iterable[Tensor]) -> Iterator[bool]:
     try:
         for one in zeros:
             one.data.copy_(torch.randn(one.shape, generator=generator, device="cpu"))
-        yield bool(zeros)
+        yield
     finally:
         for one in zeros:
             one.data.zero_()

@@ -4,19 +4,28 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
-from itertools import compress
-from operator import not_
+from functools import wraps
+from itertools import chain, compress
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
+from torch.utils import checkpoint
 
 from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot import Streams, Tensors
-from lai_torch._model.walk import Step, collect_held, modules_of, set_training
+from lai_torch._model.walk import (
+    Held,
+    Step,
+    collect_held,
+    list_parameters,
+    modules_of,
+    restore_training,
+    set_training,
+)
 
 _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
 
@@ -48,18 +57,14 @@ def allow_repeated_grad() -> AbstractContextManager[None]:
 
     A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
     """
-    library = sys.modules.get("torch.utils.checkpoint")
-    if library is None:
-        return nullcontext()
     name = _name_checkpoint()
-    checkpointed = getattr(library, name)
+    checkpointed = getattr(checkpoint, name)
+    nothing = checkpoint.noop_context_fn
 
     def unselective(function: Any, first: Any, second: Any, *args: Any, **options: Any) -> Any:
         if name == _OTHERS:  # its third argument is the context
-            return checkpointed(function, first, library.noop_context_fn, *args, **options)
-        return checkpointed(
-            function, first, second, *args, **options | {"context_fn": library.noop_context_fn}
-        )
+            return checkpointed(function, first, nothing, *args, **options)
+        return checkpointed(function, first, second, *args, **options | {"context_fn": nothing})
 
     return _replace_functions({_REENTRANT: _Refused, name: unselective})
 
@@ -67,7 +72,7 @@ def allow_repeated_grad() -> AbstractContextManager[None]:
 def _name_checkpoint() -> str:
     """Return the name of torch's function that runs a checkpoint: since 2.14 another one."""
     newer = _OTHERS + "_impl"
-    return newer if hasattr(sys.modules.get("torch.utils.checkpoint"), newer) else _OTHERS
+    return newer if hasattr(checkpoint, newer) else _OTHERS
 
 
 def skip_checkpoints() -> AbstractContextManager[None]:
@@ -78,16 +83,12 @@ def skip_checkpoints() -> AbstractContextManager[None]:
 @contextmanager
 def _replace_functions(others: dict[str, Any]) -> Iterator[None]:
     """Run the body with others in the place of what torch's module of checkpoints calls."""
-    library = sys.modules.get("torch.utils.checkpoint")
-    if library is None:  # nothing can have been checkpointed
-        yield
-        return
-    before = {name: getattr(library, name) for name in others}
+    before = {name: getattr(checkpoint, name) for name in others}
     try:
-        vars(library).update(others)
+        vars(checkpoint).update(others)
         yield
     finally:
-        vars(library).update(before)
+        vars(checkpoint).update(before)
 
 
 _ALONE = RLock()
@@ -111,15 +112,14 @@ def run_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
             msg = "expected one thread at a time to score or train, got a second one; use a process for each"
             raise RuntimeError(msg)
         Step.current = None  # a call within a step looks at its model itself
-        library: Any = sys.modules.get("torch.nn.utils.parametrize")
-        depth = 0 if library is None else library._cache_enabled
+        depth = parametrize._cache_enabled
         try:
             if depth:
-                library._cache_enabled = 0
+                parametrize._cache_enabled = 0
             return function(*args, **options)
         finally:
             if depth:
-                library._cache_enabled = depth
+                parametrize._cache_enabled = depth
             _ALONE.release()
 
     return call_alone
@@ -135,49 +135,36 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
     Compiled modules run uncompiled inside: a recorder does not see into them. The user's backward hooks
     on modules run only with `hooks`: what is traced is the function, what trains may be more.
     """
-    modules, tensors = modules_of(model, loss), _tensors(model, loss)
-    streams, caches = Streams(modules), Caches(collect_held(model, loss))
+    held, tensors = collect_held(model, loss), _tensors(model, loss)
+    modules, streams, caches = held.modules, Streams(held.modules), Caches(held)
     flags = [module.training for module in modules]
     with (
-        _full_precision(tensors) if torch._C._is_any_autocast_enabled() else _NOTHING,
+        _full_precision(held) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _disable_compilation(),
         float8_layers(model, loss, trained=False),
         allow_repeated_grad(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
         _NOTHING if hooks else _remove_backward_hooks(modules),
-        empty_gradients(collect_held(model, loss).parameters.values()),
+        empty_gradients(held.parameters.values()),
+        ExitStack() as stack,
     ):
-        try:
-            yield
-        finally:
-            restores = (each.restore for each in reversed(tensors))
-            reset = partial(_reset, modules, flags)
-            _put_back(streams.restore, caches.restore, reset, *restores)
-
-
-def _reset(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
-    """Give modules back the flags of training that a forward pass changed."""
-    for module, flag in zip(modules, flags, strict=True):
-        if module.training != flag:
-            set_training([module], mode=flag)
-
-
-def _put_back(first: Callable[[], None], *others: Callable[[], None]) -> None:
-    """Put everything back, also where one of it raises."""
-    try:
-        first()
-    finally:
-        if others:
-            _put_back(*others)
+        # put back from the last to the first, also where one of them raises
+        for each in tensors:
+            stack.callback(each.restore)
+        stack.callback(restore_training, modules, flags)
+        stack.callback(caches.restore)
+        stack.callback(streams.restore)
+        yield
 
 
 @contextmanager
-def _full_precision(tensors: Sequence[Tensors]) -> Iterator[None]:
-    """Switch autocast off on the devices of the tensors."""
+def _full_precision(held: Held) -> Iterator[None]:
+    """Switch autocast off on the devices of what a model holds."""
     with ExitStack() as stack:
+        tensors = chain(held.parameters.values(), held.buffers.values())
         # a model on another device may still compute on the CPU
-        for kind in {"cpu"}.union(*(each.devices for each in tensors)):
+        for kind in {"cpu", *(one.device.type for one in tensors)}:
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield
@@ -202,7 +189,7 @@ def undo(model: nn.Module, loss: Any = None) -> Iterator[None]:
         for each in _tensors(model, loss):
             stack.callback(each.restore)
         stack.callback(Streams(modules_of(model, loss)).restore)
-        stack.enter_context(empty_gradients(model.parameters()))
+        stack.enter_context(empty_gradients(list_parameters(model, loss).values()))
         yield
 
 
@@ -242,15 +229,11 @@ def use_eval_mode(model: nn.Module) -> Iterator[None]:
         with enter_own_eval_mode(model, flags):
             yield
         return
-    training = list(compress(modules, flags))
     try:
-        set_training(training, mode=False)
+        set_training(compress(modules, flags), mode=False)
         yield
     finally:
-        set_training(training, mode=True)
-        if not all(flags):
-            others = compress(modules, map(not_, flags))
-            set_training([module for module in others if module.training], mode=False)
+        restore_training(modules, flags)
 
 
 @contextmanager

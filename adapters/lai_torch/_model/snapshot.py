@@ -14,20 +14,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from lai_torch._model.walk import collect_held, modules_of
+from lai_torch._model.walk import collect_held
 
 _VALUES = methodcaller("values")
-
-
-def _generators() -> set[type]:
-    """Return the classes of random streams: to ask `isinstance` of every attribute takes long."""
-    found: set[type] = set()
-    pending: list[type] = [torch.Generator]
-    while pending:
-        kind = pending.pop()
-        found.add(kind)
-        pending.extend(kind.__subclasses__())
-    return found
 
 
 class Streams:
@@ -41,10 +30,12 @@ class Streams:
         if torch.cuda.is_initialized():
             parameters = (one for module in modules for one in module._parameters.values() if one is not None)
             self.cuda = sorted({one.device.index for one in parameters if one.is_cuda})
-        kinds = _generators()
         attributes = list(map(vars, modules))
+        # of each class once: to ask `isinstance` of every attribute takes long
+        classes = set(map(type, chain.from_iterable(map(_VALUES, attributes))))
+        kinds = {kind for kind in classes if issubclass(kind, torch.Generator)}
         self.generators: list[torch.Generator] = []
-        if not kinds.isdisjoint(map(type, chain.from_iterable(map(_VALUES, attributes)))):
+        if kinds:
             self.generators = [one for each in attributes for one in each.values() if type(one) in kinds]
         self.before = self._read_streams()
 
@@ -88,7 +79,7 @@ def _has_same_state(now: Any, before: Any) -> bool:
     return plain and all(torch.equal(a, b) for a, b in pairs)
 
 
-_VERSION, _DEVICE = attrgetter("_version"), attrgetter("device")
+_VERSION = attrgetter("_version")
 _WRITTEN: WeakKeyDictionary[nn.Module, dict[tuple[bool, ...], set[int]]] = WeakKeyDictionary()
 """Of each model that ran before, by its modules' flags: the tensors that its forward pass writes."""
 
@@ -103,31 +94,25 @@ class Tensors:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.model, modules = model, modules_of(model)
-        known, self.flags = _WRITTEN.get(model, {}), tuple(module.training for module in modules)
+        self.model, held = model, collect_held(model)
+        known, self.flags = _WRITTEN.get(model, {}), tuple(module.training for module in held.modules)
         self.first = self.flags not in known  # so is a pass within the first one
         self.written = known.get(self.flags, set())
         self.buffers: list[tuple[nn.Module, str, Tensor | None]] = []
         self.copies: list[tuple[Tensor, Tensor, int]] = []
-        for module in modules:
+        for module in held.modules:
             # a scripted module's table can only be walked by its items
-            for name, tensor in module._buffers.items() if module._buffers else ():
+            for name, tensor in module._buffers.items():
                 self.buffers.append((module, name, tensor))
                 if tensor is not None:
                     self.copies.append((tensor, tensor.detach().clone(), count_writes(tensor)))
-        self.watched = collect_held(model).counted
+        self.watched = held.counted
         # copies of parameters are held where a pass writes some, or may
         if self.first or self.written:
-            written = [one for one in collect_held(model).dense if self.first or id(one) in self.written]
+            written = [one for one in held.dense if self.first or id(one) in self.written]
             self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]
             self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
         self.versions = list(map(_VERSION, self.watched))
-
-    @property
-    def devices(self) -> set[str]:
-        """Return the kinds of devices that the tensors are on."""
-        watched = [tensor for tensor, _, _ in self.copies]
-        return {device.type for device in {*map(_DEVICE, watched), *map(_DEVICE, self.watched)}}
 
     def restore(self) -> None:
         """Put back what was replaced, and the values of what was written.

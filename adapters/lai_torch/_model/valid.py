@@ -42,17 +42,17 @@ class Masks:
         if self.given is None:
             found = _attention_masks(model, inputs, samples)
         else:
-            given = self.given
-            mask: Any = given
-            if callable(given) and not isinstance(given, Tensor):
-                mask = given(inputs)
-            _check(mask, samples)
-            found = [] if mask is None else [mask]
+            mask: Any = self.given
+            if callable(mask):
+                mask = mask(inputs)
+            found = []
+            if mask is not None:
+                _check(mask, samples)
+                found = [mask]
         masks = tuple(mask != 0 for mask in found)
         # looked at until a batch is padded: a mask without zeros changes no mean
-        if masks and not self.padded:
-            every = torch.stack([mask.all() for mask in masks]).all()
-            self.padded = not bool(every)
+        if not self.padded:
+            self.padded = not all(bool(mask.all()) for mask in masks)
         # a batch without padding needs no mask, and its positions are averaged as they are
         if not self.padded:
             return ()
@@ -72,8 +72,6 @@ class Masks:
 
 def _check(mask: Any, samples: int) -> None:
     """Raise unless a mask holds one number for each position of each sample."""
-    if mask is None:
-        return
     if not isinstance(mask, Tensor):
         msg = (
             "valid: expected a tensor (n, t), not zero where a position counts, or a function of the inputs "
@@ -93,8 +91,8 @@ def _attention_masks(model: nn.Module, inputs: Any, samples: int) -> list[Tensor
     if getattr(config, "is_encoder_decoder", False) or any(name.startswith("decoder_") for name in named):
         names.append("decoder_attention_mask")
     masks: dict[str, Tensor] = {name: named[name] for name in names if _is_mask(named.get(name), samples)}
-    labels = named.get("labels")
-    if len(names) == 2 and names[1] not in masks and labels is not None and _is_mask(labels, samples):
+    labels: Any = named.get("labels")
+    if len(names) == 2 and names[1] not in masks and _is_mask(labels, samples):
         masks["labels"] = labels != -100  # the decoder reads them, one place on
     return list(masks.values())
 
@@ -108,9 +106,10 @@ def _is_mask(mask: Any, samples: int) -> bool:
 
 def _bind_names(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
     """Return the inputs by the names that the model's `forward` gives them."""
+    if isinstance(inputs, Mapping):
+        return inputs
     if not isinstance(inputs, tuple):
-        plain = isinstance(inputs, Tensor)  # most are, and to ask for mappings takes longer
-        return {} if plain or not isinstance(inputs, Mapping) else inputs
+        return {}
     forward = getattr(model, "_orig_mod", model).forward
     return dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
 

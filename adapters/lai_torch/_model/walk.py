@@ -233,3 +233,10 @@ def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:
             own["training"] = mode
         else:
             module.training = mode
+
+
+def restore_training(modules: Iterable[nn.Module], flags: Iterable[bool]) -> None:
+    """Give modules back the flags of training that they had, where these are others now."""
+    for module, flag in zip(modules, flags, strict=True):
+        if module.training != flag:
+            set_training([module], mode=flag)

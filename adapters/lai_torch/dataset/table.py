@@ -136,7 +136,11 @@ def score_dataset(
     )
     scorer = made()
     # checkpoints are loaded into the user's own model
-    begun = {name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    begun = {}
+    if checkpoints is not None:
+        begun = {
+            name: value.clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)
+        }
 
     def load(checkpoint: str, state: Any) -> Scorer:
         load_state(model, checkpoint, state)

@@ -100,7 +100,7 @@ class SelectivePass:
             if summary.positions == "mean":
                 picked = _match_picked(run, losses, found, valid)
             gradients: Sequence[Tensor | None] = ()
-            if picked is None and found:
+            if picked is None:
                 gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
         proves = self.proves and run.pair.own is None
@@ -131,13 +131,12 @@ class SelectivePass:
         # it takes an eager trace of the batch, and holds for all batches of these graphs
         if run.pair.own is None:
             run.pair.own = self._find_owned([*layers, last], batch)
-        known = {id(layer): one for layer, one in zip([*layers, last], run.pair.own, strict=True)}
+        *others, final = run.pair.own
         records = [
             self._record(run, layer, None, valid, own=one[0], bias=one[1])
-            for layer in layers
-            if (one := known[id(layer)]) is not None
+            for layer, one in zip(layers, others, strict=True)
+            if one is not None
         ]
-        final = known[id(last)]
         bias = final is not None and final[1]
         if averaged:
             inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
@@ -196,13 +195,11 @@ class SelectivePass:
         found: list[tuple[bool, bool] | None] = []
         expected = list(readouts)
         for layer in layers:
-            # what is frozen has no part in scores
-            if trains.isdisjoint(layer.names):
-                found.append(None)
-                continue
+            training = trains.intersection(layer.names)
             source = expected[0].layer.source if expected else None
-            # a product that the eager trace left out; those that it read come in the same order
-            if source is None or not trains.intersection(layer.names) <= set(source.names):
+            # what is frozen has no part in scores, nor has a product that the eager trace left out; those
+            # that it read come in the same order
+            if not training or source is None or not training <= set(source.names):
                 found.append(None)
                 continue
             record: Any = expected.pop(0).record
@@ -252,7 +249,7 @@ def _match_picked(
     # one output `(n, t, c)`; a small gradient is formed in fewer calls
     if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
         return None
-    (output,), (end,) = found, map(get_gradient_edge, found)
+    output, end = found[0], get_gradient_edge(found[0])
     part = averaging.match_picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
     (node,), last = run.outputs, run.layers(run.outputs)[-1]
     plain = (
