@@ -51,8 +51,9 @@ class Masks:
                 found = [mask]
         masks = tuple(mask != 0 for mask in found)
         # looked at until a batch is padded: a mask without zeros changes no mean
-        if not self.padded:
-            self.padded = not all(bool(mask.all()) for mask in masks)
+        if masks and not self.padded:
+            every = torch.stack([mask.all() for mask in masks]).all()  # one wait for the device
+            self.padded = not bool(every)
         # a batch without padding needs no mask, and its positions are averaged as they are
         if not self.padded:
             return ()
