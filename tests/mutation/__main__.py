@@ -50,6 +50,7 @@ TESTS = [
     "tests/core/**/test_*.py",
     "tests/lai_storage/test_*.py",
     "tests/lai_torch/test_dataset.py",
+    "tests/lai_torch/test_old_names.py",
     "tests/lai_torch/test_score[_r]*.py",
     "tests/repository/test_docstrings.py",
     *(f"tests/proofs/test_{name}.py" for name in PROOFS),

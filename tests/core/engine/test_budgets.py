@@ -20,9 +20,11 @@ from lai_core._engine.gradients import (
 )
 from lai_core._engine.namespace import namespace_of
 from lai_core._engine.outer import OuterGradient
+from lai_core.estimators._parameters import ghost_gradients
 from lai_core.records import _maps, _reads
 from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
+from lai_core.records.compatible import check_trace
 
 XP = namespace_of({"numpy": np.ones(1)})
 DRAWS = np.random.default_rng(0)
@@ -297,6 +299,13 @@ def test_single_block_uses_are_joined():
             assert use.join([two[0], other[0]], work()) is None
 
 
+def test_joinable_uses_share_one_gradient():
+    uses = [lai.LayerTrace(np.ones((2, d)), np.ones((2, 3)), weight="one") for d in (4, 4)]
+    trace = lai.Trace(uses)
+    (found,) = ghost_gradients(trace, check_trace("trace", trace, "all", 2**20)).values()
+    assert [gradient.positions for gradient in found] == [2]
+
+
 @pytest.fixture
 def begins(monkeypatch):
     """Return the fewest numbers of room from which on a call takes the way of a function, or leaves it."""
@@ -338,6 +347,33 @@ def test_table_sums_fit_the_budget(uses, rows, width, begins, monkeypatch):
     assert begins(ReadGradient, "renumber", scores) == (16 * entries * (width + 8) if few else 2**20)
 
 
+def test_table_sums_take_fitting_columns_together(monkeypatch):
+    """A column of 36 rows, of which the sum takes four times as many; half of the room is for the sum."""
+    (validation, built), (training, other) = (table(n, (6,), (2,), 36, 9) for n in (3, 5))
+    calls, own = [], TableGradient.dot_total
+    monkeypatch.setattr(TableGradient, "dot_total", lambda *given: calls.append(1) or own(*given))
+    for columns in (4, 5, 9, 20):
+        calls.clear()
+        found = training.scores(validation, work(2 * 4 * 36 * columns))
+        np.testing.assert_allclose(found, (built @ other.T).sum(0), rtol=1e-12)
+        assert len(calls) == math.ceil(9 / columns)
+    tied, built = outer(3, 2, 36, (9,))
+    np.testing.assert_allclose(training.scores(tied, work()), (built @ other.T).sum(0), rtol=1e-12)
+
+
+def test_gradients_are_built_when_cheaper(begins):
+    """The diagonal of 3 by 3 positions: 7 w h against 9 (w + h) multiply-adds; all pairs as in `blocks`."""
+    for height, width, fewer in ((2, 3, True), (3, 3, False)):
+        one, two = outer(3, 3, height, (width,)), outer(3, 3, height, (width,))
+        least = begins(
+            OuterGradient, "_sum_built", lambda room, one=one, two=two: one[0].dot_rowwise(two[0], room)
+        )
+        assert (least <= 2**10) == fewer
+    one, two = outer(5, 3, 4, (23,)), outer(5, 3, 4, (23,))
+    needed = 1 + 2 * 23 + 2 * 3 * (23 + 4)
+    assert begins(OuterGradient, "_build", lambda room: inner_products(one[0], two[0], room)) == needed
+
+
 def test_kernels_use_own_convolutions_where_fitting(begins, monkeypatch):
     """Maps of 2 by 5, outputs of 3 by 2, 2 patches of 6; a gradient of 18."""
     (one, built), (two, other) = convolution(3), convolution(5)
@@ -370,6 +406,19 @@ def test_kernels_use_own_convolutions_where_fitting(begins, monkeypatch):
         monkeypatch.setattr(_maps, "BUILT", most)
         build(work())
         assert len(calls) == 5
+
+
+def test_one_sided_gradients_are_built_once(monkeypatch):
+    """Columns may be shared by another gradient, and rows be those of other samples."""
+    (one, built), calls, own = outer(4, 2, 3, (5,)), [], engine.build_rows
+    other = replace(one, rows=one.rows + 1.0)
+    expected = matrix(other.rows, list(other.columns), None, None, 1)
+    monkeypatch.setattr(engine, "build_rows", lambda *given: calls.append(1) or own(*given))
+    for side, numbers, last, count in ((one, built, 2, 1), (one, built, 3, 2), (other, expected, 2, 2)):
+        calls.clear()
+        found = one._build(slice(0, 2), side, slice(0, last), work())
+        np.testing.assert_allclose(found, built[:2] @ numbers[:last].T, rtol=1e-12)
+        assert len(calls) == count
 
 
 def test_built_rows_are_blocked_for_caches(monkeypatch):

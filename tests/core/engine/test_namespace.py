@@ -1,13 +1,59 @@
-"""What the core asks of a namespace: products without autocast, blocks, compilers."""
+"""What the core asks of a namespace: types by name, bytes, one device, products."""
 
 import sys
+from types import SimpleNamespace
 
 import array_api_strict as strict
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import torch
 
-from lai_core._engine.namespace import count_cacheable, device_of, is_compiling, matmul, move_to_host
+from lai_core._engine import namespace
+from lai_core._engine.namespace import (
+    accumulation_dtype,
+    cast,
+    count_cacheable,
+    device_of,
+    is_compiling,
+    is_floating,
+    is_half,
+    itemsize,
+    matmul,
+    move_to_host,
+    namespace_of,
+    place_of,
+)
+
+XP = namespace_of({"numpy": np.ones(1)})
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", "bfloat16", "torch.bfloat16", "float8_e4m3fn", "jnp.float4_e2m1fn"]
+)
+def test_half_types_are_identified_by_name(name):
+    assert is_half(name)
+    assert is_floating(XP, name)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "torch.float64", "int16", "float16x", "complex64"])
+def test_other_types_are_not(name):
+    assert not is_half(name)
+
+
+def test_sums_use_at_least_single_precision():
+    half, single, double = (np.dtype(name) for name in ("float16", "float32", "float64"))
+    assert accumulation_dtype(XP, half) == accumulation_dtype(XP, half, single) == single
+    assert accumulation_dtype(XP, half, double) == double
+    assert [itemsize(XP, each) for each in (half, single, double)] == [2, 4, 8]
+    assert is_floating(XP, single)
+    assert not is_floating(XP, np.dtype("int32"))
+
+
+def test_casts_to_equal_types_copy_nothing():
+    array = np.ones(3, np.float32)
+    assert cast(XP, array, array.dtype) is array
+    assert cast(XP, array, np.dtype("float64")).dtype == np.float64
 
 
 def test_products_ignore_autocast():
@@ -20,14 +66,16 @@ def test_products_ignore_autocast():
     assert inside.tolist() == matmul(torch, left, right).tolist() == [[3.0 * (1 + 2**-12)]] * 2
 
 
-def test_only_processors_block_products_for_caches():
-    arrays = np.ones(1), torch.ones(1), torch.ones(1, device="meta"), strict.ones(1), jnp.ones(1)
-    assert [count_cacheable(array) for array in arrays] == [2**17, 2**18, None, None, None]
-
-
-def test_nothing_compiles_without_torch_imported(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch")
-    assert is_compiling() is False
+def test_arrays_lie_on_one_device():
+    here, there = strict.ones(2), strict.ones(2, device=strict.Device("device1"))
+    assert namespace_of({"a": here, "b": here}) is namespace_of({"b": there})
+    message = r"^b: expected an array on the device of a \(.*\), got one on .*device1"
+    with pytest.raises(ValueError, match=message):
+        namespace_of({"a": here, "b": there})
+    with pytest.raises(TypeError, match=r"^b: expected an array of the namespace of a \(.*numpy\), got"):
+        namespace_of({"a": np.ones(2), "b": here})
+    with pytest.raises(TypeError, match=r"^b: expected an array \(.*\), got SimpleNamespace$"):
+        namespace_of({"a": np.ones(2), "b": SimpleNamespace()})
 
 
 def test_new_arrays_follow_existing_devices():
@@ -36,6 +84,27 @@ def test_new_arrays_follow_existing_devices():
 
 
 def test_what_numpy_reads_has_no_graph():
-    tracked, array = torch.ones(2, requires_grad=True) * 3, np.ones(2)
+    tracked = torch.ones(2, requires_grad=True) * 3
     assert move_to_host(tracked).requires_grad is False
+    array = np.ones(2)
     assert move_to_host(array) is array
+
+
+def test_only_processors_block_products_for_caches():
+    arrays = np.ones(1), torch.ones(1), torch.ones(1, device="meta"), strict.ones(1)
+    assert [count_cacheable(array) for array in arrays] == [2**17, 2**18, None, None]
+
+
+def test_places_distinguish_devices(monkeypatch):
+    monkeypatch.setattr(namespace, "_PLACES", {})
+    assert place_of(np.ones(1)) is None
+    assert [place_of(torch.ones(1, device=name)).type for name in ("cpu", "meta")] == ["cpu", "meta"]
+
+
+def test_nothing_compiles_without_torch_imported(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch")
+    assert is_compiling() is False
+
+
+def test_jax_decides_devices_and_blocking():
+    assert (place_of(jnp.ones(1)), count_cacheable(jnp.ones(1))) == (None, None)

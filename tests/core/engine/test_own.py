@@ -3,14 +3,35 @@
 import itertools
 
 import array_api_strict as strict
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
 from lai_core._engine.namespace import namespace_of
-from lai_core._engine.own import convolutions, kernel_of_equal_ids
+from lai_core._engine.own import add_rows, convolutions, kernel_of_equal_ids
 
 XP = namespace_of({"numpy": np.ones(1)})
+
+
+@pytest.mark.parametrize("make", [torch.asarray, jnp.asarray, np.asarray], ids=["torch", "jax", "numpy"])
+def test_rows_with_equal_ids_are_added(make):
+    values = make(np.arange(8.0, dtype=np.float32).reshape(4, 2))
+    found = add_rows(namespace_of({"values": values}), 3, make(np.array([2, 0, 2, 2])), values)
+    assert found.tolist() == [[2.0, 3.0], [0.0, 0.0], [10.0, 13.0]]
+    assert add_rows(strict, 3, strict.asarray([0]), strict.ones((1, 2))) is None
+
+
+@pytest.mark.parametrize("most", [2, 3, 9, 50])
+def test_runs_of_any_length_are_summed(most):
+    """Of few ids and of many, against one addition after the other."""
+    draws = np.random.default_rng(most)
+    ids, values = draws.integers(0, most, 97), draws.normal(size=(97, 3))
+    kept, expected = values.copy(), np.zeros((most + 1, 3))
+    for one, row in zip(ids, values, strict=True):
+        expected[one] += row
+    np.testing.assert_allclose(add_rows(XP, most + 1, ids, values), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(values, kept)
 
 
 @pytest.mark.parametrize("most", [3, 40, 400])

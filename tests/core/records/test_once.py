@@ -10,6 +10,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lai_core as lai
+from lai_core._engine.gradients import Workspace
 from lai_core.records._once import KEPT, check_once
 
 
@@ -102,6 +103,21 @@ def test_a_layout_is_checked_once(monkeypatch):
             found = [pair(dense(n=n, width=29, name=call.__name__), call=call) for _ in range(3)]
             assert len(calls) == 2, (call, n)
             np.testing.assert_array_equal(found[0], found[2])
+
+
+GIVEN = {
+    "numbers and text": lambda: (1, 2.0, True, "a", None),
+    "tuples": lambda: (1, (2, ("a", ())), 3),
+    "room": lambda: Workspace(np, np.float64, 2**20),
+    "a trace": lambda: lai.Trace([dense(), convolution()]),
+}
+
+
+@pytest.mark.parametrize("what", GIVEN)
+def test_arguments_alike_are_checked_once(what):
+    calls = []
+    check = check_once(lambda given: calls.append(1) or len(calls))
+    assert [check(GIVEN[what]()) for _ in range(2)] == [1, 1]
 
 
 class Symbol(int):

@@ -60,3 +60,22 @@ def test_out_of_range_ids_are_named(low, high, backend):
         return
     with pytest.raises(ValueError, match=rf"layers\[0\].ids: expected ids in \[0, 5\), got {low} to {high}$"):
         lai.check_values(trace)
+
+
+@pytest.mark.equation("embedding-gradient")
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_rows_unread_by_validation_are_skipped(backend, uses):
+    """Of a large table, with ids that repeat, do not train or lie outside; the kernel compares every pair."""
+    draws = np.random.default_rng(4)
+    sides = []
+    for n, dtype, few in ((6, np.int64, [2, 400]), (7, np.int32, [2, 3, 400, 401])):
+        traces = [
+            table(draws.choice([-1, 0, *few, 999, 1000], (n, 7)).astype(dtype),
+                  draws.normal(size=(n, 7, 4)), 1000, backend, padding=2, weight="w")
+            for _ in range(uses)
+        ]  # fmt: skip
+        sides.append(lai.Trace([*(trace.layers[0] for trace in traces), traces[0].layers[-1]]))
+    expected = backend.numpy(lai.ghost_kernel(*sides)).sum(0)
+    assert np.all(expected != 0)
+    np.testing.assert_allclose(backend.numpy(lai.ghost_scores(*sides)), expected, rtol=1e-12)
