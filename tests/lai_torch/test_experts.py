@@ -5,11 +5,23 @@ import pytest
 import torch
 from torch import nn
 
-from tests.lai_torch.support import LOSS, batch, by_autograd, curated, labels, randn
+from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import TIMES, WIDTH, program
 from tests.support.workloads.torch_parts import next_token
 from tests.support.workloads.transformer_models import language_model, transformer
+
+
+@holding(lambda: held(body=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
+def deep(own, inputs):
+    """Go through one layer until every sample is done."""
+    done = torch.zeros(len(inputs), dtype=torch.bool)
+    for _ in range(5):
+        inputs = torch.where(done[:, None], inputs, torch.tanh(own.body(inputs)))
+        done = done | (inputs[:, 0].detach() > 0)
+        if bool(done.all()):
+            break
+    return own.head(inputs)
 
 
 def routed():
@@ -34,20 +46,26 @@ def branching(own, inputs):
     return own.head(torch.tanh(found)[:, -1])
 
 
+def drawn(seed, n):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}, {"backward": "whole"}]
 )
-def test_ghost_is_exact_whatever_is_routed(options):
+@pytest.mark.parametrize("kind", [routed, deep])
+def test_ghost_is_exact_whatever_is_routed(kind, options):
     torch.manual_seed(0)
-    model, validation = routed().double(), batch(7, 4)
+    model, validation = kind().double(), drawn(99, 7)
     curator = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
-    for n in (2, 1, 6, 2, 3, 5):
-        given = batch(n, 4)
-        expected = lai_torch.exact_scores(model, LOSS, validation, given)
-        torch.testing.assert_close(curator.step(*given).scores, expected)
+    for seed, n in enumerate((2, 1, 6, 2, 3, 5)):
+        batch = drawn(seed, n)
+        expected = lai_torch.exact_scores(model, LOSS, validation, batch)
+        torch.testing.assert_close(curator.step(*batch).scores, expected)
     again = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
     again.load_state_dict(curator.state_dict())
-    torch.testing.assert_close(again.step(*given).scores, expected)
+    torch.testing.assert_close(again.step(*batch).scores, expected)
 
 
 @pytest.mark.parametrize("way", ["eager", "grouped_mm"])
@@ -79,7 +97,6 @@ def test_rows_that_no_gradient_assigns():
 
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")
 def test_idle_experts_of_a_part():
-    torch.manual_seed(1)
-    model, validation = routed().double(), batch(7, 4)
+    model, validation = routed().double(), drawn(99, 7)
     with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
-        curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*batch(2, 4))
+        curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(1, 2))

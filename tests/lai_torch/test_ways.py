@@ -19,7 +19,7 @@ from tests.lai_torch.support import LOSS, batch, curated, data
 from tests.support.torch_modules import Part
 from tests.support.workloads import torch_masked
 from tests.support.workloads.torch_masked import compilations
-from tests.support.workloads.torch_oracle import exact_kernel
+from tests.support.workloads.torch_oracle import exact_kernel, per_sample_gradients
 from tests.support.workloads.torch_parts import doubled
 from tests.support.workloads.torch_training import MODELS
 
@@ -84,6 +84,22 @@ def test_selective_steps_cost_two_thirds(name):
     assert found["relative_error"] < torch_masked.bound(name)
     assert found["captures"] == 1
     assert found["flops_ratio"] < 0.74
+
+
+@pytest.mark.parametrize("name", [name for name in FOLLOWED if name.startswith("last: ")])
+def test_last_convolutions_are_exact(name):
+    case = doubled(FOLLOWED[name]())
+    model, *batch = case.model, case.loss, case.inputs, case.targets
+    trace = lai_torch.trace(model, *batch, gradients="all")
+    close = functools.partial(torch.testing.assert_close, rtol=1e-11, atol=1e-13)
+    close(lai.ghost_kernel(trace, trace), exact_kernel(model, *batch, N))
+    if "shared" in name or "grouped" in name:
+        return
+    last = lai.Trace(lai_torch.trace(model, *batch).layers[-1:])
+    model.part.requires_grad_(requires_grad=False)
+    gradients = per_sample_gradients(model, *batch, N)
+    for kernel in (lai.lai_kernel, lai.ghost_kernel, lai.lli_kernel):
+        close(kernel(last, last), gradients @ gradients.T)
 
 
 def test_curators_keep_no_model():
