@@ -146,11 +146,6 @@ def test_steps_go_down_by_scored_gradients(name, estimator):
     assert lai_jax.coverage(*model, *batch).fraction == 1.0
 
 
-def test_complex_spectra_are_followed():
-    apply, params, inputs, _ = FOLLOWED["complex parameters"]
-    assert lai_jax.trace(apply, params, squares, inputs, drawn(N)).layers[-1].name == "o"
-
-
 def put_back(params, inputs):
     order = jnp.argsort(inputs[:, 0])
     return jnp.take_along_axis(dense(params, inputs[order]), jnp.argsort(order)[:, None], 0)
