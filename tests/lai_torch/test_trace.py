@@ -14,7 +14,7 @@ from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
 from tests.support.workloads.torch_oracle import exact_kernel
 
-# the whole ResNet-18 is in the benchmark; its layers are in cnn_groups and residual
+# the whole ResNet-18 is in the benchmark; it takes as long as all others
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
 BOTH = pytest.mark.parametrize("gradients", ["output", "all"])
 N = 4

@@ -29,7 +29,7 @@ def read_options(loss: Any, validation: Any, **options: Any) -> tuple[dict[str, 
 
 
 class Log:
-    """Over the steps since the last time: the fraction kept, quantiles of scores, what each group lost."""
+    """Over the steps since the last time: fractions kept and, by group, dropped; quantiles of scores."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:  # names of groups that reports have as numbers
         self.names = names

@@ -128,6 +128,7 @@ class GroupFloor:
         )
 
 
+# a dataclass writes its own constructor, which no decorator reaches
 GroupFloor.__init__ = accept_old_keywords(share="fraction")(GroupFloor.__init__)  # type: ignore[method-assign]
 
 
