@@ -23,7 +23,7 @@ from lai_torch._model.batch import Loss, count, map_tensors, rows
 from lai_torch._model.function import Function, losses_of, view_real
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.preserve import preserve, run_alone, undo
-from lai_torch._model.walk import list_parameters
+from lai_torch._model.walk import collect_held, list_parameters
 from lai_torch.curator import Weigher
 from lai_torch.exact import exact_scores
 from lai_torch.options import Estimator, EstimatorName
@@ -235,7 +235,7 @@ def _differentiate_each(
     found: dict[str, list[Tensor]] = {name: [] for name in trainable}
     for sample in range(samples):
         one = rows(batch, slice(sample, sample + 1), samples)
-        with function.preserve(), float8_layers(model, loss, trained=trained):
+        with function.preserve(), float8_layers(collect_held(model, loss), trained=trained):
             gradients = torch.autograd.grad(
                 function(one).sum(), list(trainable.values()), materialize_grads=True
             )
@@ -292,7 +292,7 @@ def _differentiate(
 ) -> dict[str, Tensor]:
     """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in list_parameters(model, loss).items() if p.requires_grad}
-    with preserve(model, loss), float8_layers(model, loss, trained=True):
+    with preserve(model, loss), float8_layers(collect_held(model, loss), trained=True):
         values = losses_of(model, loss, batch)
         total = (values * weights.to(values)).sum()
         found = torch.autograd.grad(total, list(trainable.values()), materialize_grads=True)

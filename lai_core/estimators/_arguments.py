@@ -21,7 +21,7 @@ from typing import Any
 
 from lai_core._engine.axes import check_array
 from lai_core._engine.checks import check_choice, check_number, quote_words
-from lai_core._engine.factors import number_of_positions, sum_positions, with_positions
+from lai_core._engine.factors import number_of_positions, with_positions
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, Namespace, cast, is_array, namespace_of
 from lai_core.records._once import check_once
@@ -43,11 +43,11 @@ def arrange(work: Workspace, array: Array, positions: str, valid: Array | None) 
         return xp.reshape(array, (array.shape[0], 1, -1))
     if not masked and number_of_positions(array) == 1:  # a mean of one
         return with_positions(xp, cast(xp, array, work.dtype))
-    summed = sum_positions(work, array)
+    summed = xp.sum(array, axis=1, keepdims=True, dtype=work.dtype)
     if not masked:
-        return with_positions(xp, summed * (1.0 / number_of_positions(array)))
-    count = xp.sum(xp.astype(valid, work.dtype), axis=1, keepdims=True)
-    return with_positions(xp, summed / xp.where(count > 0, count, xp.ones_like(count)))
+        return summed * (1.0 / number_of_positions(array))
+    count = xp.expand_dims(xp.sum(xp.astype(valid, work.dtype), axis=1, keepdims=True), axis=2)
+    return summed / xp.where(count > 0, count, xp.ones_like(count))
 
 
 def bias_column(work: Workspace, array: Array, positions: str, valid: Array | None) -> Array | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache, wraps
 from operator import attrgetter
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import is_compiling, place_of
@@ -14,6 +15,7 @@ KEPT = 256
 
 _NEW = object()
 _PLAIN = frozenset({bool, int, float, str, type(None)})
+_SIGNED: WeakKeyDictionary[Trace, tuple[Any, ...]] = WeakKeyDictionary()
 
 Check = TypeVar("Check", bound=Callable[..., Any])
 
@@ -63,9 +65,7 @@ def _add(argument: Any, parts: list[Any]) -> None:
     if kind in _PLAIN:
         parts += (kind, argument)  # 1, 1.0 and True are equal, and one alone is a number of groups
     elif kind is Trace:
-        parts += (kind, len(argument.layers))
-        for record in argument.layers:
-            _add_record(record, parts)
+        parts += _sign(argument)
     elif kind is tuple:
         parts += (kind, len(argument))
         for value in argument:
@@ -75,6 +75,16 @@ def _add(argument: Any, parts: list[Any]) -> None:
     else:
         msg = f"no signature: {kind.__name__}"
         raise TypeError(msg)
+
+
+def _sign(trace: Trace) -> tuple[Any, ...]:
+    """Return a trace's part of a signature, made once: several checks look at one trace."""
+    if trace not in _SIGNED:
+        parts: list[Any] = [Trace, len(trace.layers)]
+        for record in trace.layers:
+            _add_record(record, parts)
+        _SIGNED[trace] = tuple(parts)
+    return _SIGNED[trace]
 
 
 def _add_record(record: Record, parts: list[Any]) -> None:

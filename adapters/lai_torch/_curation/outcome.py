@@ -138,13 +138,13 @@ def make_report(
 
 def count_step(state: CuratorState, scored: Scored | None, report: Report) -> CuratorState:
     """Return the state after a step; a skipped one moves no second moment."""
-    if scored is not None and not report.skipped:
-        of_inputs = scored.input_second_moments
-        state = replace(state, second_moment=scored.second_moment, input_second_moments=of_inputs)
+    moments = state if scored is None or report.skipped else scored
     return replace(
         state,
         steps=state.steps + 1,
         skipped=state.skipped + report.skipped,
         dropped=state.dropped + report.dropped,
         idle=0 if report.kept else state.idle + 1,
+        second_moment=moments.second_moment,
+        input_second_moments=moments.input_second_moments,
     )

@@ -226,4 +226,4 @@ def _mark(state: CuratorState, batches: Sequence[Batch]) -> CuratorState:
     staying = state.staying
     for batch in batches:
         staying = mark_staying(staying, batch)
-    return replace(state, staying=staying)
+    return state if staying == state.staying else replace(state, staying=staying)

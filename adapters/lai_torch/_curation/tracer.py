@@ -70,6 +70,8 @@ class Tracer:
     def remember(self, state: CuratorState) -> CuratorState:
         """Return a state with what this batch told of them."""
         routed, left = (tuple(sorted(names)) for names in (self.reader.routed, self.reader.left))
+        if (routed, left) == (state.routed, state.left):
+            return state
         return replace(state, routed=routed, left=left)
 
     def _check_trained(self, recording: Recording) -> None:

@@ -69,7 +69,7 @@ def read_sides(
 ) -> Sides | None:
     """Return the sides of a product's use of its argument `slot`; None if its gradient has no such form."""
     name, product = graph.names[node], PRODUCTS[graph.names[node]]
-    if name == CONVOLUTION or (product.bias == 0 and saved(graph.nodes[node], "alpha") != 1):
+    if name == CONVOLUTION or (product.bias == 0 and graph.nodes[node]._saved_alpha != 1):
         return None
     first = slot == product.slots[0]
     other = saved(graph.nodes[node], product.saved[int(first)])

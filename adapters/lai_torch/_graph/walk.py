@@ -118,27 +118,22 @@ def walk(losses: Tensor) -> Graph:
             "be detached"
         )
         raise ValueError(msg)
-    number = {root: 0}
+    # an argument without a gradient has no node; edges are found by their place
+    number: dict[Node, int | None] = {None: None, root: 0}
     nodes: list[Node] = [root]
     edges: list[tuple[Edge | None, ...]] = []
-    graph = Graph(losses, nodes, [root.name()], edges)
     for node in nodes:  # grows while it is read
         own: list[Edge | None] = []
         for child, result in node.next_functions:
-            # an argument without a gradient; edges are found by the place of theirs
-            if child is None:
-                own.append(None)
-                continue
-            index = number.get(child)
-            if index is None:
-                index = number[child] = len(nodes)
+            if child not in number:
+                number[child] = len(nodes)
                 nodes.append(child)
-                graph.names.append(child.name())
-                if graph.names[-1] == LEAF:
-                    graph.leaves[index] = child.variable
-            own.append((index, result))
+            index = number[child]
+            own.append(None if index is None else (index, result))
         edges.append(tuple(own))
-    return graph
+    names = [node.name() for node in nodes]
+    leaves = {index: nodes[index].variable for index, name in enumerate(names) if name == LEAF}
+    return Graph(losses, nodes, names, edges, leaves)
 
 
 def name_function(name: str) -> str:

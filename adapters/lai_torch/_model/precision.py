@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from lai_core._adapters import rounding_bound
+from lai_torch._model.walk import Held
 
 _ASKED: ContextVar[bool] = ContextVar("asked", default=False)
 
@@ -112,19 +113,23 @@ def float8_linear() -> type[nn.Module] | None:
     return None if library is None else library.Float8Linear
 
 
+def _find_float8(held: Held) -> list[Any]:
+    kind = float8_linear()
+    return [] if kind is None else [one for one in held.modules if isinstance(one, kind)]
+
+
 @contextmanager
-def float8_layers(*parts: Any, trained: bool) -> Iterator[None]:
+def float8_layers(held: Held, *, trained: bool) -> Iterator[None]:
     """Let torchao's float8 layers of a model compute as they are `trained`, or without float8's rounding.
 
     Without it they are products that a recorder reads: a layer's own forward function casts and multiplies
     inside of a `torch.autograd.Function`, which hides them.
     """
-    kind: Any = float8_linear()
-    if kind is None:
+    layers = held.memoise(_find_float8)
+    if not layers:
         yield
         return
-    modules = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
-    layers = [one for one in modules if isinstance(one, kind)]
+    kind: Any = float8_linear()
     before = [vars(one).get("forward") for one in layers]
     for own in before:
         # what is put in its place would leave out what that one does

@@ -141,7 +141,7 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
     with (
         _full_precision(held) if torch._C._is_any_autocast_enabled() else _NOTHING,
         _disable_compilation(),
-        float8_layers(model, loss, trained=False),
+        float8_layers(held, trained=False),
         allow_repeated_grad(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
         torch.enable_grad(),
