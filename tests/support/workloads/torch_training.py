@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.workloads.torch_parts import CLASSES, Case, classification, doubled, labels
+from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels
 from tests.support.workloads.transformer_models import (
     bert,
     convnext,
@@ -21,20 +21,13 @@ from tests.support.workloads.transformer_models import (
 )
 
 SAMPLES = 12
-COMPUTES_IN_FLOAT32 = ("gpt_neo",)
-"""Models whose attention casts to float32, whatever their own type."""
 
 
 def mlp(n: int) -> Case:
-    """Linear layers with biases, LayerNorm and an in-place activation."""
-    layers = [nn.Linear(6, 16), nn.ReLU(inplace=True), nn.LayerNorm(16), nn.Linear(16, 12), nn.GELU()]
-    return Case(nn.Sequential(*layers, nn.Linear(12, CLASSES)), classification, torch.randn(n, 6), labels(n))
-
-
-def mlp_dropout(n: int) -> Case:
-    """Dropout in training mode."""
-    layers = [nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.3), nn.Linear(16, 12), nn.Tanh(), nn.Dropout(0.2)]
-    return Case(nn.Sequential(*layers, nn.Linear(12, CLASSES)), classification, torch.randn(n, 6), labels(n))
+    """Linear layers with biases, LayerNorm, an in-place activation, and dropout."""
+    layers = [nn.Linear(6, 16), nn.ReLU(inplace=True), nn.LayerNorm(16), nn.Dropout(0.3), nn.Linear(16, 12)]
+    layers += [nn.GELU(), nn.Dropout(0.2), nn.Linear(12, CLASSES)]
+    return Case(nn.Sequential(*layers), classification, torch.randn(n, 6), labels(n))
 
 
 def cnn(n: int) -> Case:
@@ -132,7 +125,6 @@ MODELS: dict[str, Callable[[int], Case]] = {
     build.__name__: build
     for build in (
         mlp,
-        mlp_dropout,
         cnn,
         pooled_convolution,
         convnext,
@@ -148,11 +140,3 @@ MODELS: dict[str, Callable[[int], Case]] = {
         checkpointed,
     )
 }
-
-
-def prepared(build: Callable[[int], Case]) -> Case:
-    """Return a case in float64 and training mode."""
-    torch.manual_seed(0)
-    case = doubled(build(SAMPLES))
-    case.model.train()
-    return case
