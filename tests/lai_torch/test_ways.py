@@ -59,10 +59,7 @@ def stepped(case, source, sizes, backward, estimator):
     return [*found, *(one.detach() for one in case.model.parameters())], compilations() - before
 
 
-FOLLOWED |= {
-    f"model: {name}": functools.partial(MODELS[name], N)
-    for name in ("pooled_convolution", "gpt2", "encoder", "lora", "mapping")
-}
+FOLLOWED |= {f"model: {name}": functools.partial(MODELS[name], N) for name in ("gpt2", "encoder", "lora")}
 TOKENS = f"parts: {PARTS['last']}"
 CASES = [*((name, "set") for name in FOLLOWED), *((name, "batch") for name in (TOKENS, "counting"))]
 NOT_WHOLE = {f"parts: {PARTS['normed']}", "model: gpt2", "model: lora"}
