@@ -1,4 +1,4 @@
-"""Ghost against one gradient per sample, over all trainable parameters, by architecture; and JAX by Torch."""
+"""Ghost against one gradient per sample, over all trainable parameters, by architecture."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,18 +19,15 @@ def run_torch() -> None:
 
 
 def run_jax() -> None:
-    """Measure every model, and pairs of models in both frameworks; write `build/exactness-jax.json`."""
+    """Measure every model, print the table, write `build/exactness-jax.json`."""
     import jax
 
-    from tests.support.workloads import agreement
     from tests.support.workloads.jax_exactness import BOUND, measure
     from tests.support.workloads.jax_models import MODELS
-    from tests.support.workloads.pairs import PAIRS
 
     with jax.enable_x64(True):
         found = {name: measure(build) for name, build in MODELS.items()}
-        found |= {f"{name}, torch and jax": agreement.measure(build) for name, build in PAIRS.items()}
-    title, packages = "Ghost against jax.grad of one sample", ("jax", "equinox", "flax", "torch")
+    title, packages = "Ghost against jax.grad of one sample", ("jax", "equinox", "flax")
     _report("exactness-jax", title, found, lambda name: BOUND, *packages)
 
 

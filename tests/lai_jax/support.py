@@ -1,8 +1,4 @@
-"""What tests of the JAX adapter are built on: a model, losses, batches, an oracle, calls without compiling.
-
-A program of these tests runs once, on a few numbers, and XLA takes longer to compile it than all else takes:
-`computed` and what stands on it trace a function, and run it operation by operation in numpy.
-"""
+"""What tests of the JAX adapter are built on: a model, losses, batches, an oracle, compiled calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +12,7 @@ import optax
 import lai_core as lai
 from tests.support.fixtures import HALF
 from tests.support.jax_programs import losses as squares
-from tests.support.workloads.jax_by_numpy import by_numpy
-from tests.support.workloads.jax_oracle import Batch, flat, gradients
+from tests.support.workloads.jax_oracle import Batch, by_numpy, flat, gradients
 
 __all__ = ["HALF", "by_numpy", "flat", "gradients", "squares"]
 
@@ -58,7 +53,7 @@ def cross_entropy(outputs: Any, targets: Any) -> jax.Array:
 
 
 def computed(function: Callable[..., Any], apply: Any, params: Any, *others: Any, **options: Any) -> Any:
-    """Call a function of the adapter on parameters that are traced, and compute what it returns in numpy."""
+    """Call a function of the adapter on parameters that are traced, and return what it returns in numpy."""
     return by_numpy(lambda params: function(apply, params, *others, **options), params)
 
 

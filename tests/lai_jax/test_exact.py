@@ -11,7 +11,6 @@ import optax
 import pytest
 
 from tests.lai_jax.support import by_numpy, computed, dense, drawn, gradients, squares, vectors, weights
-from tests.support.workloads.jax_by_numpy import traced
 
 exact_scores = partial(computed, lai_jax.exact_scores)
 PARAMS, VALIDATION, TRAINING = weights(w=(4, 5), b=(5,), o=(5, 3)), vectors(3, seed=1), vectors(6, seed=2)
@@ -121,7 +120,7 @@ def test_optimizers_are_scored_by_step_derivatives(name, at):
         return squares(dense(optax.apply_updates(PARAMS, updates), VALIDATION[0]), VALIDATION[1]).sum()
 
     own, step = np.full(6, 1 / 6 if at == "start" else 1 / 12), 1e-5
-    loss = traced(after, own)
+    loss = jax.jit(after)
     differences = [float(loss(own - move) - loss(own + move)) / (2 * step) for move in step * np.eye(6)]
     found = exact_scores(dense, PARAMS, squares, *SIDES, at=at, optimizer=(tx, state))
     np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-7 * np.abs(differences).max())

@@ -11,7 +11,6 @@ import pytest
 
 from tests.lai_jax.support import by_numpy, computed, drawn
 from tests.lai_jax.support import cross_entropy as loss
-from tests.support.workloads.jax_by_numpy import traced
 
 PARAMS = {"e": drawn(5, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
 scores = partial(computed, lai_jax.exact_scores)
@@ -53,8 +52,7 @@ def summed(outputs, targets):
 
 def one_pass_each(apply, validation, training):
     direction = by_numpy(jax.grad(lambda p: loss(apply(p, validation[0]), validation[1]).sum()), PARAMS)
-    gradient = jax.grad(lambda p, ids, targets, t: loss(apply(p, ids), targets)[0, t])
-    own = traced(gradient, PARAMS, training[0][:1], training[1][:1], 0)
+    own = jax.jit(jax.grad(lambda p, ids, targets, t: loss(apply(p, ids), targets)[0, t]))
     rows = [(training[0][j : j + 1], training[1][j : j + 1]) for j in range(len(training[0]))]
     found = [[own(PARAMS, *row, t) for t in range(training[0].shape[1])] for row in rows]
     return [[sum(np.vdot(one[name], direction[name]) for name in PARAMS) for one in row] for row in found]

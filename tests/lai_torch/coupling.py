@@ -6,18 +6,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.support import LOSS, curated
+from tests.lai_torch.support import LOSS, curated, drawn
 
 WIDTH, CLASSES, SAMPLES, FAR = 4, 3, 6, 8.0
-DOUBLE = torch.float64
 REFUSED = r"coupled|can be exchanged|moves? with the (other|number of) samples|add up|statistics of the batch"
 EACH = "lai", "ghost", "lli", "exact"
 
 
 def batch(seed, n=SAMPLES):
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(n, WIDTH, generator=generator, dtype=DOUBLE)
-    return inputs, torch.randint(CLASSES, (n,), generator=generator)
+    return drawn(n, seed)
 
 
 class Net(nn.Module):
@@ -138,10 +135,10 @@ def centred(values):
     return values - values.detach().mean(0)
 
 
-def check_refused(model, loss, draw, words=REFUSED, estimators=EACH):
+def check_refused(model, loss, draw, words=REFUSED):
     """Expect every curator and every trace to refuse, and parameters to stay as they are."""
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    for estimator in estimators:
+    for estimator in EACH:
         with pytest.raises(ValueError, match=words):
             curated(model, draw(4), loss, estimator=estimator).step(*draw(6))
     for gradients in ("output", "all"):

@@ -129,6 +129,7 @@ FOLLOWED = {
     "counting": drawn(lambda: body(counting, calls=0, seen=torch.zeros(())), (4,)),
     "cached": drawn(lambda: body(cached), (4,), loss=lambda o, t: LOSS(o["logits"], t)),
     "twice": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t) + o[1].sum(-1)),
+    "one of two": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t)),
     "nested": drawn(lambda: body(nested), (4,), (4,), form=lambda inputs: {"parts": inputs}),
     "cut: values of a tuple": drawn(lambda: ended(lambda outputs: outputs * values(outputs)), (4,)),
     **{f"cut: {name}": drawn(lambda name=name: behind(CUT[name]), (4,)) for name in CUT},

@@ -16,6 +16,8 @@ __all__ = [
     "centred",
     "curated",
     "data",
+    "drawn",
+    "in_bfloat16",
     "labels",
     "network",
     "plain",
@@ -44,6 +46,13 @@ def data(n):
     """Draw vectors of four, whose class can be learnt from them."""
     inputs = randn(n, 4)
     return inputs, inputs[:, :3].argmax(1)
+
+
+def drawn(n, seed, width=4):
+    """Draw vectors by a seed, each with one of three classes."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(n, width, generator=generator, dtype=torch.float64)
+    return inputs, torch.randint(3, (n,), generator=generator)
 
 
 def plain(tree):
@@ -86,6 +95,14 @@ def centred(own, inputs):
     """Let every sample go into every other one's output, where they can be several."""
     hidden = own.body(inputs)
     return own.head(torch.tanh(hidden - hidden.mean(0)))
+
+
+@holding(lambda model: held(model=model))
+def in_bfloat16(own, inputs):
+    """Apply a model that switches autocast on by itself, and returns float32."""
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = own.model(inputs)
+    return outputs.float()
 
 
 @holding(lambda: held(memory=nn.GRU(4, 5, batch_first=True), head=nn.Linear(5, 3)))

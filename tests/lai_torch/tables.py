@@ -4,7 +4,10 @@ import lai_torch
 import torch
 from torch.utils.data import IterableDataset
 
-LOSS = torch.nn.CrossEntropyLoss(reduction="none")
+from tests.lai_torch import support
+from tests.lai_torch.support import LOSS
+
+__all__ = ["COLUMNS", "LOSS", "NAMES", "Stream", "drawn", "items", "network", "scored"]
 NAMES = [f"{'ab'[number % 2]}{number}" for number in range(20)]
 COLUMNS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 7, "rows_per_file": 8}
 
@@ -16,9 +19,7 @@ def network(seed=0):
 
 
 def drawn(samples, seed=1):
-    draws = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 5, generator=draws, dtype=torch.double)
-    return inputs, torch.randint(3, (samples,), generator=draws)
+    return support.drawn(samples, seed, 5)
 
 
 def scored(folder, data, validation, model=None, loss=LOSS, **options):

@@ -84,9 +84,8 @@ def by_autograd(model, losses, validation):
     parameters = list(model.parameters())
 
     def gradient(loss):
-        found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-        pairs = zip(parameters, found, strict=True)
-        return torch.cat([torch.zeros(p.numel()) if g is None else g.flatten() for p, g in pairs])
+        found = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+        return torch.cat([one.flatten() for one in found])
 
     held = gradient(sum(validation))
     return [float(gradient(loss) @ held) for loss in losses]

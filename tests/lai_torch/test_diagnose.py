@@ -112,12 +112,8 @@ def by_loop(model, loss, inputs, targets):
     """Return each sample's gradient of each parameter, `(n, *shape)`, by plain autograd."""
     losses = loss(called(model, inputs), targets)
     named = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    found = [
-        torch.autograd.grad(value, list(named.values()), retain_graph=True, allow_unused=True)
-        for value in losses
-    ]
-    zeros = [torch.zeros_like(one) for one in named.values()]
-    rows = [[zero if one is None else one for one, zero in zip(row, zeros, strict=True)] for row in found]
+    differentiate = partial(torch.autograd.grad, retain_graph=True, materialize_grads=True)
+    rows = [differentiate(value, list(named.values())) for value in losses]
     return {name: torch.stack(column) for name, column in zip(named, zip(*rows, strict=True), strict=True)}
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
+from tests.lai_torch.support import LOSS, by_autograd, curated, drawn, labels, randn
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import TIMES, WIDTH, program
 from tests.support.workloads.torch_parts import next_token
@@ -46,21 +46,16 @@ def branching(own, inputs):
     return own.head(torch.tanh(found)[:, -1])
 
 
-def drawn(seed, n):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, 4, generator=generator, dtype=torch.float64), labels(n)
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}, {"backward": "whole"}]
 )
 @pytest.mark.parametrize("kind", [routed, deep])
 def test_ghost_is_exact_whatever_is_routed(kind, options):
     torch.manual_seed(0)
-    model, validation = kind().double(), drawn(99, 7)
+    model, validation = kind().double(), drawn(7, 99)
     curator = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
     for seed, n in enumerate((2, 1, 6, 2, 3, 5)):
-        batch = drawn(seed, n)
+        batch = drawn(n, seed)
         expected = lai_torch.exact_scores(model, LOSS, validation, batch)
         torch.testing.assert_close(curator.step(*batch).scores, expected)
     again = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
@@ -97,6 +92,6 @@ def test_rows_that_no_gradient_assigns():
 
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")
 def test_idle_experts_of_a_part():
-    model, validation = routed().double(), drawn(99, 7)
+    model, validation = routed().double(), drawn(7, 99)
     with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
-        curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(1, 2))
+        curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(2, 1))

@@ -91,9 +91,7 @@ def cast_inputs(layer):
 
 CHANGES = {
     "cast inputs and weights by themselves": cast_inputs,
-    "run torchao's forward function": lambda layer: setattr(
-        layer, "forward", functools.partial(layer.forward)
-    ),
+    "run torchao's forward function": wrap_forward,
 }
 
 

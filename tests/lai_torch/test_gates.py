@@ -54,10 +54,6 @@ def test_inputs_gates_and_column_norms():
     assert all(layer.output_gradients is None for layer in found.trace.layers[:-1])
 
 
-def kernel(model, *sides):
-    return gate_lai_kernel(*(lai_torch.trace_gates(model, LOSS, *side) for side in sides))
-
-
 def test_columns_of_a_transposed_matrix():
     second = nn.Parameter(torch.randn(5, 3))
     model = Part(lambda own, x: own.first(x).tanh() @ own.second, first=nn.Linear(4, 5), second=second)
@@ -66,25 +62,20 @@ def test_columns_of_a_transposed_matrix():
     torch.testing.assert_close(norms, model.second.detach().square().sum(1))
 
 
-def test_scores_are_the_kernels_sums():
-    model, validation = network(), data(11)
-    for batch in (data(4), data(7), data(20)):
-        expected = kernel(model, validation, batch).sum(0)
-        report = curated(model, validation).step(*batch)
-        torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
-        assert report.positions is None
-
-
 def test_column_norms_are_of_the_step():
+    """And scores are the kernel's sums, by what batches before taught of the model."""
     model, validation, batch = network(), data(6), data(5)
     curator = curated(model, validation, refresh=10)
-    curator.score(*batch)
+    for size in (4, 20):
+        curator.score(*data(size))
     before = lai_torch.trace_gates(model, LOSS, *validation)
     with torch.no_grad():
         model[7].weight *= 2.0
     now = lai_torch.trace_gates(model, LOSS, *batch)
     expected = gate_lai_kernel(before, now).sum(0)
-    torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+    report = curator.score(*batch)[1]
+    torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
+    assert report.positions is None
 
 
 KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]

@@ -8,19 +8,10 @@ import torch
 from lai_torch import LAI, LLI, CalibratedLAI, Ghost, PreconditionedLAI
 from torch import nn
 
-from tests.lai_torch.support import HALF, LOSS
-from tests.support.torch_modules import held, holding
+from tests.lai_torch.support import HALF, LOSS, in_bfloat16
 
 LOW = torch.bfloat16
 ESTIMATORS = [LAI, Ghost, LLI, PreconditionedLAI, CalibratedLAI]
-
-
-@holding(lambda model: held(model=model))
-def make_own(own, inputs):
-    """Apply a model that switches autocast on by itself, and returns float32."""
-    with torch.autocast("cpu", LOW):
-        outputs = own.model(inputs)
-    return outputs.float()
 
 
 def network():
@@ -41,7 +32,7 @@ def curator(model, estimator, **options):
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_scores_under_the_models_autocast(kind):
     model = network()
-    own = curator(make_own(copy.deepcopy(model)), kind())
+    own = curator(in_bfloat16(copy.deepcopy(model)), kind())
     asked, full = curator(model, kind(autocast=LOW)), curator(copy.deepcopy(model), kind())
     for seed in (2, 3, 4):  # the first proves, the second goes by what it found, the third by a plan
         given = batch(12, seed)

@@ -197,9 +197,8 @@ def one_pass_each(model, validation, training):
     direction = torch.autograd.grad(loss(model(**validation[0]), validation[1]).sum(), parameters)
     losses, rows = loss(model(**training[0]), training[1]), []
     for one in losses.flatten():
-        own = torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True)
-        pairs = zip(own, direction, strict=True)
-        rows.append(sum((g * d).sum() for g, d in pairs if g is not None))
+        own = torch.autograd.grad(one, parameters, retain_graph=True)
+        rows.append(sum((g * d).sum() for g, d in zip(own, direction, strict=True)))
     return torch.stack(rows).view(losses.shape)
 
 

@@ -16,12 +16,11 @@ from lai_torch._captured import run
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.support import curated
+from tests.lai_torch.support import LOSS, curated, in_bfloat16
 from tests.support.torch_functions import ruled
 from tests.support.torch_modules import held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
 pytestmark = pytest.mark.filterwarnings("ignore:.*switches on autocast")
 SAMPLES, VALIDATION, CLASSES = 48, 1000, 4
 
@@ -41,14 +40,6 @@ def make_residual(own, inputs):
     for block in own.blocks:
         hidden = hidden + block(hidden)
     return own.head(torch.relu(hidden))
-
-
-@holding(lambda inner: held(inner=inner))
-def make_autocast(own, inputs):
-    """Compute in bfloat16 inside."""
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = own.inner(inputs)
-    return outputs.float()
 
 
 def squares(outputs, targets):
@@ -81,7 +72,7 @@ def batch(samples, *, learnable, seed):
 def trained(kind, steps, learnable, half, loss):
     """Train on one batch for so many steps of Adam, and return the model, the batch and a validation set."""
     torch.manual_seed(0)
-    model = make_autocast(MODELS[kind]()) if half else MODELS[kind]()
+    model = in_bfloat16(MODELS[kind]()) if half else MODELS[kind]()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     inputs, targets = training = batch(SAMPLES, learnable=learnable, seed=1)
     for _ in range(steps):

@@ -207,6 +207,10 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "heads": lambda t, d: Part(
         lambda p, h: h + p.a(h, h, h)[0], a=nn.MultiheadAttention(d, 1, batch_first=True).double()
     ),
+    "cross_attention": lambda t, d: Part(
+        lambda p, h: h + p.a(h, h[..., :2], h[..., :2])[0],
+        a=nn.MultiheadAttention(d, 1, kdim=2, vdim=2, add_bias_kv=True, batch_first=True).double(),
+    ),
     "by_distance": lambda t, d: Part(forwards.by_distance, table=weights(2 * t - 1)),
     "prototypes": matrix(lambda p, h: torch.cdist(h, p.w)),
     "spectrum": matrix(lambda p, h: torch.fft.ifft(torch.fft.fft(h) @ torch.fft.fft(p.w)).real),
@@ -299,6 +303,9 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "counted": lambda t, d: Part(forwards.counted, linear=linear(d), calls=torch.zeros((), dtype=DOUBLE)),
     "frozen": lambda t, d: nn.Sequential(linear(d).requires_grad_(requires_grad=False), nn.Tanh()),
     "normed_weight": lambda t, d: nn.utils.parametrizations.weight_norm(linear(d)),
+    "normed_convolution": lambda t, d: transposed(
+        nn.utils.parametrizations.weight_norm(nn.Conv1d(d, d, 3, padding=1))
+    ),
     "vectorised": matrix(lambda p, h: torch.func.vmap(lambda x: x @ p.w)(h)),
     "scripted": lambda t, d: torch.jit.script(nn.Sequential(linear(d), nn.Tanh())),
     "scripted_function": matrix(lambda p, h: forwards.scripted(h, p.w)),

@@ -135,6 +135,7 @@ PLAIN = ("cross_entropy", "square")
 ALONE = {
     *("writing_gradients", "writing_of_a_leaf", "writing_in_a_checkpoint", "adding_gradients"),
     *("checkpointed_in_chunks", "divided_by_samples", "in_chunks"),
+    *("cross_attention", "normed_convolution"),
     *("normalised_alone", "normalised_always", "masked_outputs", "module_hooked"),
 }
 """Parts, losses and heads tried by themselves: random programs draw what they drew before these came."""

@@ -25,20 +25,14 @@ from tests.support.workloads.torch_processes import LOSS, batch, network
 
 STEPS, SAVED = 12, 2
 SAMPLES = 40
-IN_PARTS: Any = {"batch_size": 4, "rows_per_file": 4, "progress": False}
+IN_PARTS: Any = {"batch_size": 4, "rows_per_file": 4, "progress": False, "collate": ("x", "y"), "ids": "uid"}
 
 
 def score(folder: Path) -> None:
-    """Score a data set, or what is missing of it."""
-    lai_torch.score_dataset(network(), LOSS, batch(SAMPLES, 1), batch(8, 2), folder, **IN_PARTS)
-
-
-def stream(folder: Path) -> None:
     """Score a stream, or what is missing of it."""
     samples = zip(*batch(SAMPLES, 1), strict=True)
     items = ({"uid": f"s{number}", "x": x, "y": y} for number, (x, y) in enumerate(samples))
-    options: dict[str, Any] = {**IN_PARTS, "collate": ("x", "y"), "ids": "uid"}
-    lai_torch.score_dataset(network(), LOSS, items, batch(8, 2), folder, **options)
+    lai_torch.score_dataset(network(), LOSS, items, batch(8, 2), folder, **IN_PARTS)
 
 
 def table(folder: Path) -> Any:
@@ -91,7 +85,6 @@ def fine_tuned(folder: Path) -> Any:
 
 JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, ...]]] = {
     "score_dataset": (score, table, ("pandas",)),
-    "stream": (stream, table, ("pandas",)),
     "curated run": (train, trained, ("torch._dynamo",)),
     "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "tests.support.workloads.trainers")),
 }

@@ -34,9 +34,8 @@ def per_sample_gradients(model: nn.Module, loss: Any, inputs: Any, targets: Any,
     for index in range(samples):
         one = sample(inputs, index, samples)
         value = loss(called(model, one), sample(targets, index, samples)).sum()
-        gradients = torch.autograd.grad(value, parameters, allow_unused=True)
-        pairs = zip(gradients, parameters, strict=True)
-        found.append(torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs]))
+        gradients = torch.autograd.grad(value, parameters, materialize_grads=True)
+        found.append(torch.cat([one.flatten() for one in gradients]))
     return torch.stack(found)
 
 

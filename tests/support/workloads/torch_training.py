@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.workloads.torch_parts import CLASSES, Case, classification, doubled, labels
+from tests.support.torch_modules import Part
+from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels
 from tests.support.workloads.transformer_models import (
     bert,
     convnext,
@@ -21,20 +21,13 @@ from tests.support.workloads.transformer_models import (
 )
 
 SAMPLES = 12
-COMPUTES_IN_FLOAT32 = ("gpt_neo",)
-"""Models whose attention casts to float32, whatever their own type."""
 
 
 def mlp(n: int) -> Case:
-    """Linear layers with biases, LayerNorm and an in-place activation."""
-    layers = [nn.Linear(6, 16), nn.ReLU(inplace=True), nn.LayerNorm(16), nn.Linear(16, 12), nn.GELU()]
-    return Case(nn.Sequential(*layers, nn.Linear(12, CLASSES)), classification, torch.randn(n, 6), labels(n))
-
-
-def mlp_dropout(n: int) -> Case:
-    """Dropout in training mode."""
-    layers = [nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.3), nn.Linear(16, 12), nn.Tanh(), nn.Dropout(0.2)]
-    return Case(nn.Sequential(*layers, nn.Linear(12, CLASSES)), classification, torch.randn(n, 6), labels(n))
+    """Linear layers with biases, LayerNorm, an in-place activation, and dropout."""
+    layers = [nn.Linear(6, 16), nn.ReLU(inplace=True), nn.LayerNorm(16), nn.Dropout(0.3), nn.Linear(16, 12)]
+    layers += [nn.GELU(), nn.Dropout(0.2), nn.Linear(12, CLASSES)]
+    return Case(nn.Sequential(*layers), classification, torch.randn(n, 6), labels(n))
 
 
 def cnn(n: int) -> Case:
@@ -55,12 +48,6 @@ def cnn(n: int) -> Case:
         nn.Linear(6, CLASSES),
     )
     return Case(model, classification, torch.randn(n, 3, 12, 12), labels(n))
-
-
-def pooled_convolution(n: int) -> Case:
-    """End in a 1x1 convolution, which pooling follows inside the model."""
-    layers = [nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return Case(nn.Sequential(*layers), classification, torch.randn(n, 3, 8, 8), labels(n))
 
 
 class Encoder(nn.Module):
@@ -87,54 +74,22 @@ def encoder(n: int) -> Case:
     return Case(Encoder(5), classification, padded_ids(11, 5, n)[0], labels(n))
 
 
-class Several(nn.Module):
-    """Returns a mapping of two differentiable tensors, one of which the loss uses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, CLASSES)
-
-    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Return the logits and what they are made of."""
-        hidden = torch.tanh(self.body(inputs))
-        return {"hidden": hidden, "logits": self.head(hidden)}
-
-
-def mapping(n: int) -> Case:
-    """Return a mapping from the model."""
-    return Case(
-        Several(), lambda out, targets: classification(out["logits"], targets), torch.randn(n, 6), labels(n)
-    )
-
-
-class Checkpointed(nn.Module):
-    """A layer whose activations are computed again in the backward pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.more, self.head = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the layers, the middle one checkpointed."""
-        hidden = torch.tanh(self.body(inputs))
-        hidden = checkpoint(
-            lambda one: functional.dropout(torch.tanh(self.more(one)), 0.2), hidden, use_reentrant=False
-        )
-        return self.head(hidden)
-
-
 def checkpointed(n: int) -> Case:
-    """Activation checkpointing, with dropout inside."""
-    return Case(Checkpointed(), classification, torch.randn(n, 6), labels(n))
+    """Compute a layer's activations again in the backward pass, with dropout inside."""
+    layers = {"body": nn.Linear(6, 8), "head": nn.Linear(8, CLASSES)}
+    again = nn.Sequential(nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.2))
+
+    def computes(own: Part, inputs: Tensor) -> Tensor:
+        return own.head(checkpoint(own.again, own.body(inputs), use_reentrant=False))
+
+    return Case(Part(computes, again=again, **layers), classification, torch.randn(n, 6), labels(n))
 
 
 MODELS: dict[str, Callable[[int], Case]] = {
     build.__name__: build
     for build in (
         mlp,
-        mlp_dropout,
         cnn,
-        pooled_convolution,
         convnext,
         vit,
         bert,
@@ -144,15 +99,6 @@ MODELS: dict[str, Callable[[int], Case]] = {
         lora,
         t5_encoder,
         encoder,
-        mapping,
         checkpointed,
     )
 }
-
-
-def prepared(build: Callable[[int], Case]) -> Case:
-    """Return a case in float64 and training mode."""
-    torch.manual_seed(0)
-    case = doubled(build(SAMPLES))
-    case.model.train()
-    return case
