@@ -120,37 +120,17 @@ def q_of_estimates(means, errors, freedom):
 
 
 @given(st.integers(0, 2**32))
-def test_few_scores_give_least_wallace_sums(seed):
-    """Where means are near each other there is one least sum, to which three steps come near."""
-    rng = np.random.default_rng(seed)
-    means, errors = rng.uniform(-0.5, 0.5, (40, 3)), rng.uniform(1, 2, (40, 3))
-    freedom = rng.choice([1.0, 2.0, 5.0, math.inf], (40, 3))
-    expected = [
-        scipy.optimize.minimize_scalar(partial(wallaces_sum, *case), bounds=(-0.5, 0.5)).fun
-        for case in zip(means, errors, freedom, strict=True)
-    ]
-    np.testing.assert_allclose(q_of_estimates(means, errors, freedom), expected, rtol=2e-3)
-
-
-@given(st.integers(0, 2**32))
 def test_wallace_sums_stay_near_their_least(seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
         count = rng.integers(2, 8)
-        errors, freedom = np.exp(rng.normal(size=count)), rng.integers(2, 50, count) * 1.0
+        errors, freedom = np.exp(rng.normal(size=count)), rng.choice([2.0, 3.0, 9.0, 40.0, math.inf], count)
         means = rng.normal(size=count) * errors * rng.choice([1, 3, 10])
         sums, near = partial(wallaces_sum, means, errors, freedom), np.linspace(-3, 3, 601)[:, None] * errors
         grid = np.sort(np.concatenate([np.linspace(means.min(), means.max(), 2001), (means + near).ravel()]))
         best = np.clip(np.argmin(sums(grid)), 1, len(grid) - 2)
         least = scipy.optimize.minimize_scalar(sums, bounds=grid[[best - 1, best + 1]]).fun
         assert least * 0.999 <= q_of_estimates(means, errors, freedom) <= least * 1.02
-
-
-@given(st.permutations([1.0, 2.0, 5.0, 12.0]))
-def test_least_wallace_sum_decides_common_means(freedom):
-    means, errors = np.array([0.0, 3.0, 10.0, 12.0]), np.array([2e-4, 1e-4, 3e-4, 4e-4])
-    least = min(wallaces_sum(means, errors, freedom, centre) for centre in means)
-    assert q_of_estimates(means, errors, np.array(freedom)) == pytest.approx(least, rel=1e-3)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101, 999])
