@@ -55,12 +55,12 @@ def test_processes_find_what_one_finds(whole, tmp_path):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_mixtures_follow_scores_and_resume(tmp_path, stream):
-    parameters, logged = mixed(0, str(tmp_path), stream=stream)
+    parameters, logged = mixed(str(tmp_path), stream=stream)
     shares = [logged[f"curation/share/{source}"] for source in range(3)]
     assert sum(shares) == pytest.approx(1.0)
     assert max(shares) > 0.4
-    mixed(0, str(tmp_path), stream=stream, steps=5)
-    resumed, later = mixed(0, str(tmp_path), stream=stream, resume=f"{tmp_path}/5.ckpt")
+    mixed(str(tmp_path), stream=stream, steps=5)
+    resumed, later = mixed(str(tmp_path), stream=stream, resume=f"{tmp_path}/5.ckpt")
     assert torch.equal(resumed, parameters)
     assert later == logged
 
@@ -78,7 +78,7 @@ def test_a_mixtures_loop_by_hand(tmp_path):
         if step % 2 == 0:
             mixture.step(*group_scores(*(torch.cat(column) for column in zip(*seen, strict=True)), 3))
             seen.clear()
-    _, logged = mixed(0, str(tmp_path), steps=6)
+    _, logged = mixed(str(tmp_path), steps=6)
     shares = [logged[f"curation/share/{source}"] for source in range(3)]
     assert shares == pytest.approx(mixture.weights, rel=1e-6)
     assert max(shares) > 0.4

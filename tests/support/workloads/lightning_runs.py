@@ -61,28 +61,22 @@ def train(
 
 
 def mixed(
-    rank: int,
-    folder: str,
-    processes: int = 1,
-    stream: bool = False,
-    steps: int = 12,
-    resume: str | None = None,
+    folder: str, *, stream: bool = False, steps: int = 12, resume: str | None = None
 ) -> tuple[Tensor, dict[str, float]]:
     """Train as `train` does, on three sources whose mixture follows their scores."""
     rows = [(*row, number % 3) for number, row in enumerate(zip(*batch(60, 3), strict=True))]
-    mixture, size = Mixture(3, confidence=0.0), SAMPLES // processes
-    options: dict[str, Any] = {"replicas": processes, "rank": rank}
+    mixture = Mixture(3, confidence=0.0)
     if stream:
-        sampler: Any = lai_torch.MixtureStream([rows[k::3] for k in range(3)], mixture, size, **options)
-        loader: Any = torch.utils.data.DataLoader(sampler, size)
+        sampler: Any = lai_torch.MixtureStream([rows[k::3] for k in range(3)], mixture, SAMPLES)
+        loader: Any = torch.utils.data.DataLoader(sampler, SAMPLES)
     else:
-        sampler = lai_torch.MixtureSampler([row[2] for row in rows], mixture, size, batches=7, **options)
-        loader = torch.utils.data.DataLoader(rows, size, sampler=sampler)  # type: ignore[arg-type]
+        sampler = lai_torch.MixtureSampler([row[2] for row in rows], mixture, SAMPLES, batches=7)
+        loader = torch.utils.data.DataLoader(rows, SAMPLES, sampler=sampler)  # type: ignore[arg-type]
     curation = Curation(
         LOSS, batch(VALIDATION, 7), model=lambda module: module.net, sampler=sampler, period=2
     )
     options = {"max_steps": steps, "ckpt_path": resume}
-    return fitted(Module(curation, 1), loader, f"{folder}/{steps}.ckpt", rank, processes, **options)
+    return fitted(Module(curation, 1), loader, f"{folder}/{steps}.ckpt", 0, 1, **options)
 
 
 def fitted(
