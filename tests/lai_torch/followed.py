@@ -137,7 +137,8 @@ FOLLOWED = {
         lambda: pooled(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 3, 3, 2, padding=1, dilation=2)), (1, 8, 7)
     ),
     "last: grouped": drawn(
-        lambda: pooled(nn.Conv2d(1, 6, 3), nn.Conv2d(6, 3, 3, groups=3, bias=False)), (1, 7, 7)
+        lambda: pooled(nn.Conv2d(1, 6, 3, padding="valid"), nn.Conv2d(6, 3, 3, groups=3, bias=False)),
+        (1, 7, 7),
     ),
     "last: circular": drawn(
         lambda: pooled(nn.Conv3d(1, 2, 2), nn.Conv3d(2, 3, 2, padding=1, padding_mode="circular")),

@@ -176,7 +176,7 @@ def test_modes_that_write_parameters_are_refused(estimator):
 @pytest.mark.filterwarnings("ignore")
 def test_random_programs_are_scored_later():
     scored = 0
-    for seed, positions in itertools.product(range(6), ("mean", None)):
+    for seed, positions in itertools.product(range(9), ("mean", None)):
         one = program(seed, made_of=drawn(random.Random(seed)))  # no secret
         model = one.model.eval()
         options = {"estimator": lai_torch.LAI(positions=positions)}

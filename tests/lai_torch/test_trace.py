@@ -7,6 +7,8 @@ import lai_torch
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, batch, labels, network, randn, recurrent
@@ -58,6 +60,22 @@ def test_too_many_bytes_are_refused(monkeypatch):
         lai_torch.trace(made, LOSS, *batch(N, 4), gradients="all")
     partial = lai_torch.trace(*given, gradients="all", partial=True)
     assert [layer.name for layer in partial.layers if layer.weight] == ["parts.1", "head.layer"]
+
+
+def halved(layer):
+    """Multiply a weight by a mask that is no parameter, as pruning does."""
+    return prune.custom_from_mask(layer, "weight", torch.full_like(layer.weight, 0.5))
+
+
+@pytest.mark.parametrize("make", [weight_norm, spectral_norm, halved])
+@pytest.mark.parametrize("alive", [[1, 0], [0, 1]])
+def test_made_weights_are_read_where_one_sample_alone_reaches_them(make, alive):
+    first = nn.Linear(4, 6, bias=False)
+    nn.init.uniform_(first.weight, 0.1, 1.0)
+    model = nn.Sequential(make(first), nn.ReLU(), nn.Linear(6, 3)).double().eval()
+    inputs = (1 + randn(len(alive), 4).abs()) * (2 * torch.tensor(alive)[:, None] - 1)
+    trace = lai_torch.trace(model, LOSS, inputs, labels(len(alive)))  # of what it leaves out it warns
+    assert [layer.activations.shape[1:] for layer in trace.layers] == [(4,), (6,)]
 
 
 def test_matrices_without_readout_are_named():

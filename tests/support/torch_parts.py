@@ -197,6 +197,10 @@ SOUND: dict[str, Callable[[int, int], nn.Module]] = {
     "convolution": lambda t, d: transposed(nn.Conv1d(d, d, 3, padding=1)),
     "depthwise": lambda t, d: transposed(nn.Conv1d(d, d, 3, padding=1, groups=d)),
     "mixed_positions": lambda t, d: nn.Conv1d(t, t, 1).double(),
+    "unpadded": lambda t, d: Part(
+        lambda p, h: p.inner(functional.pad(h, (1, 1, 1, 1))[:, None])[:, 0],
+        inner=nn.Conv2d(1, 1, 3, padding="valid").double(),
+    ),
     "deconvolution": lambda t, d: transposed(nn.ConvTranspose1d(d, d, 3, padding=1)),
     "folded": matrix(forwards.folded),
     "standardised": lambda t, d: Part(forwards.standardised, w=weights(d, d, 3)),

@@ -79,11 +79,16 @@ _PRODUCTS: dict[Any, tuple[int, int]] = {
 
 
 def _geometry(arguments: Sequence[Any], weight: fx.Node) -> dict[str, Any]:
+    kernel = tuple(int(length) for length in weight.meta["val"].shape[2:])
+    # of padding="valid" a graph holds one number for all axes
+    stride, padding, dilation = (
+        tuple(given) * len(kernel) if len(given) == 1 else tuple(given) for given in arguments[3:6]
+    )
     return {
-        "kernel": tuple(int(length) for length in weight.meta["val"].shape[2:]),
-        "stride": tuple(arguments[3]),
-        "padding": tuple((each, each) for each in arguments[4]),
-        "dilation": tuple(arguments[5]),
+        "kernel": kernel,
+        "stride": stride,
+        "padding": tuple((each, each) for each in padding),
+        "dilation": dilation,
         "groups": arguments[8],
     }
 

@@ -287,13 +287,15 @@ class Assembly:
         self, node: int, slot: int, place: Place, gradient: Tensor | None, **named: Any
     ) -> lai.ConvolutionTrace | None:
         """Return a convolution's record; None where its samples do not come first."""
-        geometry = read_geometry(self.saved, self.graph.nodes[node])
         maps, edge = self._raise(self.saved(self.graph.nodes[node], "input")), self.graph.edges[node][1]
-        if slot != 1 or geometry is None or maps is None or edge is None:
+        if slot != 1 or maps is None or edge is None:
+            return None
+        kernel = tuple(self.graph.shape(edge)[2:])
+        geometry = read_geometry(self.saved, self.graph.nodes[node], len(kernel))
+        if geometry is None:
             return None
         if place != Axis(0, 1, 1, place.samples):
             return None
-        kernel = tuple(self.graph.shape(edge)[2:])
         return lai.ConvolutionTrace(maps, gradient, kernel=kernel, **geometry, **named)
 
     def _record_table(self, use: Use, gradient: Tensor, place: Axis) -> Record | None:

@@ -3,6 +3,7 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from lai_torch._graph.places import NONE, RAGGED, SUMMED, Place, Places
@@ -180,21 +181,46 @@ _BENDING = frozenset(f"{name}Backward{number}" for name in _CURVES.split() for n
 _LOOKUPS = frozenset({"EmbeddingBackward0", "IndexBackward0", "IndexSelectBackward0", "GatherBackward0"})
 
 
-_MAKING = MOVES | COPIES | PRODUCTS.keys() | _ADDING | _SCALING | _BENDING | {"NegBackward0"}
+_REDUCING = frozenset(f"{name}Backward{number}" for name in ("LinalgVectorNorm", "Norm") for number in (0, 1))
+_MAKING = MOVES | COPIES | PRODUCTS.keys() | _ADDING | _SCALING | _BENDING | _REDUCING
+_MAKING |= {"NegBackward0", "WeightNormInterfaceBackward0"}
 """Functions whose arguments are all edges of their nodes, or numbers."""
 
 
-def find_made(graph: Graph, names: Container[int]) -> set[int]:
-    """Return the nodes that were computed from parameters alone, as 2 * p and p @ q, whatever arrives."""
+_BY_OTHERS = _SCALING | {"MvBackward0", "DotBackward0", "VdotBackward0"}
+"""Functions that keep each argument that has no gradient."""
+
+
+def find_made(
+    graph: Graph, names: Container[int], saved: Saved, passes: tuple[Graph, Graph] | None = None
+) -> set[int]:
+    """Return the nodes that were computed from parameters alone, as 2 * p and p @ q, whatever arrives.
+
+    Of two passes with other samples, what a function kept of its arguments tells whether these are of them.
+    """
     made = {node for node, leaf in graph.leaves.items() if id(leaf) in names}
     for node in sorted(range(len(graph.nodes)), key=lambda one: graph.nodes[one]._sequence_nr()):
         name, children = graph.names[node], [edge for edge in graph.edges[node] if edge is not None]
+        if not children or not all(edge[0] in made for edge in children):
+            continue
         # What is multiplied and has no gradient may be of the batch, but for a number.
         other = getattr(graph.nodes[node], "_saved_other", None) if name in _SCALING else None
         whole = len(children) == len(graph.edges[node]) or (other is not None and not other.ndim)
-        if name in _MAKING and whole and all(edge[0] in made for edge in children):
+        if name in _MAKING and whole:
             made.add(node)
+        elif passes is not None and name in _BY_OTHERS:
+            # A constant that spreads a parameter over more entries may spread it over samples.
+            spread = graph.shape((node, 0)).numel() > max(graph.shape(edge).numel() for edge in children)
+            if not spread and _kept_alike(node, saved, *passes):
+                made.add(node)
     return made
+
+
+def _kept_alike(node: int, saved: Saved, first: Graph, second: Graph) -> bool:
+    """Whether a function of two arguments kept the same of them in two passes."""
+    names = ("self", "other", "vec", "tensor")
+    pairs = ([saved(one.nodes[node], name) for one in (first, second)] for name in names)
+    return all(torch.equal(*pair) for pair in pairs if isinstance(pair[0], Tensor))
 
 
 def check_past(

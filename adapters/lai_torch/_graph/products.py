@@ -166,14 +166,19 @@ def _pad(rows: Tensor, owners: Tensor, samples: int) -> Tensor:
     return padded
 
 
-def read_geometry(saved: Saved, node: Node) -> dict[str, Any] | None:
-    """Return the geometry of a convolution, as its record takes it; None of a transposed one."""
+def read_geometry(saved: Saved, node: Node, space: int) -> dict[str, Any] | None:
+    """Return the geometry of a convolution over so many axes, as its record takes it; None if transposed."""
     if saved(node, "transposed"):
         return None
+
+    def read(name: str) -> tuple[int, ...]:
+        given = tuple(saved(node, name))  # of padding="valid" a node keeps one number for all axes
+        return given * space if len(given) == 1 else given
+
     return {
-        "stride": tuple(saved(node, "stride")),
-        "padding": tuple((one, one) for one in saved(node, "padding")),
-        "dilation": tuple(saved(node, "dilation")),
+        "stride": read("stride"),
+        "padding": tuple((one, one) for one in read("padding")),
+        "dilation": read("dilation"),
         "groups": saved(node, "groups"),
     }
 

@@ -333,7 +333,10 @@ class Reader:
         None: it does not vary with the batch, but with what is zero in it.
         """
         # What is made of parameters has no samples, also where one sample alone reaches it, or none does.
-        made = find_made(graph, self.names)
+        passes = None
+        if exchange is not None and exchange.matches(graph):
+            passes = exchange.plain, exchange.moved
+        made = find_made(graph, self.names, Saved(), passes)
         moved: Places = {
             edge: SUMMED
             for edge in graph.list_received()
@@ -424,7 +427,8 @@ class Reader:
         self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
     ) -> None:
         """Decide the places of products by their inputs where gradients leave them open."""
-        saved, made = Saved(), find_made(graph, self.names)
+        saved = Saved()
+        made = find_made(graph, self.names, saved)
         if alike:
             exchanged = graph, graph, torch.tensor([1, 0], device=graph.losses.device)
         elif exchange is not None and exchange.matches(graph):
