@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+import lai_core as lai
 from tests.lai_torch.support import LOSS, by_autograd, curated, drawn, labels, randn
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import TIMES, WIDTH, program
@@ -88,6 +89,21 @@ def test_rows_that_no_gradient_assigns():
     with pytest.warns(UserWarning, match=r"'sides\.1\.weight'.*'sides\.0\.weight'.*leaves it out"):
         trace = lai_torch.trace(branching().double(), LOSS, inputs, labels(2))
     assert [layer.weight for layer in trace.layers] == ["body.weight", "head.weight"]
+
+
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize(("few", "many"), [("validation", "batch"), ("batch", "validation")])
+def test_experts_are_left_out_once_known(few, many, chunk):
+    model, inputs = branching().double(), randn(4, 4, 4).double() + torch.tensor([3, 3, -3, 3]).view(4, 1, 1)
+    sides = {many: (inputs, labels(4)), few: (inputs[:2], labels(4)[:2])}  # two samples that go one way
+    known = [lai_torch.trace(model, LOSS, *sides[name]) for name in ("validation", "batch")]
+    dense = [lai.Trace([one for one in trace.layers if "sides" not in one.name]) for trace in known]
+    assert sorted(len(trace.layers) for trace in known) == [2, 3]
+    curator = curated(model, sides["validation"], estimator=lai_torch.LAI(chunk=chunk, positions="mean"))
+    for _ in range(2):
+        scores = curator.score(*sides["batch"])[1].scores
+        torch.testing.assert_close(scores, lai.lai_scores(*dense, positions="mean"))
 
 
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")

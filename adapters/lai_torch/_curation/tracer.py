@@ -100,11 +100,17 @@ class UnlikeError(ValueError):
 
 
 def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace) -> None:
-    """Raise where a batch has other records than a summary of Ghost's, once these are left to passes."""
-    found = layouts(trace, "all")
+    """Raise where a batch has other records than a summary, once known which are to be read otherwise."""
+    found = layouts(trace, "all" if reader.every else "output")
     if found == summary.layouts:
         return
     before, now = _group_layouts(summary.layouts), _group_layouts(found)
+    if not reader.every:
+        # LAI leaves experts out: this batch, or an earlier part, has shown that a layer of the summary is one
+        if reader.routed & before.keys():
+            msg = "model: expected the layers of the summary, some are experts"
+            raise UnlikeError(msg)
+        return
     names = {name for name in {*before, *now} if before[name] != now[name]}
     # A parameter that was left already has one record in every batch: what differs then is not mended so.
     kinds = {name: [dict(one)["kind"] for one in before[name]] for name in names & reader.left}

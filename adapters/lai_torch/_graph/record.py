@@ -385,7 +385,7 @@ class Reader:
             found = find_layers(graph, Saved(), places, sources, self._find_frozen())
             # Of which single matrices are read: experts, between which data may choose.
             banks = (one.source for one in found if one.source is not None and one.source.matrix is not None)
-            self.routed |= routed | {one.names[0] for one in banks if one.leaves[0].shape[0] > 1}
+            self._route(routed | {one.names[0] for one in banks if one.leaves[0].shape[0] > 1})
             recurrent = self._recurrent()
             for layer in found:
                 name = layer.source.names[0] if layer.source is not None else layer.name
@@ -408,7 +408,10 @@ class Reader:
         if varies and self.exchanged:
             alone = _find_unreached(graph, layers)
             unread |= {layer.name + ".weight": "rows that may be of some samples alone" for layer in alone}
-            layers = [layer for layer in layers if layer not in alone or layer in last]
+            alone = [layer for layer in alone if layer not in last]
+            layers = [layer for layer in layers if layer not in alone]
+            if not self.every:
+                self._route({layer.source.names[0] for layer in alone if layer.source is not None})
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
         plan = Plan(graph.samples, uses, layers, last, biases, refusal)
@@ -422,6 +425,12 @@ class Reader:
                 plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
         plan.watch(graph, places)
         return plan
+
+    def _route(self, names: set[str]) -> None:
+        """Remember experts, and no plan of a batch whose rows all went to one, which reads it as a layer."""
+        if not names <= self.routed:
+            self._plans.clear()
+            self.routed |= names
 
     def _settle(
         self, graph: Graph, exchange: Exchange | None, places: Places, ambiguous: set[Any], *, alike: bool
