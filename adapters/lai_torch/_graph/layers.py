@@ -108,8 +108,8 @@ def find_layers(
             continue
         if isinstance(place, str):
             msg = (
-                f"layer {key!r}: expected output gradients that are not all zero, or inputs that differ "
-                "between samples, got neither, so that LAI cannot tell where the samples lie; use estimator "
+                f"layer {key!r}: expected output gradients that are not all zero, or inputs that tell the "
+                "samples apart, got neither, so that LAI cannot tell where the samples lie; use estimator "
                 "'ghost' or 'exact'"
             )
             raise ValueError(msg)

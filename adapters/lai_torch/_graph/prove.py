@@ -188,10 +188,11 @@ def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor)
     moved, expected = moved.detach(), plain.detach()[kept]
     if not _differ(problem, moved, expected, kept, plain):
         return
-    place = int((moved - expected).abs().nan_to_num().argmax())
+    change = moved - expected
+    place = int(change.abs().nan_to_num().argmax())
     msg = (
         f"model: the loss of sample {int(kept.nonzero()[place])} is {float(expected[place]):.6g} in this "
-        f"batch and {float(moved[place]):.6g} among other samples: samples are coupled, so that no "
+        f"batch and moves by {float(change[place]):.1e} among other samples: samples are coupled, so that no "
         "sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
         "what is coupled as one sample (the sum of its rows' losses)"
     )
