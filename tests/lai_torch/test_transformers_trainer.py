@@ -1,6 +1,7 @@
 """Curation in transformers' Trainer: however a batch is cut, wherever a run stops, it is the same run."""
 
 import math
+from functools import partial
 
 import lai_torch
 import pytest
@@ -8,8 +9,9 @@ import torch
 from datasets import Dataset
 from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.transformers import CuratedTrainer
-from transformers import GPT2Config, GPT2ForSequenceClassification
+from transformers import Trainer
 
+import lai_core as lai
 from lai_core.mixtures import Mixture
 from tests.support.workloads.launches import in_ways, launch
 from tests.support.workloads.torch_processes import largest
@@ -21,6 +23,7 @@ from tests.support.workloads.trainers import (
     sequences,
     train,
 )
+from tests.support.workloads.transformer_models import transformer
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainer's own
 BOUND = 1e-12
@@ -139,19 +142,54 @@ def test_half_precision_scores_in_full(tmp_path):
     assert "_original_forward" in vars(trainer.model)  # training computes under autocast still
 
 
-def test_classifiers_have_own_losses(tmp_path):
+def classifier(kind, **options):
     torch.manual_seed(0)
-    size = {"vocab_size": 64, "n_positions": 12, "n_embd": 16, "n_layer": 1, "n_head": 2, "num_labels": 3}
-    model = GPT2ForSequenceClassification(GPT2Config(**size, pad_token_id=0)).double()
+    return transformer(
+        f"{kind}Classification", vocabulary=64, intermediate_size=24, num_labels=3, dropout=False, **options
+    ).double()
 
-    def labelled(rows):
-        return collate(rows) | {"labels": torch.tensor([row["input_ids"][0] % 3 for row in rows])}
 
-    trainer = made(tmp_path, model, rows=48, data_collator=labelled)
-    trainer.train()
-    assert math.isfinite(trainer.state.log_history[-1]["train_loss"])
+def labelled(rows):
+    return collate(rows) | {"labels": torch.tensor([row["input_ids"][0] % 3 for row in rows])}
+
+
+def with_several(rows):
+    """Collate sequences of which each may be of several classes."""
+    classes = torch.tensor([row["input_ids"][:3] for row in rows]) % 2
+    return collate(rows) | {"labels": classes.double()}
+
+
+def pictured(rows):
+    """Return a picture of each sequence, and its class."""
+    first = torch.tensor([row["input_ids"][:4] for row in rows])
+    pictures = torch.nn.functional.one_hot(first, 64).view(-1, 1, 16, 16).expand(-1, 3, -1, -1)
+    return {"pixel_values": pictures.double(), "labels": first[:, 0] % 3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "collated", "options"),
+    [
+        ("BertForSequence", labelled, {}),
+        ("BertForSequence", with_several, {}),
+        ("ViTForImage", pictured, {"image_size": 16, "patch_size": 4}),
+    ],
+)
+def test_classifiers_train_on_own_losses(tmp_path, kind, collated, options):
+    """Where all samples are kept, as the plain trainer does."""
+    curated = partial(CuratedTrainer, validation=sequences(24, 2), curation={"policy": lai.keep_all})
+    settings = arguments(str(tmp_path), max_steps=2, save_strategy="no", optim="sgd")
+    found = []
+    for trainer in (curated, Trainer):
+        model = classifier(kind, **options)
+        trainer(model, settings, train_dataset=sequences(48, 1), data_collator=collated).train()
+        found.append(torch.cat([one.detach().flatten() for one in model.parameters()]))
+    assert largest(*found) <= BOUND
+
+
+def test_regressions_need_a_loss(tmp_path):
+    model = classifier("BertForSequence")
     model.config.num_labels = 1
-    with pytest.raises(ValueError, match="sample_loss: expected one for a GPT2ForSequenceClassification"):
+    with pytest.raises(ValueError, match="sample_loss: expected one for a BertForSequenceClassification"):
         CuratedTrainer(model, arguments(str(tmp_path)), validation=sequences(3, 2))
 
 

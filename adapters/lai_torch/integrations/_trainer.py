@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES,
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES,
 )
 
 from lai_core._adapters import number_groups, source_names
@@ -24,6 +27,9 @@ from lai_torch.report import Report
 LOSSES = (
     (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, next_token_losses),
     (MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES, classification_losses),
+    (MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, classification_losses),
+    (MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES, classification_losses),
+    (MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES, classification_losses),
 )
 
 
@@ -66,7 +72,7 @@ def usual_loss(model: Any) -> Any:
             return loss
     msg = (
         f"sample_loss: expected one for a {kind}, which is no language model that predicts the next token "
-        "and no classifier, got None; pass a function sample_loss(outputs, batch) -> (n,)"
+        "and no classifier with several labels, got None; pass a function sample_loss(outputs, batch) -> (n,)"
     )
     raise ValueError(msg)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, pad
 
 IGNORED = -100
 """The label of positions that count for nothing."""
@@ -87,21 +87,25 @@ def next_token_losses(outputs: Any, batch: Any) -> Tensor:
 
 
 def classification_losses(outputs: Any, batch: Any) -> Tensor:
-    """Return the cross-entropy of each sample's class.
+    """Return the cross-entropy of each sample's class, or the mean of those of its classes, if several hold.
 
     Parameters
     ----------
     outputs
         With `logits`, `(n, classes)`.
     batch
-        With `labels`, `(n,)`.
+        With `labels`, `(n,)` whole numbers; or `(n, classes)` of 0.0 and 1.0, as transformers has it for a
+        `problem_type` of `multi_label_classification`.
 
     Returns
     -------
     Tensor
         `(n,)`.
     """
-    return cross_entropy(outputs.logits, _labels(batch), reduction="none")
+    labels = _labels(batch)
+    if labels.is_floating_point():
+        return binary_cross_entropy_with_logits(outputs.logits, labels, reduction="none").mean(1)
+    return cross_entropy(outputs.logits, labels, reduction="none")
 
 
 def _labels(batch: Any) -> Tensor:
