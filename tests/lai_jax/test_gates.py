@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from lai_core.estimators.gates import gate_lai_kernel
-from tests.lai_jax.support import computed, drawn, squares, stepped, weights
+from tests.lai_jax.support import computed, drawn, ruled_by, squares, stepped, weights
 from tests.lai_jax.support import vectors as data
 
 
@@ -43,12 +43,9 @@ def straight(values):
     return jnp.where(values > 0, values, 0.1 * values)
 
 
-@jax.custom_vjp
+@ruled_by(lambda values, _, ct: (3.0 * ct * jnp.cos(values),))
 def clipped(values):
     return jnp.tanh(values)
-
-
-clipped.defvjp(lambda values: (jnp.tanh(values), values), lambda values, ct: (3.0 * ct * jnp.cos(values),))
 
 
 @pytest.mark.parametrize(

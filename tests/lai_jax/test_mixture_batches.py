@@ -54,20 +54,14 @@ def test_jitted_loops_match_mixtures_and_resume():
 
 
 def test_grain_recipe_maps_and_saves_batches():
-    (recipe,) = (
-        cell for cell in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "grain" in cell
-    )
+    cells = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (recipe,) = (cell for cell in cells if "grain" in cell)
     mixture = Mixture(3)
     data = grain.MapDataset.range(12).map(lambda k: {"x": np.float32(k), "group": GROUPS[k]})
 
     def loaded():
-        names = {
-            "grain": grain,
-            "jax": jax,
-            "np": np,
-            "data": data,
-            "batches": MixtureBatches(GROUPS, mixture, 4, seed=2),
-        }
+        names = {"grain": grain, "jax": jax, "np": np, "data": data}
+        names["batches"] = MixtureBatches(GROUPS, mixture, 4, seed=2)
         exec(compile(recipe, PAGE.name, "exec"), names)
         return names["loader"]
 
