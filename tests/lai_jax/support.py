@@ -27,7 +27,6 @@ def drawn(*shape: int, seed: int = 0) -> jax.Array:
 
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, jax.Array]:
-    """Draw parameters of these shapes."""
     return {name: drawn(*shape) for name, shape in shapes.items()}
 
 
@@ -63,7 +62,6 @@ def ruled_by(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cross_entropy(outputs: Any, targets: Any) -> jax.Array:
-    """Cross-entropy of each sample."""
     return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 

@@ -33,10 +33,6 @@ def damped(values):
     return jnp.tanh(values)
 
 
-def contrastive(outputs, targets):
-    return cross_entropy(outputs @ outputs.T, jnp.arange(len(outputs)))
-
-
 def normalised(params, inputs):
     hidden = inputs @ params["w"]
     return jnp.tanh((hidden - hidden.mean(0)) / (hidden.std(0) + 0.1)) @ params["o"]
@@ -68,7 +64,10 @@ HIDDEN = {
 """What couples samples between two layers."""
 LOSSES = {
     "a softmax over the batch": (lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0], "reduces over the samples"),
-    "contrasts": (contrastive, "multiplies every sample with every other"),
+    "contrasts": (
+        lambda o, t: cross_entropy(o @ o.T, jnp.arange(N)),
+        "multiplies every sample with every other",
+    ),
     "a mean loss": (lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
 }
 COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}

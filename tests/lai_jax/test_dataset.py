@@ -22,10 +22,9 @@ def weights(scale=1.0):
 DATA, VALIDATION = (tuple(map(np.asarray, vectors(samples, seed=samples))) for samples in (11, 6))
 
 
-def scored(folder, params=None, **options):
-    params = weights() if params is None else params
+def scored(folder, **options):
     options = {"progress": False, "batch_size": 4, "rows_per_file": 6} | options
-    table = lai_jax.score_dataset(dense, params, squares, DATA, VALIDATION, folder, **options)
+    table = lai_jax.score_dataset(dense, weights(), squares, DATA, VALIDATION, folder, **options)
     return (read_scores(folder) if table is None else table).to_pydict()
 
 
