@@ -6,7 +6,7 @@ import lai_jax
 import pytest
 from jax import lax
 
-from tests.lai_jax.support import SGD, cross_entropy, dense, drawn, squares, vectors, weights
+from tests.lai_jax.support import SGD, cross_entropy, dense, drawn, ruled_by, squares, vectors, weights
 
 N = 6
 PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
@@ -18,32 +18,19 @@ def between(function):
     return lambda params, inputs: jnp.tanh(function(inputs @ params["w"])) @ params["o"]
 
 
-@jax.custom_vjp
+@ruled_by(lambda hidden, _, g: (g - g.mean(0),))
 def centred_gradient(hidden):
     return hidden
 
 
-centred_gradient.defvjp(lambda h: (h, None), lambda _, g: (g - g.mean(0),))
-
-
-@jax.custom_vjp
+@ruled_by(lambda square, _, g: (g.T,))
 def turned_gradient(square):
     return square
 
 
-turned_gradient.defvjp(lambda square: (square, None), lambda _, g: (g.T,))
-
-
-@jax.custom_vjp
+@ruled_by(lambda values, _, g: (g / (1 + jnp.abs(g).sum()),))
 def damped(values):
     return jnp.tanh(values)
-
-
-damped.defvjp(lambda v: (jnp.tanh(v), None), lambda _, g: (g / (1 + jnp.abs(g).sum()),))
-
-
-def contrastive(outputs, targets):
-    return cross_entropy(outputs @ outputs.T, jnp.arange(len(outputs)))
 
 
 def normalised(params, inputs):
@@ -77,7 +64,10 @@ HIDDEN = {
 """What couples samples between two layers."""
 LOSSES = {
     "a softmax over the batch": (lambda o, t: -jax.nn.log_softmax(o, 0)[:, 0], "reduces over the samples"),
-    "contrasts": (contrastive, "multiplies every sample with every other"),
+    "contrasts": (
+        lambda o, t: cross_entropy(o @ o.T, jnp.arange(N)),
+        "multiplies every sample with every other",
+    ),
     "a mean loss": (lambda o, t: cross_entropy(o, t) + 0.1 * (o**2).mean(), REDUCES),
 }
 COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}
@@ -228,9 +218,8 @@ def test_unfollowed_operations_are_refused_by_name(apply):
 @pytest.mark.parametrize(("apply", "left_out"), [(while_loop, "w"), (entry_a_sample, "rows")])
 def test_partial_coverage_reports_omitted_layers(apply, left_out):
     def headed(params, inputs):
-        return (
-            apply(params, inputs) if apply is entry_a_sample else apply(params, inputs) @ params["rows"][:4]
-        )
+        outputs = apply(params, inputs)
+        return outputs if apply is entry_a_sample else outputs @ params["rows"][:4]
 
     def traced(params):
         return lai_jax.trace(headed, params, cross_entropy, *BATCH, gradients="all", partial=True)

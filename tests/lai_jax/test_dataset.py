@@ -22,10 +22,9 @@ def weights(scale=1.0):
 DATA, VALIDATION = (tuple(map(np.asarray, vectors(samples, seed=samples))) for samples in (11, 6))
 
 
-def scored(folder, params=None, **options):
-    params = weights() if params is None else params
+def scored(folder, **options):
     options = {"progress": False, "batch_size": 4, "rows_per_file": 6} | options
-    table = lai_jax.score_dataset(dense, params, squares, DATA, VALIDATION, folder, **options)
+    table = lai_jax.score_dataset(dense, weights(), squares, DATA, VALIDATION, folder, **options)
     return (read_scores(folder) if table is None else table).to_pydict()
 
 
@@ -70,12 +69,6 @@ def test_runs_resume_and_average_checkpoints(tmp_path):
     np.testing.assert_allclose(averaged["score"], np.reshape(whole["score"], (2, 11)).mean(0))
     with pytest.raises(ValueError, match=r"^model: expected .*pass another folder"):
         scored(folder, checkpoints=checkpoints | {"b": weights(1.1)})
-
-
-def test_training_dependent_estimators_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="expected one that scores a sample by itself"):
-        scored(tmp_path / "new", estimator="preconditioned_lai")
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(("estimator", "relative"), [("lai", False), ("ghost", False), ("lai", True)])
@@ -156,24 +149,15 @@ def test_one_program_scores_every_batch_size(table):
 
 
 WRONG = {
-    "another side": (
-        {"estimator": "exact", "validation": "lai"},
-        "expects a ValidationGradient, got Validation",
-    ),
-    "another file": (
-        {"validation": "other"},
-        "to hold what Scorer.save wrote, or a ValidationSummary, got dict",
-    ),
-    "of a run": ({"estimator": "preconditioned_lai"}, "expected one that scores a sample by itself"),
+    "lai": ({"estimator": "exact"}, "expects a ValidationGradient, got Validation"),
+    "other": ({}, "to hold what Scorer.save wrote, or a ValidationSummary, got dict"),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_named(case, tmp_path):
-    options, message = WRONG[case]
-    options = dict(options)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_named(name, tmp_path):
+    options, message = WRONG[name]
     scorer().save(tmp_path / "lai")
     lai_storage.save(tmp_path / "other", {"a": np.ones(1)})
-    name = options.pop("validation", None)
     with pytest.raises((TypeError, ValueError), match=message):
-        scorer(VALIDATION if name is None else tmp_path / name, **options)(COLUMNS)
+        scorer(tmp_path / name, **options)(COLUMNS)

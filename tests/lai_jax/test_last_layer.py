@@ -55,6 +55,7 @@ READ = {
         (3, 1, 2),
     ),
     "shared convolution": (convolved_twice, (3, 3, 2)),
+    "stacks": (lambda p, h, x: jnp.stack([*jnp.unstack(h, axis=1), h[:, 0] * h[:, 1]], 1) @ p["w"], (7, 3)),
 }
 """Heads that are layers: `w` is the last one."""
 
@@ -180,11 +181,3 @@ def test_parallel_last_layers_must_be_chosen():
     with pytest.raises(ValueError, match="last: expected the name of one layer"):
         lai_jax.trace(*model, *batch, last="c")
     assert computed(lai_jax.trace, *model, *batch, last="body").layers[-1].name == "body"
-
-
-def test_samples_are_followed_through_stacks():
-    def head(p, h, x):
-        first, second = jnp.unstack(h, axis=1)
-        return jnp.stack([first, second, first * second], axis=1) @ p["w"]
-
-    assert check_ghost(*case(head, (3, 3), body=(4, 2))).layers[-1].name == "w"

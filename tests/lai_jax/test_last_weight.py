@@ -96,11 +96,8 @@ def numbers():
     shapes = {"E": (CLASSES, WIDTH), "m": (WIDTH, WIDTH), "d": (WIDTH,)}
     shapes |= dict.fromkeys(("S", "Q", "F", "lost"), (CLASSES, CLASSES)) | dict.fromkeys("bceg", (CLASSES,))
     params = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
-    return (
-        params | {"mask": np.eye(CLASSES)[::-1].copy()},
-        draw.standard_normal((N, CLASSES)),
-        np.arange(N) % CLASSES,
-    )
+    params["mask"] = np.eye(CLASSES)[::-1].copy()
+    return params, draw.standard_normal((N, CLASSES)), np.arange(N) % CLASSES
 
 
 def plain(hidden, weight, bias=None):

@@ -203,6 +203,9 @@ SIDES = {
         lambda: traced(inputs=KEPT[0], valid=KEPT[1][:, :2])
     ),
     "TypeError: dataset: expected a pair": lambda: lai_jax.score_dataset(*GIVEN, BATCH[0], BATCH, "unmade"),
+    "ValueError: …expected one that scores a sample by itself": (
+        lambda: lai_jax.score_dataset(*GIVEN, BATCH, BATCH, "unmade", estimator="preconditioned_lai")
+    ),
     "TypeError: checkpoints: expected a mapping": (
         lambda: lai_jax.score_dataset(*GIVEN, BATCH, BATCH, "unmade", checkpoints=[PARAMS])
     ),
@@ -258,6 +261,7 @@ MESSAGES = STEPS | SIDES | TRACES
 def test_a_mistake_is_named(said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_refusal(said, MESSAGES[said])
+    assert not any(tmp_path.iterdir())
 
 
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact")

@@ -18,6 +18,7 @@ from tests.lai_jax.support import (
     flat,
     gradients,
     kernel_error,
+    ruled_by,
     squares,
     stepped,
     weights,
@@ -32,25 +33,17 @@ def forwards(weight, values):
 forwards.defjvp(lambda p, t: (forwards(*p), (1 - forwards(*p) ** 2) * (t[1] @ p[0] + p[1] @ t[0])))
 
 
-def with_rule(function, backward):
-    """Return a function of a weight and values with this rule of weight, values, outputs and cotangents."""
-    own = jax.custom_vjp(function)
-    own.defvjp(lambda w, v: (function(w, v), (w, v, function(w, v))), lambda kept, g: backward(*kept, g))
-    return own
-
-
 def back(weight, values, g):
     return values.T @ g, g @ weight.T
 
 
-backwards = with_rule(lambda w, v: jnp.tanh(v @ w), lambda w, v, out, g: back(w, v, g * (1 - out**2)))
-rounded = with_rule(lambda w, v: jnp.round(v @ w), lambda w, v, _, g: back(w, v, g))
-sloped = with_rule(lambda w, v: v @ w, lambda w, v, _, g: (2 * v.T @ g, 2 * g @ w.T))
-looped = with_rule(  # with a rule for reverse mode, which takes no loop
-    lambda w, v: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] @ w), (0, v))[1],
-    lambda w, v, _, g: (v.T @ (g @ w.T) + (v @ w).T @ g, g @ w.T @ w.T),
-)
-passed_through = with_rule(lambda w, v: jnp.round(v), lambda w, v, _, g: (jnp.zeros_like(w), g))
+backwards = ruled_by(lambda w, v, out, g: back(w, v, g * (1 - out**2)))(lambda w, v: jnp.tanh(v @ w))
+rounded = ruled_by(lambda w, v, _, g: back(w, v, g))(lambda w, v: jnp.round(v @ w))
+sloped = ruled_by(lambda w, v, _, g: (2 * v.T @ g, 2 * g @ w.T))(lambda w, v: v @ w)
+looped = ruled_by(lambda w, v, _, g: (v.T @ (g @ w.T) + (v @ w).T @ g, g @ w.T @ w.T))(
+    lambda w, v: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] @ w), (0, v))[1]
+)  # with a rule for reverse mode, which takes no loop
+passed_through = ruled_by(lambda w, v, _, g: (jnp.zeros_like(w), g))(lambda w, v: jnp.round(v))
 
 
 def through(function, layers, before=lambda x: x, **shapes):

@@ -7,16 +7,15 @@ import pytest
 from jax import lax
 from lai_jax.routes import forward_cost
 
-from tests.lai_jax.support import drawn, weights
+from tests.lai_jax.support import dense, drawn, weights
 
 PLACES, OUTPUTS = 4, 40
 PARAMS = weights(w=(3, 5), b=(5,), o=(5, OUTPUTS))
 ONCE, SCORING = 3 * 5 + 5 * OUTPUTS, OUTPUTS * (3 + 5 + 1)  # a position; one bias
 
 
-def apply(params, inputs, *, flip=False):
-    hidden = jnp.tanh((inputs[..., ::-1] if flip else inputs) @ params["w"] + params["b"])
-    return hidden @ params["o"]
+def apply(params, inputs, flip):
+    return dense(params, inputs[..., ::-1] if flip else inputs)
 
 
 def loss(outputs, targets):
@@ -28,9 +27,8 @@ def test_shapes_alone_determine_routes():
     given = PARAMS, {"inputs": drawn(3, PLACES, 3), "flip": True}, drawn(3)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (given[0], given[2]))
     inputs = {"inputs": jax.ShapeDtypeStruct((3, PLACES, 3), given[1]["inputs"].dtype), "flip": True}
-    flipped = lambda params, inputs, flip: apply(params, inputs, flip=flip)  # noqa: E731
     found, expected = (
-        lai_jax.routes(flipped, params, loss, batch, targets, sketches=[10, 400])
+        lai_jax.routes(apply, params, loss, batch, targets, sketches=[10, 400])
         for params, batch, targets in ((shapes[0], inputs, shapes[1]), given)
     )
     assert found == expected

@@ -70,10 +70,8 @@ def test_custom_layer_weights_are_used():
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "exact", "gate_lai", "calibrated_lai"])
 def test_nonfinite_validation_samples_count_for_nothing(estimator, chunk):
     (inputs, targets), sound = VALIDATION, np.arange(11) != 4
-    broken, side = (
-        (inputs.at[4, 0].set(jnp.nan), targets),
-        {} if estimator == "gate_lai" else {"chunk": chunk},
-    )
+    broken = inputs.at[4, 0].set(jnp.nan), targets
+    side = {} if estimator == "gate_lai" else {"chunk": chunk}
     found = stepped(MODEL, broken, BATCH, estimator=estimator, side=side)[2]
     expected = stepped(MODEL, (inputs[sound], targets[sound]), BATCH, estimator=estimator)[2]
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-9)

@@ -13,17 +13,8 @@ from tests.lai_jax.support import by_numpy, stepped
 from tests.lai_torch.support import drawn_sketch
 from tests.support.workloads.pairs import PAIRS
 
-NAMED = {
-    kind.name: kind
-    for kind in (
-        lai_torch.LAI,
-        lai_torch.LLI,
-        lai_torch.Ghost,
-        lai_torch.GateLAI,
-        lai_torch.CalibratedLAI,
-        lai_torch.Exact,
-    )
-}
+NAMED = {"lai": lai_torch.LAI, "lli": lai_torch.LLI, "ghost": lai_torch.Ghost, "exact": lai_torch.Exact}
+NAMED |= {"gate_lai": lai_torch.GateLAI, "calibrated_lai": lai_torch.CalibratedLAI}
 CASES = [
     *((name, estimator, {}) for name in PAIRS for estimator in ("lai", "lli", "ghost")),
     ("mlp", "gate_lai", {}),
@@ -39,10 +30,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "estimator", "options"),
-    CASES,
-)
+@pytest.mark.parametrize(("name", "estimator", "options"), CASES)
 def test_curated_steps_agree(name, estimator, options):
     pair = PAIRS[name]()
     validation, batch = pair.batches
@@ -60,19 +48,11 @@ def test_curated_steps_agree(name, estimator, options):
         outputs = pair.module(torch.from_numpy(batch[0])).logits.shape[-1]
         drawn = drawn_sketch(seed, outputs)
         sketch = lai_jax.Sketch(*(jnp.asarray(part.numpy()) for part in drawn), options["sketch"])
-    summarize = functools.partial(
-        lai_jax.summarize,
-        pair.apply,
-        pair.params,
-        pair.jax_loss,
-        estimator=estimator,
-        positions=options.get("positions"),
-        sketch=sketch,
-    )
-    if estimator == "calibrated_lai":
-        summarize = functools.partial(summarize, calibration=len(batch[1]))  # as the curator calibrates
-    given = by_numpy(summarize, *map(jnp.asarray, validation))
     model = pair.apply, pair.params, pair.jax_loss
+    how = {"estimator": estimator, "positions": options.get("positions"), "sketch": sketch}
+    if estimator == "calibrated_lai":
+        how["calibration"] = len(batch[1])  # as the curator calibrates
+    given = by_numpy(functools.partial(lai_jax.summarize, *model, **how), *map(jnp.asarray, validation))
     by_jax = stepped(model, given, tuple(map(jnp.asarray, batch)), estimator=estimator)[2]
     np.testing.assert_allclose(by_jax.scores, by_torch.scores.numpy(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(by_jax.weights, weights.numpy(), rtol=1e-12)

@@ -13,30 +13,23 @@ from tests.lai_jax.support import (
     classified,
     computed,
     cross_entropy,
+    dense,
     drawn,
     gradients,
     squares,
     vectors,
     weights,
 )
+from tests.support.workloads.jax_models import mlp
 
-DENSE = [weights(w=shape, b=shape[1:]) for shape in ((4, 5), (5, 5), (5, 3))]
-BATCH = vectors(6)
-
-
-def deep(params, inputs):
-    for layer in params[:-1]:
-        inputs = jnp.tanh(inputs @ layer["w"] + layer["b"])
-    return inputs @ params[-1]["w"] + params[-1]["b"]
-
-
-MODEL = deep, DENSE, squares
+DEEP, BATCH = mlp(4, 5, 5, 3), vectors(6)
+MODEL = DEEP.apply, DEEP.params, squares
 
 
 def test_output_gradients_skip_earlier_layers():
     def products(mode):
-        program = jax.make_jaxpr(lambda params: lai_jax.trace(deep, params, squares, *BATCH, gradients=mode))
-        return str(program(DENSE)).count("dot_general")
+        traced = lambda params: lai_jax.trace(DEEP.apply, params, squares, *BATCH, gradients=mode)  # noqa: E731
+        return str(jax.make_jaxpr(traced)(DEEP.params)).count("dot_general")
 
     assert products("output") == 3  # one product a layer
     assert products("all") == 5
@@ -65,7 +58,8 @@ def test_inputs_may_be_tuples_or_mappings():
 
 
 def test_traces_and_summaries_are_pytrees():
-    traced = jax.jit(lambda params, batch: lai_jax.trace(deep, params, squares, *batch))(DENSE, BATCH)
+    trace = jax.jit(lambda params, batch: lai_jax.trace(DEEP.apply, params, squares, *batch))
+    traced = trace(DEEP.params, BATCH)
     assert isinstance(traced, lai.Trace)
     doubled = jax.tree.map(lambda leaf: 2 * leaf, traced)
     np.testing.assert_allclose(doubled.layers[0].activations, 2 * BATCH[0])
@@ -79,7 +73,7 @@ def test_traces_and_summaries_are_pytrees():
 def test_coverage_names_what_uses_each_parameter():
     found = lai_jax.coverage(*MODEL, *BATCH)
     assert found.fraction == 1.0
-    assert found.parameters == sum(leaf.size for leaf in jax.tree.leaves(DENSE))
+    assert found.parameters == sum(leaf.size for leaf in jax.tree.leaves(DEEP.params))
     assert found.explained["0/w"] == ("dot_general",)
     assert found.explained["0/b"] == ("add",)
     assert not found.unexplained
@@ -94,12 +88,9 @@ def test_selfcheck_detects_wrong_kernels(monkeypatch):
 
 
 def test_traces_map_over_models():
-    def apply(params, inputs):
-        return jnp.tanh(inputs @ params["w"]) @ params["o"]
-
     @jax.jit
     def scores(params):
-        trace = lai_jax.trace(apply, params, squares, *BATCH, gradients="all")
+        trace = lai_jax.trace(dense, params, squares, *BATCH, gradients="all")
         return lai.ghost_scores(trace, trace)
 
     models = weights(w=(3, 4, 5), o=(3, 5, 2))
@@ -109,8 +100,6 @@ def test_traces_map_over_models():
 
 
 N = 6
-
-
 PARAMS = {"tied": drawn(4, 4, seed=1), "head": drawn(4, 3, seed=2)}
 
 

@@ -44,11 +44,8 @@ def check_unmoved(before, after):
 )
 def test_steps_follow_weighted_loss_gradients(name, how):
     built, draw = jax_models.MODELS[name](), np.random.default_rng(3)
-    model, batch, validation = (
-        (built.apply, built.params, built.loss),
-        built.batch(draw, 8),
-        built.batch(draw, 5),
-    )
+    model, batch = (built.apply, built.params, built.loss), built.batch(draw, 8)
+    validation = built.batch(draw, 5)
     after, _, report = stepped(model, validation, batch, tx=ONE, policy=HALF, **how)
     gradient = weighted_gradient(model, batch, report.weights)
     assert int(report.kept) == (3 if how.get("rows") == 3 else 4)
@@ -150,16 +147,11 @@ def test_skipped_steps_keep_second_moments(scale_inputs):
         assert not np.array_equal(old, new)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        {},
-        {"rows": 8},
-        {"rows": 8, "recompute": True},
-        *({"estimator": name} for name in ("exact", "preconditioned_lai")),
-    ],
-    ids=str,
-)
+SPOILT = [{}, {"rows": 8}, {"rows": 8, "recompute": True}]
+SPOILT += [{"estimator": name} for name in ("exact", "preconditioned_lai")]
+
+
+@pytest.mark.parametrize("how", SPOILT, ids=str)
 def test_nonfinite_samples_are_left_out(how):
     (inputs, targets), sound = BATCH, np.arange(8) != 2
     extra = (jnp.ones(3),) if how.get("estimator") == "preconditioned_lai" else ()

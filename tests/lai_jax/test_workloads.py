@@ -23,8 +23,6 @@ def test_ghost_is_exact_and_covers_everything(name):
 
 
 ROOT = Path(__file__).parents[2]
-
-
 QUICK = [
     "lai",
     "lai, explicit",

@@ -52,7 +52,6 @@ class Store:
     params: dict[str, Any] = field(default_factory=dict)
 
     def leaf(self, *shape: int) -> str:
-        """Make a leaf."""
         name = f"p{len(self.params)}"
         scale = 1 / np.sqrt(max(shape[-2] if len(shape) > 1 else 2, 1))
         self.params[name] = np.asarray(scale * self.draw.standard_normal(shape))

@@ -38,7 +38,6 @@ class _Linen(linen.Module):
 
     @linen.compact
     def __call__(self, inputs: Any) -> Any:
-        """Return the logits."""
         maps = linen.Conv(6, (3, 3), param_dtype=jnp.float64)(inputs)
         maps = linen.relu(linen.BatchNorm(use_running_average=True, param_dtype=jnp.float64)(maps))
         values = maps.reshape((maps.shape[0], -1, 6))
@@ -64,7 +63,6 @@ class _Nnx(nnx.Module):
     """Embedding, layer norm, gated MLP, head."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
-        """Draw the parameters."""
         self.embed = nnx.Embed(9, 4, rngs=rngs, param_dtype=jnp.float64)
         self.norm = nnx.RMSNorm(4, rngs=rngs, param_dtype=jnp.float64)
         self.gate = nnx.Linear(4, 6, rngs=rngs, param_dtype=jnp.float64)
@@ -72,7 +70,6 @@ class _Nnx(nnx.Module):
         self.head = nnx.Linear(6, 9, rngs=rngs, param_dtype=jnp.float64)
 
     def __call__(self, ids: Any) -> Any:
-        """Return the logits."""
         values = self.norm(self.embed(ids))
         return self.head(nnx.silu(self.gate(values)) * self.up(values))
 

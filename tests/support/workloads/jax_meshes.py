@@ -37,13 +37,11 @@ LAYOUTS = {
 
 
 def apply(params: Any, inputs: Any) -> Any:
-    """Two hidden layers."""
     hidden = jnp.tanh(jnp.tanh(inputs @ params["w"] + params["b"]) @ params["v"])
     return hidden @ params["o"]
 
 
 def loss(outputs: Any, targets: Any) -> Any:
-    """Cross-entropy of each sample."""
     return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 
@@ -54,7 +52,6 @@ def drawn(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def begun() -> dict[str, np.ndarray]:
-    """Return parameters."""
     draw, shapes = np.random.default_rng(0), {"w": (24, 32), "b": (32,), "v": (32, 32), "o": (32, 3)}
     return {name: draw.standard_normal(shape) / shape[0] ** 0.5 for name, shape in shapes.items()}
 

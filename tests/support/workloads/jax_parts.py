@@ -67,7 +67,6 @@ def tokens(length: int, vocabulary: int) -> Callable[..., tuple[Any, Any]]:
 
 
 def layer_norm(values: Any, gain: Any, offset: Any) -> Any:
-    """Normalise the last axis."""
     centred = values - values.mean(-1, keepdims=True)
     return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + offset
 
@@ -88,14 +87,12 @@ def attention(values: Any, block: Any, heads: int, reach: int | None = None) -> 
 
 
 def apply_block(values: Any, block: Any, heads: int, reach: int | None = None) -> Any:
-    """Apply a pre-norm transformer block."""
     values = values + attention(layer_norm(values, block["g1"], block["o1"]), block, heads, reach)
     hidden = jax.nn.gelu(layer_norm(values, block["g2"], block["o2"]) @ block["up"] + block["up_bias"])
     return values + (hidden @ block["down"] + block["down_bias"])
 
 
 def block_params(draw: Callable[..., Any], width: int, factor: int = 2) -> dict[str, Any]:
-    """Draw the parameters of one transformer block."""
     inner = factor * width
     params = shaped(draw, o1=(width,), qkv=(width, 3 * width), qkv_bias=(3 * width,), proj=(width, width))
     params |= shaped(draw, proj_bias=(width,), o2=(width,), up=(width, inner), up_bias=(inner,))
