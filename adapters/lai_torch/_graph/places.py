@@ -153,14 +153,7 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
         if not nonzero:
             found[edge] = DEAD
             continue
-        seen = [] if scale.within else _read_powers(one, others[0])
-        told = not proved and len(seen) >= PROBED // 8
-        axes = (
-            axis
-            for axis in list_axes(one.shape, samples)
-            if _holds(axis, one.shape, seen, powers)
-            and (told or _is_scaled(one, others, factors, axis, scale.within))
-        )
+        axes = _find_axes(one, others, factors, powers, scale, proved=proved)
         axis = next(axes, None)
         if axis is None:
             found[edge] = _place_entries(one, others, codes, digits, scale.base)
@@ -170,6 +163,24 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
         if nonzero < one.numel() and next(axes, None) is not None:
             ambiguous.add(edge)
     return found, ambiguous
+
+
+def _find_axes(
+    plain: Tensor, scaled: list[Tensor], factors: Tensor, powers: list[int], scale: Scale, *, proved: bool
+) -> Iterator[Axis]:
+    """Yield the axes on which every pass scaled the samples by their powers of two, the likely ones first.
+
+    Some entries tell most wrong axes, but for the first one all are looked at: it mostly is the right one.
+    """
+    seen = None if proved else _read_powers(plain, scaled[0])
+    told = seen is not None and len(seen) >= PROBED // 8
+    for axis in list_axes(plain.shape, len(powers)):
+        if seen is not None and not _holds(axis, plain.shape, seen, powers):
+            continue
+        if told or _is_scaled(plain, scaled, factors, axis, scale.within):
+            yield axis
+        if seen is None:
+            seen = [] if scale.within else _read_powers(plain, scaled[0])
 
 
 def list_axes(shape: torch.Size, samples: int) -> Iterator[Axis]:

@@ -62,9 +62,8 @@ class Exchange:
 def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | None]:
     """Return the losses of a pass that leaves nothing behind, and the random streams after it if it drew."""
     model, loss, batch = problem
-    with preserve(model, loss, hooks=True), skip_checkpoints(), warnings.catch_warnings():
+    with preserve(model, loss, hooks=True) as before, skip_checkpoints(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        before = Streams(modules_of(model, loss))
         _exchange_buffers(modules_of(model, loss))
         with torch.enable_grad():  # a model may take gradients in its forward pass
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
@@ -106,7 +105,9 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     """
     batch, samples = problem[2], count(*problem[2])
     plain, drawn = run_again(problem, gradients=True)
-    device = plain.device
+    device, graph = plain.device, walk(plain) if plain.requires_grad else None
+    # the coarsest type in the graph sets how far two passes may differ
+    eps = 0.0 if graph is None else graph.coarsest()
     found: Exchange | None = None
     others: list[tuple[Graph, Tensor]] = []
     cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
@@ -114,15 +115,15 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         index = row_sources(half)
         ran = _run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
         if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
-            _compare_halves(problem, plain, drawn)
+            _compare_halves(problem, plain, drawn, eps)
             return None
         moved, after = ran
         # Of passes that drew other random numbers no two losses can be compared.
         kept = half.to(device) & _draws_alike(drawn, after)
         if _draws_alike(drawn, after):
-            _check_unmoved(problem, moved[kept], plain, kept)
+            _check_unmoved(problem, moved[kept], plain, kept, eps)
         compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
-        if compared and _differ(problem, moved, plain[index.to(device)], everyone, plain):
+        if compared and _differ(problem, moved, plain[index.to(device)], everyone, eps):
             # A sample's rows do not carry its loss to another place.
             shapes = [tuple(one.shape) for one in find_unaligned(batch, samples) if isinstance(one, Tensor)]
             held = ""
@@ -133,18 +134,18 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
                 f"rows: samples are coupled, or no rows of the batch{held}"
             )
             raise CoupledError(msg)
-        if moved.requires_grad:
+        if graph is not None and moved.requires_grad:
             others.append((walk(moved), kept))
             if found is None:
-                found = Exchange(problem, walk(plain), others[0][0], kept, index.to(device))
+                found = Exchange(problem, graph, others[0][0], kept, index.to(device))
     # an exchanged batch has as many samples: a division by that number shows in a shorter one alone
-    shorter = _check_size(problem, plain, drawn)
+    shorter = _check_size(problem, plain, drawn, eps)
     if shorter is not None:
         others.append((shorter, torch.arange(samples, device=device) < samples - 1))
     return found if found is None else replace(found, others=tuple(others))
 
 
-def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None) -> None:
+def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
     """Compare the losses with those of each half by itself, of a batch that cannot hold copies."""
     for half in bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[0]:
         alone = _run_part(problem, half.nonzero().squeeze(1), len(plain), gradients=False)
@@ -153,7 +154,7 @@ def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None) -> N
             raise CoupledError(msg) from alone
         # random numbers would be others for half of the rows
         if drawn is None and alone[1] is None:
-            _check_unmoved(problem, alone[0], plain, half.to(plain.device))
+            _check_unmoved(problem, alone[0], plain, half.to(plain.device), eps)
 
 
 def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
@@ -161,7 +162,7 @@ def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
     return drawn is after if drawn is None or after is None else drawn.equal(after)
 
 
-def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph | None:
+def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> Graph | None:
     """Return the batch without its last sample; raise if a loss moves with the number of samples.
 
     Of a model that draws random numbers there is none, for it draws others then.
@@ -174,7 +175,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
     if isinstance(ran, Exception):  # whatever it is, it is about the size
         return None
     shorter, kept = ran[0], torch.arange(samples, device=plain.device) < samples - 1
-    if _differ(problem, shorter, plain[kept], kept, plain):
+    if _differ(problem, shorter, plain[kept], kept, eps):
         msg = (
             "model: expected every sample's loss to be its own, got one that moves with the number of "
             "samples: do not divide by the batch's size"
@@ -183,10 +184,10 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None) -> Graph
     return walk(shorter) if shorter.requires_grad else None
 
 
-def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor) -> None:
+def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor, eps: float) -> None:
     """Raise if the losses of the samples that are kept have changed: `moved` holds those alone."""
     moved, expected = moved.detach(), plain.detach()[kept]
-    if not _differ(problem, moved, expected, kept, plain):
+    if not _differ(problem, moved, expected, kept, eps):
         return
     change = moved - expected
     place = int(change.abs().nan_to_num().argmax())
@@ -199,10 +200,9 @@ def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor)
     raise CoupledError(msg)
 
 
-def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, plain: Tensor) -> bool:
+def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, eps: float) -> bool:
     """Whether losses of the samples that are kept differ by more than rounding explains."""
     found, expected = found.detach(), expected.detach()
-    eps = walk(plain).coarsest() if plain.requires_grad else 0.0
     if are_close(found, expected, eps=eps):
         return False
     # What one rounding does to each loss is measured only where it matters: a loss near zero may be off by
@@ -286,18 +286,23 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
 
 def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
     """Return the parameters of which samples that stay give another gradient in another batch."""
-    wrong: dict[str, None] = {}
-    for graph, own in exchange.others:
-        weights = draw_weights(exchange.plain.losses, own)
-        here = _sketch_gradients(exchange.plain, weights, parameters)
-        there = _sketch_gradients(graph, weights[: graph.samples], parameters)
-        blocks = [Block(here[name].distance(there[name]), here[name].size(), eps) for name in parameters]
-        agreed = sums_agree(blocks, float(own.sum()))
-        for name, block, agrees in zip(parameters, blocks, agreed, strict=True):
-            # Beside other samples a product may be rounded otherwise, which turns units on and off at a kink.
-            if not agrees and block.error > _measure_kinks(exchange.problem, name, parameters, weights, eps):
-                wrong[name] = None
-    return list(wrong)
+    # A gradient is linear in the weights: one of the batch, with the sum of theirs, goes with those of all
+    # other batches. A sample has another weight in each of them, so that no two errors cancel.
+    drawn = [
+        (graph, (1.0 + number / 2) * draw_weights(exchange.plain.losses, own))
+        for number, (graph, own) in enumerate(exchange.others)
+    ]
+    weights = torch.stack([each for _, each in drawn]).sum(0)
+    here = _sketch_gradients([(exchange.plain, weights)], parameters)
+    there = _sketch_gradients([(graph, each[: graph.samples]) for graph, each in drawn], parameters)
+    blocks = [Block(here[name].distance(there[name]), here[name].size(), eps) for name in parameters]
+    agreed = sums_agree(blocks, float(weights.double().square().sum()))
+    # Beside other samples a product may be rounded otherwise, which turns units on and off at a kink.
+    return [
+        name
+        for name, block, agrees in zip(parameters, blocks, agreed, strict=True)
+        if not agrees and block.error > _measure_kinks(exchange.problem, name, parameters, weights, eps)
+    ]
 
 
 def _measure_kinks(
@@ -374,24 +379,29 @@ def _directions(like: Tensor, size: int) -> Tensor:
 
 
 def _sketch_gradients(
-    graph: Graph, weights: Tensor, parameters: Mapping[str, Tensor]
+    passes: Iterable[tuple[Graph, Tensor]], parameters: Mapping[str, Tensor]
 ) -> defaultdict[str, Sketch]:
-    """Return sketches of the gradients of the weighted losses, and keep the graph."""
+    """Return sketches of the gradients of the weighted losses of all passes, and keep the graphs."""
     found: defaultdict[str, Sketch] = defaultdict(Sketch)
 
     def sketch(name: str, gradient: Tensor | None) -> Tensor | None:
         if gradient is None:  # a custom function gave none
             return None
-        found[name] = Sketch.project_gradient(densify(gradient.detach()))
+        own = Sketch.project_gradient(densify(gradient.detach()))
+        before = found[name].values
+        if before is not None and own.values is not None:
+            own = replace(own, values=before + own.values)
+        found[name] = own
         # What autograd then holds to the end of the pass takes no memory.
         held = type(gradient) is not Tensor or gradient.layout != torch.strided
         return None if held else gradient.new_zeros(()).expand_as(gradient)
 
     hooks = [one.register_hook(partial(sketch, name)) for name, one in parameters.items()]
     try:
-        torch.autograd.grad(
-            graph.losses, [*parameters.values()], weights, retain_graph=True, allow_unused=True
-        )
+        for graph, weights in passes:
+            torch.autograd.grad(
+                graph.losses, [*parameters.values()], weights, retain_graph=True, allow_unused=True
+            )
     finally:
         for hook in hooks:
             hook.remove()
@@ -439,7 +449,7 @@ def find_wrong(
     coarsest = {name: max(eps, torch.finfo(one.dtype).eps) for name, one in parameters.items()}
     for scale in scales:
         weights = scale * draw_weights(graph.losses, kept)
-        plain = _sketch_gradients(graph, weights, parameters)
+        plain = _sketch_gradients([(graph, weights)], parameters)
         squares = {name: plain[name].size() ** 2 if name in missing else 0.0 for name in parameters}
         for weight, own in groups.items():
             sums = sum_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)

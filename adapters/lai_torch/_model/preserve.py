@@ -126,8 +126,10 @@ def run_alone(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
 
 
 @contextmanager
-def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iterator[None]:
+def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iterator[Streams]:
     """Run the body eagerly, with gradients on and autocast off; put tensors and random state back.
+
+    The body gets the random streams as they were.
 
     So are those of a loss that is a module. `.grad` is empty inside, and put back, for a backward pass may
     write there.
@@ -155,7 +157,7 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
         stack.callback(restore_training, modules, flags)
         stack.callback(caches.restore)
         stack.callback(streams.restore)
-        yield
+        yield streams
 
 
 @contextmanager
