@@ -144,6 +144,9 @@ CASES: Table = {
     "ValueError: memory_budget: expected at least 48 bytes for the summary, got 8; raise it, or score the raw trace, whose temporaries are cut, or summarize 'lli'": lambda: (
         lai.summarize(one(), "lai", memory_budget=8)
     ),
+    "ValueError: memory_budget: expected at least 80 bytes for the summary, got 79": lambda: lai.summarize(
+        lai.Trace([layer(d_in=2), layer()]), "ghost", memory_budget=79
+    ),
     "ValueError: memory_budget: expected at least 120 bytes for one pair of samples, got 8; raise it": lambda: (
         lai.lai_kernel(one(), one(), memory_budget=8)
     ),

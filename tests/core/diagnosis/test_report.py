@@ -71,7 +71,7 @@ no single row makes the gradient; the longest, row 0: 0% of it
 no single row makes the gradient; the longest, row 4, norm 1 times the median: -124% of it
 furthest apart in one layer: row 4 in second, 7 times the median there
 |G| 7.09, the median row's 9; {LOOK}"""),
-    "not finite": ([1, 1, 1, 1, *[NAN] * 6], {}, {"trained_norm": 2.0}, """
+    "not finite": ([1, 1, 1, 1, math.inf, *[NAN] * 5], {}, {"trained_norm": 2.0}, """
 row 4, row 5, row 6, row 7 and 2 more: loss or gradient not finite
 first in the trace
 of the other rows: |G| 4, the median row's 1; training saw 2, the mean's is 1"""),

@@ -122,10 +122,3 @@ def test_peak_memory_ignores_validation_set_size():
     summaries = [lai.summarize(dense(n, widths, seed=n), "lai") for n in (10, 1000)]
     small, large = (peak(lambda s=s: lai.lai_scores(s, training)) for s in summaries)
     assert large <= 1.05 * small
-
-
-def test_a_summary_counts_all_its_parts():
-    with pytest.raises(
-        ValueError, match=r"^memory_budget: expected at least 80 bytes for the summary, got 79"
-    ):
-        lai.summarize(dense(2, ((2, 2), (2, 3))), "ghost", memory_budget=79)

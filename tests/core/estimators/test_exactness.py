@@ -7,16 +7,9 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from tests.support import explicit
-from tests.support.backends import BACKENDS
-from tests.support.traces import LAYOUTS, Layout, batches, trace
+from tests.support.traces import LAYOUTS, batches, trace
 
-NUMPY = BACKENDS[0]
 ESTIMATORS = ("ghost", "lli", "lai tokens", "lai mean", "lai flatten")
-
-
-def assert_close(got: np.ndarray, expected: np.ndarray) -> None:
-    """Compare in float64, relative to the largest entry."""
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * max(1.0, np.abs(expected).max()))
 
 
 def kernel_of(estimator, left, right, weights=None):
@@ -63,21 +56,6 @@ def test_every_form_matches_explicit_gradients(backend, estimator, pair, weighte
         got, wanted = backend.numpy(found), expected(both, own)
         scale = 1e-12 * len(own) * max(1.0, np.abs(own).max(), np.abs(both).max())
         np.testing.assert_allclose(got, wanted, rtol=0, atol=scale)
-
-
-@pytest.mark.parametrize(("samples", "positions"), [(4, 1), (4, 30), (60, None)])
-@pytest.mark.parametrize("budget", [2**30, 40_000])
-def test_layer_weights_apply_on_every_route(samples, positions, budget):
-    """Pairs of positions and, with 30 of them, built gradients; whole, in parts, summed layer by layer."""
-    layout = Layout(((2, 2), (2, 3), (3, 2)), positions=positions, bias=(True, True, False))
-    layers, weights = layout.draw(samples, 0), np.array([0.5, -2.0, 3.0])
-    batch = trace(layers, NUMPY)
-    expected = explicit.lai_kernel(layers, layers, "tokens", weights)
-    options = {"layer_weights": weights, "memory_budget": budget}
-    assert_close(lai.lai_kernel(batch, batch, **options), expected)
-    assert_close(lai.lai_scores(batch, batch, **options), expected.sum(axis=0))
-    others = (expected - np.diag(np.diag(expected))).sum(axis=0)
-    assert_close(lai.lai_scores(batch, batch, exclude_self=True, **options), others)
 
 
 def test_caller_arrays_are_never_modified(backend):

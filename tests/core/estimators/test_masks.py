@@ -64,26 +64,6 @@ def test_padding_length_changes_nothing(backend, positions, classifies):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("positions", ["tokens", "mean"])
-def test_masked_kernels_match_unpadded_samples(positions):
-    """Sample by sample, cut to its own length: no mask is needed then."""
-    pair = sides(NUMPY, padding=4)
-    alone = [[cut(side, sample) for sample in range(count)] for side, count in zip(pair, (3, 4), strict=True)]
-    expected = [[lai.lai_kernel(z, j, positions=positions)[0, 0] for j in alone[1]] for z in alone[0]]
-    np.testing.assert_allclose(lai.lai_kernel(*pair, positions=positions), expected, rtol=1e-12)
-
-
-def cut(trace, sample):
-    layers = []
-    for layer in trace.layers:
-        inputs, outputs = (
-            None if array is None else array[[sample]][:, layer.valid[sample]]
-            for array in (layer.activations, layer.output_gradients)
-        )
-        layers.append(replace(layer, activations=inputs, output_gradients=outputs, valid=None))
-    return lai.Trace(layers)
-
-
 def test_nans_and_empty_samples_are_masked():
     validation, training = sides(NUMPY, padding=2)
     head = training.layers[-1]

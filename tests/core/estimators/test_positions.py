@@ -36,12 +36,11 @@ def arrays(rng, samples, length):
     }
 
 
-def traced(drawn, backend=NUMPY, shared=False):
+def traced(drawn, backend=NUMPY):
     given = {name: backend.array(array) for name, array in drawn.items()}
-    key = "table" if shared else None
     return lai.Trace(
         [
-            lai.EmbeddingTrace(given["ids"], given["read"], rows=4, weight=key),
+            lai.EmbeddingTrace(given["ids"], given["read"], rows=4),
             lai.LayerTrace(given["inputs"], given["hidden"], bias=True),
             lai.GainTrace(given["hidden"], given["gain"]),
             lai.LayerTrace(given["read"], given["outputs"][..., :1], bias=True),
