@@ -144,16 +144,22 @@ def balanced(outputs, targets):
     return cross_entropy(outputs, targets) / (targets[:, None] == targets).sum(1)
 
 
+def set_apart(params, one, other):
+    """Normalise the difference of two inputs of one shape."""
+    return normalised(params, one - other)
+
+
 @pytest.mark.parametrize(
-    ("apply", "loss"),
+    ("apply", "loss", "batch"),
     [
-        (crowded, cross_entropy),
-        (dense, balanced),
-        (halved_together, cross_entropy),
-        (beside_its_neighbour, cross_entropy),
+        (crowded, cross_entropy, BATCH),
+        (dense, balanced, BATCH),
+        (halved_together, cross_entropy, BATCH),
+        (beside_its_neighbour, cross_entropy, BATCH),
+        (set_apart, cross_entropy, ((BATCH[0], 2 * BATCH[0]), BATCH[1])),
     ],
 )
-def test_tracing_detects_coupling_by_trials(apply, loss):
+def test_tracing_detects_coupling_by_trials(apply, loss, batch):
     def scores(params, *batch):
         return lai_jax.exact_scores(apply, params, loss, batch, batch)
 
@@ -162,7 +168,7 @@ def test_tracing_detects_coupling_by_trials(apply, loss):
 
     for found in (scores, traced):
         with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
-            jax.eval_shape(found, PARAMS, *BATCH)
+            jax.eval_shape(found, PARAMS, *batch)
 
 
 def test_tracing_skips_probes_without_finite_losses():
@@ -181,12 +187,12 @@ def test_tracing_skips_probes_without_finite_losses():
 def test_traced_constants_hide_no_coupling(estimator):
     def summarized(held, params):
         def apply(params, inputs):
-            return normalised({**params, "w": params["w"] * held}, inputs)
+            return normalised({**params, "w": params["w"] * (held[0] - held[1])}, inputs)
 
         return lai_jax.summarize(apply, params, cross_entropy, *BATCH, estimator=estimator)
 
     with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
-        jax.eval_shape(summarized, 1.0, PARAMS)
+        jax.eval_shape(summarized, (2.0, 1.0), PARAMS)
 
 
 def while_loop(params, inputs):

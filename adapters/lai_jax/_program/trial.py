@@ -5,7 +5,6 @@ batch of one. Weights have random signs, for the gradient of the losses' sum nea
 trained. Where values are traced, or held by `apply` or `loss` and traced, others stand for them.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -26,6 +25,7 @@ Losses = Callable[[Sequence[Any], Sequence[Any]], jax.Array]
 _DIGITS = 0.625  # of the type's, in which two ways to compute one number agree
 _SEEN = 0.01  # of the largest loss: what a trial has to see, whatever the losses' unit is
 _IN_SERIES = 16  # roundings of logits of order 1, of whose difference a fitted sample's loss is what is left
+_PARAMETERS = 5  # the number of the draws that are not of the data, which have those below
 
 
 def compute_now(traced: bool) -> AbstractContextManager[None]:
@@ -44,18 +44,18 @@ def yield_trials(parameters: Any, data: Any, *, traced: bool) -> Iterator[tuple[
 
     Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
     which crowd together wherever they are sent; and positive parameters, for some have to be. Whole numbers
-    are 0 and 1.
+    are 0 and 1. No two arrays have the same numbers, of whose difference nothing would be left.
     """
     if not traced:
         yield parameters, data
         return
 
-    def normal(tree: Any, scale: float = 1.0, number: int = 0) -> Any:
-        return jax.tree.map(functools.partial(_concrete, scale=scale, number=number), tree)
+    def normal(tree: Any, scale: float = 1.0, number: int = _PARAMETERS) -> Any:
+        return _map_placed(lambda leaf, place: _concrete(leaf, (number, place), scale), tree)
 
     for number, scale in enumerate((1.0, 0.1, 4.0)):
         yield normal(parameters), normal(data, scale, number)
-    yield jax.tree.map(_positive, parameters), normal(data, number=3)
+    yield _map_placed(_positive, parameters), normal(data, number=3)
     yield normal(parameters), jax.tree.map(_repeat, normal(data, number=4))
 
 
@@ -67,7 +67,8 @@ def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
         closed, form = jax.make_jaxpr(
             lambda own: function(*jax.tree.unflatten(tree, own)), return_shape=True
         )(leaves)
-        found = jax.core.eval_jaxpr(closed.jaxpr, [_positive(held) for held in closed.consts], *leaves)
+        held = [_positive(own, place) for place, own in enumerate(closed.consts, len(leaves))]
+        found = jax.core.eval_jaxpr(closed.jaxpr, held, *leaves)
         return jax.tree.unflatten(jax.tree.structure(form), found)
 
     return call
@@ -173,24 +174,31 @@ def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -
     return all(alike) and all(sums_agree(blocks, count))
 
 
-def _concrete(leaf: Any, scale: float = 1.0, number: int = 0) -> Any:
-    """Return a leaf's numbers, or of a traced one normal numbers of a scale, others for each trial."""
+def _map_placed(function: Callable[[Any, int], Any], tree: Any) -> Any:
+    """Return a pytree with what a function makes of each leaf and its place among them."""
+    leaves, form = jax.tree.flatten(tree)
+    return jax.tree.unflatten(form, [function(leaf, place) for place, leaf in enumerate(leaves)])
+
+
+def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0) -> Any:
+    """Return a leaf's numbers, or of a traced one normal numbers of a scale, others for each seed."""
     if not isinstance(leaf, jax.core.Tracer):
         return leaf
-    draw = np.random.default_rng([leaf.size, number])  # the check's own values
+    draw = np.random.default_rng([leaf.size, *seed])  # the check's own values
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        keys = jax.random.split(jax.random.key(leaf.size, impl=jax.random.key_impl(leaf)), leaf.size)
+        own = jax.random.key(int(draw.integers(2**31)), impl=jax.random.key_impl(leaf))
+        keys = jax.random.split(own, leaf.size)
         return keys.reshape(leaf.shape)
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
         return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
     return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
 
 
-def _positive(leaf: Any) -> Any:
+def _positive(leaf: Any, place: int) -> Any:
     """Return a leaf's numbers, or of a traced one numbers around 1."""
     if not isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
-        return _concrete(leaf)
-    return jnp.asarray(np.random.default_rng(leaf.size).uniform(0.5, 1.5, leaf.shape), leaf.dtype)
+        return _concrete(leaf, (_PARAMETERS, place))
+    return jnp.asarray(np.random.default_rng([leaf.size, place]).uniform(0.5, 1.5, leaf.shape), leaf.dtype)
 
 
 def _repeat(leaf: Any) -> Any:
