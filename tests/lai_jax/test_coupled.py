@@ -144,6 +144,12 @@ def balanced(outputs, targets):
     return cross_entropy(outputs, targets) / (targets[:, None] == targets).sum(1)
 
 
+def counted(outputs, targets):
+    """Divide by how many of the batch's classes count."""
+    counts = targets != -100
+    return jnp.where(counts, cross_entropy(outputs, jnp.where(counts, targets, 0)), 0) / counts.mean()
+
+
 def set_apart(params, one, other):
     """Normalise the difference of two inputs of one shape."""
     return normalised(params, one - other)
@@ -154,6 +160,7 @@ def set_apart(params, one, other):
     [
         (crowded, cross_entropy, BATCH),
         (dense, balanced, BATCH),
+        (dense, counted, BATCH),
         (halved_together, cross_entropy, BATCH),
         (beside_its_neighbour, cross_entropy, BATCH),
         (set_apart, cross_entropy, ((BATCH[0], 2 * BATCH[0]), BATCH[1])),

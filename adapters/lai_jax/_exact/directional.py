@@ -73,7 +73,10 @@ def check_uncoupled(method: Method, losses: Losses, at: Leaves, batch: Batch, di
     identity = _AdjointIdentity(sample_by_sample, numeric(compute) if traced else compute, compiled=traced)
     moved, known = None, followed or not traced
     with compute_now(traced):
-        for (here, along), numbers in yield_trials((at, direction), arrays, traced=traced):
+        trials = yield_trials(
+            lambda both, arrays: total(both[0], arrays), (at, direction), arrays, traced=traced
+        )
+        for (here, along), numbers in trials:
             if single:
                 identity.check(here, numbers)
             if followed:

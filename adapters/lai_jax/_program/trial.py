@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -25,6 +26,9 @@ Losses = Callable[[Sequence[Any], Sequence[Any]], jax.Array]
 _DIGITS = 0.625  # of the type's, in which two ways to compute one number agree
 _SEEN = 0.01  # of the largest loss: what a trial has to see, whatever the losses' unit is
 _IN_SERIES = 16  # roundings of logits of order 1, of whose difference a fitted sample's loss is what is left
+_MOVING = frozenset({"reshape", "squeeze", "broadcast_in_dim", "convert_element_type", "slice", "transpose"})
+_COMPARING = {"eq": (0,), "ne": (0,), **dict.fromkeys(("lt", "le", "gt", "ge"), (-1, 0, 1))}
+"""What is added to the number that a comparison is with, so that both answers come up."""
 _PARAMETERS = 5  # the number of the draws that are not of the data, which have those below
 
 
@@ -39,24 +43,62 @@ def is_traced(function: Callable[..., Any], *given: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((given, held)))
 
 
-def yield_trials(parameters: Any, data: Any, *, traced: bool) -> Iterator[tuple[Any, Any]]:
-    """Yield numbers to try something on: these, or where any is traced random ones like those that are.
+def yield_trials(
+    function: Callable[[Any, Any], Any], parameters: Any, data: Any, *, traced: bool
+) -> Iterator[tuple[Any, Any]]:
+    """Yield numbers to try a function on: these, or where any is traced random ones like those that are.
 
     Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
     which crowd together wherever they are sent; and positive parameters, for some have to be. Whole numbers
-    are 0 and 1. No two arrays have the same numbers, of whose difference nothing would be left.
+    are 0 and 1, and in every second trial what the function compares them with, as a label that counts for
+    nothing: where it is no index, losses are no numbers. No two arrays have the same numbers, of whose
+    difference nothing would be left.
     """
     if not traced:
         yield parameters, data
         return
+    compared = _find_compared(jax.make_jaxpr(function)(parameters, data).jaxpr)
+    marks = compared[len(jax.tree.leaves(parameters)) :]
 
-    def normal(tree: Any, scale: float = 1.0, number: int = _PARAMETERS) -> Any:
-        return _map_placed(lambda leaf, place: _concrete(leaf, (number, place), scale), tree)
+    def normal(tree: Any, scale: float = 1.0) -> Any:
+        return _map_placed(lambda leaf, place: _concrete(leaf, (_PARAMETERS, place), scale), tree)
+
+    def draw(number: int, scale: float = 1.0) -> Any:
+        whole = [sorted({0, 1} | own) if number % 2 else (0, 1) for own in marks]
+        return _map_placed(lambda leaf, place: _concrete(leaf, (number, place), scale, whole[place]), data)
 
     for number, scale in enumerate((1.0, 0.1, 4.0)):
-        yield normal(parameters), normal(data, scale, number)
-    yield _map_placed(_positive, parameters), normal(data, number=3)
-    yield normal(parameters), jax.tree.map(_repeat, normal(data, number=4))
+        yield normal(parameters), draw(number, scale)
+    yield _map_placed(_positive, parameters), draw(3)
+    yield normal(parameters), jax.tree.map(_repeat, draw(4))
+
+
+def _find_compared(program: jex.Jaxpr) -> list[set[int]]:
+    """Return of each input of a program the whole numbers that its entries are compared with."""
+    found: list[set[int]] = [set() for _ in program.invars]
+    place = {variable: index for index, variable in enumerate(program.invars)}
+    for equation in program.eqns:
+        of = [None if isinstance(one, jex.Literal) else place.get(one) for one in equation.invars]
+        name = equation.primitive.name
+        if name in _MOVING and of[0] is not None:
+            place[equation.outvars[0]] = of[0]
+        elif name in _COMPARING:
+            for index, other in zip(of, reversed(equation.invars), strict=True):
+                number = np.asarray(getattr(other, "val", None))  # that of a literal
+                if index is not None and number.dtype.kind in "iu":
+                    found[index] |= {int(number) + step for step in _COMPARING[name]}
+        for inner in filter(None, map(_program_of, jax.tree.leaves(tuple(equation.params.values())))):
+            # of a branch the last inputs are those of its equation
+            for index, own in zip(reversed(of), reversed(_find_compared(inner)), strict=False):
+                if index is not None:
+                    found[index] |= own
+    return found
+
+
+def _program_of(value: Any) -> Any:
+    """Return the program that a primitive's parameter holds; None of another."""
+    value = getattr(value, "jaxpr", value)
+    return value if isinstance(value, jex.Jaxpr) else None
 
 
 def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +123,7 @@ def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any],
     trial = _Trial(numeric(losses) if traced else losses, moving)
     with compute_now(traced):
         known = False
-        for values, arrays in yield_trials(parameters, data, traced=traced):
+        for values, arrays in yield_trials(losses, parameters, data, traced=traced):
             try:
                 found = trial.apart(values, arrays)
             except Exception:  # whatever is said of a batch of one, or of a gradient that there is none of
@@ -180,7 +222,7 @@ def _map_placed(function: Callable[[Any, int], Any], tree: Any) -> Any:
     return jax.tree.unflatten(form, [function(leaf, place) for place, leaf in enumerate(leaves)])
 
 
-def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0) -> Any:
+def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Sequence[int] = (0, 1)) -> Any:
     """Return a leaf's numbers, or of a traced one normal numbers of a scale, others for each seed."""
     if not isinstance(leaf, jax.core.Tracer):
         return leaf
@@ -191,7 +233,7 @@ def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0) -> Any:
         return keys.reshape(leaf.shape)
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
         return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
-    return jnp.asarray(draw.integers(0, 2, leaf.shape), leaf.dtype)
+    return jnp.asarray(draw.choice(whole, leaf.shape), leaf.dtype)
 
 
 def _positive(leaf: Any, place: int) -> Any:
