@@ -190,6 +190,21 @@ def test_tracing_skips_probes_without_finite_losses():
             jax.eval_shape(call, PARAMS)
 
 
+def test_tracing_trusts_no_fitted_probe():
+    """Of one, of two samples, nothing but roundings is left."""
+
+    def bags(params, words):
+        samples = jnp.repeat(jnp.arange(len(words)), words.shape[1])
+        return jax.ops.segment_sum(params["e"][words.flatten()], samples, len(words)) @ params["o"]
+
+    batch = jnp.arange(10).reshape(2, 5) % 7, jnp.arange(2)
+
+    def last(params, *batch):
+        return lai_jax.trace(bags, params, cross_entropy, *batch).layers[-1].activations
+
+    assert jax.eval_shape(last, weights(e=(7, 4), o=(4, 3)), *batch).shape == (2, 4)
+
+
 @pytest.mark.parametrize("estimator", ["exact", "ghost", "lai"])
 def test_traced_constants_hide_no_coupling(estimator):
     def summarized(held, params):

@@ -121,18 +121,18 @@ def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any],
     parameters, data = list(parameters), list(data)
     traced = is_traced(losses, parameters, data)
     trial = _Trial(numeric(losses) if traced else losses, moving)
+    found: list[tuple[bool | None, float]] = []
     with compute_now(traced):
-        known = False
         for values, arrays in yield_trials(losses, parameters, data, traced=traced):
             try:
-                found = trial.apart(values, arrays)
+                found.append(trial.apart(values, arrays))
             except Exception:  # whatever is said of a batch of one, or of a gradient that there is none of
                 return False
-            if found is False:
-                return False
-            known = known or found is True
+    # Of fitted samples roundings may be all that is left, beside numbers that others leave.
+    least = _SEEN * max(size for _, size in found)
+    told = [apart for apart, size in found if size >= least]
     # Of losses that are no numbers nothing can be told; where they are a batch's own, nor have they scores.
-    return known or not traced
+    return False not in told and (True in told or not traced)
 
 
 class _Trial:
@@ -142,21 +142,22 @@ class _Trial:
         self.losses, self.moving = losses, moving
         self.together, self.alone = jax.jit(self._run_batch), jax.jit(self._run_alone)
 
-    def apart(self, values: list[Any], arrays: list[Any]) -> bool | None:
-        """Whether samples keep apart on these numbers; None where no loss is a number."""
+    def apart(self, values: list[Any], arrays: list[Any]) -> tuple[bool | None, float]:
+        """Whether samples keep apart on these numbers, None where no loss is one; and the largest loss."""
         draw, samples = np.random.default_rng(0), len(_numbers(arrays))
         # the check's own weights: nothing that is computed depends on them
         weights = draw.uniform(0.5, 1.5, samples) * draw.choice([-1.0, 1.0], samples)
         losses, gradient = self.together(values, arrays, weights)
         alone, summed = self.alone(values, arrays, weights)
         rounding = max(float(jnp.finfo(one.dtype).eps) for one in (losses, *gradient))
-        if not _equal(losses, alone, rounding**_DIGITS, _IN_SERIES * rounding):
-            return False
         finite = np.isfinite(alone)
+        size = float(np.abs(np.asarray(alone, np.float64)).max(initial=0, where=finite))
+        if not _equal(losses, alone, rounding**_DIGITS, _IN_SERIES * rounding):
+            return False, size
         if not finite.any():
-            return None
+            return None, size
         eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
-        return _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite)))
+        return _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite))), size
 
     def _run_batch(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
         def total(moved: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
