@@ -12,9 +12,9 @@ import optax
 import lai_core as lai
 from tests.support.fixtures import HALF
 from tests.support.jax_programs import losses as squares
-from tests.support.workloads.jax_oracle import Batch, by_numpy, flat, gradients
+from tests.support.workloads.jax_oracle import Batch, flat, gradients, run_compiled
 
-__all__ = ["HALF", "by_numpy", "flat", "gradients", "squares"]
+__all__ = ["HALF", "flat", "gradients", "run_compiled", "squares"]
 
 SGD = optax.sgd(0.1)
 Model = tuple[Callable[..., Any], Any, Callable[..., Any]]
@@ -67,7 +67,7 @@ def cross_entropy(outputs: Any, targets: Any) -> jax.Array:
 
 def computed(function: Callable[..., Any], apply: Any, params: Any, *others: Any, **options: Any) -> Any:
     """Call a function of the adapter on parameters that are traced, and return what it returns in numpy."""
-    return by_numpy(lambda params: function(apply, params, *others, **options), params)
+    return run_compiled(lambda params: function(apply, params, *others, **options), params)
 
 
 def stepped(model: Model, validation: Any, batch: Batch, *moment: Any, **how: Any) -> Any:
@@ -85,7 +85,7 @@ def stepped(model: Model, validation: Any, batch: Batch, *moment: Any, **how: An
             summary = lai_jax.summarize(apply, params, loss, *validation, **side)
         return update(params, tx.init(params), summary, *batch, *moment)
 
-    return by_numpy(run, params)
+    return run_compiled(run, params)
 
 
 def relative(found: Any, expected: Any) -> float:

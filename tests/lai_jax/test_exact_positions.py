@@ -9,7 +9,7 @@ import lai_jax
 import numpy as np
 import pytest
 
-from tests.lai_jax.support import by_numpy, computed, drawn, ruled_by
+from tests.lai_jax.support import computed, drawn, ruled_by, run_compiled
 from tests.lai_jax.support import cross_entropy as loss
 
 PARAMS = {"e": drawn(5, 4), "w": drawn(4, 4, seed=1), "o": drawn(4, 5, seed=2)}
@@ -44,7 +44,7 @@ def summed(outputs, targets):
 
 
 def one_pass_each(apply, validation, training):
-    direction = by_numpy(jax.grad(lambda p: loss(apply(p, validation[0]), validation[1]).sum()), PARAMS)
+    direction = run_compiled(jax.grad(lambda p: loss(apply(p, validation[0]), validation[1]).sum()), PARAMS)
     own = jax.jit(jax.grad(lambda p, ids, targets, t: loss(apply(p, ids), targets)[0, t]))
     rows = [(training[0][j : j + 1], training[1][j : j + 1]) for j in range(len(training[0]))]
     found = [[own(PARAMS, *row, t) for t in range(training[0].shape[1])] for row in rows]

@@ -13,12 +13,12 @@ import pytest
 
 import lai_core as lai
 from tests.lai_jax.support import (
-    by_numpy,
     classified,
     computed,
     cross_entropy,
     dense,
     gradients,
+    run_compiled,
     stepped,
     weights,
 )
@@ -28,7 +28,7 @@ MODEL = dense, PARAMS, cross_entropy
 
 
 def scored(summary, **options):
-    return by_numpy(
+    return run_compiled(
         lambda params, side: lai_jax.score(dense, params, cross_entropy, side, *BATCH, **options),
         PARAMS,
         summary,
@@ -52,7 +52,7 @@ def test_custom_steps_match_curated_steps(estimator):
         nothing, options = jnp.full_like(BATCH[0], jnp.nan), {"estimator": estimator}
         options["second_moment"] = moment + 1
         score = lambda side: lai_jax.score(*MODEL, side, nothing, BATCH[1], **options)  # noqa: E731
-        seen = by_numpy(score, summary)[1]
+        seen = run_compiled(score, summary)[1]
         np.testing.assert_array_equal(seen.second_moment, jnp.ones(3))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.lai_jax.support import by_numpy, stepped
+from tests.lai_jax.support import run_compiled, stepped
 from tests.lai_torch.support import drawn_sketch
 from tests.support.workloads.pairs import PAIRS
 
@@ -52,7 +52,7 @@ def test_curated_steps_agree(name, estimator, options):
     how = {"estimator": estimator, "positions": options.get("positions"), "sketch": sketch}
     if estimator == "calibrated_lai":
         how["calibration"] = len(batch[1])  # as the curator calibrates
-    given = by_numpy(functools.partial(lai_jax.summarize, *model, **how), *map(jnp.asarray, validation))
+    given = run_compiled(functools.partial(lai_jax.summarize, *model, **how), *map(jnp.asarray, validation))
     by_jax = stepped(model, given, tuple(map(jnp.asarray, batch)), estimator=estimator)[2]
     np.testing.assert_allclose(by_jax.scores, by_torch.scores.numpy(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(by_jax.weights, weights.numpy(), rtol=1e-12)

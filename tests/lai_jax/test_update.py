@@ -13,7 +13,17 @@ from jax import lax
 from lai_jax._program.leaves import check_finite
 
 import lai_core as lai
-from tests.lai_jax.support import HALF, by_numpy, computed, dense, flat, squares, stepped, vectors, weights
+from tests.lai_jax.support import (
+    HALF,
+    computed,
+    dense,
+    flat,
+    run_compiled,
+    squares,
+    stepped,
+    vectors,
+    weights,
+)
 from tests.support.workloads import jax_models
 
 PARAMS, VALIDATION, BATCH = weights(w=(4, 6), b=(6,), o=(6, 3)), vectors(5, seed=1), vectors(8)
@@ -24,7 +34,7 @@ WAYS = pytest.mark.parametrize("how", [{}, {"rows": 4}, {"rows": 4, "recompute":
 def weighted_gradient(model, batch, weights):
     apply, params, loss = model
     gradient = jax.grad(lambda at: (loss(apply(at, batch[0]), batch[1]) * weights).sum(), allow_int=True)
-    return by_numpy(gradient, params)
+    return run_compiled(gradient, params)
 
 
 def check_unmoved(before, after):

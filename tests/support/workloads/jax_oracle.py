@@ -10,7 +10,7 @@ import numpy as np
 Batch = tuple[Any, Any]
 
 
-def by_numpy(function: Callable[..., Any], *given: Any) -> Any:
+def run_compiled(function: Callable[..., Any], *given: Any) -> Any:
     """Return what a function returns where it is compiled, as numpy arrays; random keys stay as they are."""
 
     def read(leaf: Any) -> Any:
