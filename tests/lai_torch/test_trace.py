@@ -69,7 +69,7 @@ def halved(layer):
 
 @pytest.mark.parametrize("make", [weight_norm, spectral_norm, halved])
 @pytest.mark.parametrize("alive", [[1, 0], [0, 1]])
-def test_made_weights_are_read_where_one_sample_alone_reaches_them(make, alive):
+def test_weights_one_sample_alone_reaches(make, alive):
     first = nn.Linear(4, 6, bias=False)
     nn.init.uniform_(first.weight, 0.1, 1.0)
     model = nn.Sequential(make(first), nn.ReLU(), nn.Linear(6, 3)).double().eval()

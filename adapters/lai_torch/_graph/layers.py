@@ -211,12 +211,12 @@ def find_made(
         elif passes is not None and name in _BY_OTHERS:
             # A constant that spreads a parameter over more entries may spread it over samples.
             spread = graph.shape((node, 0)).numel() > max(graph.shape(edge).numel() for edge in children)
-            if not spread and _kept_alike(node, saved, *passes):
+            if not spread and _keeps_alike(node, saved, *passes):
                 made.add(node)
     return made
 
 
-def _kept_alike(node: int, saved: Saved, first: Graph, second: Graph) -> bool:
+def _keeps_alike(node: int, saved: Saved, first: Graph, second: Graph) -> bool:
     """Whether a function of two arguments kept the same of them in two passes."""
     names = ("self", "other", "vec", "tensor")
     pairs = ([saved(one.nodes[node], name) for one in (first, second)] for name in names)
