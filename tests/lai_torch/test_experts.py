@@ -25,6 +25,21 @@ def deep(own, inputs):
     return own.head(inputs)
 
 
+@holding(
+    lambda: held(
+        shut=nn.Linear(4, 4),
+        body=nn.Linear(4, 4),
+        sides=nn.ModuleList([nn.Linear(4, 4)]),
+        head=nn.Linear(4, 3),
+    )
+)
+def gated(own, inputs):
+    """Send some samples through a layer, and shut another one to some."""
+    hidden = own.shut(inputs) * inputs[:, :1].clamp(min=0) + own.body(inputs)
+    rows = (inputs[:, 1] > 0).nonzero().squeeze(1)
+    return own.head(hidden.index_add(0, rows, own.sides[0](hidden[rows])))
+
+
 def routed():
     """Send rows to two experts each, and samples to one of two."""
     parts = "top_two", "routed"
@@ -50,7 +65,7 @@ def branching(own, inputs):
 @pytest.mark.parametrize(
     "options", [{}, {"refresh": 3}, {"estimator": lai_torch.Ghost(chunk=2)}, {"backward": "whole"}]
 )
-@pytest.mark.parametrize("kind", [routed, deep])
+@pytest.mark.parametrize("kind", [routed, deep, gated])
 def test_ghost_is_exact_whatever_is_routed(kind, options):
     torch.manual_seed(0)
     model, validation = kind().double(), drawn(7, 99)
