@@ -227,6 +227,13 @@ def test_shares_move_and_are_resumed(tmp_path):
     assert shares_of(again)[-1] == shares_of(logs)[-1]
 
 
+def test_mixtures_resume_within_an_epoch(tmp_path):
+    through, _, run = by_source(0, str(tmp_path), dropout=0.1)
+    assert 6 % run._mixing.sampler.batches  # the checkpoint is in the middle of one
+    resumed, _, _ = by_source(0, str(tmp_path), resume=f"{tmp_path}/checkpoint-6", dropout=0.1)
+    assert torch.equal(resumed, through)
+
+
 @pytest.mark.slow
 def test_sources_that_are_text(tmp_path):
     numbers, logs, _ = by_source(0, str(tmp_path / "numbers"))

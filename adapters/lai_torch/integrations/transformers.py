@@ -150,7 +150,8 @@ class Curated:
         state = None if saved is None else saved["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
         return self._mixing.make_sampler(
-            train_dataset, size * trainer.args.world_size, trainer.args.seed, state
+            *(train_dataset, size * trainer.args.world_size, trainer.args.seed, state),
+            skips=not trainer.args.ignore_data_skip,
         )
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
@@ -183,13 +184,7 @@ class Curated:
                 f"resume_from_checkpoint: expected one that a curated run saved, with {FILE}, got {folder!r}"
             )
             raise ValueError(msg)
-        settings = self.args  # type: ignore[attr-defined]
-        skips, resumed = settings.ignore_data_skip, folder or resume_from_checkpoint
-        settings.ignore_data_skip = skips or self._mixing is not None  # its sampler goes on where it was
-        try:
-            return trainer.train(resume_from_checkpoint=resumed, **options)
-        finally:
-            settings.ignore_data_skip = skips
+        return trainer.train(resume_from_checkpoint=folder or resume_from_checkpoint, **options)
 
     def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
         """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
