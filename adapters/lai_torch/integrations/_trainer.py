@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data import IterableDataset, Sampler
 from transformers import TrainerCallback
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES,
@@ -49,6 +49,20 @@ def check_losses(trainer: Any) -> None:
             f"label_smoothing_factor: expected 0, got {trainer.args.label_smoothing_factor}: a curated step "
             "takes the losses of sample_loss; pass one that smooths labels, as torch's "
             "cross_entropy(label_smoothing=) does"
+        )
+        raise ValueError(msg)
+
+
+def check_called(trainer: Any, curated: type) -> None:
+    """Refuse a trainer's own `compute_loss`: a curated step takes the losses of `sample_loss`."""
+    classes = type(trainer).__mro__
+    behind = classes[classes.index(curated) + 1 :]
+    owner = next(one for one in behind if "compute_loss" in vars(one))
+    if owner.__module__.partition(".")[0] not in {"transformers", "trl"}:
+        msg = (
+            f"compute_loss: expected the library's own, got that of {owner.__name__}, which a curated step "
+            "does not call: it weighs the losses of single samples; pass what it computes as a function "
+            "sample_loss(outputs, batch) -> (n,)"
         )
         raise ValueError(msg)
 
@@ -135,8 +149,15 @@ class Mixing:
     """A mixture, the sampler that draws by it, and how far both are in a run."""
 
     def __init__(
-        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[Any, int] | None
+        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[Any, int] | None, data: Any
     ) -> None:
+        # a trainer asks no sampler for the order of a stream
+        if isinstance(data, IterableDataset):
+            msg = (
+                f"mixture: expected a train_dataset with a length, got {type(data).__name__}, which is read "
+                "in its own order; leave mixture out, or load the data set"
+            )
+            raise TypeError(msg)
         if groups is None:
             msg = "groups: expected the name of the entry that says a sample's source, got None"
             raise ValueError(msg)

@@ -20,6 +20,7 @@ from lai_torch.integrations._trainer import (
     Keeping,
     Mixing,
     WithGroups,
+    check_called,
     check_losses,
     check_one_part,
     last_whole,
@@ -85,6 +86,8 @@ class Curated:
         super().__init__(*arguments, **options)
         trainer: Any = self
         check_losses(trainer)
+        if sample_loss is None:
+            check_called(trainer, Curated)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, names = groups, list[str]()
         # the collator turns text into numbers, which alone go to a device
@@ -92,7 +95,9 @@ class Curated:
             names = names_of(trainer.train_dataset, groups, mixture, fixed)
             trainer.data_collator = WithGroups(trainer.data_collator, groups, names)
         self.shown = Log(names)
-        self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
+        self._mixing = (
+            None if mixture is None else Mixing(mixture, period, groups, fixed, trainer.train_dataset)
+        )
         usual = {} if mixture is None else USUAL | {"refresh": period}
         given = {**usual, **(curation or {})}
         self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
