@@ -25,6 +25,21 @@ def deep(own, inputs):
     return own.head(inputs)
 
 
+@holding(
+    lambda: held(
+        shut=nn.Linear(4, 4),
+        body=nn.Linear(4, 4),
+        sides=nn.ModuleList([nn.Linear(4, 4)]),
+        head=nn.Linear(4, 3),
+    )
+)
+def gated(own, inputs):
+    """Send some samples through a layer, and shut another one to some."""
+    hidden = own.shut(inputs) * inputs[:, :1].clamp(min=0) + own.body(inputs)
+    rows = (inputs[:, 1] > 0).nonzero().squeeze(1)
+    return own.head(hidden.index_add(0, rows, own.sides[0](hidden[rows])))
+
+
 def routed():
     """Send rows to two experts each, and samples to one of two."""
     parts = "top_two", "routed"
@@ -62,6 +77,19 @@ def test_ghost_is_exact_whatever_is_routed(kind, options):
     again = curated(model, validation, **{"estimator": "ghost", "lr": 0.0, **options})
     again.load_state_dict(curator.state_dict())
     torch.testing.assert_close(again.step(*batch).scores, expected)
+
+
+def test_layers_that_a_sample_does_not_reach():
+    torch.manual_seed(0)
+    model, sides = gated().double(), []
+    for first in (1.0, -1.0):
+        inputs = randn(6, 4).abs()
+        inputs[::2, 1] *= -1
+        inputs[0, 0] *= first
+        sides.append((inputs, labels(6)))
+    for validation, batch in (sides, sides[::-1]):
+        found = curated(model, validation, estimator="ghost", lr=0.0).step(*batch).scores
+        torch.testing.assert_close(found, lai_torch.exact_scores(model, LOSS, validation, batch))
 
 
 @pytest.mark.parametrize("way", ["eager", "grouped_mm"])

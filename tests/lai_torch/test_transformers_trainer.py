@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from lai_torch.integrations.losses import next_token_losses
-from lai_torch.integrations.transformers import CuratedTrainer
+from lai_torch.integrations.transformers import Curated, CuratedTrainer
 from transformers import Trainer
 
 import lai_core as lai
@@ -227,6 +227,13 @@ def test_shares_move_and_are_resumed(tmp_path):
     assert shares_of(again)[-1] == shares_of(logs)[-1]
 
 
+def test_mixtures_resume_within_an_epoch(tmp_path):
+    through, _, run = by_source(0, str(tmp_path), dropout=0.1)
+    assert 6 % run._mixing.sampler.batches  # the checkpoint is in the middle of one
+    resumed, _, _ = by_source(0, str(tmp_path), resume=f"{tmp_path}/checkpoint-6", dropout=0.1)
+    assert torch.equal(resumed, through)
+
+
 @pytest.mark.slow
 def test_sources_that_are_text(tmp_path):
     numbers, logs, _ = by_source(0, str(tmp_path / "numbers"))
@@ -242,6 +249,26 @@ def test_a_mixture_without_sources_is_refused(tmp_path):
         ValueError, match=r"^groups: expected the name of the entry that says a sample's source"
     ):
         by_source(0, str(tmp_path), groups=None)
+
+
+def test_a_mixture_of_a_stream_is_refused(tmp_path):
+    stream = Dataset.from_list(sequences(24, 1)).to_iterable_dataset()
+    with pytest.raises(TypeError, match=r"^mixture: expected a train_dataset with a length, got Iterable"):
+        made(tmp_path, train_dataset=stream, mixture=Mixture(2))
+
+
+def test_a_loss_that_is_not_called_is_refused(tmp_path):
+    class Penalised(Trainer):
+        def compute_loss(self, *arguments, **options):
+            return 2 * super().compute_loss(*arguments, **options)
+
+    class CuratedPenalised(Curated, Penalised):
+        pass
+
+    given = {"validation": sequences(24, 2), "train_dataset": sequences(24, 1), "data_collator": collate}
+    with pytest.raises(ValueError, match=r"^compute_loss: expected the library's own, got that of Penalised"):
+        CuratedPenalised(language_model(), arguments(str(tmp_path)), **given)
+    CuratedPenalised(language_model(), arguments(str(tmp_path)), sample_loss=next_token_losses, **given)
 
 
 def test_labels_of_another_name(tmp_path):

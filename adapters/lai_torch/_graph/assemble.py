@@ -111,8 +111,7 @@ class Assembly:
                 routed.add(name)  # an expert to which no row was routed, maybe
             else:
                 built[name] = self._build(name, parameter)
-        layered = {(layer.node, layer.slot) for layer in self.plan.layers}
-        # In the order of the parameters, whatever a batch's records are made of.
+        # In the order of the parameters, then of the layers, whatever a batch's records are made of.
         records: list[Record] = []
         for name, parameter in parameters.items():
             records += built.get(name, [])
@@ -120,10 +119,16 @@ class Assembly:
                 records += self._build_experts(name, parameter, owned.get(name, []))
             else:
                 own = owned.get(name, ())
-                records += [record for use, record in own if (use.node, use.slot) not in layered]
+                records += [record for use, record in own if (use.node, use.slot) not in self.plan.order]
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         layers = self.build_layers(by_node)
-        return [*records, *(one.record for one in layers)], layers
+        finals = layers[-1:] if self.plan.last else []
+        read = {(one.layer.node, one.layer.slot): one.record for one in layers[: len(layers) - len(finals)]}
+        ends = {layer.node for layer in self.plan.last}
+        # a batch may have left out some that another one has
+        ordered = {key: read.get(key, by_node.get(key)) for key in self.plan.order if key[0] not in ends}
+        records += [one for one in ordered.values() if one is not None]
+        return [*records, *(one.record for one in finals)], layers
 
     def _find_owned(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
         """Return the parameters whose uses are all of one kind, with their records, and the biases within."""

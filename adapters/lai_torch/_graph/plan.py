@@ -29,6 +29,8 @@ class Plan:
     layers: list[Layer]
     last: list[Layer]
     biases: dict[int, Bias]
+    # node and slot of the layers, and of those that the samples of this batch do not all reach
+    order: tuple[tuple[int, int], ...] = ()
     # why LAI has no last layer, of a plan for Ghost
     refusal: str = ""
     # of nodes that may move samples: where these lie, and the integers that were seen

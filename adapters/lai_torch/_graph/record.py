@@ -404,6 +404,7 @@ class Reader:
             if not self.every or self.last is not None:
                 raise
             refusal, last = str(error), []
+        order = tuple((layer.node, layer.slot) for layer in layers)
         # where the samples lie depends on the data: a layer may be without some of them
         if varies and self.exchanged:
             alone = _find_unreached(graph, layers)
@@ -414,7 +415,7 @@ class Reader:
                 self._route({layer.source.names[0] for layer in alone if layer.source is not None})
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
-        plan = Plan(graph.samples, uses, layers, last, biases, refusal)
+        plan = Plan(graph.samples, uses, layers, last, biases, order, refusal)
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, varies is False and not uncertain

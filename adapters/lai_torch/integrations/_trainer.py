@@ -1,12 +1,14 @@
 """What a curated Trainer is given, writes into its checkpoints, and samples from."""
 
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset, Sampler
 from transformers import TrainerCallback
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES,
@@ -47,6 +49,20 @@ def check_losses(trainer: Any) -> None:
             f"label_smoothing_factor: expected 0, got {trainer.args.label_smoothing_factor}: a curated step "
             "takes the losses of sample_loss; pass one that smooths labels, as torch's "
             "cross_entropy(label_smoothing=) does"
+        )
+        raise ValueError(msg)
+
+
+def check_called(trainer: Any, curated: type) -> None:
+    """Refuse a trainer's own `compute_loss`: a curated step takes the losses of `sample_loss`."""
+    classes = type(trainer).__mro__
+    behind = classes[classes.index(curated) + 1 :]
+    owner = next(one for one in behind if "compute_loss" in vars(one))
+    if owner.__module__.partition(".")[0] not in {"transformers", "trl"}:
+        msg = (
+            f"compute_loss: expected the library's own, got that of {owner.__name__}, which a curated step "
+            "does not call: it weighs the losses of single samples; pass what it computes as a function "
+            "sample_loss(outputs, batch) -> (n,)"
         )
         raise ValueError(msg)
 
@@ -133,8 +149,15 @@ class Mixing:
     """A mixture, the sampler that draws by it, and how far both are in a run."""
 
     def __init__(
-        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[Any, int] | None
+        self, mixture: Mixture, period: int, groups: str | None, fixed: Mapping[Any, int] | None, data: Any
     ) -> None:
+        # a trainer asks no sampler for the order of a stream
+        if isinstance(data, IterableDataset):
+            msg = (
+                f"mixture: expected a train_dataset with a length, got {type(data).__name__}, which is read "
+                "in its own order; leave mixture out, or load the data set"
+            )
+            raise TypeError(msg)
         if groups is None:
             msg = "groups: expected the name of the entry that says a sample's source, got None"
             raise ValueError(msg)
@@ -143,8 +166,13 @@ class Mixing:
         self.sampler: MixtureSampler | None = None
         self.drawn = 0
 
-    def make_sampler(self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None) -> Any:
-        """Make the sampler of a run, new or as a checkpoint has it, for the batch of all processes."""
+    def make_sampler(
+        self, data: Any, batch_size: int, seed: int, state: Mapping[str, Any] | None, *, skips: bool
+    ) -> Any:
+        """Make the sampler of a run, new or as a checkpoint has it, for the batch of all processes.
+
+        Where the trainer `skips` what an epoch has trained on, it is given as much to skip.
+        """
         # a data set of `datasets` gives a column at once
         named = hasattr(data, "column_names")
         groups = data[self.groups] if named else [row[self.groups] for row in data]
@@ -157,7 +185,7 @@ class Mixing:
             self.sources.load_state_dict(state["sources"])
             self.sampler.load_state_dict(state["sampler"])
             self.drawn = state["sampler"]["batch"]
-        return self.sampler
+        return Begun(self.sampler, self.drawn % self.sampler.batches * batch_size if skips else 0)
 
     def take(self, report: Report, groups: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> None:
         """Take in a step's scores; `gather` takes one process's numbers, NaN for none, to all."""
@@ -179,6 +207,23 @@ class Mixing:
         if self.sampler is not None:
             sampler = self.sampler.state_dict(batches=self.drawn)
         return {"sources": self.sources.state_dict(), "sampler": sampler}
+
+
+class Begun(Sampler[int]):
+    """A sampler in the middle of its epoch, whose first indices stand for those that were trained on."""
+
+    def __init__(self, sampler: MixtureSampler, trained: int) -> None:
+        self.sampler, self.trained = sampler, trained
+
+    def __len__(self) -> int:
+        """Return the number of samples of an epoch."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield indices to the end of the epoch."""
+        trained, self.trained = self.trained, 0
+        yield from itertools.repeat(0, trained)
+        yield from self.sampler
 
 
 class WithGroups:

@@ -20,6 +20,7 @@ from lai_torch.integrations._trainer import (
     Keeping,
     Mixing,
     WithGroups,
+    check_called,
     check_losses,
     check_one_part,
     last_whole,
@@ -85,6 +86,8 @@ class Curated:
         super().__init__(*arguments, **options)
         trainer: Any = self
         check_losses(trainer)
+        if sample_loss is None:
+            check_called(trainer, Curated)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, names = groups, list[str]()
         # the collator turns text into numbers, which alone go to a device
@@ -92,7 +95,9 @@ class Curated:
             names = names_of(trainer.train_dataset, groups, mixture, fixed)
             trainer.data_collator = WithGroups(trainer.data_collator, groups, names)
         self.shown = Log(names)
-        self._mixing = None if mixture is None else Mixing(mixture, period, groups, fixed)
+        self._mixing = (
+            None if mixture is None else Mixing(mixture, period, groups, fixed, trainer.train_dataset)
+        )
         usual = {} if mixture is None else USUAL | {"refresh": period}
         given = {**usual, **(curation or {})}
         self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
@@ -150,7 +155,8 @@ class Curated:
         state = None if saved is None else saved["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
         return self._mixing.make_sampler(
-            train_dataset, size * trainer.args.world_size, trainer.args.seed, state
+            *(train_dataset, size * trainer.args.world_size, trainer.args.seed, state),
+            skips=not trainer.args.ignore_data_skip,
         )
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
@@ -183,13 +189,7 @@ class Curated:
                 f"resume_from_checkpoint: expected one that a curated run saved, with {FILE}, got {folder!r}"
             )
             raise ValueError(msg)
-        settings = self.args  # type: ignore[attr-defined]
-        skips, resumed = settings.ignore_data_skip, folder or resume_from_checkpoint
-        settings.ignore_data_skip = skips or self._mixing is not None  # its sampler goes on where it was
-        try:
-            return trainer.train(resume_from_checkpoint=resumed, **options)
-        finally:
-            settings.ignore_data_skip = skips
+        return trainer.train(resume_from_checkpoint=folder or resume_from_checkpoint, **options)
 
     def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
         """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
