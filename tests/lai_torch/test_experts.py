@@ -79,7 +79,7 @@ def test_ghost_is_exact_whatever_is_routed(kind, options):
     torch.testing.assert_close(again.step(*batch).scores, expected)
 
 
-def test_layers_that_a_sample_does_not_reach():
+def test_layers_some_samples_skip():
     torch.manual_seed(0)
     model, sides = gated().double(), []
     for first in (1.0, -1.0):
@@ -139,3 +139,11 @@ def test_idle_experts_of_a_part():
     model, validation = routed().double(), drawn(7, 99)
     with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
         curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(2, 1))
+
+
+def test_batches_without_last_layers_are_refused():
+    torch.manual_seed(0)
+    curator = curated(gated().double(), drawn(7, 99), estimator="ghost", lr=0.0)
+    with pytest.raises(ValueError, match=r"expected a last layer.*in every batch"):
+        for seed, n in enumerate((2, 1, 6, 2)):
+            curator.step(*drawn(n, seed))

@@ -251,13 +251,13 @@ def test_a_mixture_without_sources_is_refused(tmp_path):
         by_source(0, str(tmp_path), groups=None)
 
 
-def test_a_mixture_of_a_stream_is_refused(tmp_path):
+def test_mixtures_of_streams_are_refused(tmp_path):
     stream = Dataset.from_list(sequences(24, 1)).to_iterable_dataset()
     with pytest.raises(TypeError, match=r"^mixture: expected a train_dataset with a length, got Iterable"):
         made(tmp_path, train_dataset=stream, mixture=Mixture(2))
 
 
-def test_a_loss_that_is_not_called_is_refused(tmp_path):
+def test_uncalled_losses_are_refused(tmp_path):
     class Penalised(Trainer):
         def compute_loss(self, *arguments, **options):
             return 2 * super().compute_loss(*arguments, **options)

@@ -115,14 +115,20 @@ def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace
     # A parameter that was left already has one record in every batch: what differs then is not mended so.
     kinds = {name: [dict(one)["kind"] for one in before[name]] for name in names & reader.left}
     unread = {name for name in names if kinds.get(name) != ["GainTrace"]}
+    # what stands for the last layer of a batch without one: a side that is made again has none, too
+    if unread == {"None"}:
+        msg = (
+            "model: expected a last layer, one whose output the loss reads, in every batch, got one in some "
+            "alone; use estimator 'exact'"
+        )
+        raise ValueError(msg)
     if unread:
         reader.leave(frozenset(unread))
         msg = (
             f"model: expected records of the same parameters in every batch, got others of {sorted(unread)}; "
             "use estimator 'exact'"
         )
-        # a batch without a last layer: made again, the side would lack what stands for one
-        raise (ValueError if unread == {"None"} else UnlikeError)(msg)
+        raise UnlikeError(msg)
 
 
 def _group_layouts(found: Layouts) -> defaultdict[str, list[Any]]:
