@@ -144,6 +144,8 @@ def test_idle_experts_of_a_part():
 def test_batches_without_last_layers_are_refused():
     torch.manual_seed(0)
     curator = curated(gated().double(), drawn(7, 99), estimator="ghost", lr=0.0)
+    *batches, bare = (drawn(n, seed) for seed, n in enumerate((2, 1, 6, 2)))
+    for batch in batches:
+        curator.step(*batch)
     with pytest.raises(ValueError, match=r"expected a last layer.*in every batch"):
-        for seed, n in enumerate((2, 1, 6, 2)):
-            curator.step(*drawn(n, seed))
+        curator.step(*bare)
