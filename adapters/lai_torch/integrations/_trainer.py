@@ -53,7 +53,7 @@ def check_losses(trainer: Any) -> None:
         raise ValueError(msg)
 
 
-def check_called(trainer: Any, curated: type) -> None:
+def check_own_loss(trainer: Any, curated: type) -> None:
     """Refuse a trainer's own `compute_loss`: a curated step takes the losses of `sample_loss`."""
     classes = type(trainer).__mro__
     behind = classes[classes.index(curated) + 1 :]
@@ -185,7 +185,7 @@ class Mixing:
             self.sources.load_state_dict(state["sources"])
             self.sampler.load_state_dict(state["sampler"])
             self.drawn = state["sampler"]["batch"]
-        return Begun(self.sampler, self.drawn % self.sampler.batches * batch_size if skips else 0)
+        return ResumedSampler(self.sampler, self.drawn % self.sampler.batches * batch_size if skips else 0)
 
     def take(self, report: Report, groups: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> None:
         """Take in a step's scores; `gather` takes one process's numbers, NaN for none, to all."""
@@ -209,7 +209,7 @@ class Mixing:
         return {"sources": self.sources.state_dict(), "sampler": sampler}
 
 
-class Begun(Sampler[int]):
+class ResumedSampler(Sampler[int]):
     """A sampler in the middle of its epoch, whose first indices stand for those that were trained on."""
 
     def __init__(self, sampler: MixtureSampler, trained: int) -> None:

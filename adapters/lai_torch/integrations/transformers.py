@@ -20,9 +20,9 @@ from lai_torch.integrations._trainer import (
     Keeping,
     Mixing,
     WithGroups,
-    check_called,
     check_losses,
     check_one_part,
+    check_own_loss,
     last_whole,
     names_of,
     usual_loss,
@@ -87,7 +87,7 @@ class Curated:
         trainer: Any = self
         check_losses(trainer)
         if sample_loss is None:
-            check_called(trainer, Curated)
+            check_own_loss(trainer, Curated)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, names = groups, list[str]()
         # the collator turns text into numbers, which alone go to a device
