@@ -135,6 +135,17 @@ def test_experts_are_left_out_once_known(few, many, chunk):
 
 
 @pytest.mark.filterwarnings("ignore:.*LAI has no readout")
+def test_calibration_leaves_out_known_experts():
+    inputs = randn(4, 4, 4).double() + torch.tensor([3, 3, -3, 3]).view(4, 1, 1)
+    estimator = lai_torch.CalibratedLAI(positions="mean")
+    curator = curated(branching().double(), (inputs[:2], labels(4)[:2]), estimator=estimator)
+    for _ in range(2):
+        report = curator.score(inputs, labels(4))[1]
+        assert report.layer_weights.shape == (2,)
+        assert bool(torch.isfinite(report.scores).all())
+
+
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
 def test_idle_experts_of_a_part():
     model, validation = routed().double(), drawn(7, 99)
     with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):

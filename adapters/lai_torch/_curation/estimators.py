@@ -395,6 +395,7 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
             f"among the {used} it is calibrated on"
         )
         raise UnusableError(msg)
+    every.recall(tracer.reader.routed, every.left)  # experts are left out of both
     with tracer.lowered():
         recording = every.record(rows(part, kept, used))
     if not recording.readouts:

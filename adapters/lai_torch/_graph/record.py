@@ -137,7 +137,7 @@ class Reader:
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
         """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
         # plans were made for other parameters
-        if left != self.left:
+        if (routed, left) != (self.routed, self.left):
             self._plans.clear()
         self.routed, self.left = routed, left
 
