@@ -39,9 +39,6 @@ def test_training_builds_no_logits():
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
     assert not hasattr(model(**batch, fused_lm_head=True), "logits")
     assert trainer.curator.steps == 12
-    trainer.args.loss_type = "dft"
-    with pytest.raises(ValueError, match="loss_type: expected 'nll'"):
-        trainer.trained_losses(model, batch)
 
 
 def packed_run(folder, given=None, dtype=torch.float32, **settings):
@@ -121,6 +118,12 @@ def test_mixtures_of_rows_and_documents(tmp_path):
 def test_groups_of_packed_rows_are_refused(tmp_path):
     with pytest.raises(ValueError, match="groups: expected"):
         packed_run(tmp_path, {"groups": "source"}, packing=True, max_length=48, per_device_train_batch_size=2)
+
+
+@pytest.mark.slow
+def test_other_losses_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="loss_type: expected 'nll'"):
+        packed_run(tmp_path, loss_type="dft")
 
 
 DOCUMENTS = st.lists(st.lists(st.integers(2, 5), min_size=2, max_size=4), min_size=1, max_size=3)

@@ -154,10 +154,9 @@ class Curated:
         saved = self._read_state()
         state = None if saved is None else saved["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
-        return self._mixing.make_sampler(
-            *(train_dataset, size * trainer.args.world_size, trainer.args.seed, state),
-            skips=not trainer.args.ignore_data_skip,
-        )
+        skips = not trainer.args.ignore_data_skip
+        size *= trainer.args.world_size
+        return self._mixing.make_sampler(train_dataset, size, trainer.args.seed, state, skips=skips)
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.

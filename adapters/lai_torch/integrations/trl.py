@@ -17,6 +17,13 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
     or `padding_free` the documents of a row are the samples.
     """
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        kind = self.args.loss_type
+        if kind != "nll":
+            msg = f"loss_type: expected 'nll', whose losses are those of the scores, got {kind!r}"
+            raise ValueError(msg)
+
     def _prepare_data(self, dataset: Any) -> Any:
         """Return a data set tokenized as TRL tokenizes those that it evaluates."""
         trainer: Any = self
@@ -31,10 +38,6 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
 
     def _compute_trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
         """Return the outputs, and the losses of `next_token_losses` without the logits."""
-        kind = self.args.loss_type  # type: ignore[attr-defined]
-        if kind != "nll":
-            msg = f"loss_type: expected 'nll', whose losses are those of the scores, got {kind!r}"
-            raise ValueError(msg)
         outputs = model(**batch, use_cache=False, fused_lm_head=True)
         documents = documents_of(batch)
         if documents is not None:
