@@ -3,6 +3,7 @@
 from functools import cache
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.walk import run_node, walk
@@ -22,8 +23,13 @@ def check_torch() -> None:
     RuntimeError
         If this torch shows less of a graph than the reader reads.
     """
-    # Whatever modes the caller is in: a graph is built, and nothing of it is cast.
-    with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+    # Whatever modes the caller is in: a graph is built, and nothing of it is cast, faked, or counted.
+    with (
+        _disable_current_modes(),
+        torch.inference_mode(mode=False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+    ):
         rows = torch.ones(2, 3, dtype=torch.float64, device="cpu")
         matrix = rows.mT.clone().requires_grad_()
         losses = (rows @ matrix).sum(1)
