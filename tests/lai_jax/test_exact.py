@@ -45,12 +45,12 @@ def test_scores_are_inner_products_of_gradients(name):
 
 
 def test_batch_size_dependent_functions_are_refused():
-    def divided(outputs, targets):
-        return squares(outputs, targets) / len(targets)
+    def divided(params, inputs):
+        return clipping(params, inputs) / len(inputs)
 
     for call in (exact_scores, lai_jax.exact_scores):
         with pytest.raises(ValueError, match="a function is not the same for one sample as for many"):
-            call(clipping, PARAMS, divided, *SIDES)
+            call(divided, PARAMS, squares, *SIDES)
 
 
 def test_selfcheck_detects_wrong_derivatives(monkeypatch):

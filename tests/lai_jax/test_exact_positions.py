@@ -90,7 +90,7 @@ SHAPE = "loss: expected one number a position, shape (3, t), where per_position=
 
 @pytest.mark.parametrize(
     ("own", "message"),
-    [(lambda o, t: loss(o - o.mean(0), t), "apply, loss: the loss of sample"), (summed, SHAPE)],
+    [(lambda o, t: loss(o - o.sum(0), t), "apply, loss: the loss of sample"), (summed, SHAPE)],
     ids=["coupled samples", "no positions"],
 )
 def test_losses_without_position_values_are_refused(own, message):

@@ -218,6 +218,9 @@ SIDES = {
 }
 
 TRACES = {
+    "ValueError: loss: expected each sample's loss to be its own, got one that depends on how many": (
+        lambda: traced(loss=lambda outputs, targets: squares(outputs, targets) / len(targets))
+    ),
     f"ValueError: {SCALAR} (); leave out the mean": lambda: traced(loss=lambda o, y: squares(o, y).mean()),
     f"ValueError: {SCALAR} (6, 3); sum or average each sample's own positions": (
         lambda: traced(loss=lambda o, _: o)

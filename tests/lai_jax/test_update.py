@@ -220,8 +220,8 @@ def test_rows_cap_the_kept_samples():
     assert int(capped.kept) == 5
 
 
-def divided_by_size(outputs, targets):
-    return squares(outputs, targets) / targets.shape[0]
+def divided_by_size(params, inputs):
+    return dense(params, inputs) / inputs.shape[0]
 
 
 def branching(params, inputs):
@@ -232,7 +232,7 @@ def branching(params, inputs):
 @pytest.mark.parametrize(
     ("apply", "loss", "message"),
     [
-        (dense, divided_by_size, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
+        (divided_by_size, squares, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
         (branching, squares, r"samples pass through cond \(test_update.py"),
     ],
 )

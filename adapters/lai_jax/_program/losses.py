@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 
 from lai_jax._program.leaves import replace_leaves, split_leaves
+from lai_jax._program.program import programs_of
 
 
 def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
@@ -26,7 +28,8 @@ def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[
             raise TypeError(msg)
 
     def losses(params: Any, inputs: Any, targets: Any) -> jax.Array:
-        returned = loss(call(apply, params, inputs), targets)
+        outputs = call(apply, params, inputs)
+        returned = loss(outputs, targets)
         if not jax.tree_util.all_leaves([returned]):
             msg = (
                 f"loss: expected an array, one number a sample, got {type(returned).__name__}; return the "
@@ -57,9 +60,48 @@ def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[
         if not jnp.issubdtype(values.dtype, jnp.floating):
             msg = f"loss: expected real floating-point numbers, got {values.dtype}"
             raise TypeError(msg)
+        _check_count(loss, (outputs, targets), samples)
         return values
 
     return losses
+
+
+def _check_count(loss: Callable[..., Any], given: Any, samples: int) -> None:
+    """Raise if a loss holds numbers that depend on how many samples the batch has, as one divided by it does.
+
+    Such numbers are constants of the program, which no other batch of its size moves.
+    """
+    arrays, whole = arrays_of(given)
+
+    def find_numbers(rows: int) -> list[Any]:
+        shapes = [(rows, *one.shape[1:]) if one.shape[:1] == (samples,) else one.shape for one in arrays]
+        abstract = [jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, arrays, strict=True)]
+        return _list_numbers(jax.make_jaxpr(lambda *each: loss(*whole([*each])))(*abstract).jaxpr)
+
+    try:
+        own, other = find_numbers(samples), find_numbers(samples + 1)
+    except Exception:  # whatever it is, it is about the size: the batch itself went through
+        return
+    if len(own) == len(other) and own != other:
+        msg = (
+            "loss: expected each sample's loss to be its own, got one that depends on how many samples the "
+            "batch has: it divides by their number, or their mean is in it, so that samples are coupled; "
+            "leave that out"
+        )
+        raise ValueError(msg)
+
+
+def _list_numbers(jaxpr: Any) -> list[Any]:
+    """Return the real numbers in a program, those of its inner programs included."""
+    found = []
+    for equation in jaxpr.eqns:
+        literals = (one for one in equation.invars if isinstance(one, jex.Literal))
+        found += [
+            float(one.val) for one in literals if jnp.issubdtype(jnp.result_type(one.val), jnp.floating)
+        ]
+        for inner in programs_of(equation):
+            found += _list_numbers(inner)
+    return found
 
 
 def losses_of_leaves(
