@@ -71,8 +71,8 @@ def _settle(path: Path, run: Mapping[str, Any]) -> dict[str, Any]:
         if name != "fingerprints" and begun.get(name) != run.get(name):
             argument = "rows_per_file" if name == "rows" else name
             msg = (
-                f"{argument}: expected {begun.get(name)!r}, with which the scores in {path.parent} were begun, "
-                f"got {run.get(name)!r}; pass another folder, or delete this one"
+                f"{argument}: expected {begun.get(name)!r}, with which the scores in {path.parent} were "
+                f"begun, got {run.get(name)!r}; pass another folder, or delete this one"
             )
             raise ValueError(msg)
     return begun

@@ -142,7 +142,7 @@ def explain_error(error: Exception) -> str:
     """Return an error's first line, preceded by the custom function that it is about, if it is one."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        kind = frame.f_locals.get("cls")
-        if isinstance(kind, type) and issubclass(kind, torch.autograd.Function):
+        kind = getattr(frame.f_locals.get("self"), "_forward_cls", None)  # torch's own frame around the rule
+        if kind is not None:
             return f"{kind.__name__}: {line}"
     return line

@@ -19,7 +19,7 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        kind = self.args.loss_type
+        kind = self.args.loss_type  # type: ignore[attr-defined]
         if kind != "nll":
             msg = f"loss_type: expected 'nll', whose losses are those of the scores, got {kind!r}"
             raise ValueError(msg)

@@ -133,7 +133,7 @@ MADE = {
     "ValueError: validation: expected at least one sample with a finite loss, got none": (
         lambda: stepped((math.nan * data(4)[0], data(4)[1]))
     ),
-    "RuntimeError: while tracing the validation set: mat1 and mat2 shapes": (
+    "RuntimeError: while tracing the validation set: … shapes cannot be multiplied": (
         lambda: stepped((data(9)[0][:, :3], data(9)[1]))
     ),
     "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
