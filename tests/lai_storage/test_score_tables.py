@@ -280,7 +280,7 @@ def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
     ("changed", "message"),
     [
         ({"estimator": "ghost"}, r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass"),
-        ({"rows": 4}, r"^rows_per_file: expected 3, with which the scores .* begun, got 4; pass another"),
+        ({"rows": 4}, r"^rows_per_file: expected 3, with which .* were begun, got 4; pass another"),
         ({"checkpoints": {"a": 1.0}}, r"^checkpoints: expected None, .* got \['a'\]"),
         ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters or buffers; pass another"),
     ],
