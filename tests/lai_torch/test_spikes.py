@@ -84,6 +84,14 @@ def test_a_spikes_row_is_written(tmp_path, parts, options):
     assert f"training saw {line['norm']:.3g}" in str(found)
 
 
+def test_spoilt_running_statistics_hide_no_row():
+    model = network(norm=lambda: nn.BatchNorm1d(8))
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(warmup=10))
+    (_, found), *_ = run(model, monitor, plant=missing)
+    assert found.nonfinite == {ROW: "inputs"}
+    assert model[1].running_mean.isnan().all()  # as the step left them
+
+
 def test_a_monitor_changes_no_run():
     watched, plain = network(drop=0.3), network(drop=0.3)
     assert run(watched, lai_torch.SpikeMonitor(watched, squared)) == []
