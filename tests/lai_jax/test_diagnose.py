@@ -1,6 +1,7 @@
 """Naming the row of a JAX program: numbers against the Jacobian of the losses, and planted rows."""
 
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -143,3 +144,5 @@ def test_monitors_name_the_spiking_row(tmp_path):
     other = lai_jax.SpikeMonitor(apply, loss)
     other.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
     assert other.state_dict() == monitor.state_dict()
+    with pytest.warns(UserWarning, match=r"^SpikeMonitor: no diagnosis of a norm of nan: ids: expected one"):
+        assert other.check(math.nan, params, inputs, targets, ids=[0]) is None  # the run goes on

@@ -1,5 +1,6 @@
 """Naming the row of a torch model: numbers against a loop of autograd, and planted rows."""
 
+import json
 import math
 import warnings
 from functools import partial
@@ -173,8 +174,9 @@ def test_infinite_rows_are_named(change, where):
     model[1] = nn.Identity()
     model[0].weight.data.abs_().add_(2)
     change(inputs, targets)
-    found = lai_torch.diagnose(model, loss, inputs, targets, ids=range(100, 116))
+    found = lai_torch.diagnose(model, loss, inputs, targets, ids=torch.arange(100, 116))
     assert (found.named, found.verdict, found.nonfinite) == ((4,), "not finite", {4: where}), found
+    assert json.loads(found.to_json())["rows"][0]["id"] == "104"
     assert str(found).splitlines()[0] == "row 4 (id 104): loss or gradient not finite"
     check_others(found, 4, model, loss, inputs, targets)
 

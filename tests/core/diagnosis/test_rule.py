@@ -200,3 +200,5 @@ def test_spikes_are_logged_as_json_lines(tmp_path):
         (1, None, True, "rows"),
     ]
     assert SpikeLog(None, None, 1).write(found, 2.0)["norm"] == 2.0
+    with pytest.raises(FileNotFoundError, match=r"none/spikes\.jsonl"):  # before the run, not at its spike
+        SpikeLog(tmp_path / "none" / "spikes.jsonl", None, 3)
