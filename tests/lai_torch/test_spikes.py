@@ -3,6 +3,7 @@
 import json
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import lai_torch
 import lightning.pytorch as pl
@@ -193,6 +194,15 @@ def test_trainers_must_clip(tmp_path):
         ValueError, match=r"^trainer: expected max_grad_norm above 0, by which the norm is comp"
     ):
         lai_torch.SpikeMonitor(trainer.model, squared).attach(trainer)
+
+
+def test_trainers_tell_their_processes(tmp_path, monkeypatch):
+    trainer = transformers.Trainer(returning(), arguments(str(tmp_path)), train_dataset=[])
+    monitor, told = lai_torch.SpikeMonitor(trainer.model, squared), []
+    monkeypatch.setattr(monitor, "share", told.append)
+    monitor.attach(trainer)
+    SpikeWatch(monitor).on_fit_start(SimpleNamespace(world_size=2), None)
+    assert told == [1, 2]
 
 
 class Module(pl.LightningModule):
