@@ -112,6 +112,14 @@ def test_nonfinite_rows_name_the_operation(change, where):
     np.testing.assert_allclose(found.norms[kept], alone.norms, rtol=1e-10)
 
 
+def test_bad_rows_warn_of_no_precision():
+    with jax.enable_x64(False):  # as JAX starts: there is no float64 to measure in
+        apply, params, loss, inputs, targets = jax.tree.map(
+            lambda leaf: leaf.astype(jnp.float32) if isinstance(leaf, jax.Array) else leaf, vectors()
+        )
+        assert lai_jax.diagnose(apply, params, loss, inputs, targets.at[3].set(jnp.nan)).named == (3,)
+
+
 def test_nonfinite_gradients_name_the_operation():
     apply, params, _, inputs, targets = vectors()
     found = lai_jax.diagnose(
