@@ -592,10 +592,10 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
     hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
     try:
-        spoilt = _find_coupling(model).values()
+        norms: list[Any] = [*_find_coupling(model).values()]
         with preserve(model, loss), use_eval_mode(model):
             # training reads no running statistics; the step that is diagnosed may have spoilt them for all
-            for norm in spoilt:
+            for norm in norms:
                 if not _is_finite((norm.running_mean, norm.running_var)):
                     norm.reset_running_stats()
             output = call(model, inputs)
