@@ -1,5 +1,6 @@
 """Watch a run's gradient norm, and name the rows of a batch that spikes before the parameters move."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,11 @@ class SpikeMonitor:
         if excess is None:
             return None
         function = self.apply, params, self.loss
-        found = diagnose_spike(function, (inputs, targets), ids=ids, excess=excess, trained_norm=number)
+        try:
+            found = diagnose_spike(function, (inputs, targets), ids=ids, excess=excess, trained_norm=number)
+        except Exception as error:  # whatever it is: a run goes on as it would without a monitor
+            warnings.warn(f"SpikeMonitor: no diagnosis of a norm of {number:.3g}: {error}", stacklevel=2)
+            return None
         line = self.log.write(found, number)
         if self.on_spike is not None:
             self.on_spike(line)

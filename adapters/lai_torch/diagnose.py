@@ -371,14 +371,20 @@ def share(own: Measured, group: Group) -> Measured:
     told = group.objects((*plain, own.coupled, part.traced))
     starts = [0, *accumulate(len(one[0]) for one in told)]
     places = [0, *accumulate(len(one[1]) for one in told)]
-    known = {key: value for one in told for key, value in one[6].items()}
+    known: dict[Hashable, list[Any]] = {}
+    for key, arrays in (pair for one in told for pair in one[6].items()):
+        # a process whose rows are not all finite has measured in double precision
+        before = zip(arrays, known.get(key, arrays), strict=True)
+        known[key] = [(shape, torch.promote_types(kind, other)) for (shape, kind), (_, other) in before]
 
     def meet(sums: Sums | None) -> dict[Hashable, tuple[Tensor, ...]]:
         given = sums or {}
         found = {}
         for key in sorted(known, key=str):  # what a process has no rows of is zero there
-            empty = (torch.zeros(shape, dtype=kind, device=group.device) for shape, kind in known[key])
-            found[key] = tuple(group.reduce_sum([one.contiguous() for one in given.get(key, tuple(empty))]))
+            arrays = given.get(key) or [torch.zeros(shape, device=group.device) for shape, _ in known[key]]
+            kinds = [kind for _, kind in known[key]]
+            own = [one.to(kind).contiguous() for one, kind in zip(arrays, kinds, strict=True)]
+            found[key] = tuple(group.reduce_sum(own))
         return found
 
     def project(total: Sums) -> list[float]:
@@ -586,7 +592,12 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
     hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
     try:
+        norms: list[Any] = [*_find_coupling(model).values()]
         with preserve(model, loss), use_eval_mode(model):
+            # training reads no running statistics; the step that is diagnosed may have spoilt them for all
+            for norm in norms:
+                if not _is_finite((norm.running_mean, norm.running_var)):
+                    norm.reset_running_stats()
             output = call(model, inputs)
             if found or not _is_finite(output):
                 return next(iter(found), "the model's output")

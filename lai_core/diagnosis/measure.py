@@ -158,8 +158,10 @@ def measure_trace(
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of what is not finite
         found = _measure_keys(trace, work)
         kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
-        if work.dtype != work.xp.float64 and (len(kept) < len(everyone) or _may_vanish(found)):
-            work = replace(work, dtype=work.xp.float64)  # a square may overflow where a norm does not
+        kinds = work.xp.__array_namespace_info__().dtypes(kind="real floating")
+        wide = kinds.get("float64", work.dtype)  # JAX may be without
+        if work.dtype != wide and (len(kept) < len(everyone) or _may_vanish(found)):
+            work = replace(work, dtype=wide)  # a square may overflow where a norm does not
             found = _measure_keys(trace, work)
             kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
     if not kept:

@@ -119,7 +119,7 @@ class Diagnosis:
             "coupled": list(self.coupled),
             "rows": self.rows(),
         }
-        return json.dumps(_finite(plain), default=str)
+        return json.dumps(_finite(plain), default=format)  # format: a tensor's number alone
 
     def to_svg(self) -> str:
         """Return a picture: the longest rows, and of the first one its layers and positions."""

@@ -57,7 +57,8 @@ def find_makers(
         Of rows in order, `|G|` without the first, without the first two, and so on.
     excess
         How many times the usual gradient G is, where that is known: rows that are long, though no longer
-        than some rows always are, are then named until what is left is usual.
+        than some rows always are, are then named until what is left is usual; where no few rows leave that,
+        it says nothing of a row.
 
     Returns
     -------
@@ -84,6 +85,10 @@ def find_makers(
             named = candidates[:count]
         if left <= goal * length:
             break
+    else:
+        # a run that explodes as a whole: its longest rows are named by what its batch alone says
+        if named and excess is not None:
+            return find_makers(norms, products, length, length_without)
     others = statistics.median(norm for row, norm in enumerate(norms) if row != longest)
     long = [row for row, norm in enumerate(norms) if norm > ALONE[0][0] * others and products[row] > 0]
     long = sorted(long, key=lambda row: -products[row])[:most]

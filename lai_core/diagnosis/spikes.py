@@ -116,6 +116,10 @@ class SpikeLog:
 
     def __init__(self, path: str | Path | None, rule: SpikeRule | None, most: int) -> None:
         self.path, self.rule = None if path is None else Path(path), rule or SpikeRule()
+        if self.path is not None:
+            # refused now rather than where the run spikes
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.open("a").close()
         self.step = 0
         self._spikes: deque[int] = deque(maxlen=check_count("most", most))
 

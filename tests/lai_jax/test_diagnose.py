@@ -1,6 +1,7 @@
 """Naming the row of a JAX program: numbers against the Jacobian of the losses, and planted rows."""
 
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -111,6 +112,14 @@ def test_nonfinite_rows_name_the_operation(change, where):
     np.testing.assert_allclose(found.norms[kept], alone.norms, rtol=1e-10)
 
 
+def test_bad_rows_warn_of_no_precision():
+    with jax.enable_x64(False):  # as JAX starts: there is no float64 to measure in
+        apply, params, loss, inputs, targets = jax.tree.map(
+            lambda leaf: leaf.astype(jnp.float32) if isinstance(leaf, jax.Array) else leaf, vectors()
+        )
+        assert lai_jax.diagnose(apply, params, loss, inputs, targets.at[3].set(jnp.nan)).named == (3,)
+
+
 def test_nonfinite_gradients_name_the_operation():
     apply, params, _, inputs, targets = vectors()
     found = lai_jax.diagnose(
@@ -143,3 +152,5 @@ def test_monitors_name_the_spiking_row(tmp_path):
     other = lai_jax.SpikeMonitor(apply, loss)
     other.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
     assert other.state_dict() == monitor.state_dict()
+    with pytest.warns(UserWarning, match=r"^SpikeMonitor: no diagnosis of a norm of nan: ids: expected one"):
+        assert other.check(math.nan, params, inputs, targets, ids=[0]) is None  # the run goes on

@@ -260,6 +260,9 @@ ERRORS = {
             network(), LOSS, *batch(16, 2), ids=range(16 - rank), process_group=dist.group.WORLD
         )
     ),
+    "ValueError: process_group: torch.distributed runs 2 processes; pass torch.distributed.group.WORLD": (
+        lambda rank: lai_torch.SpikeMonitor(network(), LOSS).watch(*batch(16, 2))
+    ),
     "leave_out: expected False with a process group or a sharded": (
         lambda rank: lai_torch.SpikeMonitor(wrapped(network(), "fsdp2", PROCESSES)[0], LOSS, leave_out=True)
     ),

@@ -237,6 +237,7 @@ def test_language_models_are_sketched(tmp_path):
         ("data.csv", b"text,label\na,1\n,1\n", "expected a text in sample 1, got an empty one"),
         ("data.json", b"[1, 2]", "expected records, as"),
         ("data.jsonl", b'{"text": "a"}\n{"word": "b"}\n', "expected a text in sample 1, got NoneType"),
+        ("data.jsonl", b'{"text": "a"}\n{"te', "expected JSON in sample 1, got "),
         ("data/b.txt", b" ", "expected a text in b.txt, got an empty one"),
         ("data/b.rtf", b" ", "expected either .txt files or images in it, got 0 and 0 of them"),
     ],

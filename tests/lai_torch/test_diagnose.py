@@ -1,5 +1,6 @@
 """Naming the row of a torch model: numbers against a loop of autograd, and planted rows."""
 
+import json
 import math
 import warnings
 from functools import partial
@@ -173,8 +174,9 @@ def test_infinite_rows_are_named(change, where):
     model[1] = nn.Identity()
     model[0].weight.data.abs_().add_(2)
     change(inputs, targets)
-    found = lai_torch.diagnose(model, loss, inputs, targets, ids=range(100, 116))
+    found = lai_torch.diagnose(model, loss, inputs, targets, ids=torch.arange(100, 116))
     assert (found.named, found.verdict, found.nonfinite) == ((4,), "not finite", {4: where}), found
+    assert json.loads(found.to_json())["rows"][0]["id"] == "104"
     assert str(found).splitlines()[0] == "row 4 (id 104): loss or gradient not finite"
     check_others(found, 4, model, loss, inputs, targets)
 
@@ -236,6 +238,7 @@ def shared(coupled, bad):
     targets[11] = 500.0
     if bad:
         targets[3] = math.nan
+        model, inputs, targets = (one.to(bad) for one in (model, inputs, targets))
     return model, partial(also_coupled, coupled) if coupled else squared, inputs, targets
 
 
@@ -252,8 +255,12 @@ def part_of(rank):
 def divide(coupled, bad, wrapped, rank):
     """Diagnose a process's rows of a batch, with all others."""
     model, loss, inputs, targets = shared(coupled, bad)
-    model = nn.parallel.DistributedDataParallel(model) if wrapped else model
     chosen, ids = part_of(rank)
+    if wrapped:
+        model = nn.parallel.DistributedDataParallel(model)
+        monitor = lai_torch.SpikeMonitor(model, loss, rule=lai_torch.SpikeRule(threshold=1e-6))
+        monitor.watch(inputs[chosen], targets[chosen], ids=ids)
+        return monitor.check(math.inf)
     group = torch.distributed.group.WORLD
     return lai_torch.diagnose(model, loss, inputs[chosen], targets[chosen], ids=ids, process_group=group)
 
@@ -278,12 +285,12 @@ def shard(coupled, bad, parts, rank):
 
 def watch_unequally(counts, sharded, rank):
     """Watch another number of micro-batches on each process."""
-    model, loss, inputs, targets = shared(0.0, bad=False)
+    model, loss, inputs, targets = shared(0.0, bad=None)
     if sharded:
         torch.distributed.fsdp.fully_shard(model)
-    group = None if sharded else torch.distributed.group.WORLD
     rule = lai_torch.SpikeRule(threshold=5.0, warmup=1)
-    monitor = lai_torch.SpikeMonitor(model, loss, rule=rule, process_group=group)
+    monitor = lai_torch.SpikeMonitor(model, loss, rule=rule)
+    monitor.share(2)  # as a trainer says that has started them
     said = []
     for norm in (1.0, 1.0, 9.0):
         for part in torch.arange(N).tensor_split(counts[rank]) if counts[rank] else ():
@@ -295,8 +302,8 @@ def watch_unequally(counts, sharded, rank):
     return said
 
 
-BATCHES = [(0.0, False), (0.0, True), (1e-30, False)]
-"""How far its samples are coupled, and whether it holds a row that is not finite."""
+BATCHES = [(0.0, None), (0.0, torch.float64), (0.0, torch.float32), (1e-30, None)]
+"""How far its samples are coupled, and the type in which it holds a row that is not finite."""
 DIAGNOSES = {
     (work, *batch, option): partial(work, *batch, option)
     for work, options in ((divide, (False, True)), (shard, (1, 2)))
@@ -327,12 +334,13 @@ def test_processes_diagnose_as_one(on_two, job):
         order = [whole.ids.index(name) for name in found.ids]
         named = {found.ids[row] for row in found.named}
         assert (named, found.verdict) == ({whole.ids[row] for row in whole.named}, whole.verdict)
-        assert found.rest_norm == pytest.approx(whole.rest_norm, rel=1e-9)
+        close = 1e-5 if found.losses.dtype == torch.float32 else 1e-9
+        assert found.rest_norm == pytest.approx(whole.rest_norm, rel=close)
         for name in ("norms", "shares", "cosines"):
             values = getattr(found, name), getattr(whole, name)[order]
-            torch.testing.assert_close(*values, rtol=1e-9, atol=1e-9, equal_nan=True)
+            torch.testing.assert_close(*values, rtol=close, atol=close, equal_nan=True)
         if job[0] is divide:
-            assert str(found).replace("module.", "") == str(whole)
+            assert str(found).replace("module.", "").startswith(str(whole))
 
 
 @pytest.mark.parametrize("job", WATCHES)

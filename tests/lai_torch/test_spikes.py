@@ -3,6 +3,7 @@
 import json
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import lai_torch
 import lightning.pytorch as pl
@@ -82,6 +83,14 @@ def test_a_spikes_row_is_written(tmp_path, parts, options):
     assert (line["step"], line["named"][0], line["rows"][0]["id"]) == (SPIKE, ROW, f"{SPIKE}-0-{ROW}")
     assert found.total_norm / N == pytest.approx(line["norm"], rel=1e-9)  # the gradient that training saw
     assert f"training saw {line['norm']:.3g}" in str(found)
+
+
+def test_spoilt_running_statistics_hide_no_row():
+    model = network(norm=lambda: nn.BatchNorm1d(8))
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(warmup=10))
+    (_, found), *_ = run(model, monitor, plant=missing)
+    assert found.nonfinite == {ROW: "inputs"}
+    assert model[1].running_mean.isnan().all()  # as the step left them
 
 
 def test_a_monitor_changes_no_run():
@@ -185,6 +194,15 @@ def test_trainers_must_clip(tmp_path):
         ValueError, match=r"^trainer: expected max_grad_norm above 0, by which the norm is comp"
     ):
         lai_torch.SpikeMonitor(trainer.model, squared).attach(trainer)
+
+
+def test_trainers_tell_their_processes(tmp_path, monkeypatch):
+    trainer = transformers.Trainer(returning(), arguments(str(tmp_path)), train_dataset=[])
+    monitor, told = lai_torch.SpikeMonitor(trainer.model, squared), []
+    monkeypatch.setattr(monitor, "share", told.append)
+    monitor.attach(trainer)
+    SpikeWatch(monitor).on_fit_start(SimpleNamespace(world_size=2), None)
+    assert told == [1, 2]
 
 
 class Module(pl.LightningModule):

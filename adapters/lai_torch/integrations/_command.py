@@ -127,12 +127,23 @@ def _read_json(path: Path) -> dict[str, list[Any]]:
     """Read one array of records, or one record a line."""
     whole = _decode(path)
     # an array, whatever the file's name ends with
-    records = json.loads(whole) if whole.lstrip().startswith("[") else list(map(json.loads, _lines(path)))
+    if whole.lstrip().startswith("["):
+        records = json.loads(whole)
+    else:
+        records = [_read_record(number, line) for number, line in enumerate(_lines(path))]
     if not all(isinstance(record, dict) for record in records):
         msg = 'expected records, as {"text": ...}, got other values'
         raise ValueError(msg)
     names = {name for record in records for name in record} & {"text", "label"}
     return {name: [record.get(name) for record in records] for name in names}
+
+
+def _read_record(number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:  # which counts from the start of the line
+        msg = f"expected JSON in sample {number}, got {shorten(line)!r}: {error.msg} at {error.pos}"
+        raise ValueError(msg) from error
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:

@@ -241,6 +241,17 @@ class SpikeWatch(Callback):
     def __init__(self, monitor: SpikeMonitor, split: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
         self.monitor, self.split = monitor, split
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the processes that Lightning has started.
+
+        Parameters
+        ----------
+        trainer, pl_module
+            Lightning's.
+        """
+        del pl_module
+        self.monitor.share(trainer.world_size)
+
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any) -> None:
         """Watch a batch.
 

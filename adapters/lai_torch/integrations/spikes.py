@@ -54,7 +54,8 @@ class SpikeMonitor:
         Called with what is written, a dictionary: `wandb.log`, or what you like.
     process_group
         The process group among which batches are divided, as for `diagnose`: its processes check equal norms.
-        A sharded model has one by itself.
+        A trainer, `DistributedDataParallel` or a sharded model has one by itself. False: each process trains
+        a model of its own.
 
     Examples
     --------
@@ -92,17 +93,9 @@ class SpikeMonitor:
         on_spike: Callable[[dict[str, Any]], Any] | None = None,
         process_group: Any = None,
     ) -> None:
-        self.model, self.loss, self.process_group = model, loss, process_group
-        divided = process_group is not None or any(hasattr(one, "device_mesh") for one in model.parameters())
-        if leave_out and divided:
-            msg = (
-                "leave_out: expected False with a process group or a sharded model: a process knows the "
-                "gradient of its own rows alone"
-            )
-            raise ValueError(msg)
-        if divided and dist.get_rank(process_group) > 0:
-            path = None  # one file, by the first process
+        self.model, self.loss = model, loss
         self.log, self.leave_out, self.on_spike = SpikeLog(path, rule, most), leave_out, on_spike
+        self._divide(process_group)
         if optimizer is not None:
             check_optimizer(optimizer)
         self.optimizer, known = optimizer, self.log.rule
@@ -114,10 +107,48 @@ class SpikeMonitor:
         # a batch of another shape than the one that is proved beside others is read for itself
         self._reader = Reader(model, loss, every=True, again=False, exchanged=False)
         self._batches: list[Batch] = []
-        self._busy, self._divided = False, divided
+        self._busy = False
+
+    def share(self, processes: int) -> None:
+        """Share batches with the processes that a trainer has started, where it is not known with which.
+
+        Parameters
+        ----------
+        processes
+            How many there are.
+        """
+        if processes > 1 and self.process_group is None and not self._alone:
+            self._divide(None if self._is_sharded() else dist.group.WORLD)
+
+    def _is_sharded(self) -> bool:
+        return any(hasattr(one, "device_mesh") for one in self.model.parameters())
+
+    def _divide(self, process_group: Any) -> None:
+        """Take what is known of the process group among which batches are divided."""
+        if process_group is None and isinstance(self.model, nn.parallel.DistributedDataParallel):
+            process_group = self.model.process_group
+        self.process_group, self._alone = process_group or None, process_group is False
+        self._divided = self.process_group is not None or self._is_sharded()
+        if self.leave_out and self._divided:
+            msg = (
+                "leave_out: expected False with a process group or a sharded model: a process knows the "
+                "gradient of its own rows alone"
+            )
+            raise ValueError(msg)
+        if self._divided and dist.get_rank(self.process_group) > 0:
+            self.log.path = None  # one file, by the first process
 
     def watch(self, inputs: Any, targets: Any, *, ids: Sequence[Any] | None = None) -> None:
         """Remember a batch that is about to run, and the random state; call it for each micro-batch."""
+        running = not (self._divided or self._alone) and dist.is_available() and dist.is_initialized()
+        # an ordinary row of this process would be named for a gradient that another's made
+        if running and dist.get_world_size() > 1:
+            msg = (
+                f"process_group: torch.distributed runs {dist.get_world_size()} processes; pass "
+                "torch.distributed.group.WORLD (one batch, divided among them), or False (each process "
+                "trains a model of its own)"
+            )
+            raise ValueError(msg)
         self._batches.append(Batch((inputs, targets), ids, Streams(modules_of(self.model, self.loss))))
 
     def check(self, norm: float | Tensor) -> Diagnosis | None:
@@ -215,6 +246,7 @@ class SpikeMonitor:
             got = trainer.args.max_grad_norm
             msg = f"trainer: expected max_grad_norm above 0, by which the norm is computed, got {got}"
             raise ValueError(msg)
+        self.share(trainer.args.world_size)
         clip = trainer.accelerator.clip_grad_norm_
 
         def check_and_clip(parameters: Any, max_norm: float, *others: Any, **options: Any) -> Any:

@@ -42,6 +42,8 @@ def list_makers(norms, products, left, excess):
     enough = [count for count in range(1, len(rows) + 1) if left[count - 1] <= goal]
     tried = left[: enough[0] if enough else len(rows)]
     count = max((count for count, one in enumerate(tried, 1) if one <= HALF), default=0)
+    if count and excess is not None and not enough:
+        return list_makers(norms, products, left, None)
     if count:
         named = rows[:count]
         return named + [row for row in rows[count:] if norms[row] >= norms[named[-1]] / 2]
@@ -200,3 +202,6 @@ def test_spikes_are_logged_as_json_lines(tmp_path):
         (1, None, True, "rows"),
     ]
     assert SpikeLog(None, None, 1).write(found, 2.0)["norm"] == 2.0
+    SpikeLog(tmp_path / "new" / "spikes.jsonl", None, 3).write(found, 2.0)
+    with pytest.raises(IsADirectoryError):  # before the run, not at its spike
+        SpikeLog(tmp_path, None, 3)
