@@ -18,7 +18,7 @@ from jax import lax
 from lai_core._adapters import Block, sums_agree
 from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.losses import is_batched
-from lai_jax._program.program import coarsest
+from lai_jax._program.program import coarsest, programs_of
 
 Losses = Callable[[Sequence[Any], Sequence[Any]], jax.Array]
 """From the leaves of the parameters and the arrays of the data to one loss a sample."""
@@ -87,18 +87,12 @@ def _find_compared(program: jex.Jaxpr) -> list[set[int]]:
                 number = np.asarray(getattr(other, "val", None))  # that of a literal
                 if index is not None and number.dtype.kind in "iu":
                     found[index] |= {int(number) + step for step in _COMPARING[name]}
-        for inner in filter(None, map(_program_of, jax.tree.leaves(tuple(equation.params.values())))):
+        for inner in programs_of(equation):
             # of a branch the last inputs are those of its equation
             for index, own in zip(reversed(of), reversed(_find_compared(inner)), strict=False):
                 if index is not None:
                     found[index] |= own
     return found
-
-
-def _program_of(value: Any) -> Any:
-    """Return the program that a primitive's parameter holds; None of another."""
-    value = getattr(value, "jaxpr", value)
-    return value if isinstance(value, jex.Jaxpr) else None
 
 
 def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
