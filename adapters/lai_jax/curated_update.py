@@ -176,8 +176,7 @@ def curated_update(
         None: all rows, those of weight 0 included.
     recompute
         With `rows`: run the chosen rows forward again, rather than keep the residuals of the whole
-        batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take. Residuals that take
-        no more memory than the gradient will are kept even so, known from the shapes alone.
+        batch: `1 + 3 rows / n` forward passes, in the memory that `rows` rows take.
     decay
         Of the running second moment, for `preconditioned_lai`.
     exponent
@@ -254,7 +253,7 @@ def curated_update(
         second_moment: Any,
     ) -> tuple[Any, Any, Report]:
         problem = Problem(apply, params, loss, last, valid, spread)
-        recorded, back = scorer.forward(problem, (inputs, targets), rows, recompute=recompute)
+        recorded, back = scorer.forward(problem, (inputs, targets), recompute=recompute)
         moment = Moment(second_moment, decay, exponent, scale_inputs)
         scored = score_parts(scorer, open_side(estimator, summary), recorded, moment)
         weights, best = weigh(policy, rows, scored)
@@ -323,7 +322,7 @@ def score(
 
     def run(spread: Spread, params: Any, summary: Any, inputs: Any, targets: Any, moment: Any) -> Report:
         problem = Problem(apply, params, loss, last, valid, spread)
-        recorded, _ = scorer.forward(problem, (inputs, targets), None, recompute=True)
+        recorded, _ = scorer.forward(problem, (inputs, targets), recompute=True)
         moments = Moment(moment, decay, exponent, scale_inputs)
         scored = score_parts(scorer, open_side(estimator, summary), recorded, moments)
         weights, _ = weigh(policy, None, scored)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 
 import lai_core as lai
@@ -14,7 +13,7 @@ from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
 from lai_jax._program.errors import place
-from lai_jax._program.evaluate import apply_equation
+from lai_jax._program.evaluate import apply_equation, interpret
 from lai_jax._program.leaves import find_floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
 from lai_jax._program.model import Model, read
@@ -203,34 +202,26 @@ def _find_nonfinite(
     return found or _TOGETHER
 
 
+class _NotFiniteError(Exception):
+    """A result that is not finite, by the place of its operation."""
+
+
 def _find_operation(function: Callable[[Any], Any], argument: Any) -> str | None:
     """Return the first operation of a program whose result is not finite; None if all are."""
-    found = _run_until(jax.make_jaxpr(function)(argument), jax.tree.leaves(argument))
-    return found if isinstance(found, str) else None
 
-
-def _run_until(closed: jex.ClosedJaxpr, arguments: Sequence[Any]) -> list[Any] | str:
-    """Return the results of a program, or the place of the first operation with one that is not finite."""
-    program = closed.jaxpr
-    known: dict[Any, Any] = dict(
-        zip([*program.constvars, *program.invars], [*closed.consts, *arguments], strict=True)
-    )
-
-    def value(one: Any) -> Any:
-        return one.val if isinstance(one, jex.Literal) else known[one]
-
-    for equation in program.eqns:
-        given = [value(one) for one in equation.invars]
+    def apply(equation: Any, given: Sequence[Any]) -> list[Any]:
         if equation.primitive.name == "jit":
-            results = _run_until(equation.params["jaxpr"], given)
-            if isinstance(results, str):
-                return results
-        else:
-            results = apply_equation(equation, given)
-            if not _check_finite(results):
-                return place(equation)
-        known |= dict(zip(equation.outvars, results, strict=True))
-    return [value(one) for one in program.outvars]
+            return interpret(equation.params["jaxpr"], given, apply)
+        results = apply_equation(equation, given)
+        if not _check_finite(results):
+            raise _NotFiniteError(place(equation))
+        return results
+
+    try:
+        interpret(jax.make_jaxpr(function)(argument), jax.tree.leaves(argument), apply)
+    except _NotFiniteError as found:
+        return str(found)
+    return None
 
 
 def _check_finite(arrays: Iterable[Any]) -> bool:

@@ -27,7 +27,8 @@ def exact_scores(
     r"""Score every training sample by the exact first-order change of the validation loss.
 
     Implements :eq:`directional-derivative`. One gradient of the validation loss and one forward-mode
-    pass over the batch along it: any architecture, any parameter, no layers to find.
+    pass over the batch along it: any architecture, any parameter, no layers to find. Where a function brings
+    a reverse rule of its own (`jax.custom_vjp`), it is one gradient a sample, or a position.
 
     Parameters
     ----------

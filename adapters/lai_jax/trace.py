@@ -33,7 +33,8 @@ def trace(
     The function is read as a jaxpr, so that any way to write it will do: jit, scan, remat, cond, vmap,
     any library of layers. Works inside `jax.jit`, where it is read once for each shape. What the losses
     do not depend on, such as metrics and debug prints, is not run. A program that no rule follows is read
-    as that of one sample, mapped over the samples, where trying it shows that they keep apart.
+    as that of one sample, mapped over the samples, where trying it shows that they keep apart. LAI reads no
+    layer inside a function with a derivative rule of its own (`jax.custom_jvp`, `jax.custom_vjp`).
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def one_pass_each(apply, validation, training):
 @pytest.mark.equation("position-score")
 @pytest.mark.parametrize("rule", RULES)
 def test_positions_score_by_their_own_loss(rule):
-    """By forward mode, by reverse mode transposed, and by one gradient a position."""
+    """By forward mode, and by one gradient a position."""
 
     def apply(params, ids):
         return RULES[rule](causal(params, ids))

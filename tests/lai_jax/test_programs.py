@@ -9,7 +9,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 import lai_core as lai
-from tests.lai_jax.programs import RULED, TWO, VECTORS, WO, N
+from tests.lai_jax.programs import IDS, RULED, TWO, VECTORS, WO, N
 from tests.lai_jax.support import (
     computed,
     dense,
@@ -52,10 +52,14 @@ def through(function, layers, before=lambda x: x, **shapes):
     return lambda params, inputs: function(params["w"], before(inputs)) @ params["o"], params, VECTORS, layers
 
 
+def ruled_reads(params, ids):
+    """Read outside of a table, before a function with a rule for reverse mode alone."""
+    return passed_through(0.0, params["table"][ids].sum(1)) @ params["o"]
+
+
 FOLLOWED = RULED | {
-    "forwards": through(forwards, WO),
-    "backwards": through(backwards, WO),
     "passed through": through(lambda w, x: passed_through(0.0, 3 * x @ w), WO),
+    "ruled reads": (ruled_reads, weights(table=(6, 4), o=(4, 2)), IDS, ["o"]),
 }
 
 
@@ -81,6 +85,8 @@ def called_twice(params, inputs):
 
 
 ONE_SAMPLE = {
+    "forwards": through(forwards, ["o"]),
+    "backwards": through(backwards, ["o"]),
     "a rule with a loop": through(looped, ["o"]),
     "rounded": through(rounded, ["o"], lambda x: 3 * x),
     "ragged": through(ragged, ["o"]),

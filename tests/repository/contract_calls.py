@@ -138,7 +138,7 @@ def wrong(model: Any, loss: Any, validation: Any, batch: Any) -> None:
     lai_torch.top_samples(model, loss, batch, batch, estimator="exact")  # type: ignore[arg-type]
     lai_torch.score_dataset(model, loss, batch, batch, "folder", estimator="gost")  # type: ignore[arg-type]
     lai_torch.Curator(model, loss, None, validation).step(batch).scores.sum()  # type: ignore[union-attr]
-    lai_jax.curated_update(model, loss, None, policy=lai.keep_top)  # type: ignore[arg-type]
+    lai_jax.curated_update(model, loss, None, policy="keep_positive")  # type: ignore[arg-type]
     lai_jax.curated_update(model, loss, None, estimator="midpoint")  # type: ignore[arg-type]
     lai_jax.summarize(model, batch, loss, batch, batch, estimator="gost")  # type: ignore[arg-type]
     _found: int = lai.keep_positive(torch.ones(2))  # type: ignore[assignment]

@@ -48,7 +48,7 @@ class _Traced:
     """Scores by a trace of the batch.
 
     Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out;
-    `sides` are its types; and `forward` runs a batch forward, for a step that runs back on so many rows.
+    `sides` are its types; and `forward` runs a batch forward, for a step that runs back.
     """
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
@@ -66,13 +66,10 @@ class _Traced:
     def check(self, model: Model, plan: Plan) -> None:
         """Warn of what the scores leave out or hold too much of, raise where nothing is left."""
 
-    def forward(
-        self, problem: Problem, batch: Batch, rows: int | float | None, *, recompute: bool
-    ) -> tuple[Recorded, Back]:
-        """Share one forward pass, unless the rows to train on are to be run again and that saves memory."""
-        if recompute and rows is None:
-            return separate_pass(problem, self.recorder, batch)
-        return run_shared(problem, self.recorder, batch, frugal=rows if recompute else None)
+    def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
+        """Share one forward pass, unless the rows to train on are to be run again."""
+        run = separate_pass if recompute else run_shared
+        return run(problem, self.recorder, batch)
 
 
 class _Gradients(_Traced):
@@ -189,9 +186,7 @@ class Exact:
         """Return the summed validation gradient."""
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
-    def forward(
-        self, problem: Problem, batch: Batch, rows: int | float | None, *, recompute: bool
-    ) -> tuple[Any, Back]:
+    def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Any, Back]:
         """Run forward for scoring, and again for training."""
         return directional_pass(problem, batch)
 
@@ -217,21 +212,19 @@ def score_parts(estimator: Estimator, validation: Validation, recorded: Any, mom
 
     A sample whose loss or score is not finite has the score NaN.
     """
-    scored = _score_parts(estimator, validation, recorded, moment)
-    sound = jnp.isfinite(scored.losses) & jnp.isfinite(scored.scores)
-    return replace(scored, scores=jnp.where(sound, scored.scores, jnp.nan))
-
-
-def _score_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
-    if validation.parts is None:
-        return estimator.score(validation, recorded, moment)
 
     def score_side(side: Any) -> tuple[Any, ...]:
         scored = estimator.score(replace(validation, side=side, parts=None), recorded, moment)
         return scored.scores, scored.losses, scored.second_moment
 
-    parts, losses, moved = jax.vmap(score_side, out_axes=(0, None, None))(validation.side)
-    return Scored(losses, parts.sum(0), moved, parts, validation.side.samples)
+    parts = sizes = None
+    if validation.parts is None:
+        scores, losses, moved = score_side(validation.side)
+    else:
+        parts, losses, moved = jax.vmap(score_side, out_axes=(0, None, None))(validation.side)
+        scores, sizes = parts.sum(0), validation.side.samples
+    sound = jnp.isfinite(losses) & jnp.isfinite(scores)
+    return Scored(losses, jnp.where(sound, scores, jnp.nan), moved, parts, sizes)
 
 
 def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:

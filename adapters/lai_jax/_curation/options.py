@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import jax
 
@@ -25,33 +25,11 @@ def estimator_of(name: str) -> Estimator:
     return ESTIMATORS[find_estimator(name, among=AVAILABLE).name]
 
 
-class OfScores(Protocol):
-    """From scores `(n,)`, positive helps, to weights `(n,)`."""
+Policy = Callable[..., jax.Array]
+"""From scores `(n,)`, positive helps, or `(parts, n)` beside their `sizes`, to weights `(n,)`.
 
-    def __call__(self, scores: jax.Array, /) -> jax.Array: ...
-
-
-class OfLosses(Protocol):
-    """Sees each sample's loss, too."""
-
-    def __call__(self, scores: jax.Array, /, *, losses: jax.Array) -> jax.Array: ...
-
-
-class OfParts(Protocol):
-    """From scores `(parts, n)` and the parts' sizes to weights `(n,)`."""
-
-    def __call__(self, scores: jax.Array, /, *, sizes: Any) -> jax.Array: ...
-
-
-class OfPartsAndLosses(Protocol):
-    """Sees parts and losses."""
-
-    def __call__(self, scores: jax.Array, /, *, sizes: Any, losses: jax.Array) -> jax.Array: ...
-
-
-Policy = OfScores | OfLosses | OfParts | OfPartsAndLosses
-"""What a curated step takes as a policy."""
-
+Its signature may name any of `SEEN`.
+"""
 
 TAKEN: dict[str, tuple[Any, Callable[[catalogue.Estimator], Any]]] = {
     "positions": (None, lambda known: known.positions),

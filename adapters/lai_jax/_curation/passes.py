@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._curation.problem import Batch, Problem
-from lai_jax._curation.rows import count_of, fill_rows, put_stand_ins
+from lai_jax._curation.rows import fill_rows, put_stand_ins
 from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weigh_rows
 from lai_jax._exact.directional import directional_derivatives
-from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.leaves import check_finite
 from lai_jax._program.losses import check_targets, is_batched, losses_of_leaves, take
 from lai_jax._program.tail import find_last_part, tail_of
@@ -35,14 +34,8 @@ class Recorded(NamedTuple):
     trace: Any  # what the recorder made of the batch
 
 
-def run_shared(
-    problem: Problem, recorder: Recorder, batch: Batch, *, frugal: int | float | None = None
-) -> tuple[Recorded, Back]:
-    """Run forward once for scoring and training.
-
-    Where the way back on so many `frugal` rows would hold more memory than the gradient does, or cannot be
-    run, each has a forward pass of its own.
-    """
+def run_shared(problem: Problem, recorder: Recorder, batch: Batch) -> tuple[Recorded, Back]:
+    """Run forward once for scoring and training."""
     everything = recorder.everything
     model, plan = problem.plan_trace(batch, everything=everything)
     moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
@@ -52,17 +45,6 @@ def run_shared(
     part = None if tail is None else find_last_part(model.program, tail, model.trainable)
     end = model.program.outputs[0] if part is None else part.start
 
-    def way_back(rows: int) -> WayBack:
-        return WayBack(model, problem.read(take(batch, slice(rows))), moving, end)
-
-    if frugal is not None:
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in moving)
-        try:
-            little = not model.mapped and way_back(count_of(frugal, model.real)).bytes <= size
-        except UnexplainedError:
-            little = False
-        if not little:
-            return separate_pass(problem, recorder, batch)
     layers = frozenset(own.number for own in model.program.uses() if own.is_layer)
     slots = [*recorder.slots(model, plan), *(slot for each in (tail, part) if each for slot in each.slots)]
     value, vjp, (losses, records, values) = jax.vjp(
@@ -84,7 +66,7 @@ def run_shared(
         if model.mapped:  # not the batch's own program, which it is at these numbers alone
             return again(best)
         if best is not None:
-            way = way_back(best.shape[0])
+            way = WayBack(model, problem.read(take(batch, slice(best.shape[0]))), moving, end)
             chosen, own = fill_rows(weights, best, way.small.samples)
             return way.gradient(vjp, gradients, chosen, own, problem.spread)
         padded = jnp.concatenate([weights, jnp.zeros(model.samples - model.real, weights.dtype)])

@@ -4,7 +4,6 @@ The forward pass leaves residuals. Those of them that carry the samples' axis ar
 chosen rows, and the backward pass that belongs to a batch of that size runs on them.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,15 +59,6 @@ class WayBack:
         self.model, self.small, self.moving, self.end = model, small, moving, end
         self.small_end = _counterpart(model.program, small.program, end)
         self.residuals = _residuals(model, moving, end)
-
-    @property
-    def bytes(self) -> int:
-        """How much memory the residuals of the whole batch take, beyond the batch itself."""
-        program = self.residuals
-        made = {slot for slot in program.outputs if program.values[slot].batched} - set(program.inputs)
-        return sum(
-            math.prod(program.values[slot].shape) * program.values[slot].dtype.itemsize for slot in made
-        )
 
     def gradient(
         self,

@@ -1,8 +1,8 @@
 """Derivatives of every sample's loss along one direction of the parameters, and what must hold of them.
 
 A score is the inner product of a sample's gradient with a direction, and the gradient is what reverse mode
-says it is: a function's own rule may make it differ from what forward mode finds. So reverse mode is
-transposed wherever there is such a rule, and any method must satisfy the adjoint identity
+says it is: a function's own rule may make it differ from what forward mode finds. So one gradient a sample is
+taken wherever there is such a rule, and any method must satisfy the adjoint identity
 
     sum_j w_j s_j = <grad sum_j w_j loss_j, direction>    for all weights w,
 

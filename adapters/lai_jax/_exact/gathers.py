@@ -12,7 +12,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
 
-from lai_jax._program.evaluate import apply_equation
+from lai_jax._program.evaluate import apply_equation, interpret
 from lai_jax._program.program import close_jaxpr, programs_of
 from lai_jax._program.rules.primitives import CALLS, RECOMPUTED
 
@@ -25,7 +25,7 @@ def drop_outside(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(given: list[Any]) -> Any:
         closed = jax.make_jaxpr(function)(given)
-        return _run(closed, given)[0] if _reads(closed.jaxpr) else function(given)
+        return interpret(closed, given, _apply)[0] if _reads(closed.jaxpr) else function(given)
 
     return call
 
@@ -46,23 +46,13 @@ def _reads(jaxpr: Any) -> bool:
     )
 
 
-def _run(closed: Any, given: Sequence[Any]) -> list[Any]:
-    """Run a program with what it reads read by `_read`."""
-    known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    known |= dict(zip(closed.jaxpr.invars, given, strict=True))
-
-    def value(atom: Any) -> Any:
-        return atom.val if hasattr(atom, "val") else known[atom]
-
-    for eqn in closed.jaxpr.eqns:
-        own = [value(atom) for atom in eqn.invars]
-        results = [_read(eqn, *own)] if _is_read(eqn) else apply_equation(_read_programs(eqn), own)
-        known |= dict(zip(eqn.outvars, results, strict=True))
-    return [value(atom) for atom in closed.jaxpr.outvars]
+def _apply(eqn: Any, given: Sequence[Any]) -> list[Any]:
+    """Run an equation with what it reads read by `_read`."""
+    return [_read(eqn, *given)] if _is_read(eqn) else apply_equation(_read_programs(eqn), given)
 
 
 def _read_programs(eqn: Any) -> Any:
-    """Return an equation whose own programs, if it runs any, read as `_run` does."""
+    """Return an equation whose own programs, if it runs any, read as `_apply` does."""
     if eqn.primitive.name not in _RUNNING or not any(map(_reads, programs_of(eqn))):
         return eqn
 
@@ -73,7 +63,7 @@ def _read_programs(eqn: Any) -> Any:
             return param
         own = close_jaxpr(param)
         shapes = [atom.aval for atom in own.jaxpr.invars]
-        closed = jax.make_jaxpr(lambda *given: _run(own, given))(*shapes)
+        closed = jax.make_jaxpr(lambda *given: interpret(own, given, _apply))(*shapes)
         return closed if isinstance(param, jex.ClosedJaxpr) else closed.jaxpr
 
     return eqn.replace(params={name: change(param) for name, param in eqn.params.items()})

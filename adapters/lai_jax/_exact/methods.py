@@ -1,4 +1,4 @@
-"""Three ways to the derivative of every sample's loss along one direction, and which of them fits a model."""
+"""Two ways to the derivative of every sample's loss along one direction, and which of them fits a model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._exact.gathers import drop_outside
+from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.losses import batch_size, take
 from lai_jax._program.program import programs_of
 from lai_jax._program.rules.primitives import names
@@ -24,14 +25,6 @@ def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) ->
     return jax.jvp(drop_outside(lambda values: losses(values, batch)), (at,), (direction,))
 
 
-def transpose_reverse_mode(
-    losses: Losses, at: Leaves, batch: Batch, direction: Leaves
-) -> tuple[jax.Array, jax.Array]:
-    """Transpose the map from weights of the losses to the gradient of their sum."""
-    values, vjp = jax.vjp(lambda values: losses(values, batch), at)
-    return values, jax.linear_transpose(lambda weights: vjp(weights)[0], values)(direction)[0]
-
-
 def sample_by_sample(
     losses: Losses, at: Leaves, batch: Batch, direction: Leaves
 ) -> tuple[jax.Array, jax.Array]:
@@ -44,7 +37,15 @@ def sample_by_sample(
         scores = jax.lax.map(lambda unit: _inner(vjp(unit)[0], direction), units)
         return values, scores.reshape(values.shape)
 
-    return jax.lax.map(pull_row, jnp.arange(batch_size(batch[0])))
+    try:
+        return jax.lax.map(pull_row, jnp.arange(batch_size(batch[0])))
+    except (TypeError, ValueError) as error:  # what a model says of a batch of one that it does not take
+        said = str(error).partition("\n")[0]
+        msg = (
+            "apply, loss: expected a batch of one to be accepted, since samples are scored one by one where "
+            f"a function has a jax.custom_vjp, got {said}; samples are coupled, or accept it"
+        )
+        raise UnexplainedError(msg) from error
 
 
 def _inner(left: Leaves, right: Leaves) -> jax.Array:
@@ -52,14 +53,9 @@ def _inner(left: Leaves, right: Leaves) -> jax.Array:
 
 
 def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
-    """Choose by the operations alone: nothing is run.
-
-    Forward mode; the transpose of reverse mode where a function brings a reverse rule of its own; one
-    gradient a sample where such a rule is not linear, as one that clips is not, and has no transpose.
-    """
-    if not _has_reverse_rule(jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr):
-        return forward_mode
-    return transpose_reverse_mode if _is_linear(losses, at, batch) else sample_by_sample
+    """Return forward mode, or one gradient a sample where a function brings a reverse rule of its own."""
+    program = jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr
+    return sample_by_sample if _has_reverse_rule(program) else forward_mode
 
 
 def _has_reverse_rule(jaxpr: Any) -> bool:
@@ -68,12 +64,3 @@ def _has_reverse_rule(jaxpr: Any) -> bool:
         eqn.primitive.name in _OWN_REVERSE or any(map(_has_reverse_rule, programs_of(eqn)))
         for eqn in jaxpr.eqns
     )
-
-
-def _is_linear(losses: Losses, at: Leaves, batch: Batch) -> bool:
-    """Whether reverse mode is linear in the weights of the losses, by its operations; nothing is run."""
-    try:
-        jax.eval_shape(lambda point: transpose_reverse_mode(losses, point, batch, point)[1], at)
-    except (NotImplementedError, RuntimeError, TypeError, AssertionError):  # as jax says it of an operation
-        return False
-    return True

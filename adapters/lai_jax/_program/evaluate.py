@@ -4,7 +4,7 @@ What is recorded, and what is added to outputs, is a dictionary by number of the
 loops, branches and `jax.vjp` carry as it is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +36,21 @@ def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
     functions, params = params if isinstance(params, tuple) else ((), params)
     result = eqn.primitive.bind(*functions, *arguments, **params)
     return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def interpret(
+    closed: Any, given: Sequence[Any], apply: Callable[[Any, Sequence[Any]], list[Any]]
+) -> list[Any]:
+    """Run a closed jaxpr, each of its equations by `apply`."""
+    known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    known |= dict(zip(closed.jaxpr.invars, given, strict=True))
+
+    def value(atom: Any) -> Any:
+        return atom.val if hasattr(atom, "val") else known[atom]
+
+    for eqn in closed.jaxpr.eqns:
+        known |= dict(zip(eqn.outvars, apply(eqn, list(map(value, eqn.invars))), strict=True))
+    return list(map(value, closed.jaxpr.outvars))
 
 
 def run(

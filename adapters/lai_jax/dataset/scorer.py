@@ -156,7 +156,7 @@ class Scorer(BatchScorer):
         @jax.jit
         def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
             problem = Problem(apply, params, loss, last, valid)
-            recorded, _ = chosen.forward(problem, batch, None, recompute=True)
+            recorded, _ = chosen.forward(problem, batch, recompute=True)
             scored = score_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
             found = {"score": scored.scores, "standard_error": nothing, "loss": scored.losses}
