@@ -75,15 +75,6 @@ def seconds(rounds: int, models: tuple[str, ...]) -> None:
     _run("seconds", "run", rounds, models or known)
 
 
-@_timed(5)
-def scoring(rounds: int, models: tuple[str, ...]) -> None:
-    """Compare every way to score a batch: this library's, other packages', and those written by hand."""
-    from benchmarks.models import TIMED
-
-    _known(models, TIMED)
-    _run("scoring", "run", rounds, models)
-
-
 @_timed(9)
 def gpu(rounds: int, models: tuple[str, ...]) -> None:
     """Time curated steps on a GPU, float32 and bfloat16; on a CPU they run at toy size."""
