@@ -56,7 +56,6 @@ peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, 
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m benchmarks judge
 	$(PEERS)/bin/python -m benchmarks cost torch
-	$(PEERS)/bin/python -m benchmarks scoring
 
 versions: ## the reader of torch's graph on the oldest supported torch, and on the newest of the index (installs both)
 	for torch in "torch==$(OLDEST).*" torch; do \

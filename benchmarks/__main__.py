@@ -75,15 +75,6 @@ def seconds(rounds: int, models: tuple[str, ...]) -> None:
     _run("seconds", "run", rounds, models or known)
 
 
-@_timed(5)
-def scoring(rounds: int, models: tuple[str, ...]) -> None:
-    """Compare every way to score a batch: this library's, other packages', and those written by hand."""
-    from benchmarks.models import TIMED
-
-    _known(models, TIMED)
-    _run("scoring", "run", rounds, models)
-
-
 @_timed(9)
 def gpu(rounds: int, models: tuple[str, ...]) -> None:
     """Time curated steps on a GPU, float32 and bfloat16; on a CPU they run at toy size."""
@@ -95,7 +86,6 @@ def gpu(rounds: int, models: tuple[str, ...]) -> None:
 
 @main.command()
 @click.option("--suite", "suites", multiple=True, type=click.Choice(list(SUITES)), help="Again for several.")
-@click.option("--sample", type=int, help="Run so many cases alone; every suite has its turn.")
 @click.option("--every", default=1, show_default=True, help="Run every n-th case.")
 @click.option("--case", "named", multiple=True, help="Run what is named so, as in 'nn.Linear*' or 'cdist#3'.")
 @click.option("--pin", "write", is_flag=True, help="Write the counts that later runs may not fall below.")

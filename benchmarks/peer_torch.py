@@ -34,7 +34,7 @@ class Peer:
 
     def __init__(
         self,
-        work: Work,  # what to train. Its model carries hooks until `close`.
+        work: Work,  # what to train; its model carries hooks from here on
     ) -> None:
         self.work = work
         self.norms = [module for module in work.model.modules() if isinstance(module, _BatchNorm)]
@@ -42,10 +42,6 @@ class Peer:
             self.parameters = [p for p in work.model.parameters() if p.requires_grad]
             self.wrapped = GradSampleModule(work.model, loss_reduction="sum")
         self.wrapped.disable_hooks()
-
-    def close(self) -> None:
-        """Take the hooks off."""
-        self.wrapped.to_standard_module()
 
     @contextmanager
     def without_norms(self) -> Iterator[None]:
@@ -58,10 +54,6 @@ class Peer:
             for norm in self.norms:
                 norm.train().requires_grad_(True)
 
-    def scores(self) -> Tensor:
-        """`(n,)`: the inner products of each sample's gradient with the validation gradient."""
-        return self.along(self.direction())
-
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Score the batch, train on the half that helps most."""
         weights = HALF(self.scores())
@@ -71,13 +63,14 @@ class Peer:
             (weights[kept] * self.work.losses(*rows(self.work.batch, kept))).sum().backward()
         optimizer.step()
 
-    def along(self, direction: list[Tensor]) -> Tensor:
-        """`(n,)`: the inner products of each sample's gradient with a direction, as columns."""
+    def scores(self) -> Tensor:
+        """`(n,)`: the inner products of each sample's gradient with the validation gradient."""
+        direction = self._direction()
         with self.without_norms(), _hooked():
             found = [self._products(direction, part) for part in parts(self.work.batch, MICRO_BATCH)]
         return torch.cat(found)
 
-    def direction(self) -> list[Tensor]:
+    def _direction(self) -> list[Tensor]:
         """Return the gradient of the summed validation loss, as columns."""
         self._forget()
         with self.without_norms(), _hooked():

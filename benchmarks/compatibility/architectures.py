@@ -3,6 +3,7 @@
 import importlib
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
@@ -10,11 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.compatibility.judge_torch import judge_first
-from benchmarks.compatibility.oracle_torch import Case, default_dtype
+from benchmarks.compatibility.judge import Row, judge_first
 from benchmarks.compatibility.proportions import variants
 from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY
-from benchmarks.compatibility.verdicts import Row
+from benchmarks.compatibility.torch_case import Case
 
 TASKS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING",
@@ -22,13 +22,6 @@ TASKS = {
     "sequence": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
     "image": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING",
 }
-SLOW = (
-    "causal/GotOcr2ForConditionalGeneration",
-    "causal/HrmTextForCausalLM",
-    "causal/KimiLinearForCausalLM",
-    "causal/Phi4MultimodalForCausalLM",
-)
-"""Left out of samples: they take as long as all others of one together."""
 TOKENS, END = 8, 2
 BOUNDS = {torch.float64: 1e-5, torch.float32: 2e-3}
 """Many architectures compute their norms and rotations in float32, whatever their own type."""
@@ -79,15 +72,14 @@ def _case(task: str, configuration: Any, kind: type[nn.Module], dtype: torch.dty
     generator = torch.Generator().manual_seed(1)
     training, validation = (_batch(task, configuration, model, n, dtype, generator) for n in (3, 2))
     return Case(
-        model,
-        per_token,
-        training,
-        validation,
+        model=model,
+        loss=per_token,
+        training=training,
+        validation=validation,
         layers=layers_of(model),
         matrices=experts_of(model),
         only=True,
         bound=BOUNDS[dtype],
-        result=lambda outputs: outputs.logits,
     )
 
 
@@ -134,6 +126,17 @@ def layers_of(model: nn.Module) -> dict[str, tuple[str, bool]]:
         if id(weight) in names and (plain or type(module).__name__ == "Conv1D"):
             found[path] = names[id(weight)].removesuffix(".weight"), getattr(module, "bias", None) is not None
     return found
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Build tensors of that type by default, and then as before."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def experts_of(model: nn.Module) -> list[str]:

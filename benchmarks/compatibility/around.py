@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.compatibility.forms import LOOP, NOISE, Form, Operation, flat, form_of, real
-from benchmarks.compatibility.judge_torch import judge
-from benchmarks.compatibility.oracle_torch import BOUND, Case
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, squares, unfit
+from benchmarks.compatibility.judge import BOUND, Row, UnfitError, describe, judge, squares, unfit
+from benchmarks.compatibility.torch_case import Case
 
 WIDTH, CLASSES = 3, 2
 TRAINING, VALIDATION = 3, 2
@@ -37,20 +36,19 @@ def attempt(operation: Operation, role: str, kept: Sequence[int] = ()) -> Row:
     except UnfitError as problem:
         return unfit(str(problem))
     except Exception as problem:
-        return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
+        return unfit(describe(problem))
     generator = torch.Generator().manual_seed(2)
     training, validation = (
         (torch.randn(n, WIDTH, generator=generator), torch.randn(n, CLASSES, generator=generator))
         for n in (TRAINING, VALIDATION)
     )
-    about = {"data": ("embed",)}.get(role, ("own", "module"))
     return judge(
         Case(
-            net,
-            squares,
-            training,
-            validation,
-            part=lambda name: name.startswith(about),
+            model=net,
+            loss=squares,
+            training=training,
+            validation=validation,
+            about=("embed",) if role == "data" else ("own", "module"),
             layers=net.layers,
             only=role == "own",
             bound=max(BOUND, ROUNDINGS * net.epsilon),

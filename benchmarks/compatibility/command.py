@@ -2,10 +2,8 @@
 
 import itertools
 import os
-import random
 import sys
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -13,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.compatibility.counts import ESTIMATORS, Rows, counted, pin, pinned, worse
-from benchmarks.compatibility.verdicts import VERDICTS, Row
+from benchmarks.compatibility.judge import VERDICTS, Row
 from benchmarks.report import close, table
 
 SUITES = {
@@ -34,32 +32,23 @@ FORGET_AFTER = 20
 Asked = tuple[str, str, Callable[[], Row]]
 
 
-def run_suites(
-    suites: list[str],
-    *,
-    sample: int | None = None,
-    every: int = 1,
-    named: Sequence[str] = (),
-    write: bool = False,
-) -> None:
-    """Run suites whole, every n-th case, so many, or those named; exit 1 where one is worse than pinned."""
+def run_suites(suites: list[str], *, every: int = 1, named: Sequence[str] = (), write: bool = False) -> None:
+    """Run every n-th case of suites, or those named; exit 1 where a suite is worse than pinned."""
     for suite in EXTRA:
         if suite in suites and find_spec(suite) is None:
             hint = "run `make compatibility` or install 'lai-core[compatibility]'"
             raise SystemExit(f"{suite}: not installed; {hint}")
     _prepare(suites)
     modules = [import_module(f"benchmarks.compatibility.{SUITES[suite]}") for suite in suites]
-    asked = _whole(modules, every) if sample is None else itertools.islice(_mixed(modules), sample)
-    if named:
-        asked = named_cases(modules, named)
+    found_cases = (itertools.islice(_find_cases(module, named), 0, None, every) for module in modules)
     rows: Rows = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what operations say of themselves on the way
-        for number, (suite, case, judge) in enumerate(asked):
+        for number, (suite, case, judge) in enumerate(itertools.chain.from_iterable(found_cases)):
             rows.setdefault(suite, {})[case] = judge().json()
             if number % FORGET_AFTER == FORGET_AFTER - 1 and "jax" in sys.modules:
                 sys.modules["jax"].clear_caches()
-    found = counted(rows, 0 if named or sample is not None else every)
+    found = counted(rows, 0 if named else every)
     _print(found)
     if write:
         pin(found)
@@ -88,35 +77,15 @@ def _prepare(suites: list[str]) -> None:
         jax.config.update("jax_enable_x64", True)
 
 
-def _whole(modules: list[Any], every: int) -> Iterator[Asked]:
-    for module in modules:
-        cases = (case for group in module.groups() for case in module.cases(group))
-        yield from itertools.islice(cases, 0, None, every)
-
-
-def named_cases(modules: list[Any], patterns: Sequence[str]) -> Iterator[Asked]:
-    """Yield the cases of a name, with shell wildcards, or all those of a group of that name."""
-    for module, pattern in itertools.product(modules, patterns):
-        for group in filter(lambda group: fnmatchcase(group, pattern.split("#")[0]), module.groups()):
-            whole = "#" not in pattern
-            yield from (case for case in module.cases(group) if whole or fnmatchcase(case[1], pattern))
-
-
-def _mixed(modules: list[Any]) -> Iterator[Asked]:
-    """Yield one case of a group, suite by suite in turn, always in one order."""
-    for groups in itertools.zip_longest(*map(_shuffled, modules)):
-        for module, group in zip(modules, groups, strict=True):
-            if group is None:
-                continue
-            cases = list(module.cases(group))
-            if cases:
-                yield cases[zlib.crc32(group.encode()) % len(cases)]
-
-
-def _shuffled(module: Any) -> list[str]:
-    groups = [group for group in module.groups() if group not in getattr(module, "SLOW", ())]
-    random.Random(0).shuffle(groups)
-    return groups
+def _find_cases(module: Any, patterns: Sequence[str]) -> Iterator[Asked]:
+    """Yield a suite's cases; of patterns with shell wildcards, those of a name or of a group of that name."""
+    for group in module.groups():
+        if any(fnmatchcase(group, pattern.split("#")[0]) for pattern in patterns or ("*",)):
+            for case in module.cases(group):
+                if any(
+                    fnmatchcase(name, pattern) for pattern in patterns or ("*",) for name in (group, case[1])
+                ):
+                    yield case
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -13,11 +13,6 @@ Rows = dict[str, dict[str, dict[str, Any]]]
 """`{SUITE: {CASE: row}}`, as written."""
 
 
-def group_of(case: str) -> str:
-    """Return what a case is one of: the operation, module, architecture or method."""
-    return case.split("#")[0]
-
-
 def counted(rows: Rows, every: int) -> dict[str, Any]:
     """Return what is pinned of a run: per suite the counts, the reasons, and the groups that fail."""
     return {
@@ -30,18 +25,15 @@ def counted(rows: Rows, every: int) -> dict[str, Any]:
                 )
                 for estimator in ESTIMATORS
             },
-            "failing": failing(found),
+            "failing": {  # groups, such as an operation or an architecture, with a wrong case or a crash
+                estimator: sorted(
+                    {case.split("#")[0] for case, row in found.items() if row.get(estimator) in FAILURES}
+                )
+                for estimator in ESTIMATORS
+            },
             "reasons": reasons(found),
         }
         for suite, found in sorted(rows.items())
-    }
-
-
-def failing(found: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
-    """Return, per estimator, the groups with a case that came out wrong or crashed."""
-    return {
-        estimator: sorted({group_of(case) for case, row in found.items() if row.get(estimator) in FAILURES})
-        for estimator in ESTIMATORS
     }
 
 
@@ -63,11 +55,10 @@ def reasons(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def grouped(reason: str) -> str:
     """Return a message without the names and numbers of its own case."""
+    used = sorted(set(re.findall(r"used by ([^)]+)\)", reason))) or ["a function"]
     if "cannot explain" in reason:
-        used = sorted(set(re.findall(r"used by ([^)]+)\)", reason))) or ["a function"]
         return f"no record of a parameter used by {used[0]}"
     if "(used by" in reason:
-        used = sorted(set(re.findall(r"used by ([^)]+)\)", reason))) or ["a function"]
         return f"warned: no readout from the input of a matrix used by {used[0]}"
     reason = re.sub(r"'[^']*'", "…", " ".join(reason.removeprefix("ValueError: ").split()))
     reason = re.sub(r"\([\d, ]*\)|\[[\d, ]*\]|-?\d[\d.,e+-]*", "…", reason)
@@ -93,17 +84,11 @@ def worse(found: dict[str, Any], pinned: dict[str, Any]) -> list[str]:
 
 def pinned() -> dict[str, Any]:
     """Return the committed counts."""
-    return json.loads(PINNED.read_text()) if PINNED.exists() else {}
+    known: dict[str, Any] = json.loads(PINNED.read_text())
+    return known
 
 
 def pin(found: dict[str, Any]) -> None:
-    """Commit what a run came to; of a sample only the groups that fail, beside those known to."""
-    kept = pinned()
-    for suite, entry in found.items():
-        if entry["every"]:
-            kept[suite] = entry
-        elif suite in kept:
-            known = kept[suite]["failing"]
-            for estimator, names in entry["failing"].items():
-                known[estimator] = sorted({*known[estimator], *names})
+    """Commit what a run came to, unless it ran named cases alone."""
+    kept = pinned() | {suite: entry for suite, entry in found.items() if entry["every"]}
     PINNED.write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")

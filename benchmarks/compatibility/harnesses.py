@@ -10,9 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.compatibility.judge_jax import BOUND, Batch, Case, judge
-from benchmarks.compatibility.nets_jax import CLASSES, TRAINING, WIDTH, batches, between, dense, dot
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, UnfitError, squares, unfit
+from benchmarks.compatibility.jax_case import CLASSES, TRAINING, WIDTH, Case, batches, between, dense, dot
+from benchmarks.compatibility.judge import (
+    BOUND,
+    Batch,
+    Row,
+    UnfitError,
+    describe,
+    judge,
+    squares,
+    unfit,
+)
 
 NOISE = 0.05
 LARGEST = 4096
@@ -54,8 +62,7 @@ def _case(harness: Any, role: str) -> Case:
     except UnfitError:
         raise
     except Exception as problem:
-        msg = f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH]
-        raise UnfitError(msg) from problem
+        raise UnfitError(describe(problem)) from problem
     if role.startswith("own") and len(moved) < 2:
         raise UnfitError("one differentiable argument: nothing is left to be data")
     if not made.size or not np.isfinite(made).all():
@@ -112,7 +119,7 @@ def _makes_weight(
     size: int,
     scale: float,
     rng: np.random.Generator,
-    sides: list[Batch],
+    sides: dict[str, Batch],
     bound: float,
 ) -> Case:
     rows = 2 if size % 2 == 0 else 1
@@ -122,7 +129,7 @@ def _makes_weight(
         weight = _flat(run(*params["own"])).reshape(size // rows, rows)
         return dot(params["head"], jnp.tanh(jnp.tanh(dot(params["embed"], inputs)) @ weight / scale))
 
-    return Case(apply, params, squares, *sides, about=("own",), seen=None, bound=bound)
+    return Case(apply=apply, params=params, loss=squares, **sides, about=("own",), bound=bound)
 
 
 def _on_data(

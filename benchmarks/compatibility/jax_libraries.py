@@ -13,9 +13,17 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchmarks.compatibility.judge_jax import Case, judge
-from benchmarks.compatibility.nets_jax import TRAINING, VALIDATION, WIDTH, around, batches, between, drawn
-from benchmarks.compatibility.verdicts import REASON_LENGTH, Row, unfit
+from benchmarks.compatibility.jax_case import (
+    TRAINING,
+    VALIDATION,
+    WIDTH,
+    Case,
+    around,
+    batches,
+    between,
+    drawn,
+)
+from benchmarks.compatibility.judge import REASON_LENGTH, Row, describe, judge, unfit
 
 FEATURES, POSITIONS, SIDE = 4, 5, 6
 Apply = Callable[[Any, Any], Any]
@@ -48,18 +56,18 @@ def _loss(name: str) -> Row:
     """Judge one loss on the outputs of two layers, one number a sample."""
     function = getattr(optax.losses, name)
     rng = np.random.default_rng(0)
-    apply, params, seen = around(lambda own, hidden: hidden, {}, 5, rng, outputs=4)
+    net = around(lambda own, hidden: hidden, {}, 5, rng, outputs=4)
     problem = "takes no (outputs, targets)"
     for kind in ("numbers", "classes", "shares", "signs"):
         loss = partial(_per_sample, function)
         sides = [(drawn(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
         try:
-            value = loss(apply(params, sides[0][0]), sides[0][1])
+            value = loss(net["apply"](net["params"], sides[0][0]), sides[0][1])
         except Exception as found:  # what it says of targets that are not its own
             problem = f"{type(found).__name__}: {found}"[:REASON_LENGTH]
             continue
         if value.shape == (TRAINING,) and bool(jnp.isfinite(value).all()):
-            return judge(Case(apply, params, loss, *sides, seen=seen))
+            return judge(Case(**net, loss=loss, training=sides[0], validation=sides[1]))
         problem = f"of shape {value.shape} for {TRAINING} samples, or not finite"
     return unfit(f"no loss of one sample's outputs and targets: {problem}")
 
@@ -85,7 +93,7 @@ def _layer(library: str, name: str) -> Row:
         width = int(np.prod(shape))
         case = between(lambda own, rows: layer(own, rows.reshape(-1, *shape)), own, width, rng, batches(rng))
     except Exception as problem:  # what the library says of its own layer in float64
-        return unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
+        return unfit(describe(problem))
     return judge(case)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from benchmarks.compatibility.around import attempt
 from benchmarks.compatibility.forms import operation_of
-from benchmarks.compatibility.verdicts import Row, unfit
+from benchmarks.compatibility.judge import Row, unfit
 
 
 def cases(group: str) -> Iterator[tuple[str, str, Any]]:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.compatibility.architectures import BOUNDS, language_batch, per_token
-from benchmarks.compatibility.judge_torch import judge_first
-from benchmarks.compatibility.oracle_torch import Case, default_dtype
+from benchmarks.compatibility.architectures import BOUNDS, default_dtype, language_batch, per_token
+from benchmarks.compatibility.judge import judge_first
+from benchmarks.compatibility.torch_case import Case
 from tests.support.workloads.transformer_models import transformer
 
 VOCABULARY = 48
@@ -70,8 +70,8 @@ def _case(method: str, dtype: torch.dtype) -> Case:
             if parameter.requires_grad:  # many start at zero, where half of the gradients vanish
                 parameter.data += 0.05 * torch.randn_like(parameter)
     generator = torch.Generator().manual_seed(1)
-    batches = [language_batch(model, n, generator, _more(method, n)) for n in (3, 2)]
-    return Case(model, per_token, *batches, bound=BOUNDS[dtype])
+    training, validation = (language_batch(model, n, generator, _more(method, n)) for n in (3, 2))
+    return Case(model=model, loss=per_token, training=training, validation=validation, bound=BOUNDS[dtype])
 
 
 def _more(method: str, samples: int) -> dict[str, Tensor]:

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.architectures import layers_of
-from benchmarks.compatibility.judge_torch import judge_first
-from benchmarks.compatibility.oracle_torch import Case
-from benchmarks.compatibility.verdicts import Row, unfit
+from benchmarks.compatibility.judge import Row, judge_first, unfit
+from benchmarks.compatibility.torch_case import Case
 from tests.support.workloads.torch_parts import classification
 from tests.support.workloads.transformer_models import fit_torchvision
 
@@ -112,8 +111,8 @@ def _case(variant: str, options: dict[str, Any], side: int) -> Case:
     if not isinstance(logits, Tensor) or logits.shape != (3, CLASSES):
         msg = "expected class scores"
         raise TypeError(msg)
-    layers = layers_of(model)
-    return Case(model, classification, training, validation, layers=layers, only=True, bound=BOUND)
+    sides = {"training": training, "validation": validation}
+    return Case(model=model, loss=classification, **sides, layers=layers_of(model), only=True, bound=BOUND)
 
 
 def _batch(n: int, side: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -15,39 +15,20 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
+from tests.support.torch_functions import ruled
+from tests.support.torch_modules import Part
+
 N, T, D, WORDS = 6, 5, 4, 11
 COUPLED = "coupled: "
 """Cases whose names begin so have no per-sample gradients: the right answer is a refusal."""
 
 
-class Net(nn.Module):
-    """Parts and the function that runs them."""
-
-    def __init__(self, run: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> None:
-        super().__init__()
-        self.run = run
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-    def forward(self, inputs: Tensor) -> Any:
-        """Run the parts."""
-        return self.run(self, inputs)
-
-
-class Product(torch.autograd.Function):
-    """A matrix product, as custom functions are commonly written: no rule for `vmap`."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
-        """Multiply by the weight."""
-        ctx.save_for_backward(inputs, weight)
-        return inputs @ weight.T
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients of the input and of the weight."""
-        inputs, weight = ctx.saved_tensors
-        return gradient @ weight, gradient.T @ inputs
+Product = ruled(
+    lambda inputs, weight: inputs @ weight.T,
+    lambda ctx, gradient: (gradient @ ctx.saved_tensors[1], gradient.T @ ctx.saved_tensors[0]),
+    saved=2,
+)
+"""A matrix product, as custom functions are commonly written: no rule for `vmap`."""
 
 
 def vectors() -> Tensor:
@@ -66,14 +47,14 @@ def tokens() -> Tensor:
     return torch.randint(1, WORDS, (N, T)) * (torch.arange(T) < lengths[:, None])
 
 
-def on_vectors(run: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> Net:
+def on_vectors(run: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> Part:
     """Return a net with a body, which reads vectors, and a head."""
-    return Net(run, body=nn.Linear(7, D), head=head(), **parts)
+    return Part(run, body=nn.Linear(7, D), head=head(), **parts)
 
 
-def on_tokens(run: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> Net:
+def on_tokens(run: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> Part:
     """Return a net with words, which embed ids, and a head."""
-    return Net(run, words=nn.Embedding(WORDS, D), head=head(), **parts)
+    return Part(run, words=nn.Embedding(WORDS, D), head=head(), **parts)
 
 
 def body() -> nn.Linear:
@@ -91,26 +72,26 @@ def weight(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(shape))
 
 
-def freeze(model: Net, prefix: str) -> Net:
+def freeze(model: Part, prefix: str) -> Part:
     """Freeze the parameters whose names begin so."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not name.startswith(prefix))
     return model
 
 
-def tie(model: Net) -> Net:
+def tie(model: Part) -> Part:
     """Give the head the matrix of the words."""
     model.head.weight = model.words.weight
     return model
 
 
-def pool(model: Net, ids: Tensor) -> Tensor:
+def pool(model: Part, ids: Tensor) -> Tensor:
     """Average over the words that are no padding."""
     mask = (ids > 0)[..., None]
     return model.head((model.words(ids) * mask).sum(1) / mask.sum(1).clamp(1))
 
 
-def route(model: Net, inputs: Tensor) -> Tensor:
+def route(model: Part, inputs: Tensor) -> Tensor:
     """Send each row to one of two experts."""
     first, outputs = inputs[:, 0] > 0, inputs.new_zeros(len(inputs), D)
     outputs[first] = model.body(inputs[first])
@@ -118,7 +99,7 @@ def route(model: Net, inputs: Tensor) -> Tensor:
     return model.head(outputs.tanh())
 
 
-def attend(model: Net, ids: Tensor) -> Tensor:
+def attend(model: Part, ids: Tensor) -> Tensor:
     """Attend by torch's function, causally."""
     hidden = model.words(ids)
     query, key, value = model.project(hidden).chunk(3, -1)
@@ -132,10 +113,10 @@ VECTORS: dict[str, Callable[[], nn.Module]] = {
     "a layer's weight in F.linear": lambda: on_vectors(
         lambda m, x: m.head(functional.linear(x, m.body.weight, m.body.bias).tanh())
     ),
-    "a transposed parameter in a matmul": lambda: Net(
+    "a transposed parameter in a matmul": lambda: Part(
         lambda m, x: m.head((x @ m.weight.T).tanh()), weight=weight(D, 7), head=head()
     ),
-    "a parameter in an einsum": lambda: Net(
+    "a parameter in an einsum": lambda: Part(
         lambda m, x: torch.einsum("ni,ijk,nj->nk", x, m.weight, x), weight=weight(7, 7, WORDS)
     ),
     "weight normalisation": lambda: nn.Sequential(weight_norm(body()), nn.Tanh(), head()),
@@ -170,7 +151,7 @@ VECTORS: dict[str, Callable[[], nn.Module]] = {
     "a custom Function of activations": lambda: on_vectors(
         lambda m, x: m.head(Product.apply(m.body(x), 2 * torch.eye(D).to(x)).tanh())
     ),
-    "a custom Function of a parameter": lambda: Net(
+    "a custom Function of a parameter": lambda: Part(
         lambda m, x: m.head(Product.apply(x, m.weight).tanh()), weight=weight(D, 7), head=head()
     ),
     "outputs in a dictionary": lambda: on_vectors(
@@ -191,7 +172,7 @@ VECTORS: dict[str, Callable[[], nn.Module]] = {
 TOKENS: dict[str, Callable[[], nn.Module]] = {
     "embedding": lambda: on_tokens(lambda m, x: m.head(m.words(x).tanh().mean(1))),
     "tied weights, as modules": lambda: tie(on_tokens(lambda m, x: m.head(m.words(x).tanh().mean(1)))),
-    "tied weights, by a function": lambda: Net(
+    "tied weights, by a function": lambda: Part(
         lambda m, x: functional.linear(m.words(x).tanh().mean(1), m.words.weight),
         words=nn.Embedding(WORDS, D),
     ),

@@ -153,28 +153,14 @@ def test_states_of_the_last_release(kind, options):
     assert stepped(resumed[2], batches, 4) == stepped(curator, batches, 4)
 
 
-def run(pytestconfig, *command):
-    """Run a module in a process of its own, which may fork; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=pytestconfig.rootpath,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.weekly
+@pytest.mark.parametrize(("job", "kills"), [("score_dataset", 20), ("CuratedTrainer", 5)])
+def test_kills_lose_nothing(pytestconfig, job, kills):
+    # in a process of its own, which may fork
+    command = [sys.executable, "-m", "tests.support.workloads.killed", job, str(kills)]
+    done = subprocess.run(command, cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize("job", ["score_dataset", "curated run"])
-def test_twenty_kills_lose_nothing(pytestconfig, job):
-    assert run(pytestconfig, "tests.support.workloads.killed", job, "20").startswith("20 kills")
-
-
-@pytest.mark.weekly
-def test_killed_trainers_go_on(pytestconfig):
-    assert run(pytestconfig, "tests.support.workloads.killed", "CuratedTrainer", "5").startswith("5 kills")
+    assert done.stdout.splitlines()[-1].startswith(f"{kills} kills")
 
 
 @pytest.mark.weekly

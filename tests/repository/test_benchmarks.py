@@ -2,16 +2,20 @@
 
 import copy
 import json
+from functools import partial
 from pathlib import Path
 
+import lai_torch
 import pytest
 import torch
 
 from benchmarks import gpu
 from benchmarks.gpu import COLUMNS, METHODS, cell
+from benchmarks.methods import CACHED, curator, plain_step
 from benchmarks.models import TIMED
-from benchmarks.scoring import measured
 from benchmarks.seconds import BASELINE, measure, worse
+from tests.support.workloads.counts import counted
+from tests.support.workloads.torch_oracle import per_sample_gradients
 
 UNTRIED = {way for way in METHODS if "CUDA graphs" in way}
 FIGURES = {"model": {"kept": {"cpu_ratio": 0.9, "flops_ratio": 0.8, "waits": 1, "launches": 100}}}
@@ -46,16 +50,28 @@ def test_launch_counts_stay_within_committed_ones():
     assert worse(KNOWN, measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
 
 
-def test_exact_ways_match_sample_loops():
-    found, refused = measured(TIMED["tiny_mlp"](), rounds=0)
-    assert found.keys() | refused.keys() >= {"Ghost", "exact", "vmap of grad", "double backward", "loop"}
-    assert not {"LAI", "Ghost", "exact", "loop"} & refused.keys()
-    for name, row in found.items():
-        if row["judged"]:
-            assert row["error"] < 1e-5, name
+def test_scores_match_and_cost_no_loop():
+    torch.manual_seed(0)
+    work = TIMED["tiny_mlp"]()
+    step = counted(partial(plain_step, work, work.optimizer())).flops
+    work.model.eval()
+
+    def loop():
+        sides = ((side, len(side[1])) for side in (work.batch, work.validation))
+        rows, others = (per_sample_gradients(work.model, work.loss, *side, n) for side, n in sides)
+        return (rows * others.sum(0)).sum(1)
+
+    def score(estimator, refresh):
+        made = curator(work, None, estimator, refresh=refresh)
+        counts = [counted(partial(made.score, *work.batch)).flops for _ in range(4)]  # the first prove
+        return made.score(*work.batch)[1].scores, min(counts)
+
+    for estimator in (lai_torch.Ghost(), lai_torch.Exact()):
+        scores, flops = score(estimator, 1)
+        torch.testing.assert_close(scores, loop(), rtol=1e-4, atol=1e-5 * float(scores.abs().max()))
     # exact scores also run both halves of the batch forward, to see that samples do not meet
-    assert found["exact"]["fresh flops"] < 1.3 * found["loop"]["fresh flops"]
-    assert found["LAI"]["cached flops"] < 0.5
+    assert flops < 1.3 * counted(loop).flops
+    assert score(lai_torch.LAI(), CACHED)[1] < 0.5 * step
 
 
 FEW = ("plain", "plain on half", "LAI, kept", "by hand", "plain, CUDA graphs", "opacus, fresh")

@@ -39,7 +39,7 @@ def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
 def flat(tree: Any) -> np.ndarray:
     """Join all floating-point numbers of parameters; a complex one counts as two."""
     leaves = [np.ravel(leaf) for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    parts = [[leaf.real, leaf.imag] if np.iscomplexobj(leaf) else [leaf] for leaf in leaves]
+    parts = [[leaf.real, leaf.imag] if np.iscomplexobj(leaf) else [leaf.astype(float)] for leaf in leaves]
     return np.concatenate([one for each in parts for one in each])
 
 

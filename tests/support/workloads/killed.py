@@ -18,12 +18,9 @@ from typing import Any
 import lai_torch
 import torch
 from lai_storage import tables
-from torch import nn
-from torch.utils._pytree import tree_map_only
 
 from tests.support.workloads.torch_processes import LOSS, batch, network
 
-STEPS, SAVED = 12, 2
 SAMPLES = 40
 IN_PARTS: Any = {"batch_size": 4, "rows_per_file": 4, "progress": False, "collate": ("x", "y"), "ids": "uid"}
 
@@ -38,35 +35,6 @@ def score(folder: Path) -> None:
 def table(folder: Path) -> Any:
     """Return what was scored."""
     return tables.read_scores(folder).to_pydict()
-
-
-def train(folder: Path) -> None:
-    """Train with curation, from the checkpoint that lies in the folder, and keep one every other step."""
-    torch.manual_seed(0)
-    model = nn.Sequential(network(), nn.Dropout(0.1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    options = {"estimator": lai_torch.LAI(sketch=3), "validation_fraction": 0.5, "refresh": 3}
-    curator = lai_torch.Curator(model, LOSS, optimizer, batch(20, 1), **options)
-    path = folder / "checkpoint.pt"
-    owners = {"model": model, "optimizer": optimizer, "curator": curator}
-    if path.exists():
-        state = torch.load(path, weights_only=True)
-        for name, owner in owners.items():
-            owner.load_state_dict(state[name])
-        torch.set_rng_state(state["random"])
-    while curator.steps < STEPS:
-        curator.step(*batch(8, 100 + curator.steps))
-        if curator.steps % SAVED == 0:
-            states = {name: owner.state_dict() for name, owner in owners.items()}
-            torch.save({**states, "random": torch.get_rng_state()}, folder / "new.pt")
-            os.replace(folder / "new.pt", path)
-
-
-def trained(folder: Path) -> Any:
-    """Return the last checkpoint."""
-    state = torch.load(folder / "checkpoint.pt", weights_only=True)
-    assert state["curator"]["steps"] == STEPS
-    return tree_map_only(torch.Tensor, torch.Tensor.tolist, state)  # which compare bit for bit
 
 
 def fine_tune(folder: Path) -> None:
@@ -85,7 +53,6 @@ def fine_tuned(folder: Path) -> Any:
 
 JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, ...]]] = {
     "score_dataset": (score, table, ("pandas",)),
-    "curated run": (train, trained, ("torch._dynamo",)),
     "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "tests.support.workloads.trainers")),
 }
 """A job, what it left behind, and what it imports as it goes."""

@@ -1,23 +1,19 @@
-"""What torch itself says: one backward pass per sample, no code of this project."""
+"""What torch itself says: one forward and one backward pass per sample, no code of this project."""
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
-def rows(tree: Any, index: slice, samples: int) -> Any:
+def rows(tree: Any, index: slice | list[int], samples: int) -> Any:
     """Cut some samples out of a nested batch."""
     if isinstance(tree, Tensor):
         return tree[index] if tree.ndim and tree.shape[0] == samples else tree
     if isinstance(tree, dict):
         return {key: rows(value, index, samples) for key, value in tree.items()}
     return tuple(rows(part, index, samples) for part in tree) if isinstance(tree, tuple) else tree
-
-
-def sample(tree: Any, index: int, samples: int) -> Any:
-    """Sample `index` of a nested batch, as a batch of one."""
-    return rows(tree, slice(index, index + 1), samples)
 
 
 def called(model: nn.Module, inputs: Any) -> Any:
@@ -27,15 +23,40 @@ def called(model: nn.Module, inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, tuple) else model(inputs)
 
 
+def sample_gradients(
+    model: nn.Module,
+    loss: Any,
+    inputs: Any,
+    targets: Any,
+    samples: int,
+    *,
+    copies: int = 1,
+    read: Callable[[Any], Sequence[Tensor]] = lambda outputs: (),
+) -> Iterator[tuple[Tensor | None, ...]]:
+    """Yield each sample's gradients of the trainable parameters, and of what `read` of the outputs returns.
+
+    A sample may go through the model beside copies of itself. None stands for a gradient that is zero because
+    the loss does not depend on the tensor.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for index in range(samples):
+        given, expected = (rows(side, [index] * copies, samples) for side in (inputs, targets))
+        outputs = called(model, given)
+        value = loss(outputs, expected).sum() / copies
+        wanted = [*parameters, *read(outputs)]
+        if value.requires_grad:
+            yield torch.autograd.grad(value, wanted, allow_unused=True)
+        else:
+            yield (None,) * len(wanted)
+
+
 def per_sample_gradients(model: nn.Module, loss: Any, inputs: Any, targets: Any, samples: int) -> Tensor:
     """`(n, parameters)`: gradients of each sample's loss for all trainable parameters, in a plain loop."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     found = []
-    for index in range(samples):
-        one = sample(inputs, index, samples)
-        value = loss(called(model, one), sample(targets, index, samples)).sum()
-        gradients = torch.autograd.grad(value, parameters, materialize_grads=True)
-        found.append(torch.cat([one.flatten() for one in gradients]))
+    for gradients in sample_gradients(model, loss, inputs, targets, samples):
+        pairs = zip(gradients, parameters, strict=True)
+        found.append(torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs]))
     return torch.stack(found)
 
 

@@ -1,0 +1,160 @@
+"""What JAX itself says of a case, and what the JAX adapter does; a small net around a layer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import lai_jax
+import numpy as np
+
+import lai_core as lai
+from benchmarks.compatibility import judge
+from benchmarks.compatibility.judge import BOUND, Array, Batch, Side, UnfitError, squares
+from tests.support.workloads.jax_oracle import gradients, one
+
+LAYERS = ("embed/w", "head/w")
+"""What LAI sees around what a case is about; the last one is the last layer."""
+WIDTH, CLASSES, TRAINING, VALIDATION = 3, 2, 3, 2
+
+
+@dataclass(kw_only=True)
+class Case(judge.Case):
+    """A function and its parameters.
+
+    `seen(params, inputs)` returns of one sample's program the input of each of `LAYERS`, which LAI should
+    see, each with a bias; None: LAI is not judged.
+    """
+
+    apply: Callable[..., Any]
+    params: dict[str, Any]
+    seen: Callable[[Any, Any], Sequence[Any]] | None = None
+    repeats: ClassVar = False
+
+    def differentiate(self, batch: Batch) -> Side:
+        """Return `jax.grad` of one sample's loss at a time, by keys of the parameters."""
+        whole = gradients(self.apply, self.params, self.loss, batch)
+        sizes = [
+            sum(leaf.size * (1 + jnp.iscomplexobj(leaf)) for leaf in jax.tree.leaves(self.params[key]))
+            for key in sorted(self.params)
+        ]
+        parts = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
+        side = Side({key: part for key, part in zip(sorted(self.params), parts, strict=True) if part.size})
+        if self.seen is None:
+            return side
+        inputs, targets = batch
+        read = jax.jit(self.seen)
+        rows = [read(self.params, one(inputs, i)) for i in range(len(targets))]
+        outputs = jax.jit(self.apply)(self.params, inputs)
+        side.last = np.asarray(jax.jit(jax.grad(lambda o, t: self.loss(o, t).sum()))(outputs, targets))
+        # LAI reads no input of a layer that is frozen or reaches no loss
+        moved = {name: bool(side.gradients[name.removesuffix("/w")].any()) for name in LAYERS}
+        read_of = zip(LAYERS, map(np.concatenate, zip(*rows, strict=True)), strict=True)
+        kept = {name: values for name, values in read_of if moved[name]}
+        side.names, side.inputs = [(name, True) for name in kept], [*kept.values()]
+        return side
+
+    def losses(self, batch: Batch) -> Array:
+        """Return the losses of a batch in one call."""
+        return np.asarray(self._losses(self.params, *batch))
+
+    @cached_property
+    def _losses(self) -> Any:
+        return jax.jit(lambda *given: self.loss(self.apply(*given[:2]), given[2]))
+
+    def one(self, batch: Batch, index: int) -> Batch:
+        """Return one sample as a batch."""
+        cut: Batch = one(batch, index)
+        return cut
+
+    def check(self, training: Side) -> None:
+        """Compare a loss with what it is where JAX differentiates it."""
+        row = self.one(self.training, 0)
+        value, _ = jax.jit(jax.value_and_grad(lambda *given: self._losses(*given)[0]))(self.params, *row)
+        if not np.allclose(value, self.losses(row)[0], rtol=self.bound, atol=self.bound / 100):
+            raise UnfitError(
+                "another value where JAX differentiates it, so that no gradient is that of the value"
+            )
+
+    def trace(self, batch: Batch, **options: Any) -> lai.Trace:
+        """Trace a batch by this library."""
+
+        def run(params: Any, inputs: Any, targets: Any) -> lai.Trace:
+            return lai_jax.trace(self.apply, params, self.loss, inputs, targets, **options)
+
+        traced: lai.Trace = jax.jit(run)(self.params, *batch)
+        return traced
+
+    def exact_scores(self) -> Iterator[Any]:
+        """Yield exact scores by this library, in `jax.jit` and outside.
+
+        Of what is traced no identity can be checked: only outside do the scores promise to be right where an
+        operation's reverse mode is not its derivative.
+        """
+
+        def run(params: Any, validation: Batch, training: Batch) -> Any:
+            return lai_jax.exact_scores(self.apply, params, self.loss, validation, training)
+
+        yield jax.jit(run)(self.params, self.validation, self.training)
+        yield run(self.params, self.validation, self.training)
+
+
+def drawn(rng: np.random.Generator, *shape: int) -> Any:
+    """Draw standard normal numbers."""
+    return jnp.asarray(rng.standard_normal(shape))
+
+
+def dense(rng: np.random.Generator, width: int, outputs: int) -> dict[str, Any]:
+    """Draw the parameters of a dense layer."""
+    return {"w": drawn(rng, width, outputs) / width**0.5, "b": drawn(rng, outputs) / 4}
+
+
+def dot(params: dict[str, Any], inputs: Any) -> Any:
+    """Apply a dense layer."""
+    return inputs @ params["w"] + params["b"]
+
+
+def batches(rng: np.random.Generator) -> dict[str, Batch]:
+    """Draw a training and a validation batch."""
+    sizes = {"training": TRAINING, "validation": VALIDATION}
+    return {side: (drawn(rng, n, WIDTH), drawn(rng, n, CLASSES)) for side, n in sizes.items()}
+
+
+def around(
+    layer: Callable[[Any, Any], Any], own: Any, width: int, rng: np.random.Generator, outputs: int = CLASSES
+) -> dict[str, Any]:
+    """Return a case's `apply`, `head(layer(own, embed(x)))`, its `params`, and the inputs of embed and head.
+
+    The layer takes `(n, width)` numbers between -1 and 1; `tanh` follows what it returns of each sample.
+    """
+    params = {"embed": dense(rng, WIDTH, width), "own": own}
+
+    def features(params: Any, inputs: Any) -> Any:
+        hidden = layer(params["own"], jnp.tanh(dot(params["embed"], inputs)))
+        return jnp.tanh(hidden.reshape(len(inputs), -1))
+
+    size = jax.eval_shape(features, params, jnp.zeros((1, WIDTH))).shape[1]
+    params["head"] = dense(rng, size, outputs)
+
+    def apply(params: Any, inputs: Any) -> Any:
+        return dot(params["head"], features(params, inputs))
+
+    return {"apply": apply, "params": params, "seen": lambda params, x: [x, features(params, x)]}
+
+
+def between(
+    layer: Callable[[Any, Any], Any],
+    own: Any,
+    width: int,
+    rng: np.random.Generator,
+    sides: dict[str, Batch],
+    bound: float = BOUND,
+) -> Case:
+    """Return the case of a layer between two others: it is about the layer's parameters, if it has some."""
+    has_some = bool(jax.tree.leaves(own))
+    about = ("own",) if has_some else ("embed",)
+    return Case(
+        **around(layer, own, width, rng), **sides, loss=squares, about=about, only=has_some, bound=bound
+    )

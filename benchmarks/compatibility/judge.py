@@ -1,0 +1,262 @@
+"""One case against what a loop over its samples gives: right, wrong, refused by name, or a crash."""
+
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+import lai_core as lai
+
+Array = np.ndarray[Any, Any]
+Batch = tuple[Any, Any]
+OWN = ("lai_core", "lai_torch", "lai_jax")
+"""The packages whose own ValueError or TypeError is a refusal."""
+VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
+REASON_LENGTH = 300
+BOUND = 1e-6
+"""Relative error allowed in float64: operations lose digits by their condition, errors of meaning do not."""
+ROUNDINGS = 8192
+"""An inner product of gradients has thousands of terms."""
+NEGLIGIBLE = 1e-4
+"""Below this share of all gradients, those that a case is about are taken for zero."""
+
+
+class UnfitError(Exception):
+    """A case that asks nothing: no samples' axis, no gradient, or a random or non-finite one."""
+
+
+class WrongError(Exception):
+    """A wrong answer that is no number."""
+
+
+class WarnedError(Exception):
+    """A number that came with a warning naming what it leaves out."""
+
+
+@dataclass
+class Row:
+    """What one case came to: one of `VERDICTS` by estimator; None where the case does not judge it."""
+
+    ghost: str | None = None
+    exact: str | None = None
+    lai: str | None = None
+    relative_error: float | None = None  # the largest, beside the gradients that the case is about
+    reason: str = ""  # why it is not exact: the messages, or what makes the case unfit
+
+    def json(self) -> dict[str, Any]:
+        """Return the row as it is written, with what it does not judge left out."""
+        return {key: value for key, value in asdict(self).items() if value not in {None, ""}}
+
+    def add(self, estimator: str, find: Callable[[], float], bound: float) -> None:
+        """Judge one estimator: `find` returns its relative error, or raises."""
+        try:
+            error = find()
+        except Exception as problem:
+            verdict, reason = judge_error(problem)
+        else:
+            self.relative_error = max(self.relative_error or 0.0, error)
+            # a NaN is no number that came out right
+            verdict = "exact" if error <= bound else "wrong"
+            reason = "" if verdict == "exact" else f"relative error {error:.1e}"
+        setattr(self, estimator, verdict)
+        if reason:
+            self.reason = "; ".join(filter(None, [self.reason, f"{estimator}: {reason}"]))
+
+
+@dataclass
+class Side:
+    """What plain differentiation says of each sample of a batch, and what LAI should see of it."""
+
+    gradients: dict[str, Array]  # (n, size) by parameter
+    names: Sequence[tuple[str, bool]] = ()  # of each layer that LAI should see, and whether it has a bias
+    inputs: Sequence[Array] = ()  # (n, d) of each, means over positions
+    last: Array | None = None  # (n, d) with respect to the last layer's output; None: LAI is not judged
+
+    def matrix(self, about: tuple[str, ...] = ("",)) -> Array:
+        """Return the gradients of the parameters whose names begin so, `(n, all)`."""
+        rows = [rows for name, rows in self.gradients.items() if name.startswith(about)]
+        return np.concatenate(rows, 1) if rows else np.zeros((1, 1))
+
+
+@dataclass(kw_only=True)
+class Case:
+    """A model's loss, two batches, and what the case is about.
+
+    A framework's class says what a loop over a batch's samples gives (`differentiate`), a batch's `losses` in
+    one call, `one` sample as a batch, whether the framework has two gradients of a batch (`check`), and what
+    this library says: its `trace` of a batch and `exact_scores`, of which the next may be right where the
+    first are wrong.
+    """
+
+    loss: Callable[[Any, Any], Any]
+    training: Batch
+    validation: Batch
+    about: tuple[str, ...] = ("",)  # the error is set beside the parameters whose names begin so
+    matrices: Sequence[str] = field(default=())  # parameters, too, that LAI has to see or to name
+    only: bool = False  # LAI is judged on the layers of `Side` alone, without the case's own operation
+    bound: float = BOUND  # the largest relative error of a right answer
+    repeats: ClassVar = True
+    """Whether one call may have another gradient than the next."""
+
+
+def unfit(reason: str) -> Row:
+    """Return the row of a case that asks nothing."""
+    return Row("unfit", "unfit", "unfit", None, reason)
+
+
+def describe(problem: Exception) -> str:
+    """Return what a package says of its own operation or layer."""
+    return f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH]
+
+
+def judge(case: Any) -> Row:
+    """Return the verdicts on Ghost, the exact scores and LAI."""
+    try:
+        training, validation = (case.differentiate(side) for side in (case.training, case.validation))
+        _check(case, training, validation)
+    except UnfitError as problem:
+        return unfit(str(problem))
+    except Exception as problem:  # plain differentiation fails: nothing to compare with
+        return unfit(describe(problem))
+    row = Row()
+    row.add("ghost", partial(_judge_ghost, case, training, validation), case.bound)
+    row.add("exact", partial(_judge_exact, case, training, validation), case.bound)
+    if training.last is not None and training.names == validation.names:
+        row.add("lai", partial(_judge_lai, case, training, validation), case.bound)
+    return row
+
+
+def judge_first(problem: str, builds: Iterable[Callable[[], Case]]) -> Row:
+    """Judge the first case that is built; where none is, the row says what the last one raised."""
+    for build in builds:
+        try:
+            case = build()
+        except Exception as refused:  # whatever a configuration or a package says of these sizes
+            problem = f"{type(refused).__name__}: {refused}"[:REASON_LENGTH]
+        else:
+            return judge(case)
+    return unfit(f"not built: {problem}")
+
+
+def squares(outputs: Any, targets: Any) -> Any:
+    """Half the squared distance."""
+    return ((outputs - targets) ** 2).sum(1) / 2
+
+
+def _check(case: Any, training: Side, validation: Side) -> None:
+    """Refuse what asks nothing: gradients that are zero, not finite, another at every call, or coupled."""
+    whole = [side.matrix() for side in (training, validation)]
+    if not all(np.isfinite(side).all() for side in whole):
+        raise UnfitError("gradients are not finite")
+    largest = max(np.abs(side).max() for side in whole)
+    least = min(np.abs(side.matrix(case.about)).max(initial=0.0) for side in (training, validation))
+    if least <= max(NEGLIGIBLE, case.bound / 64) * largest:
+        raise UnfitError("no gradient")
+    loose = case.bound / BOUND
+    if case.repeats and not np.allclose(
+        case.differentiate(case.training).matrix(), whole[0], rtol=loose * 1e-9, atol=loose * 1e-12 * largest
+    ):
+        raise UnfitError("random: another gradient at every call")
+    together = case.losses(case.training)
+    alone = [case.losses(case.one(case.training, i)) for i in range(len(together))]
+    if not np.allclose(together, np.concatenate(alone), rtol=case.bound, atol=case.bound / 100):
+        raise UnfitError("samples are coupled: a batch's losses are not those of its samples")
+    case.check(training)
+
+
+def _judge_ghost(case: Any, training: Side, validation: Side) -> float:
+    traces = [case.trace(batch, gradients="all") for batch in (case.validation, case.training)]
+    exact = validation.matrix() @ training.matrix().T
+    return _relative(lai.ghost_kernel(*traces), exact, _sizes(case, training, validation), case.bound)
+
+
+def _judge_exact(case: Any, training: Side, validation: Side) -> float:
+    exact = training.matrix() @ validation.matrix().sum(0)
+    part, error = _sizes(case, training, validation).sum(0), np.inf
+    for scores in case.exact_scores():
+        error = _relative(scores, exact, part, case.bound)
+        if error <= case.bound:
+            break
+    return error
+
+
+def _sizes(case: Case, training: Side, validation: Side) -> Array:
+    """Return the products of the norms of the gradients that a case is about.
+
+    Beside that of two gradients, an inner product of the two has its rounding.
+    """
+    left, right = (
+        np.linalg.norm(side.matrix(case.about), axis=1, keepdims=True) for side in (validation, training)
+    )
+    return left @ right.T
+
+
+def _judge_lai(case: Any, training: Side, validation: Side) -> float:
+    """Compare with the sum of all alphas times the last layer's beta."""
+    assert training.last is not None
+    assert validation.last is not None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        traces = [case.trace(batch) for batch in (case.validation, case.training)]
+    told = [str(warning.message) for warning in caught if "LAI" in str(warning.message)]
+    said = [layer.name for layer in traces[0].layers] + told
+    last, wanted = traces[0].layers[-1].name, [name for name, _ in training.names]
+    if last != wanted[-1]:
+        msg = f"the last layer is {wanted[-1]!r}, not {last!r}"
+        raise WrongError(msg)
+    if case.only:
+        seen = [layer.name for layer in traces[0].layers if layer.name in wanted]
+        if sorted(seen) != sorted(wanted) and set(seen) == set(wanted):
+            raise UnfitError("a weight is also used outside its module, where no hook reads its input")
+        traces = [lai.Trace([layer for layer in trace.layers if layer.name in wanted]) for trace in traces]
+    layers = zip(training.names, validation.inputs, training.inputs, strict=True)
+    alpha = sum(first @ second.T + float(bias) for (_, bias), first, second in layers)
+    exact = alpha * (validation.last @ training.last.T)
+    # over one position, every meaning of positions is the same
+    placed = any(layer.activations.ndim > 2 for trace in traces for layer in trace.layers)
+    found = lai.lai_kernel(*traces, positions="mean" if placed else "tokens")
+    error = _relative(found, exact, exact, case.bound)
+    used = [name for name in case.matrices if validation.gradients[name].any()]
+    unsaid = [name for name in used if not any(name in text for text in said)]
+    if unsaid:
+        msg = f"leaves out {unsaid[0]!r}, which multiplies something of the batch, and does not say so"
+        raise WrongError(msg)
+    if (error > case.bound or used) and told:
+        raise WarnedError(told[0])
+    return error
+
+
+def _relative(found: Any, exact: Array, part: Array, bound: float) -> float:
+    """Return the largest error beside the largest entry of what the case is about, roundings apart.
+
+    An error of `bound` times the part is right; so is one of some roundings of the whole, which is that
+    beside `floor` times the whole.
+    """
+    floor = ROUNDINGS * float(np.finfo(exact.dtype).eps) / bound
+    scale = max(float(np.abs(part).max()), floor * float(np.abs(exact).max()))
+    return float(np.abs(np.asarray(found) - exact).max()) / scale
+
+
+def judge_error(problem: Exception) -> tuple[str, str]:
+    """Return the verdict on an exception, and its reason: refused where this library raises it itself."""
+    text = f"{type(problem).__name__}: {problem}"[:REASON_LENGTH].replace("\n", " ")
+    if isinstance(problem, WarnedError):
+        return "refused", f"warned: {problem}"[:REASON_LENGTH]
+    if isinstance(problem, UnfitError):
+        return "unfit", str(problem)
+    if isinstance(problem, WrongError):
+        return "wrong", str(problem)
+    packages = [
+        (next((name for name in OWN if name in Path(frame.filename).parts), ""), frame)
+        for frame in traceback.extract_tb(problem.__traceback__)
+    ]
+    if isinstance(problem, ValueError | TypeError) and packages[-1][0]:
+        return "refused", text
+    inside = next((frame for package, frame in reversed(packages) if package), None)
+    where = "" if inside is None else f" at {Path(inside.filename).name}:{inside.lineno}"
+    return "crash", text + where

@@ -1,0 +1,146 @@
+"""What torch itself says of a case, and what the torch adapter does."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import lai_torch
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import lai_core as lai
+from benchmarks.compatibility import judge
+from benchmarks.compatibility.judge import Array, Batch, Side, UnfitError
+from tests.support.workloads.torch_oracle import called, rows, sample_gradients
+
+Call = tuple[tuple[str, bool], Array, Tensor | None]
+"""Of one layer: its name and whether it has a bias, its input, its output unless that is a map."""
+
+
+@dataclass(kw_only=True)
+class Case(judge.Case):
+    """A module, and its modules whose call is a layer.
+
+    `layers` says what LAI should see: of each such module, the layer's name and whether it has a bias; the
+    last call is the last layer. Empty, or where the last call's output is of another width than the model's:
+    LAI is not judged.
+    """
+
+    model: nn.Module
+    layers: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+
+    def differentiate(self, batch: Batch) -> Side:
+        """Return every sample's gradients by its own forward and backward pass.
+
+        A sample goes through a batch normalisation beside a copy of itself: of a batch of one, torch 2.13
+        returns a wrong gradient on a CPU where the gradient that comes in is expanded, as that of a mean
+        over positions is.
+        """
+        named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        copies = 1 + any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.model.modules())
+        calls: list[Call] = []
+        found: list[list[Array]] = []
+        readings: list[list[Call]] = []
+        last: list[Array] = []
+        reached: set[str] = set()
+
+        def read(outputs: Any) -> list[Tensor]:
+            width = getattr(outputs, "logits", outputs).shape[-1]
+            output = calls[-1][2] if calls else None
+            return [] if output is None or output.shape[-1] != width else [output]
+
+        with self._watch(calls):
+            passes = sample_gradients(self.model, self.loss, *batch, len(batch[1]), copies=copies, read=read)
+            for gradients in passes:
+                own = [*zip(named.items(), gradients, strict=False)]
+                reached |= {name for (name, _), gradient in own if gradient is not None}
+                found.append([_flat(torch.zeros_like(p) if g is None else g) for (_, p), g in own])
+                last += [_mean(gradient) for gradient in gradients[len(named) :] if gradient is not None]
+                readings.append([*calls])
+                calls.clear()
+        side = Side(dict(zip(named, map(np.stack, zip(*found, strict=True)), strict=True)))
+        names = [layer for layer, _, _ in readings[0]]
+        if len(last) < len(readings) or any([layer for layer, _, _ in each] != names for each in readings):
+            return side
+        inputs = [np.stack([call[1] for call in calls]) for calls in zip(*readings, strict=True)]
+        # LAI reads no input of a layer that is frozen or reaches no loss
+        lost = {n.removesuffix(".weight") for n, _ in self.model.named_parameters() if n not in reached}
+        if names[-1][0] in lost:
+            names[-1], inputs[-1] = (names[-1][0], False), np.zeros_like(inputs[-1])
+        # what is the same for every sample, made of parameters and constants alone, is no layer's input
+        moves = [
+            name not in lost and bool((each != each[:1]).any())
+            for (name, _), each in zip(names, inputs, strict=True)
+        ]
+        kept = [at for at, moved in enumerate(moves) if moved or at == len(names) - 1]
+        side.names, side.inputs = [names[at] for at in kept], [inputs[at] for at in kept]
+        side.last = copies * np.stack(last)
+        return side
+
+    def losses(self, batch: Batch) -> Array:
+        """Return the losses of a batch in one call."""
+        with torch.no_grad():
+            values: Array = self.loss(called(self.model, batch[0]), batch[1]).numpy()
+        return values
+
+    def one(self, batch: Batch, index: int) -> Batch:
+        """Return one sample as a batch."""
+        cut: Batch = rows(batch, [index], len(batch[1]))
+        return cut
+
+    def check(self, training: Side) -> None:
+        """Compare with the gradient of the batch, as a step of training takes it.
+
+        Torch itself says two things of operations whose gradient of a batch is not that of its samples,
+        though its losses are theirs.
+        """
+        trainable = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        value = self.loss(called(self.model, self.training[0]), self.training[1]).sum()
+        found = torch.autograd.grad(value, trainable, materialize_grads=True)
+        plain, added = np.concatenate([*map(_flat, found)]), training.matrix().sum(0)
+        if not np.allclose(plain, added, rtol=self.bound, atol=self.bound * float(abs(added).max())):
+            raise UnfitError("torch's gradient of the batch is not the sum of those of its samples")
+
+    def trace(self, batch: Batch, **options: Any) -> lai.Trace:
+        """Trace a batch by this library."""
+        return lai_torch.trace(self.model, self.loss, *batch, **options)
+
+    def exact_scores(self) -> Iterator[Tensor]:
+        """Yield exact scores by this library."""
+        yield lai_torch.exact_scores(self.model, self.loss, self.validation, self.training)
+
+    @contextmanager
+    def _watch(self, calls: list[Call]) -> Iterator[None]:
+        """Collect the calls of the layers' modules: one sample's, each a mean over its positions."""
+
+        def watch(layer: tuple[str, bool]) -> Callable[..., None]:
+            def see(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+                inputs = args[0] if args else next(iter(kwargs.values()))
+                convolves = hasattr(module, "kernel_size")  # then the last axis is one of space
+                maps = inputs.flatten(2).movedim(1, -1) if convolves else inputs
+                calls.append((layer, _mean(maps), None if convolves else output))
+
+            return see
+
+        hooks = [
+            self.model.get_submodule(name).register_forward_hook(watch(layer), with_kwargs=True)
+            for name, layer in self.layers.items()
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _flat(gradient: Tensor) -> Array:
+    """Return a gradient as real numbers: the inner product of complex ones is that of both parts."""
+    real = torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
+    return real.flatten().numpy(force=True)
+
+
+def _mean(values: Tensor) -> Array:
+    """Return one sample's mean over positions, `(d,)`."""
+    return values.reshape(-1, values.shape[-1]).mean(0).numpy(force=True)
