@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -130,6 +130,20 @@ class Measured:
     coupled: tuple[str, ...]
     nonfinite: Mapping[int, str]
     ids: Sequence[Any]
+
+
+class _Told(NamedTuple):
+    """What a process tells the others of its rows; of sums their shapes and types."""
+
+    losses: list[float]
+    rows: list[int]
+    squares: Mapping[str, list[float]]
+    positions: list[list[float]]
+    shapes: Mapping[Hashable, list[tuple[torch.Size, torch.dtype]]]
+    nonfinite: Mapping[int, str]
+    ids: Sequence[Any]
+    coupled: tuple[str, ...]
+    traced: bool
 
 
 @run_alone
@@ -359,20 +373,12 @@ def share(own: Measured, group: Group) -> Measured:
         return own
     part = own.part
     shapes = {key: [(one.shape, one.dtype) for one in arrays] for key, arrays in (part.total or {}).items()}
-    plain = (
-        own.losses.tolist(),
-        part.rows,
-        part.squares,
-        part.positions,
-        own.nonfinite,
-        list(own.ids),
-        shapes,
-    )
-    told = group.objects((*plain, own.coupled, part.traced))
-    starts = [0, *accumulate(len(one[0]) for one in told)]
-    places = [0, *accumulate(len(one[1]) for one in told)]
+    sent = (part.squares, part.positions or [], shapes, own.nonfinite, own.ids, own.coupled, part.traced)
+    told: list[_Told] = group.objects(_Told(own.losses.tolist(), part.rows, *sent))
+    starts = [0, *accumulate(len(one.losses) for one in told)]
+    places = [0, *accumulate(len(one.rows) for one in told)]
     known: dict[Hashable, list[Any]] = {}
-    for key, arrays in (pair for one in told for pair in one[6].items()):
+    for key, arrays in (pair for one in told for pair in one.shapes.items()):
         # a process whose rows are not all finite has measured in double precision
         before = zip(arrays, known.get(key, arrays), strict=True)
         known[key] = [(shape, torch.promote_types(kind, other)) for (shape, kind), (_, other) in before]
@@ -398,27 +404,25 @@ def share(own: Measured, group: Group) -> Measured:
             found = part.add([row - first for row in rows if first <= row < places[group.rank + 1]])
         return meet(found)
 
-    names = dict.fromkeys(name for one in told for name in one[2])
-    squares = {n: [v for one in told for v in one[2].get(n, [0.0] * len(one[1]))] for n in names}
-    rows = [start + row for start, one in zip(starts, told, strict=False) for row in one[1]]
-    positions = [row for one in told for row in one[3] or []]
+    names = dict.fromkeys(name for one in told for name in one.squares)
+    rows, bad = list[int](), dict[int, str]()
+    for start, one in zip(starts, told, strict=False):
+        rows += [start + row for row in one.rows]
+        bad |= {start + row: where for row, where in one.nonfinite.items()}
+    positions = [row for one in told for row in one.positions]
     whole = Part(
         rows,
-        squares,
+        {name: [v for one in told for v in one.squares.get(name, [0.0] * len(one.rows))] for name in names},
         meet(part.total) if known else None,
         project,
         add,
         positions if len(positions) == len(rows) and len({*map(len, positions)}) == 1 else None,
-        traced=any(one[8] for one in told),
+        traced=any(one.traced for one in told),
     )
-    bad = {
-        start + row: where for start, one in zip(starts, told, strict=False) for row, where in one[4].items()
-    }
-    losses = torch.tensor(
-        [loss for one in told for loss in one[0]], dtype=own.losses.dtype, device=group.device
-    )
-    coupled = tuple(dict.fromkeys(name for one in told for name in one[7]))
-    return Measured(losses, whole, coupled, bad, [name for one in told for name in one[5]])
+    every = [loss for one in told for loss in one.losses]
+    losses = torch.tensor(every, dtype=own.losses.dtype, device=group.device)
+    coupled = tuple(dict.fromkeys(name for one in told for name in one.coupled))
+    return Measured(losses, whole, coupled, bad, [name for one in told for name in one.ids])
 
 
 def _put(losses: Tensor, found: Tensor, kept: Sequence[int]) -> Tensor:
