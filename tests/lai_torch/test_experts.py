@@ -111,6 +111,25 @@ def test_ghost_is_exact_on_mixtral(way):
     assert found.explained["model.layers.0.mlp.experts.gate_up_proj"] == ("expert",)
 
 
+@holding(lambda: held(body=nn.Linear(4, 4, bias=False), head=nn.Linear(4, 3)))
+def looped(own, inputs):
+    """Run each sample by itself."""
+    return own.head(torch.cat([torch.relu(own.body(row[None])) for row in inputs]))
+
+
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
+def test_single_units_look_like_samples():
+    """A row of which one unit is alive, of as many as there are samples; and one whose units all died."""
+    model = looped().double()
+    with torch.no_grad():
+        model.body.weight.copy_(torch.eye(4))
+    inputs = torch.eye(4, dtype=torch.float64) - torch.tensor([0.5, 0.5, 2.0, 0.5]).double()[:, None]
+    sides = [(inputs, labels(4)), (inputs.abs(), labels(4))]
+    traces = [lai_torch.trace(model, LOSS, *side, gradients="all") for side in sides]
+    torch.testing.assert_close(lai.ghost_scores(*traces), by_autograd(model, *sides))
+    assert [layer.name for layer in lai_torch.trace(model, LOSS, *sides[0]).layers] == ["head"]
+
+
 def test_rows_that_no_gradient_assigns():
     # 4 rows of sample 1 alone look like 2 of each sample: nothing but the last has a gradient
     inputs = randn(2, 4, 4).double() + torch.tensor([-3.0, 3.0]).view(2, 1, 1)

@@ -158,11 +158,11 @@ def _idle(drawn: Program) -> set[str]:
 
 
 def _without_gradient(drawn: Program) -> set[str]:
-    """Return the modules and parameters that are frozen, or that no loss depends on."""
+    """Return the modules and parameters that are frozen, or whose gradient is zero, as LAI's is then."""
     losses = drawn.loss(drawn.model(drawn.training[0]), drawn.training[1])
     named = {name: one for name, one in drawn.model.named_parameters() if one.requires_grad}
     found = torch.autograd.grad(losses.sum(), list(named.values()), allow_unused=True)
-    reached = {name for name, one in zip(named, found, strict=True) if one is not None}
+    reached = {name for name, one in zip(named, found, strict=True) if one is not None and one.any()}
     every = {name.removesuffix(".weight") for name, _ in drawn.model.named_parameters()}
     return every - {name.removesuffix(".weight") for name in reached}
 

@@ -81,12 +81,14 @@ def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tup
 
 
 def find_layers(
-    graph: Graph, saved: Saved, places: Places, sources: Sources, frozen: Mapping[int, str]
+    graph: Graph,
+    saved: Saved,
+    places: Places,
+    sources: Sources,
+    frozen: Mapping[int, str],  # the names of frozen parameters by the memory that they are kept in
+    unread: Container[str],  # parameters of which LAI reads no layer
 ) -> list[Layer]:
-    """Return the products with a parameter, frozen ones included, in the order of the forward pass.
-
-    `frozen` has the names of frozen parameters by the memory that they are kept in.
-    """
+    """Return the products with a parameter, frozen ones included, in the order of the forward pass."""
     summed = {edge[0] for edge, place in places.items() if place == SUMMED}
     layers = []
     for node, name in enumerate(graph.names):
@@ -107,6 +109,8 @@ def find_layers(
         if slot is None or not key or place == RAGGED:
             continue
         if isinstance(place, str):
+            if source is not None and source.names and source.names[0] in unread:
+                continue
             msg = (
                 f"layer {key!r}: expected output gradients that are not all zero, or inputs that tell the "
                 "samples apart, got neither, so that LAI cannot tell where the samples lie; use estimator "

@@ -50,6 +50,22 @@ class Axis:
             part.select(self.axis + 1, sample).copy_(split.select(self.axis + 1, sample))
             yield part.reshape(tensor.shape)
 
+    def list_entries(self, tensor: Tensor) -> "Entries":
+        """Return the sample of every entry of a tensor that is not zero."""
+        numbers = torch.arange(self.samples, device=tensor.device).repeat_interleave(self.inner)
+        shape = [-1 if axis == self.axis else 1 for axis in range(tensor.ndim)]
+        owners = torch.where(tensor != 0, numbers.repeat(self.outer).view(shape), -1)
+        return Entries(owners, self.samples)
+
+    def swap(self, dimensions: int) -> "Axis":
+        """Return the place in a tensor of so many axes whose last two are exchanged."""
+        last = dimensions - 1
+        return replace(self, axis={last: last - 1, last - 1: last}.get(self.axis, self.axis))
+
+    def fits_rows(self, shape: torch.Size) -> bool:
+        """Whether the rows of a tensor of this shape, its entries along the last axis, can be on the axis."""
+        return self.axis != len(shape) - 1 and self.fits(shape)
+
     def fits(self, shape: torch.Size) -> bool:
         """Whether a tensor of this shape has so many entries on the axis."""
         return len(shape) > self.axis and shape[self.axis] == self.outer * self.samples * self.inner

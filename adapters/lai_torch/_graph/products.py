@@ -75,7 +75,6 @@ def read_sides(
     other = saved(graph.nodes[node], product.saved[int(first)])
     if other is None or other.is_complex():
         return None
-    axis = place.axis if isinstance(place, Axis) else None
     if name == LINEAR and first:
         return None
     if name == "MvBackward0":
@@ -88,20 +87,16 @@ def read_sides(
     elif first:
         # A = first @ second is read as A^T = second^T @ first^T.
         other, gradient = other.mT, None if gradient is None else gradient.mT
-        if axis is not None:
-            last = other.ndim - 1
-            axis = {last: last - 1, last - 1: last}.get(axis, axis)
     if isinstance(place, Entries):
         if gradient is None or gradient.ndim != 2:
             return None
         owners = place.owners.mT if first else place.owners
         rows = Entries(owners.reshape(gradient.shape), place.samples).rows
         return _gather(other, gradient, rows, place.samples)
-    assert axis is not None
-    turned = Axis(axis, place.outer, place.inner, place.samples)
-    if axis == other.ndim - 1 or not turned.fits(other.shape):
+    turned = place.swap(other.ndim) if first else place
+    if not turned.fits_rows(other.shape):
         return None
-    if other.ndim == 2 or axis == 0 or name == LINEAR:
+    if other.ndim == 2 or turned.axis == 0 or name == LINEAR:
         return _front(other, gradient, turned)
     # Of a batch of products, each with a matrix of its own, all are groups of one.
     blocks = other.movedim(0, 1).flatten(1)
@@ -109,6 +104,16 @@ def read_sides(
     merged = Axis(0, turned.outer, turned.inner, turned.samples)
     front = None if outputs is None else merged.move_to_front(outputs)
     return Sides(merged.move_to_front(blocks), front, other.shape[0])
+
+
+def fits_factor(graph: Graph, saved: Saved, node: int, slot: int, place: Axis) -> bool:
+    """Whether the factor that a product's argument `slot` meets can have the samples there, too."""
+    product = PRODUCTS[graph.names[node]]
+    first = slot == product.slots[0]
+    other = saved(graph.nodes[node], product.saved[int(first)])
+    if other is None or graph.names[node] in {CONVOLUTION, "MvBackward0"}:
+        return True
+    return place.swap(other.ndim).fits_rows(other.mT.shape) if first else place.fits_rows(other.shape)
 
 
 def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:

@@ -35,7 +35,7 @@ from lai_torch._graph.places import (
 )
 from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
 from lai_torch._graph.probe import check_torch
-from lai_torch._graph.products import GROUPED, PRODUCTS, add_positions, is_argument
+from lai_torch._graph.products import GROUPED, PRODUCTS, add_positions, find_weight, fits_factor, is_argument
 from lai_torch._graph.prove import (
     Exchange,
     Problem,
@@ -382,11 +382,12 @@ class Reader:
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
-            found = find_layers(graph, Saved(), places, sources, self._find_frozen())
+            recurrent = self._recurrent()
+            unread_names = {*recurrent, *routed, *self.routed}
+            found = find_layers(graph, Saved(), places, sources, self._find_frozen(), unread_names)
             # Of which single matrices are read: experts, between which data may choose.
             banks = (one.source for one in found if one.source is not None and one.source.matrix is not None)
             self._route(routed | {one.names[0] for one in banks if one.leaves[0].shape[0] > 1})
-            recurrent = self._recurrent()
             for layer in found:
                 name = layer.source.names[0] if layer.source is not None else layer.name
                 if name in self.routed or isinstance(layer.place, Entries):
@@ -439,6 +440,15 @@ class Reader:
         """Decide the places of products by their inputs where gradients leave them open."""
         saved = Saved()
         made = find_made(graph, self.names, saved)
+        for edge, place in list(places.items()):
+            if graph.names[edge[0]] not in PRODUCTS or not isinstance(place, Axis):
+                continue
+            slot = find_weight(graph, edge[0], lambda own: own[0] in made)
+            # of one sample's row with a single entry that is not zero: it looks like a row of all samples
+            if slot is not None and not fits_factor(graph, saved, edge[0], slot, place):
+                (arrived,) = graph.gradients([edge], torch.ones_like(graph.losses))
+                assert arrived is not None
+                places[edge] = place.list_entries(arrived)
         if alike:
             exchanged = graph, graph, torch.tensor([1, 0], device=graph.losses.device)
         elif exchange is not None and exchange.matches(graph):
