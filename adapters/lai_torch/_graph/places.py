@@ -119,6 +119,11 @@ class Scale:
             return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
         return cls(base=64, shift=24, within=0.0)
 
+    def least(self, dtype: torch.dtype) -> float:
+        """Return the size up to which a gradient may come of numbers that have lost digits to underflow."""
+        kind = torch.finfo(dtype)
+        return 0.0 if self.within else kind.smallest_normal / kind.eps
+
     def codes(self, samples: int, device: torch.device) -> Tensor:
         """Return the exponents of each sample in each pass, twice: `(2, passes, n)`.
 
@@ -165,14 +170,14 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
             one, others = one.to_dense(), [other.to_dense() for other in others]
         if one.dtype == torch.complex32:  # in which torch has hardly any arithmetic
             one, others = one.to(torch.complex64), [other.to(torch.complex64) for other in others]
-        nonzero = int(one.count_nonzero())
+        nonzero = int(_find_told(one, scale).count_nonzero())
         if not nonzero:
             found[edge] = DEAD
             continue
         axes = _find_axes(one, others, factors, powers, scale, proved=proved)
         axis = next(axes, None)
         if axis is None:
-            found[edge] = _place_entries(one, others, codes, digits, scale.base)
+            found[edge] = _place_entries(one, others, codes, digits, scale)
             continue
         found[edge] = axis
         # A gradient without zeros fits one axis only: each of its entries tells its sample.
@@ -188,15 +193,15 @@ def _find_axes(
 
     Some entries tell most wrong axes, but for the first one all are looked at: it mostly is the right one.
     """
-    seen = None if proved else _read_powers(plain, scaled[0])
+    seen = None if proved else _read_powers(plain, scaled[0], scale)
     told = seen is not None and len(seen) >= PROBED // 8
     for axis in list_axes(plain.shape, len(powers)):
         if seen is not None and not _holds(axis, plain.shape, seen, powers):
             continue
-        if told or _is_scaled(plain, scaled, factors, axis, scale.within):
+        if told or _is_scaled(plain, scaled, factors, axis, scale):
             yield axis
         if seen is None:
-            seen = [] if scale.within else _read_powers(plain, scaled[0])
+            seen = [] if scale.within else _read_powers(plain, scaled[0], scale)
 
 
 def list_axes(shape: torch.Size, samples: int) -> Iterator[Axis]:
@@ -209,12 +214,17 @@ def list_axes(shape: torch.Size, samples: int) -> Iterator[Axis]:
             yield Axis(axis, outer, many // outer, samples)
 
 
-def _read_powers(plain: Tensor, scaled: Tensor) -> list[tuple[int, float]]:
+def _find_told(plain: Tensor, scale: Scale) -> Tensor:
+    """Say which entries tell their sample: not those that were rounded as numbers below the range are."""
+    return ~(plain.abs() <= scale.least(plain.dtype))
+
+
+def _read_powers(plain: Tensor, scaled: Tensor, scale: Scale) -> list[tuple[int, float]]:
     """Return some places in a flattened tensor, and by which power of two a pass scaled what is there."""
     places = torch.arange(PROBED, device=plain.device) * STRIDE % plain.numel()
     own, other = plain.take(places), scaled.take(places)
     ratio = (other / own).abs()
-    told = (ratio > 0) & torch.isfinite(ratio)
+    told = (ratio > 0) & torch.isfinite(ratio) & _find_told(own, scale)
     powers = torch.log2(torch.where(told, ratio, 1.0)).round()
     powers = torch.where(own * torch.exp2(powers) == other, powers, -1)  # -1: a sum over samples, of none
     listed = zip(places.tolist(), powers.tolist(), told.tolist(), strict=True)
@@ -227,7 +237,7 @@ def _holds(axis: Axis, shape: torch.Size, seen: list[tuple[int, float]], powers:
     return all(powers[place // step % length // axis.inner % axis.samples] == power for place, power in seen)
 
 
-def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis, within: float) -> bool:
+def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis, scale: Scale) -> bool:
     """Whether every pass scaled the samples of an axis by their own powers of two."""
     shape = [1] * (plain.ndim + 2)
     shape[place.axis + 1] = place.samples
@@ -239,19 +249,21 @@ def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis
             continue
         # An entry that is no number in both passes tells nothing.
         same = (expected == arrived) | (expected.isnan() & arrived.isnan())
-        if within:
-            largest = split.abs().nan_to_num(0.0, 0.0, 0.0).max()
-            same |= (expected - arrived).abs() <= within * largest * power
+        room = scale.least(plain.dtype)
+        if scale.within:
+            room = scale.within * float(split.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        same |= (expected - arrived).abs() <= room * power
         if not bool(same.all()):
             return False
     return True
 
 
 def _place_entries(
-    plain: Tensor, scaled: list[Tensor], codes: Tensor, digits: int, base: int
+    plain: Tensor, scaled: list[Tensor], codes: Tensor, digits: int, scale: Scale
 ) -> Entries | str:
     """Return the sample of every entry by the digits of its powers; `SUMMED` if an entry has no sample."""
-    nonzero, owners = plain != 0, torch.zeros(plain.shape, dtype=torch.long, device=plain.device)
+    nonzero, base = _find_told(plain, scale), scale.base
+    owners = torch.zeros(plain.shape, dtype=torch.long, device=plain.device)
     samples = codes.shape[1]
     for digit, other in enumerate(scaled[:digits]):
         ratio = torch.where(nonzero, other / plain, 1)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, Block, sum_gradients, sums_agree
@@ -138,10 +139,10 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
             others.append((walk(moved), kept))
             if found is None:
                 found = Exchange(problem, graph, others[0][0], kept, index.to(device))
-    # an exchanged batch has as many samples: a division by that number shows in a shorter one alone
-    shorter = _check_size(problem, plain, drawn, eps)
-    if shorter is not None:
-        others.append((shorter, torch.arange(samples, device=device) < samples - 1))
+    # an exchanged batch has as many samples: a division by that number shows in one of another size alone
+    resized = _check_size(problem, plain, drawn, eps)
+    if resized is not None:
+        others.append((resized, torch.arange(samples, device=device) < resized.samples))
     return found if found is None else replace(found, others=tuple(others))
 
 
@@ -163,25 +164,27 @@ def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
 
 
 def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> Graph | None:
-    """Return the batch without its last sample; raise if a loss moves with the number of samples.
+    """Return the batch with a sample less; raise if a loss moves with the number of samples.
 
-    Of a model that draws random numbers there is none, for it draws others then.
+    Of two samples it is the batch with a sample more: of a batch of one, torch's normalisation has a wrong
+    gradient on a CPU. Of a model that draws random numbers there is none, for it draws others then.
     """
     samples = len(plain)
     # fewer rows draw others, and one sample has none to be compared with
     if drawn is not None or samples < 2:
         return None
-    ran = _run_part(problem, torch.arange(samples - 1, device="cpu"), samples, gradients=True)
+    size = samples - 1 if samples > 2 else samples + 1
+    ran = _run_part(problem, torch.arange(size, device="cpu").clamp(max=samples - 1), samples, gradients=True)
     if isinstance(ran, Exception):  # whatever it is, it is about the size
         return None
-    shorter, kept = ran[0], torch.arange(samples, device=plain.device) < samples - 1
-    if _differ(problem, shorter, plain[kept], kept, eps):
+    resized, kept = ran[0], torch.arange(samples, device=plain.device) < size
+    if _differ(problem, resized[: len(plain)], plain[kept], kept, eps):
         msg = (
             "model: expected every sample's loss to be its own, got one that moves with the number of "
             "samples: do not divide by the batch's size"
         )
         raise CoupledError(msg)
-    return walk(shorter) if shorter.requires_grad else None
+    return walk(resized) if resized.requires_grad else None
 
 
 def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor, eps: float) -> None:
@@ -294,7 +297,8 @@ def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float)
     ]
     weights = torch.stack([each for _, each in drawn]).sum(0)
     here = _sketch_gradients([(exchange.plain, weights)], parameters)
-    there = _sketch_gradients([(graph, each[: graph.samples]) for graph, each in drawn], parameters)
+    resized = [(graph, functional.pad(each, (0, graph.samples - len(each)))) for graph, each in drawn]
+    there = _sketch_gradients(resized, parameters)
     blocks = [Block(here[name].distance(there[name]), here[name].size(), eps) for name in parameters]
     agreed = sums_agree(blocks, float(weights.double().square().sum()))
     # Beside other samples a product may be rounded otherwise, which turns units on and off at a kink.
