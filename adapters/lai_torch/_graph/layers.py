@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lai_torch._graph.places import NONE, RAGGED, SUMMED, Place, Places
+from lai_torch._graph.places import DEAD, NONE, RAGGED, SUMMED, Place, Places
 from lai_torch._graph.products import NORMS, PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import COPIES, MOVES, Source, Sources, Use, is_moved_parameter
@@ -90,6 +90,9 @@ def find_layers(
 ) -> list[Layer]:
     """Return the products with a parameter, frozen ones included, in the order of the forward pass."""
     summed = {edge[0] for edge, place in places.items() if place == SUMMED}
+    # no gradient tells what is made of parameters alone where none arrives
+    if DEAD in places.values():
+        summed |= find_made(graph, sources.names, saved)
     layers = []
     for node, name in enumerate(graph.names):
         place = places.get((node, 0))
@@ -185,9 +188,13 @@ _BENDING = frozenset(f"{name}Backward{number}" for name in _CURVES.split() for n
 _LOOKUPS = frozenset({"EmbeddingBackward0", "IndexBackward0", "IndexSelectBackward0", "GatherBackward0"})
 
 
-_REDUCING = frozenset(f"{name}Backward{number}" for name in ("LinalgVectorNorm", "Norm") for number in (0, 1))
-_MAKING = MOVES | COPIES | PRODUCTS.keys() | _ADDING | _SCALING | _BENDING | _REDUCING
-_MAKING |= {"NegBackward0", "WeightNormInterfaceBackward0"}
+_SHAPING = (
+    "AsStrided Cat Cumsum Diagonal Flip LinalgInvEx LinalgMatrixExp LinalgQr LinalgSolveEx LinalgVectorNorm "
+    "Mean Neg Norm Prod Reciprocal Roll Rsqrt Slice Split SplitWithSizes Sqrt Stack Std Sum Tril Triu Unbind "
+    "Unfold Var"
+)
+_MAKING = frozenset(f"{name}Backward{number}" for name in _SHAPING.split() for number in (0, 1))
+_MAKING |= MOVES | COPIES | PRODUCTS.keys() | _ADDING | _SCALING | _BENDING | {"WeightNormInterfaceBackward0"}
 """Functions whose arguments are all edges of their nodes, or numbers."""
 
 
