@@ -78,7 +78,8 @@ class EmbeddingTrace(Record):
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the table."""
         gradients = with_positions(work.xp, self.output_gradients)
-        ids = work.xp.reshape(self.ids, gradients.shape[:2])
+        # In the default integer type: how many rows there are may not fit into the ids' own.
+        ids = cast(work.xp, work.xp.reshape(self.ids, gradients.shape[:2]), work.xp.arange(0).dtype)
         return {"weight": TableGradient((ReadGradient(ids, gradients, self.rows, self.padding),))}
 
     def check_values(self, where: str, xp: Namespace) -> None:
