@@ -478,14 +478,14 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     samples = xp.sum(weights)
     score = xp.sum(values, axis=0)
     # Part i has n_i samples: its score has mean n_i mu and variance n_i sigma^2.
-    deviation = values - weights[:, None] * (score / samples)
+    deviation = values - weights[:, None] * quotient(xp, score, samples, 0.0)
     squares = xp.sum(quotient(xp, deviation * deviation, weights[:, None], 0.0), axis=0)
     # A part of size 0, as one whose samples all have a loss that is not finite, is no observation.
     freedom = xp.sum(xp.astype(weights > 0, values.dtype)) - 1.0
-    variance = quotient(xp, squares, freedom, inf)
-    # A single part has an infinite error, whatever the quantile is that multiplies it.
-    freedom = xp.maximum(freedom, xp.ones_like(freedom))
-    return _Normal(xp, score, xp.sqrt(samples * variance), freedom)
+    freedom = xp.maximum(freedom, xp.zeros_like(freedom))
+    # One part or none has an infinite error, whatever the quantile is that multiplies it.
+    error = xp.sqrt(quotient(xp, samples * squares, freedom, inf))
+    return _Normal(xp, score, error, xp.maximum(freedom, xp.ones_like(freedom)))
 
 
 def _bernstein(xp: Namespace, values: Array, bound: Any) -> _Bernstein:

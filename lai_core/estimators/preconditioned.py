@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.axes import check_array
+from lai_core._engine.axes import check_array, check_kind
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_number
 from lai_core._engine.namespace import Array, Namespace, accumulation_dtype, cast, namespace_of
 from lai_core.estimators._parameters import ReadoutMetric
@@ -65,6 +65,7 @@ def _mean(squares: Array, valid: Array | None, xp: Namespace) -> Float[Array, " 
     axes = tuple(range(squares.ndim - 1))
     if valid is None:
         return xp.mean(squares, axis=axes)
+    check_kind("valid", valid, namespace_of({"output_gradients": squares, "valid": valid}), "bool")
     if tuple(valid.shape) != tuple(squares.shape[:-1]) or squares.ndim != 3:
         msg = (
             "valid: expected one entry per sample and position of gradients (n, t, d_L), got shape "

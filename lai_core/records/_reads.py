@@ -44,14 +44,12 @@ class ReadGradient:
     def _select_trained(self, work: Workspace) -> tuple[Array, Array]:
         """Return ids `(n t,)`, -1 where nothing trains, and gradients `(n t, d)`."""
         ids, trains, gradients = self._entries(work)
-        ids = cast(work.xp, ids, work.xp.int64)
         return work.xp.where(trains, ids, work.xp.full_like(ids, -1)), gradients
 
     def renumber(self, known: Array, work: Workspace) -> "ReadGradient":
         """Return the same over a table of the rows `known`, sorted: an id becomes its first place there."""
         xp, rows = work.xp, int(known.shape[0])
         ids, trains, _ = self._entries(work)
-        ids = cast(xp, ids, known.dtype)
         places = xp.searchsorted(known, ids)
         outside = xp.full_like(places, rows)
         found = xp.take(known, xp.where(places < rows, places, xp.zeros_like(places)), axis=0) == ids

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, inner_products, spans
-from lai_core._engine.namespace import Array, cast
+from lai_core._engine.namespace import Array
 from lai_core._engine.outer import OuterGradient
 from lai_core.records._reads import ReadGradient
 
@@ -140,8 +140,7 @@ class TableGradient(ParameterGradient):
         too_large = not work.holds(16 * entries * (self.width + RENUMBERING))
         if self.layers or validation.layers or 2 * count > reads[0].rows or too_large:
             return None
-        dtype = xp.result_type(*(use.ids.dtype for use in (*reads, *self.reads)))
-        known = [cast(xp, xp.reshape(use.ids, (-1,)), dtype) for use in reads]
+        known = [xp.reshape(use.ids, (-1,)) for use in reads]
         known = xp.sort(known[0] if len(known) == 1 else xp.concat(known))
         sides = (self.reads, reads)
         own, other = (TableGradient(tuple(use.renumber(known, work) for use in side)) for side in sides)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from lai_core._engine.axes import Axes
 from lai_core._engine.gradients import ParameterGradient, Workspace
-from lai_core._engine.namespace import Array, Namespace
+from lai_core._engine.namespace import Array, Namespace, namespace_of
 
 OWN = ("name", "weight")
 """Static fields that may differ between the two sides, or are compared by themselves."""
@@ -85,6 +85,10 @@ class Record(Pytree, ABC):
 
         A kind whose arrays must fit each other adds that.
         """
+        bias: object = getattr(self, "bias", False)
+        if not isinstance(bias, bool):
+            msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
+            raise TypeError(msg)
         for name, array in self.arrays().items():
             self.array_fields[name].check(f"{where}.{name}", array, xp)
 
@@ -218,6 +222,7 @@ def mask_positions(trace: Trace, valid: Array, /) -> Trace:
     >>> [float(lai.lai_scores(each, each)[0]) for each in (trace, masked)]  # 4 * 4 pairs, and 2 * 2
     [96.0, 24.0]
     """
+    namespace_of({"valid": valid})
     masked = [layer.masked(valid) for layer in trace.layers]
     if all(layer.readout_positions is None for layer in masked):
         found = sorted({layer.arrays()["activations"].shape[1] for layer in trace.layers if _rows(layer)})

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lai_core._engine.axes import Axes
+from lai_core._engine.checks import check_count
 from lai_core._engine.factors import sum_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, namespace_of
@@ -68,15 +69,23 @@ class ConvolutionTrace(Record):
 
     def __post_init__(self) -> None:
         """Fill in the defaults, as tuples: two equal convolutions then have equal fields."""
-        axes = len(self.kernel)
-        filled = {
-            "kernel": self.kernel,
-            "stride": (1,) * axes if self.stride is None else self.stride,
-            "padding": ((0, 0),) * axes if self.padding is None else map(tuple, self.padding),
-            "dilation": (1,) * axes if self.dilation is None else self.dilation,
-        }
+        given = self.kernel, self.stride, self.padding, self.dilation
+        try:
+            axes = len(self.kernel)
+            filled = {
+                "kernel": tuple(self.kernel),
+                "stride": (1,) * axes if self.stride is None else tuple(self.stride),
+                "padding": ((0, 0),) * axes if self.padding is None else tuple(map(tuple, self.padding)),
+                "dilation": (1,) * axes if self.dilation is None else tuple(self.dilation),
+            }
+        except TypeError as error:
+            msg = (
+                "kernel, stride, padding, dilation: expected one entry per axis of space, of padding a pair, "
+                f"got {given}"
+            )
+            raise TypeError(msg) from error
         for name, values in filled.items():
-            object.__setattr__(self, name, tuple(values))
+            object.__setattr__(self, name, values)
 
     @property
     def geometry(self) -> "Geometry":
@@ -88,6 +97,14 @@ class ConvolutionTrace(Record):
         """Raise unless the arrays fit each other and the kernel."""
         axes = len(self.kernel)
         super().check(where, xp)
+        for field, least in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
+            given = getattr(self, field)
+            if len(given) != axes or (field == "padding" and any(len(pair) != 2 for pair in given)):
+                entry = "pair" if field == "padding" else "entry"
+                msg = f"{where}.{field}: expected one {entry} per axis of space ({axes}), got {given}"
+                raise ValueError(msg)
+            for number in sum(given, ()) if field == "padding" else given:
+                check_count(f"{where}.{field}", number, least)
         for field, array in self.arrays().items():
             if array.ndim != axes + 2:
                 msg = (
@@ -100,11 +117,6 @@ class ConvolutionTrace(Record):
                     f"{where}.groups: expected a positive divisor of the channels of {field} "
                     f"({array.shape[1]}), got {self.groups!r}"
                 )
-                raise ValueError(msg)
-        for field in ("stride", "padding", "dilation"):
-            given = getattr(self, field)
-            if len(given) != axes:
-                msg = f"{where}.{field}: expected one entry per axis of space ({axes}), got {given}"
                 raise ValueError(msg)
         if self.output_gradients is None:
             return

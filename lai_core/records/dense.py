@@ -65,10 +65,6 @@ class LayerTrace(Record):
 
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other."""
-        bias: object = self.bias
-        if not isinstance(bias, bool):
-            msg = f"{where}.bias: expected True or False, got {type(bias).__name__}"
-            raise TypeError(msg)
         super().check(where, xp)
         self._check_valid(where)
         for field, array in self.arrays().items():

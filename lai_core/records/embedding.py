@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lai_core._engine.axes import Axes
+from lai_core._engine.checks import check_count
 from lai_core._engine.factors import sum_positions, with_positions
 from lai_core._engine.gradients import ParameterGradient, VectorGradient, Workspace
 from lai_core._engine.namespace import Array, Namespace, cast
@@ -61,6 +62,9 @@ class EmbeddingTrace(Record):
     def check(self, where: str, xp: Namespace) -> None:
         """Raise unless the arrays fit each other."""
         super().check(where, xp)
+        check_count(f"{where}.rows", self.rows)
+        if self.padding is not None:
+            check_count(f"{where}.padding", self.padding, 0)
         if self.output_gradients is None:
             return
         expected, got = tuple(self.ids.shape), tuple(self.output_gradients.shape)
@@ -78,7 +82,8 @@ class EmbeddingTrace(Record):
     def parameter_gradients(self, work: Workspace) -> Mapping[str, ParameterGradient]:
         """Return the per-sample gradients of the table."""
         gradients = with_positions(work.xp, self.output_gradients)
-        ids = work.xp.reshape(self.ids, gradients.shape[:2])
+        # In the default integer type: how many rows there are may not fit into the ids' own.
+        ids = cast(work.xp, work.xp.reshape(self.ids, gradients.shape[:2]), work.xp.arange(0).dtype)
         return {"weight": TableGradient((ReadGradient(ids, gradients, self.rows, self.padding),))}
 
     def check_values(self, where: str, xp: Namespace) -> None:

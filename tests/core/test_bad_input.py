@@ -188,6 +188,13 @@ CASES: Table = {
         lambda: lai.update_second_moment(None, ones((2, 3, 1)), valid=ones((1, 3), bool)),
         lambda: lai.update_second_moment(None, ones((2, 3)), valid=ones(2, bool)),
     ],
+    "TypeError: valid: expected booleans, got int64": [
+        lambda: lai.update_second_moment(None, ones((2, 3, 1)), valid=ones((2, 3), int))
+    ],
+    "TypeError: valid: expected an array (numpy, torch, jax, ...), got list": [
+        lambda: lai.update_second_moment(None, ones((1, 2, 1)), valid=[[True, False]]),
+        lambda: lai.mask_positions(one(), [[True, False]]),
+    ],
     "ValueError: input_second_moments: expected one for each of the 1 layers, got 0": (
         lambda: lai.preconditioned_lai_scores(one(), one(), ones(2), input_second_moments=[])
     ),

@@ -44,6 +44,16 @@ def test_scores_are_inner_products_of_gradients(name):
     assert np.allclose(expected, inner_products(dense), rtol=0.1) == (name in ("layers", "a rule"))
 
 
+def test_losses_with_nan_constants_are_scored():
+    """Spreads, medians and means that leave NaN out hold it; a number that is not its own like."""
+
+    def marked(outputs, targets):
+        return jnp.where(outputs[:, 0] == jnp.inf, jnp.nan, squares(outputs, targets))
+
+    scores = [lai_jax.exact_scores(clipping, PARAMS, loss, *SIDES) for loss in (marked, squares)]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
 def test_batch_size_dependent_functions_are_refused():
     def divided(params, inputs):
         return clipping(params, inputs) / len(inputs)

@@ -96,8 +96,9 @@ def _list_numbers(jaxpr: Any) -> list[Any]:
     found = []
     for equation in jaxpr.eqns:
         literals = (one for one in equation.invars if isinstance(one, jex.Literal))
+        # as words, of which NaN, which many losses hold, is its own like
         found += [
-            float(one.val) for one in literals if jnp.issubdtype(jnp.result_type(one.val), jnp.floating)
+            str(float(one.val)) for one in literals if jnp.issubdtype(jnp.result_type(one.val), jnp.floating)
         ]
         for inner in programs_of(equation):
             found += _list_numbers(inner)

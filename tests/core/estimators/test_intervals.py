@@ -119,8 +119,9 @@ def test_on_every_namespace(backend):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(backend.numpy(one), other, rtol=1e-6)
     assert backend.numpy(lai.drop_harmful(backend.array(parts), rate=0.3)).tolist() == [0.0, 0.0, 1.0]
-    ends = lai.score_intervals(backend.array(some), sizes=[2, 0])
-    assert not any(np.isfinite(backend.numpy(end)).any() for end in ends)
+    for sizes in ([2, 0], [0, 0]):
+        ends = lai.score_intervals(backend.array(some), sizes=sizes)
+        assert not any(np.isfinite(backend.numpy(end)).any() for end in ends)
     weights = lai.drop_harmful(backend.array(some), sizes=backend.array([2.0, 0.0]), rate=0.9)
     np.testing.assert_allclose(backend.numpy(weights), [0.5, 0.5])
 

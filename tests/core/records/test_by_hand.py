@@ -68,8 +68,8 @@ def convolved(outputs=(4, 3), inputs=(6, 5), kernel=(3,), **options):
     return lai.ConvolutionTrace(np.ones((2, *inputs)), np.ones((2, *outputs)), kernel, **options)
 
 
-def embedded(ids=(2, 3), outputs=(2, 3, 4), kind=int):
-    return lai.EmbeddingTrace(np.ones(ids, kind), np.ones(outputs), 5)
+def embedded(ids=(2, 3), outputs=(2, 3, 4), kind=int, rows=5, **options):
+    return lai.EmbeddingTrace(np.ones(ids, kind), np.ones(outputs), rows, **options)
 
 
 SPACE = "one entry per axis of space (1)"
@@ -81,13 +81,25 @@ WRONG = {
         convolved(groups=3)
     ),
     f"ValueError: stride: expected {SPACE}, got (1, 1)": convolved(stride=(1, 1)),
-    f"ValueError: padding: expected {SPACE}, got ((0, 0), (0, 0))": convolved(padding=((0, 0),) * 2),
+    "ValueError: padding: expected one pair per axis of space (1), got ((0, 0), (0, 0))": (
+        convolved(padding=((0, 0),) * 2)
+    ),
+    "ValueError: padding: expected one pair per axis of space (1), got ((1, 1, 0),)": (
+        convolved(padding=((1, 1, 0),))
+    ),
+    "ValueError: padding: expected a whole number >= 0, got -1": convolved(padding=((0, -1),)),
+    "ValueError: stride: expected a whole number >= 1, got 0": convolved(stride=(0,)),
+    "TypeError: dilation: expected a whole number >= 1, got 1.0": convolved(dilation=(1.0,)),
+    "ValueError: kernel: expected a whole number >= 1, got 0": convolved(kernel=(0,)),
+    "TypeError: bias: expected True or False, got str": convolved(bias="no"),
     "ValueError: output_gradients: expected samples and space (2, 2) as the kernel makes of the activations "
     "(2, 6, 5), got (2, 3)": convolved(stride=(2,)),
     "ValueError: activations: expected one axis of space per kernel length (3, 1), got shape (2, 6, 5)": (
         convolved(kernel=(3, 1))
     ),
     "TypeError: ids: expected integers": embedded(kind=float),
+    "TypeError: rows: expected a whole number >= 1, got 5.0": embedded(rows=5.0),
+    "TypeError: padding: expected a whole number >= 0, got 1.0": embedded(padding=1.0),
     "ValueError: ids: expected shape (n,) or (n, t)": embedded((2, 3, 1)),
     "ValueError: output_gradients: …(n, t, d) with the ids'": embedded(outputs=(2, 4, 4)),
     "ValueError: output_gradients: expected the shape of normalized, (2, 3), got (2, 4)": (
@@ -104,6 +116,14 @@ def test_mismatched_records_are_named(said):
     kind, _, words = said.partition(": ")
     trace = lai.Trace([WRONG[said], HEAD])
     check_refusal(f"{kind}: validation.layers[0].{words}", lambda: lai.ghost_kernel(trace, trace))
+
+
+def test_convolution_lengths_are_sequences():
+    for options in ({"kernel": 3}, {"stride": 1}, {"padding": (1,)}, {"dilation": 1}):
+        check_refusal(
+            "TypeError: kernel, stride, padding, dilation: expected one entry per axis of space",
+            lambda options=options: convolved(**options),
+        )
 
 
 def test_convolutions_fill_in_defaults():

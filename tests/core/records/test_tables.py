@@ -51,6 +51,21 @@ def test_ids_outside_the_table_are_ignored(backend):
     lai.check_values(right)
 
 
+@pytest.mark.equation("embedding-gradient")
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("samples", [2, 40])
+def test_bytes_read_a_table_of_256(samples, backend):
+    """In uint8 the number of rows would be 0."""
+    draws = np.random.default_rng(2)
+    ids, gradients = draws.integers(0, 256, (samples, 9), np.uint8), draws.normal(size=(samples, 9, 3))
+    narrow, wide = (
+        table(each, gradients, 256, backend, padding=int(ids[0, 0])) for each in (ids, ids.astype(int))
+    )
+    for call in (lai.ghost_kernel, lai.ghost_scores):
+        np.testing.assert_allclose(*(backend.numpy(call(x, x)) for x in (narrow, wide)), rtol=1e-12)
+    np.testing.assert_allclose(*(summed(backend, x) for x in (narrow, wide)), rtol=1e-12)
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize(("low", "high"), [(-1, 7), (-1, 3), (1, 5), (0, 4)])
 def test_out_of_range_ids_are_named(low, high, backend):
