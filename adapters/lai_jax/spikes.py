@@ -13,7 +13,7 @@ from lai_jax.diagnose import diagnose_spike
 class SpikeMonitor:
     """Diagnose a batch whose gradient norm leaves its usual range, before the parameters move.
 
-    `check` the norm that the step computed (`optax.global_norm(gradients)`), outside of `jax.jit`, with the
+    `check` the norm that the step computed (`optax.tree.norm(gradients)`), outside of `jax.jit`, with the
     parameters that it was computed at. Until a step spikes this costs one number read.
 
     Parameters

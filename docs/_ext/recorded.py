@@ -1,7 +1,7 @@
 """Pages whose cells train: their outputs are committed under `docs/recorded`, and the build reads them.
 
 A record is the executed notebook of a page. Where a page's code is no longer that of its record, the build
-runs the page; `tests/repository/test_recorded.py` says so, and reruns a part of each. ``make recorded``, or
+runs the page; `tests/repository/test_recorded.py` says so, and reruns each. ``make recorded``, or
 ``python docs/_ext/recorded.py NAME ...``, writes the records anew.
 """
 

@@ -160,7 +160,7 @@ def _found(links):
 
 
 def _suite(suite, entry):
-    return suite if entry["every"] == 1 else f"{suite} (every {entry['every']}th case)"
+    return suite if entry["every"] == 1 else f"{suite} (1 case in {entry['every']})"
 
 
 def _why(each):

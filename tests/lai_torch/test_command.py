@@ -249,6 +249,13 @@ def test_unreadable_samples_are_named(tmp_path, name, content, message):
     check_refused(run("--model", "none", "--data", data, "--validation", data), f"--data {data}: ", message)
 
 
+@pytest.mark.parametrize("folder", ["./none", "/none", "a/b/none"])
+def test_missing_models_are_named(tmp_path, folder):
+    (tmp_path / "data.txt").write_text("the cat")
+    both = ("--data", tmp_path / "data.txt", "--validation", tmp_path / "data.txt")
+    check_refused(run("--model", folder, *both), f"--model {folder}: expected a folder that save_")
+
+
 def check_refused(done, *messages):
     assert done.exit_code == 1
     assert type(done.exception) is SystemExit

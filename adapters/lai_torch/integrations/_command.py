@@ -179,6 +179,10 @@ class Problem:
 
 def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
     """Load a transformers model, a folder or a name on the hub, with its tokenizer or image processor."""
+    # of such a path transformers says that it is no name on the hub
+    if not Path(model).is_dir() and (model.startswith((".", "~", "/")) or model.count("/") > 1):
+        msg = "expected a folder that save_pretrained wrote, or a name on the hub, got neither"
+        raise ValueError(msg)
     config = transformers.AutoConfig.from_pretrained(model)
     (architecture, *_) = config.architectures or [""]
     # code that comes with a model is not run

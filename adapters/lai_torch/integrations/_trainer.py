@@ -97,8 +97,11 @@ def validation_set(evaluated: Any, chosen: Any) -> Any:
     """Return the data set that samples are to help."""
     # a trainer's eval_dataset may be several, by name
     if isinstance(chosen, str):
-        if not isinstance(evaluated, Mapping) or chosen not in evaluated:
-            names = sorted(evaluated) if isinstance(evaluated, Mapping) else type(evaluated).__name__
+        if not isinstance(evaluated, Mapping):
+            msg = f"validation: expected a data set, since eval_dataset is no dictionary, got {chosen!r}"
+            raise ValueError(msg)
+        if chosen not in evaluated:
+            names = sorted(evaluated)
             msg = f"validation: expected the name of one of the eval_dataset's, {names}, got {chosen!r}"
             raise ValueError(msg)
         chosen = evaluated[chosen]

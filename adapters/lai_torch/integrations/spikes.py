@@ -174,7 +174,8 @@ class SpikeMonitor:
         excess = self.log.judge(number, known=known, also=update_excess is not None)
         if first and not known:
             warnings.warn(
-                "SpikeMonitor: expected a batch in `watch` before `check`, got none; no spike is diagnosed",
+                "SpikeMonitor: expected a batch in `watch` before `check`, got none; no spike is diagnosed "
+                "(an attached trainer has to pass `labels` to its model)",
                 stacklevel=2,
             )
         if excess is None and not (first and known):
@@ -240,8 +241,14 @@ class SpikeMonitor:
         Raises
         ------
         ValueError
-            If the trainer does not clip: then it computes no norm.
+            If the trainer does not clip, so that it computes no norm, or leaves rows out (`CuratedTrainer`).
         """
+        from lai_torch.integrations.transformers import Curated  # transformers is optional elsewhere
+
+        if isinstance(trainer, Curated):
+            got = type(trainer).__name__
+            msg = f"trainer: expected one that trains on whole batches, got {got}, which leaves rows out"
+            raise ValueError(msg)
         if not (trainer.args.max_grad_norm or 0) > 0:
             got = trainer.args.max_grad_norm
             msg = f"trainer: expected max_grad_norm above 0, by which the norm is computed, got {got}"

@@ -45,7 +45,13 @@ TRAINERS = {
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})
     ),
+    "ValueError: validation: expected a data set, since eval_dataset is no dictionary, got 'clean'": (
+        lambda: trainer(validation="clean", eval_dataset=sequences(3, 2))
+    ),
     "ValueError: validation: expected at least one sample, got none": lambda: trainer(validation=[]),
+    "ValueError: trainer: expected one that trains on whole batches, got CuratedTrainer": (
+        lambda: lai_torch.SpikeMonitor(language_model(), LOSS).attach(trainer())
+    ),
     "TypeError: validation: expected the data set that samples are to help, …got NoneType; hold one out": (
         lambda: CuratedTrainer(language_model(), arguments("trained"), eval_dataset={"a": sequences(3, 2)})
     ),
