@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from lai_jax._program.program import coarsest
 
 from benchmarks.compatibility.jax_case import CLASSES, TRAINING, WIDTH, Case, batches, between, dense, dot
 from benchmarks.compatibility.judge import (
@@ -39,10 +40,10 @@ def cases(group: str) -> Iterator[tuple[str, str, Any]]:
 
 @cache
 def groups() -> dict[str, list[Any]]:
-    """Return the harnesses of each group."""
+    """Return the harnesses of each group, by name: JAX lists them in another order in every process."""
     module = importlib.import_module("jax._src.internal_test_util.test_harnesses")
     found: dict[str, list[Any]] = {}
-    for harness in module.all_harnesses:
+    for harness in sorted(module.all_harnesses, key=lambda each: (each.group_name, each.name)):
         found.setdefault(harness.group_name, []).append(harness)
     return found
 
@@ -68,15 +69,15 @@ def _case(harness: Any, role: str) -> Case:
     if not made.size or not np.isfinite(made).all():
         raise UnfitError("results without entries, or not finite")
     scale = float(np.abs(made).max()) or 1.0
-    types = [argument.dtype for argument in moved]
-    bound = max(BOUND, 64 * max(float(jnp.finfo(kind).eps) for kind in types))
+    eps = coarsest(jax.make_jaxpr(run)(*moved).jaxpr)
+    precision = {"bound": max(BOUND, 64 * eps), "eps": eps}
     rng = np.random.default_rng(zlib.crc32(harness.fullname.encode()))
     sides = batches(rng)
     if role == "weight":
-        return _makes_weight(run, moved, made.size, scale * made.size**0.5, rng, sides, bound)
+        return _makes_weight(run, moved, made.size, scale * made.size**0.5, rng, sides, precision)
     kept = {"own": tuple(range(1, len(moved))), "ownr": (0,)}.get(role, ())
     layer, width = _on_data(run, moved, kept, scale)
-    return between(layer, [moved[i] for i in kept], width, rng, sides, bound)
+    return between(layer, [moved[i] for i in kept], width, rng, sides, **precision)
 
 
 def _operation(harness: Any, arguments: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
@@ -120,7 +121,7 @@ def _makes_weight(
     scale: float,
     rng: np.random.Generator,
     sides: dict[str, Batch],
-    bound: float,
+    precision: dict[str, float],
 ) -> Case:
     rows = 2 if size % 2 == 0 else 1
     params = {"embed": dense(rng, WIDTH, size // rows), "own": moved, "head": dense(rng, rows, CLASSES)}
@@ -129,7 +130,7 @@ def _makes_weight(
         weight = _flat(run(*params["own"])).reshape(size // rows, rows)
         return dot(params["head"], jnp.tanh(jnp.tanh(dot(params["embed"], inputs)) @ weight / scale))
 
-    return Case(apply=apply, params=params, loss=squares, **sides, about=("own",), bound=bound)
+    return Case(apply=apply, params=params, loss=squares, **sides, about=("own",), **precision)
 
 
 def _on_data(

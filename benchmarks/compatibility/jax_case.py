@@ -12,7 +12,7 @@ import numpy as np
 
 import lai_core as lai
 from benchmarks.compatibility import judge
-from benchmarks.compatibility.judge import BOUND, Array, Batch, Side, UnfitError, squares
+from benchmarks.compatibility.judge import Array, Batch, Side, UnfitError, squares
 from tests.support.workloads.jax_oracle import gradients, one
 
 LAYERS = ("embed/w", "head/w")
@@ -127,16 +127,18 @@ def around(
 ) -> dict[str, Any]:
     """Return a case's `apply`, `head(layer(own, embed(x)))`, its `params`, and the inputs of embed and head.
 
-    The layer takes `(n, width)` numbers between -1 and 1; `tanh` follows what it returns of each sample.
+    The layer takes `(n, width)` numbers between -1 and 1; `tanh` follows what it returns of each sample, and
+    a division by a norm, so that head's gradients, which a layer in float32 rounds, hide no smaller ones.
     """
     params = {"embed": dense(rng, WIDTH, width), "own": own}
 
     def features(params: Any, inputs: Any) -> Any:
-        hidden = layer(params["own"], jnp.tanh(dot(params["embed"], inputs)))
-        return jnp.tanh(hidden.reshape(len(inputs), -1))
+        hidden = layer(params["own"], jnp.tanh(dot(params["embed"], inputs))).reshape(len(inputs), -1)
+        return jnp.tanh(hidden) / hidden.shape[1] ** 0.5
 
     size = jax.eval_shape(features, params, jnp.zeros((1, WIDTH))).shape[1]
     params["head"] = dense(rng, size, outputs)
+    params["head"]["w"] *= size**0.5
 
     def apply(params: Any, inputs: Any) -> Any:
         return dot(params["head"], features(params, inputs))
@@ -150,11 +152,11 @@ def between(
     width: int,
     rng: np.random.Generator,
     sides: dict[str, Batch],
-    bound: float = BOUND,
+    **precision: float,
 ) -> Case:
     """Return the case of a layer between two others: it is about the layer's parameters, if it has some."""
     has_some = bool(jax.tree.leaves(own))
     about = ("own",) if has_some else ("embed",)
     return Case(
-        **around(layer, own, width, rng), **sides, loss=squares, about=about, only=has_some, bound=bound
+        **around(layer, own, width, rng), **sides, loss=squares, about=about, only=has_some, **precision
     )

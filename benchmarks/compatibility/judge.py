@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import lai_core as lai
+from lai_core._adapters import rounding_bound
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[Any, Any]
@@ -100,6 +101,7 @@ class Case:
     matrices: Sequence[str] = field(default=())  # parameters, too, that LAI has to see or to name
     only: bool = False  # LAI is judged on the layers of `Side` alone, without the case's own operation
     bound: float = BOUND  # the largest relative error of a right answer
+    eps: float = float(np.finfo(float).eps)  # of the coarsest type that moves other gradients, too
     repeats: ClassVar = True
     """Whether one call may have another gradient than the next."""
 
@@ -171,15 +173,19 @@ def _check(case: Any, training: Side, validation: Side) -> None:
 
 def _judge_ghost(case: Any, training: Side, validation: Side) -> float:
     traces = [case.trace(batch, gradients="all") for batch in (case.validation, case.training)]
-    exact = validation.matrix() @ training.matrix().T
-    return _relative(lai.ghost_kernel(*traces), exact, _sizes(case, training, validation), case.bound)
+    left, right = validation.matrix(), training.matrix()
+    rounding = rounding_bound(case.eps, np.sqrt(left**2 @ right.T**2).max())
+    sizes = _sizes(case, training, validation)
+    return _relative(lai.ghost_kernel(*traces), left @ right.T, sizes, case.bound, rounding)
 
 
 def _judge_exact(case: Any, training: Side, validation: Side) -> float:
-    exact = training.matrix() @ validation.matrix().sum(0)
+    left, right = validation.matrix(), training.matrix()
+    exact = right @ left.sum(0)
+    rounding = rounding_bound(case.eps, np.sqrt((left**2 @ right.T**2).sum(0)).max())
     part, error = _sizes(case, training, validation).sum(0), np.inf
     for scores in case.exact_scores():
-        error = _relative(scores, exact, part, case.bound)
+        error = _relative(scores, exact, part, case.bound, rounding)
         if error <= case.bound:
             break
     return error
@@ -231,14 +237,15 @@ def _judge_lai(case: Any, training: Side, validation: Side) -> float:
     return error
 
 
-def _relative(found: Any, exact: Array, part: Array, bound: float) -> float:
+def _relative(found: Any, exact: Array, part: Array, bound: float, rounding: float = 0.0) -> float:
     """Return the largest error beside the largest entry of what the case is about, roundings apart.
 
-    An error of `bound` times the part is right; so is one of some roundings of the whole, which is that
-    beside `floor` times the whole.
+    An error of `bound` times the part is right; so is one of some roundings of the whole. A layer in float32
+    moves the gradients of all that comes after it by its own `rounding`: by how much, `rounding_bound` says
+    of the terms of the inner product.
     """
-    floor = ROUNDINGS * float(np.finfo(exact.dtype).eps) / bound
-    scale = max(float(np.abs(part).max()), floor * float(np.abs(exact).max()))
+    whole = max(ROUNDINGS * float(np.finfo(exact.dtype).eps) * float(np.abs(exact).max()), rounding)
+    scale = max(float(np.abs(part).max()), whole / bound)
     return float(np.abs(np.asarray(found) - exact).max()) / scale
 
 

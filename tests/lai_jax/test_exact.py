@@ -44,14 +44,14 @@ def test_scores_are_inner_products_of_gradients(name):
     assert np.allclose(expected, inner_products(dense), rtol=0.1) == (name in ("layers", "a rule"))
 
 
-def test_losses_with_nan_constants_are_scored():
-    """Spreads, medians and means that leave NaN out hold it; a number that is not its own like."""
+def test_reduced_precision_is_its_own_rounding():
+    def reduced(params, inputs):
+        return dense(params | {"w": jax.lax.reduce_precision(params["w"], 8, 7)}, inputs)
 
-    def marked(outputs, targets):
-        return jnp.where(outputs[:, 0] == jnp.inf, jnp.nan, squares(outputs, targets))
-
-    scores = [lai_jax.exact_scores(clipping, PARAMS, loss, *SIDES) for loss in (marked, squares)]
-    np.testing.assert_allclose(*scores, rtol=1e-6)
+    expected = inner_products(reduced)  # of float64, but the gradients of w have eight bits
+    for call in (exact_scores, lai_jax.exact_scores):
+        found = call(reduced, PARAMS, squares, *SIDES)
+        np.testing.assert_allclose(found, expected, atol=2**-7 * np.abs(expected).max())
 
 
 def test_batch_size_dependent_functions_are_refused():
@@ -61,6 +61,15 @@ def test_batch_size_dependent_functions_are_refused():
     for call in (exact_scores, lai_jax.exact_scores):
         with pytest.raises(ValueError, match="a function is not the same for one sample as for many"):
             call(divided, PARAMS, squares, *SIDES)
+
+
+def test_losses_with_nan_constants_are_scored():
+    def focal(outputs, targets):  # its logsumexp with weights holds a NaN, which is unequal to itself
+        labels = jax.nn.sigmoid(targets)[:, None] * jnp.ones_like(outputs)
+        return optax.losses.sigmoid_focal_loss(outputs, labels).sum(1)
+
+    left, right = (gradients(dense, PARAMS, focal, batch) for batch in SIDES)
+    np.testing.assert_allclose(exact_scores(dense, PARAMS, focal, *SIDES), left.sum(0) @ right.T, rtol=1e-12)
 
 
 def test_selfcheck_detects_wrong_derivatives(monkeypatch):

@@ -55,7 +55,7 @@ SAMPLED = {
         ["cdist#9*", "linalg.solve#1", "nn.functional.conv2d#2", "nn.LSTM#0", "causal/GPT2LMHeadModel"],
         9,
     ),
-    "jax": (["tan#*", "dot_general#lhs_float32_4_3*", "equinox/Conv2d", "optax/hinge_loss"], 8),
+    "jax": (["tan#*", "dot_general#preferred_lhs_float32*", "equinox/Conv2d", "optax/hinge_loss"], 16),
 }
 
 
@@ -76,29 +76,53 @@ def test_sampled_suites_find_nothing_new(tmp_path, framework):
     assert sum(row["ghost"] == "exact" for rows in found.values() for row in rows.values()) >= exact
 
 
+def change_gradients(layer, change):
+    return replace(layer, output_gradients=change(layer.output_gradients))
+
+
 FAULTS = {
     "bias": lambda layer: replace(layer, bias=False),
-    "scale": lambda layer: replace(layer, output_gradients=layer.output_gradients * (1 + 1e-4)),
-    "rows": lambda layer: replace(layer, output_gradients=layer.output_gradients.flip(0)),
+    "scale": lambda layer: change_gradients(layer, lambda gradients: gradients * (1 + 1e-4)),
+    "rows": lambda layer: change_gradients(layer, lambda gradients: gradients.flip(0)),
 }
 """What an adapter might do to the last layer."""
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faulty_traces_are_wrong(monkeypatch, fault):
+def judge_model(monkeypatch, fault, place=-1, *, last=1.0, **options):
+    """Judge a small model before and after a fault in one layer of its traces."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    model[2].weight.data.mul_(last)
     training, validation = ((torch.randn(n, 3).double(), torch.randn(n, 2).double()) for n in (3, 2))
     layers = {name: (name, True) for name in "02"}
-    case = Case(model=model, loss=squares, training=training, validation=validation, layers=layers)
+    case = Case(model=model, loss=squares, training=training, validation=validation, layers=layers, **options)
     row = judge(case)
     assert (row.ghost, row.exact, row.lai) == ("exact", "exact", "exact"), row.reason
 
     def trace(*given, **options):
-        *first, last = made(*given, **options).layers
-        return lai.Trace([*first, FAULTS[fault](last)])
+        layers = [*made(*given, **options).layers]
+        layers[place] = fault(layers[place])
+        return lai.Trace(layers)
 
     made = lai_torch.trace
     monkeypatch.setattr(lai_torch, "trace", trace)
-    row = judge(case)
+    return judge(case)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faulty_traces_are_wrong(monkeypatch, fault):
+    row = judge_model(monkeypatch, FAULTS[fault])
     assert (row.ghost, row.exact, row.lai) == ("wrong", "exact", "wrong"), row.reason
+
+
+@pytest.mark.parametrize(
+    ("place", "size", "eps", "verdict"),
+    [(-1, 2**-24, 2**-52, "wrong"), (-1, 2**-24, 2**-23, "exact"), (0, 0.01, 2**-23, "wrong")],
+)
+def test_rounding_follows_the_precision(monkeypatch, place, size, eps, verdict):
+    def fault(layer):
+        return change_gradients(layer, lambda gradients: gradients * (1 + size))
+
+    # gradients of the first layer, which the case is about, are a tenth of those behind it
+    row = judge_model(monkeypatch, fault, place, last=0.1, about=("0",), eps=eps)
+    assert row.ghost == verdict, row.reason

@@ -183,7 +183,10 @@ def loop_parts(eqn: Any) -> tuple[int, int]:
 
 def coarsest(jaxpr: Any) -> float:
     """Return the precision of the type of fewest digits that a program computes in."""
+    # it leaves the type as it is, and rounds values and derivatives to so many bits
+    rounded = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_precision"]
     types = [each.aval.dtype for eqn in jaxpr.eqns for each in eqn.outvars if hasattr(each.aval, "dtype")]
     types += [each.aval.dtype for each in jaxpr.invars]
     own = [float(jnp.finfo(dtype).eps) for dtype in types if jnp.issubdtype(dtype, jnp.inexact)]
+    own += [2.0 ** -eqn.params["mantissa_bits"] for eqn in rounded]
     return max([0.0, *own, *(coarsest(inner) for eqn in jaxpr.eqns for inner in programs_of(eqn))])
