@@ -112,6 +112,25 @@ def singles(n):
     return torch.randn(n, 4), labels(n)
 
 
+@holding(lambda: held(body=nn.Linear(4, 4), head=nn.Linear(8, 3)))
+def masked_in_float32(own, inputs):
+    """Weigh by numbers of float32 that are below its range, as those of masked positions are."""
+    hidden = own.body(inputs).float()
+    weights = torch.softmax(torch.cat([hidden, 3 * hidden - 100], 1), 1)
+    return own.head(weights.double() / 100)
+
+
+@holding(lambda: held(body=nn.Conv2d(1, 5, 1), norm=nn.BatchNorm2d(5), head=nn.Linear(5, 3)))
+def averaged_norms(own, inputs):
+    """Average positions behind a norm, to which the gradient of one sample alone comes expanded."""
+    maps = own.norm(torch.tanh(own.body(inputs.view(-1, 1, 2, 2))))
+    return own.head(maps.flatten(2).transpose(1, 2).mean(1))
+
+
+def pairs(_):
+    return vectors(2)
+
+
 APART = {
     **{name: (lambda place=place: Net(place), vectors, "kept") for name, place in BRANCHES.items()},
     **{name: (lambda place=place: Net(place), vectors, "selective") for name, place in PLACED.items()},
@@ -119,6 +138,8 @@ APART = {
     "until one fits": (lambda: Net(noise=draw_until_one_fits), vectors, "kept"),
     "each sample once": (Once, vectors, "kept"),
     "roundings of autocast": (rounded, singles, "kept"),
+    "below the range": (lambda: masked_in_float32().double(), vectors, "kept"),
+    "two beside a third": (lambda: averaged_norms().double().eval(), pairs, "kept"),
     "sequences by length": (lambda: packed().double(), sequences, "kept"),
 }
 

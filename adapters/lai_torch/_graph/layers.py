@@ -112,7 +112,12 @@ def find_layers(
         if slot is None or not key or place == RAGGED:
             continue
         if isinstance(place, str):
-            if source is not None and source.names and source.names[0] in unread:
+            # nor of a bank of experts, of which this one is idle
+            if (
+                source is not None
+                and source.names
+                and (source.names[0] in unread or source.matrix is not None)
+            ):
                 continue
             msg = (
                 f"layer {key!r}: expected output gradients that are not all zero, or inputs that tell the "

@@ -111,18 +111,16 @@ class Scale:
     base: int
     shift: int
     within: float
+    # up to which size a gradient may come of numbers that have lost digits to underflow, in any type
+    least: float = 0.0
 
     @classmethod
     def choose_scale(cls, dtypes: set[torch.dtype]) -> "Scale":
         """Return the scale for gradients of these types."""
         if torch.float16 in dtypes:
             return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
-        return cls(base=64, shift=24, within=0.0)
-
-    def least(self, dtype: torch.dtype) -> float:
-        """Return the size up to which a gradient may come of numbers that have lost digits to underflow."""
-        kind = torch.finfo(dtype)
-        return 0.0 if self.within else kind.smallest_normal / kind.eps
+        kinds = map(torch.finfo, dtypes)
+        return cls(base=64, shift=24, within=0.0, least=max(one.smallest_normal / one.eps for one in kinds))
 
     def codes(self, samples: int, device: torch.device) -> Tensor:
         """Return the exponents of each sample in each pass, twice: `(2, passes, n)`.
@@ -216,7 +214,7 @@ def list_axes(shape: torch.Size, samples: int) -> Iterator[Axis]:
 
 def _find_told(plain: Tensor, scale: Scale) -> Tensor:
     """Say which entries tell their sample: not those that were rounded as numbers below the range are."""
-    return ~(plain.abs() <= scale.least(plain.dtype))
+    return ~(plain.abs() <= scale.least)
 
 
 def _read_powers(plain: Tensor, scaled: Tensor, scale: Scale) -> list[tuple[int, float]]:
@@ -249,7 +247,7 @@ def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis
             continue
         # An entry that is no number in both passes tells nothing.
         same = (expected == arrived) | (expected.isnan() & arrived.isnan())
-        room = scale.least(plain.dtype)
+        room = scale.least
         if scale.within:
             room = scale.within * float(split.abs().nan_to_num(0.0, 0.0, 0.0).max())
         same |= (expected - arrived).abs() <= room * power
