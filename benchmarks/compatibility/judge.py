@@ -220,6 +220,10 @@ def _judge_lai(case: Any, training: Side, validation: Side) -> float:
         if sorted(seen) != sorted(wanted) and set(seen) == set(wanted):
             raise UnfitError("a weight is also used outside its module, where no hook reads its input")
         traces = [lai.Trace([layer for layer in trace.layers if layer.name in wanted]) for trace in traces]
+        biased = {name for name, bias in training.names if bias}
+        added = [layer.name for layer in traces[0].layers if layer.bias and layer.name not in biased]
+        if added:
+            raise UnfitError("a parameter is added to a layer's outputs outside its module, and is its bias")
     layers = zip(training.names, validation.inputs, training.inputs, strict=True)
     alpha = sum(first @ second.T + float(bias) for (_, bias), first, second in layers)
     exact = alpha * (validation.last @ training.last.T)
