@@ -1,6 +1,6 @@
 """The layers that LAI reads: products with a trainable parameter, and the last product of all."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass
 
 import torch
@@ -86,7 +86,7 @@ def find_layers(
     places: Places,
     sources: Sources,
     frozen: Mapping[int, str],  # the names of frozen parameters by the memory that they are kept in
-    unread: Container[str],  # parameters of which LAI reads no layer
+    unread: Set[str],  # parameters of which LAI reads no layer
 ) -> list[Layer]:
     """Return the products with a parameter, frozen ones included, in the order of the forward pass."""
     summed = {edge[0] for edge, place in places.items() if place == SUMMED}
@@ -112,12 +112,8 @@ def find_layers(
         if slot is None or not key or place == RAGGED:
             continue
         if isinstance(place, str):
-            # nor of a bank of experts, of which this one is idle
-            if (
-                source is not None
-                and source.names
-                and (source.names[0] in unread or source.matrix is not None)
-            ):
+            # LAI leaves these out wherever they lie: what data route, and the idle matrix of a bank
+            if source is not None and (source.matrix is not None or not unread.isdisjoint(source.names)):
                 continue
             msg = (
                 f"layer {key!r}: expected output gradients that are not all zero, or inputs that tell the "

@@ -444,7 +444,7 @@ class Reader:
             if graph.names[edge[0]] not in PRODUCTS or not isinstance(place, Axis):
                 continue
             slot = find_weight(graph, edge[0], lambda own: own[0] in made)
-            # of one sample's row with a single entry that is not zero: it looks like a row of all samples
+            # A sample's own row in which a single entry is not zero looks like a row of all samples.
             if slot is not None and not fits_factor(graph, saved, edge[0], slot, place):
                 (arrived,) = graph.gradients([edge], torch.ones_like(graph.losses))
                 assert arrived is not None
