@@ -144,7 +144,7 @@ APART = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*switches on autocast", "ignore:.*LAI has no readout")
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
 @pytest.mark.parametrize("name", APART)
 def test_what_keeps_samples_apart_is_taken(name):
     make, draw, backward = APART[name]

@@ -21,7 +21,6 @@ from tests.support.torch_functions import ruled
 from tests.support.torch_modules import held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*switches on autocast")
 SAMPLES, VALIDATION, CLASSES = 48, 1000, 4
 
 

@@ -10,7 +10,6 @@ from lai_torch._exact.directional import METHODS, check_owned, precision
 from lai_torch._exact.proof import Batch, Plain, Proof, resample
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
-from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of
 
@@ -102,8 +101,7 @@ class Prover:
         """Run the model once without changes, so that its own errors are raised as they are."""
         with self.function.preserve():
             streams = Streams(modules_of(self.function.model, self.function.loss))
-            with OwnAutocast():
-                losses = self.function(batch)
+            losses = self.function(batch)
             draws = streams.has_moved()
             check_owned(self.function, losses, batch)
             return Plain(losses.detach(), draws, precision(losses))

@@ -3,7 +3,6 @@
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +52,6 @@ from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_par
 from lai_torch._graph.walk import Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
-from lai_torch._model.precision import OwnAutocast
 from lai_torch._model.preserve import eager, empty_gradients, preserve, skip_checkpoints
 from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
@@ -151,8 +149,7 @@ class Reader:
                 batch = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), samples)
         with preserve(self.model, self.loss, hooks=True), skip_checkpoints():
             versions = self._count_writes()
-            with OwnAutocast() if not self._plans and not self._varying else nullcontext():
-                losses = check_losses(losses_of(self.model, self.loss, batch), max(samples, 2))
+            losses = check_losses(losses_of(self.model, self.loss, batch), max(samples, 2))
             for name, version in self._count_writes().items():
                 if version != versions.get(name, version):
                     msg = (

@@ -1,24 +1,18 @@
 """Forward passes in fewer digits, and what a rounding of the parameters does to the losses."""
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from lai_core._adapters import rounding_bound
 from lai_torch._model.walk import Held
-
-_ASKED: ContextVar[bool] = ContextVar("asked", default=False)
 
 
 class Lowered:
@@ -42,13 +36,11 @@ class Lowered:
     @contextmanager
     def _lower(self) -> Iterator[None]:
         before = vars(self.model).get("forward")  # where somebody has put another one before
-        asked = _ASKED.set(True)
         try:
             self._own = self.model.forward
             self.model.forward = self._forward
             yield
         finally:
-            _ASKED.reset(asked)
             # set while it runs: a pass within the pass is not lowered twice
             self._own = None
             if before is None:
@@ -67,44 +59,6 @@ def raise_precision(outputs: Any, kind: torch.dtype | None) -> Any:
     return tree_map(
         lambda leaf: leaf.float() if isinstance(leaf, Tensor) and leaf.dtype == kind else leaf, outputs
     )
-
-
-class OwnAutocast(TorchFunctionMode):
-    """Watches a forward pass that is called outside autocast; at the end warns if one was inside.
-
-    What is scored is the function that trains, so that it is left as it is: the model computes in few
-    digits, the products of what it computed have all of them.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: torch.dtype | None = None
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run `func`, and note the type that autocast would compute in."""
-        if self.found is None and args and isinstance(args[0], Tensor):
-            kind = args[0].device.type
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                self.found = torch.get_autocast_dtype(kind)
-        return func(*args, **(kwargs or {}))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop watching."""
-        super().__exit__(kind, error, trace)
-        if self.found is not None and error is None and not _ASKED.get():
-            name = str(self.found).removeprefix("torch.")
-            warnings.warn(
-                f"model: expected a forward pass in the parameters' own type, this one switches on autocast "
-                f"({name}) by itself: what is scored is the function that trains, in {name}, with products "
-                "in full precision; to score it in its own type pass the model as it was before (accelerate: "
-                "unwrap_model(model, keep_fp32_wrapper=False))",
-                UserWarning,
-                stacklevel=2,
-            )
 
 
 def float8_linear() -> type[nn.Module] | None:

@@ -73,13 +73,7 @@ class Curation(Callback):
         self._state: dict[str, Any] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Make the curator, when the module is where it will be trained.
-
-        Parameters
-        ----------
-        trainer, pl_module
-            Lightning's.
-        """
+        """Make the curator, when the module is where it will be trained."""
         scored = pl_module if self.model is None else self.model(pl_module)
         self._processes = trainer.world_size
         # Lightning has started them by now; their batches are one
@@ -165,13 +159,7 @@ class Curation(Callback):
         return found
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Log what was kept; the quantiles are of this process's scores.
-
-        Parameters
-        ----------
-        trainer, pl_module
-            Lightning's.
-        """
+        """Log what was kept; the quantiles are of this process's scores."""
         del trainer
         if not self._asked:
             self._asked = True  # this is said once
@@ -242,37 +230,19 @@ class SpikeWatch(Callback):
         self.monitor, self.split = monitor, split
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the processes that Lightning has started.
-
-        Parameters
-        ----------
-        trainer, pl_module
-            Lightning's.
-        """
+        """Take the processes that Lightning has started."""
         del pl_module
         self.monitor.share(trainer.world_size)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any) -> None:
-        """Watch a batch.
-
-        Parameters
-        ----------
-        trainer, pl_module, batch
-            Lightning's.
-        """
+        """Watch a batch."""
         del trainer, pl_module
         if self.split is not None:
             batch = self.split(batch)
         self.monitor.watch(*batch)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Check the gradient of the batches since the last step.
-
-        Parameters
-        ----------
-        trainer, pl_module
-            Lightning's.
-        """
+        """Check the gradient of the batches since the last step."""
         del trainer, pl_module
         gradients = [one.grad for one in self.monitor.model.parameters() if one.grad is not None]
         self.monitor.check(torch.nn.utils.get_total_norm(gradients))

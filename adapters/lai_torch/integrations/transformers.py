@@ -161,15 +161,7 @@ class Curated:
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
         """Train; from a checkpoint, with the curator that was saved in it.
 
-        Parameters
-        ----------
-        resume_from_checkpoint, options
-            As the trainer's own; `True` is the last checkpoint that was written whole.
-
-        Returns
-        -------
-        TrainOutput
-            What the trainer's own returns.
+        `resume_from_checkpoint=True` is the last checkpoint that was written whole.
 
         Raises
         ------
@@ -191,17 +183,9 @@ class Curated:
         return trainer.train(resume_from_checkpoint=folder or resume_from_checkpoint, **options)
 
     def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
-        """Score and weigh the micro-batches of an optimizer step, and cut each to its kept rows.
+        """Score and weigh the micro-batches of an optimizer step; return the kept rows of each, with weights.
 
-        Parameters
-        ----------
-        arguments
-            As the trainer's own.
-
-        Returns
-        -------
-        tuple
-            The batches with their weights; None, for how many labels they have does not matter then.
+        How many labels they have does not matter then: None.
         """
         trainer: Any = super()
         found, prepare = trainer.get_batch_samples(*arguments)[0], self._prepare_inputs  # type: ignore[attr-defined]
@@ -262,18 +246,7 @@ class Curated:
         self._apart = True
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
-        """Return what a step minimises: the weighted losses; without weights, in evaluation, the trainer's.
-
-        Parameters
-        ----------
-        model, inputs, arguments, options
-            As the trainer's own.
-
-        Returns
-        -------
-        Tensor or tuple
-            What the trainer's own returns.
-        """
+        """Return what a step minimises: weighted losses; in evaluation, without weights, the trainer's."""
         weights = inputs.pop(WEIGHTS, None)
         # an evaluation, for which nothing was weighed
         if weights is None:
@@ -308,13 +281,7 @@ class Curated:
         return outputs, self.sample_loss(outputs, batch)
 
     def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
-        """Log what was kept since the last time beside the loss.
-
-        Parameters
-        ----------
-        logs, arguments, options
-            As the trainer's own.
-        """
+        """Log what was kept since the last time beside the loss."""
         trainer: Any = super()
         if "loss" in logs:
             logs.update(self.shown.take(self._gather_numbers))
@@ -323,34 +290,12 @@ class Curated:
         trainer.log(logs, *arguments, **options)
 
     def get_eval_dataloader(self, *arguments: Any, **options: Any) -> Any:
-        """Return the trainer's own loader, whose batches have no groups: evaluation needs none.
-
-        Parameters
-        ----------
-        arguments, options
-            As the trainer's own.
-
-        Returns
-        -------
-        DataLoader
-            What the trainer's own returns.
-        """
+        """Return the trainer's own loader, whose batches have no groups: evaluation needs none."""
         with self._groups_dropped():
             return super().get_eval_dataloader(*arguments, **options)  # type: ignore[misc]
 
     def get_test_dataloader(self, *arguments: Any, **options: Any) -> Any:
-        """Return the trainer's own loader, whose batches have no groups.
-
-        Parameters
-        ----------
-        arguments, options
-            As the trainer's own.
-
-        Returns
-        -------
-        DataLoader
-            What the trainer's own returns.
-        """
+        """Return the trainer's own loader, whose batches have no groups."""
         with self._groups_dropped():
             return super().get_test_dataloader(*arguments, **options)  # type: ignore[misc]
 
