@@ -234,6 +234,7 @@ def test_language_models_are_sketched(tmp_path):
         ("data.txt", b"\n", "expected texts, got none"),
         ("data.txt", b"a\nb\xe9", "expected UTF-8 in data.txt, got byte 0xe9 at 3"),
         ("data.csv", b"words\na b\n", "expected a column 'text', got ['words']"),
+        ("data.csv", b"text,text\na b,c d\n", "expected one column of each name, got 2 called 'text'"),
         ("data.csv", b"text,label\na,1\n,1\n", "expected a text in sample 1, got an empty one"),
         ("data.json", b"[1, 2]", "expected records, as"),
         ("data.jsonl", b'{"text": "a"}\n{"word": "b"}\n', "expected a text in sample 1, got NoneType"),

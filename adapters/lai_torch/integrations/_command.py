@@ -156,6 +156,11 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(column_types=types),
     )
+    names = table.column_names
+    for name in types:
+        if names.count(name) > 1:
+            msg = f"expected one column of each name, got {names.count(name)} called {name!r}"
+            raise ValueError(msg)
     return table.to_pydict()
 
 
