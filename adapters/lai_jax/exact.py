@@ -69,8 +69,7 @@ def exact_scores(
     ------
     ValueError
         If an option is unknown, options exclude each other, or the loss is not one number a sample; if
-        samples see one another, so that none has a gradient of its own; or, outside `jax.jit`, if
-        derivatives and gradients contradict each other.
+        samples see one another, so that none has a gradient of its own.
 
     Examples
     --------

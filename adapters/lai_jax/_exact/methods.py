@@ -61,6 +61,15 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
 def _has_reverse_rule(jaxpr: Any) -> bool:
     """Whether a function inside brings a reverse rule of its own."""
     return any(
-        eqn.primitive.name in _OWN_REVERSE or any(map(_has_reverse_rule, programs_of(eqn)))
+        eqn.primitive.name in _OWN_REVERSE
+        or _claims_symmetry(eqn)
+        or any(map(_has_reverse_rule, programs_of(eqn)))
         for eqn in jaxpr.eqns
     )
+
+
+def _claims_symmetry(eqn: Any) -> bool:
+    """Whether a linear solve is said to be of a symmetric matrix: reverse mode alone relies on that."""
+    if eqn.primitive.name != "custom_linear_solve":
+        return False
+    return eqn.params["jaxprs"].vecmat is eqn.params["jaxprs"].matvec

@@ -139,19 +139,24 @@ class _Trial:
     def apart(self, values: list[Any], arrays: list[Any]) -> tuple[bool | None, float]:
         """Whether samples keep apart on these numbers, None where no loss is one; and the largest loss."""
         draw, samples = np.random.default_rng(0), len(_numbers(arrays))
-        # the check's own weights: nothing that is computed depends on them
-        weights = draw.uniform(0.5, 1.5, samples) * draw.choice([-1.0, 1.0], samples)
-        losses, gradient = self.together(values, arrays, weights)
-        alone, summed = self.alone(values, arrays, weights)
-        rounding = max(float(jnp.finfo(one.dtype).eps) for one in (losses, *gradient))
-        finite = np.isfinite(alone)
-        size = float(np.abs(np.asarray(alone, np.float64)).max(initial=0, where=finite))
-        if not _equal(losses, alone, rounding**_DIGITS, _IN_SERIES * rounding):
-            return False, size
-        if not finite.any():
-            return None, size
-        eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
-        return _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite))), size
+        # The check's own weights: nothing that is computed depends on them. A derivative rule that is not
+        # linear, as one that clips, keeps the sum for weights of 1 alone, with which scores are taken.
+        signed = draw.uniform(0.5, 1.5, samples) * draw.choice([-1.0, 1.0], samples)
+        size = 0.0
+        for weights in (signed, np.ones(samples)):
+            losses, gradient = self.together(values, arrays, weights)
+            alone, summed = self.alone(values, arrays, weights)
+            rounding = max(float(jnp.finfo(one.dtype).eps) for one in (losses, *gradient))
+            finite = np.isfinite(alone)
+            size = float(np.abs(np.asarray(alone, np.float64)).max(initial=0, where=finite))
+            if not _equal(losses, alone, rounding**_DIGITS, _IN_SERIES * rounding):
+                return False, size
+            if not finite.any():
+                return None, size
+            eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
+            if _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite))):
+                return True, size
+        return False, size
 
     def _run_batch(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
         def total(moved: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
