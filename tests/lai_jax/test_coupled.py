@@ -180,7 +180,7 @@ def test_tracing_detects_coupling_by_trials(apply, loss, batch):
         return lai_jax.trace(apply, params, loss, *batch, gradients="all")
 
     for found in (scores, traced):
-        with pytest.raises(ValueError, match=r"samples are coupled|depends on other samples"):
+        with pytest.raises(ValueError, match=r"samples are coupled|on other samples|of unknown length"):
             jax.eval_shape(found, PARAMS, *batch)
 
 
@@ -226,7 +226,7 @@ def kernel_from_samples(params, inputs):
 
 UNFOLLOWED = {
     kernel_from_samples: "a convolution of a parameter with a kernel that depends on the sample",
-    while_loop: r"while .*parameters enter a while loop; use lax.scan",
+    while_loop: r"while .*a loop of unknown length; use lax.scan",
     entry_a_sample: r"add .*one entry for each sample of the batch",
 }
 
@@ -237,20 +237,15 @@ def test_unfollowed_operations_are_refused_by_name(apply):
         lai_jax.trace(apply, PARAMS, cross_entropy, *BATCH)
 
 
-@pytest.mark.parametrize(("apply", "left_out"), [(while_loop, "w"), (entry_a_sample, "rows")])
-def test_partial_coverage_reports_omitted_layers(apply, left_out):
-    def headed(params, inputs):
-        outputs = apply(params, inputs)
-        return outputs if apply is entry_a_sample else outputs @ params["rows"][:4]
-
+def test_partial_coverage_reports_omitted_layers():
     def traced(params):
-        return lai_jax.trace(headed, params, cross_entropy, *BATCH, gradients="all", partial=True)
+        options = {"gradients": "all", "partial": True}
+        return lai_jax.trace(entry_a_sample, params, cross_entropy, *BATCH, **options)
 
-    last = "o" if apply is entry_a_sample else "rows"
-    assert jax.eval_shape(traced, PARAMS).layers[-1].name == last
-    found = lai_jax.coverage(headed, PARAMS, cross_entropy, *BATCH)
-    assert set(found.unexplained) == {left_out}
-    missing = PARAMS[left_out].size
+    assert jax.eval_shape(traced, PARAMS).layers[-1].name == "o"
+    found = lai_jax.coverage(entry_a_sample, PARAMS, cross_entropy, *BATCH)
+    assert set(found.unexplained) == {"rows"}
+    missing = PARAMS["rows"].size
     assert found.fraction == pytest.approx(1 - missing / sum(leaf.size for leaf in PARAMS.values()))
 
 
