@@ -28,7 +28,9 @@ def exact_scores(
 
     Implements :eq:`directional-derivative`. One gradient of the validation loss and one forward-mode
     pass over the batch along it: any architecture, any parameter, no layers to find. Where a function brings
-    a reverse rule of its own (`jax.custom_vjp`), it is one gradient a sample, or a position.
+    a reverse rule of its own (`jax.custom_vjp`), it is one gradient a sample, or a position. There, and where
+    an operation is not followed, `apply` and `loss` must accept a batch of one, with which the batch is
+    compared.
 
     Parameters
     ----------
@@ -69,8 +71,7 @@ def exact_scores(
     ------
     ValueError
         If an option is unknown, options exclude each other, or the loss is not one number a sample; if
-        samples see one another, so that none has a gradient of its own; or, outside `jax.jit`, if
-        derivatives and gradients contradict each other.
+        samples see one another, so that none has a gradient of its own.
 
     Examples
     --------

@@ -64,12 +64,8 @@ class BatchScorer(ABC):
         """
         save(path, self._seal())
 
-    def _renew(self) -> None:  # noqa: B027  # JAX's have nothing to do
-        """Begin anew where the model or the loss became another; compiled programs do not change."""
-
     def _seal(self) -> Any:
         """Return the summary with what it was made of; as it is where the user brought it."""
-        self._renew()
         held = self._read_side()
         return held if self._is_summary(held) else Sealed(self._summed, self._made_of)
 
@@ -89,7 +85,6 @@ class BatchScorer(ABC):
         """
         from lai_storage.columns import put_back, score_rows  # needs numpy
 
-        self._renew()
         return put_back(batch, score_rows(self._read("batch", batch), self._numbers), self._labels)
 
     @classmethod

@@ -65,7 +65,7 @@ def end_stream(folder: Path, samples: int, rows: int) -> None:
 def _settle(path: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     """Write plain values, unless there are some; return what is there, and raise if it differs in a value."""
     if not path.exists():
-        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)), keep=True)
+        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)))
     begun = _load(path)
     for name in {**begun, **run}:
         if name != "fingerprints" and begun.get(name) != run.get(name):

@@ -74,23 +74,12 @@ def test_positions_add_up_to_samples(options):
     np.testing.assert_allclose(found.sum(1), scores(causal, PARAMS, summed, *sides, **options), rtol=1e-10)
 
 
-def test_nonlinear_position_coupling_is_refused():
-    damping = ruled_by(lambda x, _, g: (g / (1 + jnp.abs(g).sum((1, 2), keepdims=True)),))(same)
-
-    def damped(params, ids):
-        return damping(causal(params, ids))
-
-    for samples in (1, 3):
-        with pytest.raises(ValueError, match=r"gradients of single samples .* contradict each other"):
-            scores(damped, PARAMS, loss, *batches(samples, 4), per_position=True)
-
-
 SHAPE = "loss: expected one number a position, shape (3, t), where per_position=True, got shape (3,)"
 
 
 @pytest.mark.parametrize(
     ("own", "message"),
-    [(lambda o, t: loss(o - o.sum(0), t), "apply, loss: the loss of sample"), (summed, SHAPE)],
+    [(lambda o, t: loss(o - o.sum(0), t), "apply, loss: expected the losses of a batch"), (summed, SHAPE)],
     ids=["coupled samples", "no positions"],
 )
 def test_losses_without_position_values_are_refused(own, message):

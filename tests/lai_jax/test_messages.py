@@ -196,12 +196,12 @@ SIDES = {
     "ValueError: valid: expected the estimator to be one of 'lai', …got 'ghost'": (
         lambda: summarized(*BATCH, estimator="ghost", valid=lambda inputs: inputs)
     ),
-    "ValueError: valid: expected an array of shape (6, t), one row a sample, got (2, 5)": (
-        lambda: traced(inputs=KEPT[0], valid=KEPT[1][:2])
-    ),
-    "ValueError: valid: expected shape (n, t) with the t positions of a layer (here [5]), got (6, 2)": (
-        lambda: traced(inputs=KEPT[0], valid=KEPT[1][:, :2])
-    ),
+    **{
+        f"ValueError: valid: expected shape (n, t) with the t positions of a layer (here [5]), got {shape}": (
+            lambda shape=shape: traced(inputs=KEPT[0], valid=jnp.ones(shape))
+        )
+        for shape in ((2, 5), (6, 2), (6,))
+    },
     "TypeError: dataset: expected a pair": lambda: lai_jax.score_dataset(*GIVEN, BATCH[0], BATCH, "unmade"),
     "ValueError: …expected one that scores a sample by itself": (
         lambda: lai_jax.score_dataset(*GIVEN, BATCH, BATCH, "unmade", estimator="preconditioned_lai")

@@ -1,19 +1,16 @@
 """Tables of scores in parts: what is written, what goes on where it stopped, what is refused."""
 
-import errno
 import json
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lai_storage._files import write_whole
 from lai_storage.scoring import BatchScorer, Indexed, Stream, score_source
-from lai_storage.tables import begin_run, read_scores
+from lai_storage.tables import read_scores
 
 SCORES = [3.0, -1.0, math.nan, -1.0, 0.5, 2.0, -4.0, 1.0, 1.5]
 INPUTS = np.arange(7.0)
@@ -184,16 +181,6 @@ def test_validation_columns_exclude_labels():
     np.testing.assert_array_equal(scorer._validation(), [INPUTS, 2.0 * INPUTS])
 
 
-def test_runs_begin_without_hard_links(tmp_path, monkeypatch):
-    def refused(self, target):
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "hardlink_to", refused)
-    written(tmp_path)
-    assert [path.name for path in tmp_path.glob("*.json")] == ["run.json"]
-    assert len(read_scores(tmp_path)) == 7
-
-
 @pytest.mark.parametrize("kind", SOURCES)
 def test_the_bar_counts_the_samples_read(tmp_path, capsys, kind):
     written(tmp_path, SOURCES[kind](), progress=True)
@@ -357,16 +344,6 @@ def test_streams_of_other_lengths_change_nothing(tmp_path):
     with pytest.raises(ValueError, match=r"^samples: expected 6, .* got more; pass another folder"):
         written(tmp_path, streamed(range(7)))
     assert not (tmp_path / "part-000002.parquet").exists()
-
-
-def test_concurrently_begun_runs_take_precedence(tmp_path, monkeypatch):
-    path = tmp_path / "run.json"
-    for seed in (1, 2):
-        write_whole(path, lambda own, seed=seed: own.write_text(f'{{"seed": {seed}}}'))
-    assert path.read_text() == '{"seed": 2}'
-    monkeypatch.setattr(type(path), "exists", lambda _: False)
-    with pytest.raises(ValueError, match=r"^seed: expected 2, with which the scores in .* were begun, got 3"):
-        begin_run(tmp_path, {"seed": 3}, {})
 
 
 def test_reordered_ids_are_found_by_row(tmp_path):

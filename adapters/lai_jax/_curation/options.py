@@ -102,11 +102,8 @@ def check_policy(policy: Any) -> None:
         raise TypeError(msg)
     try:
         signature = inspect.signature(policy)
-    except ValueError:
-        return  # written in C: it will show
-    try:
         signature.bind(None, **dict.fromkeys(SEEN & signature.parameters.keys()))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         msg = (
             f"policy: expected a function of the scores, and of any of {', '.join(sorted(SEEN))} by these "
             f"names, got one that asks for more ({error}); give it the rest, such as "

@@ -50,18 +50,12 @@ def weigh(
 def sees_losses(policy: Callable[..., Any]) -> bool:
     """Whether a policy names `losses` among its arguments, and has not been given them."""
     given = policy.keywords if isinstance(policy, functools.partial) else {}
-    try:
-        return "losses" in inspect.signature(policy).parameters and "losses" not in given
-    except ValueError:  # written in C
-        return False
+    return "losses" in inspect.signature(policy).parameters and "losses" not in given
 
 
 def takes(policy: Callable[..., Any], name: str) -> bool:
-    """Whether a policy can be called with an argument of a name, as far as it says."""
-    try:
-        known = inspect.signature(policy).parameters.values()
-    except ValueError:  # written in C
-        return True
+    """Whether a policy can be called with an argument of a name."""
+    known = inspect.signature(policy).parameters.values()
     return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
 
 

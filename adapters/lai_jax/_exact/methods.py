@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from lai_jax._exact.gathers import drop_outside
-from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.losses import batch_size, take
 from lai_jax._program.program import programs_of
 from lai_jax._program.rules.primitives import names
@@ -37,15 +36,7 @@ def sample_by_sample(
         scores = jax.lax.map(lambda unit: _inner(vjp(unit)[0], direction), units)
         return values, scores.reshape(values.shape)
 
-    try:
-        return jax.lax.map(pull_row, jnp.arange(batch_size(batch[0])))
-    except (TypeError, ValueError) as error:  # what a model says of a batch of one that it does not take
-        said = str(error).partition("\n")[0]
-        msg = (
-            "apply, loss: expected a batch of one to be accepted, since samples are scored one by one where "
-            f"a function has a jax.custom_vjp, got {said}; samples are coupled, or accept it"
-        )
-        raise UnexplainedError(msg) from error
+    return jax.lax.map(pull_row, jnp.arange(batch_size(batch[0])))
 
 
 def _inner(left: Leaves, right: Leaves) -> jax.Array:
@@ -61,6 +52,15 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
 def _has_reverse_rule(jaxpr: Any) -> bool:
     """Whether a function inside brings a reverse rule of its own."""
     return any(
-        eqn.primitive.name in _OWN_REVERSE or any(map(_has_reverse_rule, programs_of(eqn)))
+        eqn.primitive.name in _OWN_REVERSE
+        or _claims_symmetry(eqn)
+        or any(map(_has_reverse_rule, programs_of(eqn)))
         for eqn in jaxpr.eqns
     )
+
+
+def _claims_symmetry(eqn: Any) -> bool:
+    """Whether a linear solve is said to be of a symmetric matrix: reverse mode alone relies on that."""
+    if eqn.primitive.name != "custom_linear_solve":
+        return False
+    return eqn.params["jaxprs"].vecmat is eqn.params["jaxprs"].matvec

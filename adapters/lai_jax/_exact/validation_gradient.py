@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from lai_storage import storable
 
 from lai_jax._exact.directional import check_uncoupled
-from lai_jax._exact.methods import method_for
 from lai_jax._program.losses import losses_of_leaves, take
 
 
@@ -36,7 +35,7 @@ def validation_gradient(
     It is an error if samples are coupled: the others' losses then depend on more than the others.
     """
     moving, losses = losses_of_leaves(apply, loss, params)
-    check_uncoupled(method_for(losses, moving, batch), losses, moving, batch, moving)
+    check_uncoupled(losses, moving, batch)
     counted = counted & jnp.isfinite(losses(moving, batch))
     # 0 times a gradient that is not finite is no 0: run another sample in the place of these
     index = jnp.where(counted, jnp.arange(counted.shape[0]), jnp.argmax(counted))

@@ -23,6 +23,7 @@ _REFUSED = {
     "shard_map": "the body of a shard_map",
     "ragged_dot": "a ragged product",
     "ragged_dot_general": "a ragged product",
+    "while": "a loop of unknown length; use lax.scan, or lax.fori_loop with fixed bounds",
 }
 
 

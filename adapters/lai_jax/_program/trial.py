@@ -6,7 +6,7 @@ trained. Where values are traced, or held by `apply` or `loss` and traced, other
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -32,45 +32,31 @@ _COMPARING = {"eq": (0,), "ne": (0,), **dict.fromkeys(("lt", "le", "gt", "ge"), 
 _PARAMETERS = 5  # the number of the draws that are not of the data, which have those below
 
 
-def compute_now(traced: bool) -> AbstractContextManager[None]:
-    """Return a context that computes now: inside `jax.jit` a special one, which takes no `shard_map`."""
-    return jax.ensure_compile_time_eval() if traced else nullcontext()
-
-
-def is_traced(function: Callable[..., Any], *given: Any) -> bool:
-    """Whether anything that a function of pytrees of arrays is given, or holds, is traced."""
-    held = jax.make_jaxpr(function)(*given).consts
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((given, held)))
-
-
-def yield_trials(
-    function: Callable[[Any, Any], Any], parameters: Any, data: Any, *, traced: bool
-) -> Iterator[tuple[Any, Any]]:
-    """Yield numbers to try a function on: these, or where any is traced random ones like those that are.
+def _yield_trials(
+    losses: Losses, parameters: list[Any], data: list[Any], *, traced: bool
+) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Yield numbers to try losses on: these, or where any is traced random ones like those that are.
 
     Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
     which crowd together wherever they are sent; and positive parameters, for some have to be. Whole numbers
-    are 0 and 1, and in every second trial what the function compares them with, as a label that counts for
+    are 0 and 1, and in every second trial what the losses compare them with, as a label that counts for
     nothing: where it is no index, losses are no numbers. No two arrays have the same numbers, of whose
     difference nothing would be left.
     """
     if not traced:
         yield parameters, data
         return
-    compared = _find_compared(jax.make_jaxpr(function)(parameters, data).jaxpr)
-    marks = compared[len(jax.tree.leaves(parameters)) :]
+    marks = _find_compared(jax.make_jaxpr(losses)(parameters, data).jaxpr)[len(parameters) :]
 
-    def normal(tree: Any, scale: float = 1.0) -> Any:
-        return _map_placed(lambda leaf, place: _concrete(leaf, (_PARAMETERS, place), scale), tree)
-
-    def draw(number: int, scale: float = 1.0) -> Any:
+    def draw(number: int, scale: float = 1.0) -> list[Any]:
         whole = [sorted({0, 1} | own) if number % 2 else (0, 1) for own in marks]
-        return _map_placed(lambda leaf, place: _concrete(leaf, (number, place), scale, whole[place]), data)
+        return [_concrete(leaf, (number, at), scale, whole[at]) for at, leaf in enumerate(data)]
 
+    normal = [_concrete(leaf, (_PARAMETERS, at)) for at, leaf in enumerate(parameters)]
     for number, scale in enumerate((1.0, 0.1, 4.0)):
-        yield normal(parameters), draw(number, scale)
-    yield _map_placed(_positive, parameters), draw(3)
-    yield normal(parameters), jax.tree.map(_repeat, draw(4))
+        yield normal, draw(number, scale)
+    yield [_positive(leaf, at) for at, leaf in enumerate(parameters)], draw(3)
+    yield normal, [jnp.broadcast_to(leaf[:1], leaf.shape) if is_batched(leaf) else leaf for leaf in draw(4)]
 
 
 def _find_compared(program: jex.Jaxpr) -> list[set[int]]:
@@ -95,29 +81,16 @@ def _find_compared(program: jex.Jaxpr) -> list[set[int]]:
     return found
 
 
-def numeric(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of pytrees of arrays with numbers for all that it holds and that is traced."""
-
-    def call(*given: Any) -> Any:
-        leaves, tree = jax.tree.flatten(given)
-        closed, form = jax.make_jaxpr(
-            lambda own: function(*jax.tree.unflatten(tree, own)), return_shape=True
-        )(leaves)
-        held = [_positive(own, place) for place, own in enumerate(closed.consts, len(leaves))]
-        found = jax.core.eval_jaxpr(closed.jaxpr, held, *leaves)
-        return jax.tree.unflatten(jax.tree.structure(form), found)
-
-    return call
-
-
 def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any], data: Sequence[Any]) -> bool:
     """Whether a batch's losses, and their gradient, are those of its samples, each as a batch of one."""
     parameters, data = list(parameters), list(data)
-    traced = is_traced(losses, parameters, data)
-    trial = _Trial(numeric(losses) if traced else losses, moving)
+    held = jax.make_jaxpr(losses)(parameters, data).consts
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in (*parameters, *data, *held))
+    trial = _Trial(_hold_numbers(losses) if traced else losses, moving)
     found: list[tuple[bool | None, float]] = []
-    with compute_now(traced):
-        for values, arrays in yield_trials(losses, parameters, data, traced=traced):
+    # inside `jax.jit` in a special context, which takes no `shard_map`
+    with jax.ensure_compile_time_eval() if traced else nullcontext():
+        for values, arrays in _yield_trials(losses, parameters, data, traced=traced):
             try:
                 found.append(trial.apart(values, arrays))
             except Exception:  # whatever is said of a batch of one, or of a gradient that there is none of
@@ -127,6 +100,18 @@ def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any],
     told = [apart for apart, size in found if size >= least]
     # Of losses that are no numbers nothing can be told; where they are a batch's own, nor have they scores.
     return False not in told and (True in told or not traced)
+
+
+def _hold_numbers(losses: Losses) -> Losses:
+    """Return losses with numbers for all that the function holds and that is traced."""
+
+    def call(values: Sequence[Any], arrays: Sequence[Any]) -> jax.Array:
+        closed, given = jax.make_jaxpr(losses)(values, arrays), [*values, *arrays]
+        held = [_positive(own, place) for place, own in enumerate(closed.consts, len(given))]
+        found: jax.Array = jax.core.eval_jaxpr(closed.jaxpr, held, *given)[0]
+        return found
+
+    return call
 
 
 class _Trial:
@@ -139,19 +124,24 @@ class _Trial:
     def apart(self, values: list[Any], arrays: list[Any]) -> tuple[bool | None, float]:
         """Whether samples keep apart on these numbers, None where no loss is one; and the largest loss."""
         draw, samples = np.random.default_rng(0), len(_numbers(arrays))
-        # the check's own weights: nothing that is computed depends on them
-        weights = draw.uniform(0.5, 1.5, samples) * draw.choice([-1.0, 1.0], samples)
-        losses, gradient = self.together(values, arrays, weights)
-        alone, summed = self.alone(values, arrays, weights)
-        rounding = max(float(jnp.finfo(one.dtype).eps) for one in (losses, *gradient))
-        finite = np.isfinite(alone)
-        size = float(np.abs(np.asarray(alone, np.float64)).max(initial=0, where=finite))
-        if not _equal(losses, alone, rounding**_DIGITS, _IN_SERIES * rounding):
-            return False, size
-        if not finite.any():
-            return None, size
-        eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
-        return _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite))), size
+        # The check's own weights: nothing that is computed depends on them. A derivative rule that is not
+        # linear, as one that clips, keeps the sum for weights of 1 alone, with which scores are taken.
+        signed = draw.uniform(0.5, 1.5, samples) * draw.choice([-1.0, 1.0], samples)
+        size = 0.0
+        for weights in (signed, np.ones(samples)):
+            losses, gradient = self.together(values, arrays, weights)
+            alone, summed = self.alone(values, arrays, weights)
+            rounding = max(float(jnp.finfo(one.dtype).eps) for one in (losses, *gradient))
+            finite = np.isfinite(alone)
+            size = float(np.abs(np.asarray(alone, np.float64)).max(initial=0, where=finite))
+            if not _equal(losses, alone, rounding**_DIGITS, _IN_SERIES * rounding):
+                return False, size
+            if not finite.any():
+                return None, size
+            eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
+            if _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite))):
+                return True, size
+        return False, size
 
     def _run_batch(self, values: list[Any], arrays: list[Any], weights: jax.Array) -> Any:
         def total(moved: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -211,12 +201,6 @@ def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -
     return all(alike) and all(sums_agree(blocks, count))
 
 
-def _map_placed(function: Callable[[Any, int], Any], tree: Any) -> Any:
-    """Return a pytree with what a function makes of each leaf and its place among them."""
-    leaves, form = jax.tree.flatten(tree)
-    return jax.tree.unflatten(form, [function(leaf, place) for place, leaf in enumerate(leaves)])
-
-
 def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Sequence[int] = (0, 1)) -> Any:
     """Return a leaf's numbers, or of a traced one normal numbers of a scale, others for each seed."""
     if not isinstance(leaf, jax.core.Tracer):
@@ -236,8 +220,3 @@ def _positive(leaf: Any, place: int) -> Any:
     if not isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
         return _concrete(leaf, (_PARAMETERS, place))
     return jnp.asarray(np.random.default_rng([leaf.size, place]).uniform(0.5, 1.5, leaf.shape), leaf.dtype)
-
-
-def _repeat(leaf: Any) -> Any:
-    """Return an array of one sample's entries for each."""
-    return jnp.broadcast_to(leaf[:1], leaf.shape) if is_batched(leaf) else leaf

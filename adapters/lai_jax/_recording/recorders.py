@@ -9,7 +9,6 @@ import jax
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_jax._program.evaluate import Wanted, run
-from lai_jax._program.losses import batch_size
 from lai_jax._program.model import Model
 from lai_jax._program.tail import tail_of
 from lai_jax._recording.assemble import Measured, measure, records_of
@@ -80,9 +79,4 @@ def mask_trace(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -
     mask: Any = valid(inputs) if callable(valid) else valid
     if mask is None:
         return trace
-    samples = batch_size(inputs)
-    if not hasattr(mask, "shape") or len(mask.shape) != 2 or mask.shape[0] != samples:
-        got = tuple(mask.shape) if hasattr(mask, "shape") else type(mask).__name__
-        msg = f"valid: expected an array of shape ({samples}, t), one row a sample, got {got}"
-        raise ValueError(msg)
     return lai.mask_positions(trace, mask != 0)

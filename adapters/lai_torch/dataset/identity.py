@@ -37,31 +37,6 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     return parameters | dict(model.named_buffers(remove_duplicate=False))
 
 
-def versions_of(model: nn.Module) -> list[Any]:
-    """Return what changes with a parameter or buffer: versions and, for writes to `.data`, sums of bits."""
-    found: list[Any] = []
-    sums: dict[torch.device, list[Tensor]] = {}
-    for tensor in tensors_of(model).values():
-        found.append((id(tensor), tensor._version))
-        plain = tensor.layout is torch.strided and not hasattr(tensor, "__tensor_flatten__")
-        if plain and not tensor.is_meta and tensor.numel():
-            sums.setdefault(tensor.device, []).extend(_sums_of_bits(tensor.detach()))
-    return found + [torch.stack(each).tolist() for each in sums.values()]
-
-
-def _sums_of_bits(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield the sums of the bits over each axis, weighted by place: swapped entries change one of them.
-
-    Weights on the sums, and not on the entries, need no copy of a large parameter.
-    """
-    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
-    bits = tensor.contiguous().flatten().view(kinds.get(tensor.element_size(), torch.int64))
-    matrix = bits.reshape(len(tensor) if tensor.ndim > 1 else 1, -1)
-    for axis in (0, 1):
-        summed = matrix.sum(axis, dtype=torch.int64)
-        yield (summed * torch.arange(1, 2 * len(summed), 2, device=summed.device)).sum()
-
-
 @parts_of.register
 def _(tensor: Tensor) -> Iterator[Any]:
     yield f"{tensor.dtype}{tuple(tensor.shape)}"

@@ -25,7 +25,7 @@ from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import make_generator
 from lai_torch._model.batch import Loss, count, map_tensors, rows
 from lai_torch._model.preserve import run_alone, use_eval_mode
-from lai_torch.dataset.identity import versions_of
+from lai_torch.dataset.identity import tensors_of
 from lai_torch.options import Estimator
 
 Batch = tuple[Any, Any]
@@ -120,7 +120,7 @@ class Loaded:
 
     def __init__(self, model: nn.Module, loss: Loss, held: Any, estimator: Estimator) -> None:
         self.model, self.estimator, self.side, self.samples = model, estimator, None, held
-        self.versions: list[Any] = []
+        self.versions: list[tuple[int, int]] = []
         # saved by itself, without what traces told of the model
         if isinstance(held, lai.ValidationSummary):
             held = _convert_summary(held, estimator)
@@ -131,18 +131,11 @@ class Loaded:
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
             self.estimator, self.samples = cut(estimator, summary.parts), None
-            side = move_side(summary.side, _device(model))
-            # an exact side of the release before is the gradient alone
-            self.side = side
-            if not isinstance(side, ValidationSide):
-                self.side = ValidationSide((side,))
+            self.side = move_side(summary.side, _device(model))
         remakes = self.samples is not None
         self.scorer = make_scorer(model, loss, None, self.estimator, make_generator(), remakes=remakes)
         self.state = CuratorState(estimator.name)
         if summary is not None and summary.state is not None:
-            if summary.state.get("sketch") is not None:
-                msg = "validation: expected a summary of this release, got one an earlier one sketched"
-                raise ValueError(msg)
             routed, left = (tuple(summary.state.get(name, ())) for name in KNOWN)
             self.state = replace(self.state, routed=routed, left=left)
             if self.scorer.tracer is not None:
@@ -152,9 +145,9 @@ class Loaded:
     def sum_batches(self, size: int) -> Any:
         """Return the validation side, made when it is first asked for and when parameters have changed."""
         # counted by autograd: parameters that were written since have another validation gradient
-        versions = versions_of(self.model)
-        if isinstance(self.scorer.loss, nn.Module):
-            versions += versions_of(self.scorer.loss)
+        modules = [one for one in (self.model, self.scorer.loss) if isinstance(one, nn.Module)]
+        held = [tensor for module in modules for tensor in tensors_of(module).values()]
+        versions = [(id(tensor), tensor._version) for tensor in held]
         if self.versions and versions != self.versions:
             # a sum cannot be made again
             if self.samples is None:

@@ -27,6 +27,10 @@ class Scorer(BatchScorer):
     a column; `score`, positive helps; `standard_error`; `loss`; `gradient_norm`; `group`, if `groups` names a
     column. The other rows of a batch change a row's numbers by rounding only.
 
+    Parameters and buffers that were trained since the last batch have the validation set summed up anew; make
+    another scorer after writes to `.data`, which autograd does not count, or after a change of the model's or
+    the loss's code, attributes or hooks.
+
     A scorer can be pickled. The pickle holds the summary of the validation set, not its samples, and the
     model, unless `model` is a function. The process that unpickles it calls the function, and reads the file
     of a summary, at its first batch.
@@ -61,7 +65,6 @@ class Scorer(BatchScorer):
     save = BatchScorer.save  # which the reference shows
     _summaries = Summary, lai.ValidationSummary
     _asarray = staticmethod(torch.asarray)
-    _code = ""
 
     def __init__(
         self,
@@ -94,12 +97,6 @@ class Scorer(BatchScorer):
             msg = f"model: expected a torch.nn.Module, or a function that returns one, got {model!r}"
             raise TypeError(msg)
         self.model, self.loss, self.estimator = model, loss, cut(chosen, parts)
-
-    def _renew(self) -> None:
-        code = fingerprint((list(code_of(self._model)), self.loss))
-        if code != self._code:
-            vars(self).pop("_ready", None)
-        self._code = code
 
     @property
     def _made_of(self) -> dict[str, str]:

@@ -159,31 +159,8 @@ def read_remat(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) 
     )
 
 
-def read_while(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
-    """Read a loop of unknown length: only where no parameter or layer is inside."""
-    tests, consts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    if any(value.of_parameters for value in values):
-        raise unknown(eqn, "parameters enter a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
-    fixed = [replace(value, view=None) for value in values]
-    carry = [replace(value, known=None) for value in fixed[tests + consts :]]
-    while True:
-        program = reader.nest().whole(eqn.params["body_jaxpr"], [*fixed[tests : tests + consts], *carry])
-        results = [program.values[slot] for slot in program.outputs]
-        settled = [_merge(eqn, old, new) for old, new in zip(carry, results, strict=True)]
-        if all(old.equals(new) for old, new in zip(carry, settled, strict=True)):
-            break
-        carry = settled
-    if program.uses():
-        raise unknown(eqn, "a layer inside a while loop; use lax.scan, or lax.fori_loop with fixed bounds")
-    test = reader.nest(branch=1).whole(eqn.params["cond_jaxpr"], [*fixed[:tests], *carry])
-    if test.values[test.outputs[0]].batched:
-        raise couples(eqn, "ends its loop for all samples by their values")
-    return reader.emit(eqn, slots, [_leave_body(value) for value in carry])
-
-
 READERS: dict[str, EquationReader] = {
     "scan": read_scan,
-    "while": read_while,
     "cond": read_cond,
     **dict.fromkeys(RECOMPUTED, read_remat),
 }

@@ -190,30 +190,8 @@ def _shift(axes: frozenset[int], gone: set[int]) -> frozenset[int]:
 
 
 def _reshape(eqn: Any, axes: frozenset[int]) -> frozenset[int]:
-    before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-    if not axes or eqn.params.get("dimensions") is not None:
-        return axes and frozenset(axis for axis, size in enumerate(after) if size > 1)
-    # Axes that continue one another are one group on either side: what differs along one of them may
-    # differ along each of the others.
-    found: set[int] = set()
-    first = second = 0
-    while first < len(before) or second < len(after):
-        group, made = [], []
-        left = right = 1
-        while True:
-            if left <= right and first < len(before):
-                left, first = left * before[first], first + 1
-                group.append(first - 1)
-            elif second < len(after):
-                right, second = right * after[second], second + 1
-                made.append(second - 1)
-            else:
-                break
-            if left == right and left > 1:
-                break
-        if axes & set(group):
-            found.update(axis for axis in made if after[axis] > 1)
-    return frozenset(found)
+    """Return the axes of more than one entry: what differs along one axis may differ along each of them."""
+    return axes and frozenset(axis for axis, size in enumerate(eqn.outvars[0].aval.shape) if size > 1)
 
 
 _MOVES: Mapping[str, Callable[[Any, frozenset[int]], frozenset[int]]] = {
