@@ -4,27 +4,9 @@ import lai_torch
 import torch
 from torch import nn
 
-from tests.support.fixtures import HALF
+from tests.support.fixtures import HALF as HALF
 from tests.support.torch_modules import held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
-
-__all__ = [
-    "HALF",
-    "LOSS",
-    "batch",
-    "by_autograd",
-    "centred",
-    "curated",
-    "data",
-    "drawn",
-    "in_bfloat16",
-    "labels",
-    "network",
-    "plain",
-    "randn",
-    "recurrent",
-    "sgd",
-]
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

@@ -131,22 +131,6 @@ def test_second_threads_are_refused():
     assert len(found) == 1
 
 
-def test_changed_modes_are_put_back():
-    @holding(lambda: held(body=nn.Linear(4, 5).eval(), head=nn.Linear(5, 3)))
-    def unsettled(own, inputs):
-        own.body.train()
-        return own.head(torch.tanh(own.body(inputs)))
-
-    model = unsettled().double()
-    for score in (
-        lambda: curated(model, data(5)).score(*data(N)),
-        lambda: lai_torch.trace(model, LOSS, *data(N)),
-        lambda: lai_torch.exact_scores(model, LOSS, data(5), data(N)),
-    ):
-        score()
-        assert [module.training for module in model.modules()] == [True, False, True]
-
-
 @holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), inputs=False, targets=False))
 def scaling(own, inputs):
     """Scale inputs in place where told to, as the loss does targets."""

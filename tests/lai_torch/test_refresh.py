@@ -40,17 +40,6 @@ def test_changed_parameters_are_summed_anew():
     assert curator.step(*batch).age == 1
 
 
-def test_a_dry_loaders_summary_stays():
-    part, batch, model = data(5), data(7), network()
-    curator = curated(model, iter([part]))
-    first = curator.score(*batch)[1]
-    with pytest.warns(UserWarning, match="the iterator has ended .* made 1 step ago stays in use"):
-        second = curator.score(*batch)[1]
-    third = curator.score(*batch)[1]  # it warns once
-    torch.testing.assert_close(first.scores, second.scores)
-    assert [report.age for report in (first, second, third)] == [0, 1, 2]
-
-
 def test_samples_in_a_list_are_collated():
     (inputs, targets), batch, model = data(5), data(7), network()
     expected = curated(model, (inputs, targets)).score(*batch)[1].scores
@@ -72,21 +61,6 @@ def test_a_share_is_drawn():
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]  # 4.6 of them, and more
     expected = curated(model, (validation[0][order], validation[1][order])).score(*batch)[1].scores
     torch.testing.assert_close(draws[0], expected)
-
-
-def drawn(seed, **options):
-    """Return scores against a share of a set that a curator draws from a stream of its own."""
-    torch.manual_seed(100)
-    model, validation, batch = network(), data(40), data(7)
-    torch.manual_seed(seed)
-    return curated(model, validation, **options).score(*batch)[1].scores
-
-
-@pytest.mark.parametrize("options", [{"validation_fraction": 0.25}, {"estimator": lai_torch.LAI(sketch=2)}])
-def test_own_streams_follow_torchs_seed(options):
-    one, again, other = (drawn(seed, **options) for seed in (1, 1, 2))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
 
 
 def spoiled(part):
