@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_map
 
 import lai_core as lai
-from tests.lai_torch.followed import FOLLOWED, PARTS, N
+from tests.lai_torch.followed import FOLLOWED, PARTS, N, body, layered
 from tests.lai_torch.support import LOSS, batch, curated, data
 from tests.support.torch_modules import Part
 from tests.support.workloads.counts import counted
@@ -119,6 +119,17 @@ def test_last_convolutions_are_exact(name):
         close(kernel(last, last), gradients @ gradients.T)
 
 
+def test_lengths_use_up_no_compilations():
+    """A second length is compiled once more."""
+    model = nn.Sequential(nn.Embedding(11, 4), body(lambda own, h: layered(own, h.mean(1)))).double()
+    twin, ids, before = copy.deepcopy(model), (torch.randint(11, (8, 5)), torch.arange(8) % 3), compilations()
+    curators = [curated(one, ids, backward=way) for one, way in ((model, "kept"), (twin, "selective"))]
+    for n, length in ((8, 5), (8, 6), (7, 9), (8, 8), (5, 8), (8, 3)):
+        given = torch.randint(11, (n, length)), torch.arange(n) % 3
+        torch.testing.assert_close(*(curator.step(*given).scores for curator in curators))
+    assert compilations() - before == 2
+
+
 @pytest.mark.parametrize("last", ["left", "right"])
 def test_the_named_final_layer_is_read(last):
     given, left, right = batch(6, 4), nn.Linear(4, 3), nn.Linear(4, 3)
@@ -142,6 +153,16 @@ def chain(between=None):
 
 
 ALL, HALF, MOST = (functools.partial(lai.keep_top, fraction=share) for share in (1.0, 0.5, 0.6))
+
+
+def test_whole_steps_run_forward_once():
+    model, given, calls = chain(), batch(9, 2, 6), []
+    curator = curated(model, given, backward="whole")
+    for _ in range(2):  # which prove the graph
+        curator.step(*given)
+    model.register_forward_pre_hook(lambda module, _: calls.append(module.training))
+    curator.step(*given)
+    assert calls.count(True) == 1
 
 
 TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_lai")

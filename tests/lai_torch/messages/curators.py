@@ -77,7 +77,7 @@ MADE = {
         lambda: made(policy=lambda scores, temperature: scores)
     ),
     "TypeError: policy: …got keep_positive …; give it the rest, such as the sizes of the parts, as": (
-        lambda: made(estimator=lai_torch.LAI(parts=3), policy=lai.keep_positive)
+        lambda: made(estimator=lai_torch.LAI(parts=3), policy=lai_torch.Scheduled(lai.keep_positive, bool))
     ),
     "TypeError: policy: one that asks for 'measured' expects a method measure(inputs, targets)": (
         lambda: made(policy=lambda scores, measured: scores)
