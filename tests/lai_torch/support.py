@@ -72,13 +72,6 @@ def by_autograd(model, validation, training, loss=LOSS):
     return of_training @ of_validation.sum(0)
 
 
-@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3)))
-def centred(own, inputs):
-    """Let every sample go into every other one's output, where they can be several."""
-    hidden = own.body(inputs)
-    return own.head(torch.tanh(hidden - hidden.mean(0)))
-
-
 @holding(lambda model: held(model=model))
 def in_bfloat16(own, inputs):
     """Apply a model that switches autocast on by itself, and returns float32."""

@@ -66,23 +66,12 @@ def streams(model):
     return random.getstate()[2], pickle.dumps(numbers), plain(drawn)
 
 
-@pytest.fixture
-def _given_back():
-    held, kind = random.getstate(), np.random.get_bit_generator()
-    yield
-    random.setstate(held)
-    np.random.set_bit_generator(kind)
-
-
-@pytest.mark.usefixtures("_given_back")
 @pytest.mark.parametrize("name", CALLS)
 def test_buffers_and_streams_are_restored(name):
     model, loss, batch = written().double(), make_running().double(), data(N)
-    for kind in (np.random.MT19937, np.random.Philox):
-        np.random.set_bit_generator(kind(3))
-        before = streams(model)
-        CALLS[name](model, loss, batch)
-        assert streams(model) == before
+    before = streams(model)
+    CALLS[name](model, loss, batch)
+    assert streams(model) == before
     assert not any(bool(own.calls.any() | own.hidden.any()) for own in (model, loss))
 
 

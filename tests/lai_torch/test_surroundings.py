@@ -1,10 +1,17 @@
 """Surroundings change no score: a default device other than the model's, autocast."""
 
+import ast
+import re
+from pathlib import Path
+
 import lai_torch
 import pytest
 import torch
 
 from tests.lai_torch.support import LOSS, curated, data, network
+
+PACKAGE = Path(lai_torch.__file__).parent
+FACTORIES = re.compile("arange|empty|eye|full|linspace|ones|rand(int|n|perm)?|tensor|zeros")
 
 
 def step(model, draw, **options):
@@ -65,3 +72,13 @@ def test_autocast_changes_no_score(options, source):
             found.append(curator.score(given[0].float(), given[1])[1].scores)
     assert found[0].dtype == torch.float32
     assert torch.equal(*found)
+
+
+def test_tensors_are_made_on_named_devices():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+                made = called.value.id == "torch" and FACTORIES.fullmatch(called.attr)
+                named = "device" in {one.arg for one in node.keywords}
+                assert named or not made, f"{path}: {ast.unparse(node)}"
