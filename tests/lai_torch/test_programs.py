@@ -10,12 +10,14 @@ import pytest
 import torch
 from lai_torch._graph import probe
 from lai_torch._graph.walk import Graph
+from torch import nn
 
 import lai_core as lai
 from tests.support.torch_heads import HEADS, UNREAD
 from tests.support.torch_judge import FAULTS, KERNELS, METHODS, TOLERANCE, error, gradients, judge, truth
+from tests.support.torch_modules import held, holding
 from tests.support.torch_parts import SOUND, UNSOUND
-from tests.support.torch_programs import ALONE, LOSSES, UNSOUND_LOSSES, drawn, program
+from tests.support.torch_programs import ALONE, LOSSES, UNSOUND_LOSSES, cross_entropy, drawn, program
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of hooks, scripts, sparse tables: the programs' own
 DOUBLE_BACKWARD = {"cut", "hooked", "padded_and_tied", "reversed", "straight"}
@@ -81,6 +83,22 @@ def test_every_part_is_scored_exactly(part):
         assert "\n" not in found.reason
     if part in {"linear", "attention", "experts", "renormalised", "scripted", "gru"}:
         assert found.residual < 1e-12
+
+
+FOUND = [
+    # a batch of one is placed by its twin, where gradients leave it open
+    ("lai", 2633, ("functional", "encoder_time_first", "rnn", "closed_over", "last", "")),
+    ("lai", 2840, ("encoder_time_first", "once", "bag_largest", "fused", "last", "shared")),
+    ("lai", 3408, ("ensemble", "list_saved", "cross_entropy", "last", "tied")),
+    # data of a proof that take other rows; graphs that vary
+    ("ghost", 2908, ("grouped", "time_first", "functional", "hooked", "fused", "last", "")),
+    ("ghost", 129, ("looped", "cross_entropy", "vector", "")),
+]
+
+
+@pytest.mark.parametrize(("method", "seed", "made_of"), FOUND)
+def test_programs_that_once_were_refused(method, seed, made_of):
+    assert judge(method, seed, made_of)[0] == "exact"
 
 
 def test_overwritten_tensors_are_refused():
@@ -210,6 +228,23 @@ def test_other_releases_of_torch_are_refused(of, name, put, lacks, monkeypatch):
     )
     with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
         probe.check_torch.__wrapped__()
+
+
+@holding(lambda shift: held(body=nn.Linear(1, 1), head=nn.Linear(1, 3), shift=shift))
+def kinked(own, inputs):
+    other = (inputs.detach() == 2.0).any()  # which sample stands beside
+    return own.head(torch.relu(own.body(inputs) + own.shift * (2.0 * other - 1.0)))
+
+
+@pytest.mark.parametrize(("shift", "coupled"), [(2.0**-52, False), (0.1, True)])
+def test_kinks_that_roundings_open_are_sound(shift, coupled):
+    """What another batch rounds otherwise moves a gradient by a unit's whole part, and a loss by nothing."""
+    model = kinked(shift).double()
+    nn.init.ones_(model.body.weight)
+    nn.init.constant_(model.body.bias, -1.0)
+    batch = torch.tensor([[1.0], [1.0], [1.0], [2.0]], dtype=torch.float64), torch.arange(4) % 3
+    with pytest.raises(ValueError, match="coupled") if coupled else contextlib.nullcontext():
+        lai_torch.trace(model, cross_entropy, *batch, gradients="all")
 
 
 @pytest.mark.quick
