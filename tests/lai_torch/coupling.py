@@ -20,27 +20,24 @@ def batch(seed, n=SAMPLES):
 class Net(nn.Module):
     """Three layers; a place is a function of the network, of hidden values, and of the inputs."""
 
-    def __init__(self, *places, front=None, behind=None, noise=None, zero=False):
+    def __init__(self, *places, front=None, noise=None):
         super().__init__()
         torch.manual_seed(0)
-        self.places, self.ends, self.noise = places, (front, behind), noise
+        self.places, self.front, self.noise = places, front, noise
         self.first, self.second, self.third = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.head = nn.Linear(WIDTH, CLASSES)
-        self.zero = nn.Parameter(torch.zeros(())) if zero else None
         self.register_buffer("gate", torch.zeros(()))
         self.register_buffer("table", torch.randn(SAMPLES, WIDTH))
         self.flags = [0] * max(1, len(places))
         self.double()
 
     def forward(self, inputs):
-        front, behind = self.ends
-        hidden = torch.tanh(self.first(inputs if front is None else front(inputs)))
+        hidden = torch.tanh(self.first(inputs if self.front is None else self.front(inputs)))
         if self.noise is not None:
             hidden = torch.tanh(hidden + 0.1 * self.noise(hidden))
         for place in self.places:
             hidden = place(self, hidden, inputs)
-        outputs = self.head(torch.tanh(self.second(hidden)))
-        return outputs if behind is None else behind(outputs)
+        return self.head(torch.tanh(self.second(hidden)))
 
 
 def far(inputs):

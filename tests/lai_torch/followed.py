@@ -72,30 +72,11 @@ def nested(own, parts):
     return layered(own, parts[0] + parts[1])
 
 
-@torch.no_grad()
-def values(outputs):
-    found, where = outputs.max(1, keepdim=True)
-    return found + where
-
-
-def norm(outputs, gain):
+def norm(outputs):
+    """Switch gradients off behind the last layer."""
     with torch.no_grad():
         length = outputs.norm(dim=1, keepdim=True)
     return outputs / length
-
-
-def buffered(outputs, gain):
-    with torch.no_grad():
-        gain.copy_(torch.full_like(gain, 2.0))
-    return outputs * gain
-
-
-CUT = {
-    "norm": norm,
-    "checkpointed": lambda o, gain: checkpoint.checkpoint(norm, o, gain, use_reentrant=False),
-    "buffered": buffered,
-}
-"""Where gradients are off behind the last layer."""
 
 
 PARTS = {
@@ -129,10 +110,8 @@ FOLLOWED = {
     "counting": drawn(lambda: body(counting, calls=0, seen=torch.zeros(())), (4,)),
     "cached": drawn(lambda: body(cached), (4,), loss=lambda o, t: LOSS(o["logits"], t)),
     "twice": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t) + o[1].sum(-1)),
-    "one of two": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t)),
     "nested": drawn(lambda: body(nested), (4,), (4,), form=lambda inputs: {"parts": inputs}),
-    "cut: values of a tuple": drawn(lambda: ended(lambda outputs: outputs * values(outputs)), (4,)),
-    **{f"cut: {name}": drawn(lambda name=name: behind(CUT[name]), (4,)) for name in CUT},
+    "cut": drawn(lambda: ended(lambda o: checkpoint.checkpoint(norm, norm(o), use_reentrant=False)), (4,)),
     "last: strided": drawn(
         lambda: pooled(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 3, 3, 2, padding=1, dilation=2)), (1, 8, 7)
     ),

@@ -4,27 +4,9 @@ import lai_torch
 import torch
 from torch import nn
 
-from tests.support.fixtures import HALF
+from tests.support.fixtures import HALF as HALF
 from tests.support.torch_modules import held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
-
-__all__ = [
-    "HALF",
-    "LOSS",
-    "batch",
-    "by_autograd",
-    "centred",
-    "curated",
-    "data",
-    "drawn",
-    "in_bfloat16",
-    "labels",
-    "network",
-    "plain",
-    "randn",
-    "recurrent",
-    "sgd",
-]
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -88,13 +70,6 @@ def by_autograd(model, validation, training, loss=LOSS):
     sides = (per_sample_gradients(model, loss, *side, len(side[1])) for side in (validation, training))
     of_validation, of_training = sides
     return of_training @ of_validation.sum(0)
-
-
-@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3)))
-def centred(own, inputs):
-    """Let every sample go into every other one's output, where they can be several."""
-    hidden = own.body(inputs)
-    return own.head(torch.tanh(hidden - hidden.mean(0)))
 
 
 @holding(lambda model: held(model=model))

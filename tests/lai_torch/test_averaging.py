@@ -22,13 +22,6 @@ def flat(outputs, targets, **options):
     return losses(outputs.flatten(0, 1), targets.flatten())
 
 
-def hooked(outputs, targets):
-    logarithms = outputs.log_softmax(-1)
-    if logarithms.requires_grad:
-        logarithms.register_hook(lambda gradient: gradient / 2)
-    return -logarithms.gather(2, targets.unsqueeze(-1)).squeeze(-1)
-
-
 FORMS = {
     "flat": flat,
     "following": lambda o, t: flat(o, functional.pad(t[:, 1:], (0, 1), value=-100)),  # which is ignored
@@ -41,7 +34,6 @@ FORMS = {
     "scaled": lambda o, t: flat(o / 2.0, t),
     "positions before samples": lambda o, t: flat(o.transpose(0, 1), t.t()).view(LENGTH, -1).t(),
     "twice": lambda o, t: flat(o, t) + flat(o, t.flip(1)),
-    "hooked": hooked,
 }
 
 
@@ -72,7 +64,7 @@ CASES = [(form, padded, "kept") for form in FORMS for padded in (False, True)]
 CASES += [("flat", True, "selective")]
 CASES += [
     (form, False, "selective")
-    for form in ("flat", "transposed", "sliced", "positions before samples", "twice", "hooked")
+    for form in ("flat", "transposed", "sliced", "positions before samples", "twice")
 ]
 
 

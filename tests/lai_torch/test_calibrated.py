@@ -50,14 +50,6 @@ def test_weights_fit_on_a_batchs_worth(size, rows):
     assert lai_torch.Curator(model, LOSS, None, validation).score(*batch)[1].layer_weights is None
 
 
-def test_weights_are_fitted_at_refreshes():
-    batch = data(9)
-    curator = curated(network(), data(12), refresh=2)
-    first, second, third = (curator.step(*batch).layer_weights for _ in range(3))
-    assert torch.equal(first, second)
-    assert not torch.allclose(second, third)
-
-
 def spread(outputs, targets):
     """One loss a sample, over all positions."""
     return nn.functional.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none").sum(1)

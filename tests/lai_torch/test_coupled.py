@@ -73,30 +73,6 @@ PLACED = {
 }
 
 
-def draw_until_one_fits(values):
-    """Draw by values: another sample before it moves the stream on by more numbers, and with it the rest."""
-    draws = iter(lambda: torch.randn_like(values), None)
-    return next(one for one in draws if bool((one * values).sum() > 1))
-
-
-class Once(Net):
-    """Takes no sample twice."""
-
-    def forward(self, inputs):
-        assert len(inputs) == len(inputs.unique(dim=0)), "each sample once"
-        return super().forward(inputs)
-
-
-@holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), gate=nn.Parameter(torch.zeros(5))))
-def rounded(own, inputs):
-    """Round in bfloat16, in another way at every second place, and mix samples where a gate is open."""
-    by_place = 1 + torch.finfo(torch.bfloat16).eps * (torch.arange(len(inputs)) % 2)
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = own.body(inputs)
-    hidden = torch.where(hidden > 100, hidden.mean(0), hidden.float()) * by_place[:, None]
-    return own.head(hidden + own.gate * hidden.tanh())
-
-
 @holding(lambda place=None: held(memory=nn.GRU(4, 5, batch_first=True), head=nn.Linear(5, 3), place=place))
 def packed(own, inputs, lengths):
     """Read sequences that have to be given by length."""
@@ -106,10 +82,6 @@ def packed(own, inputs, lengths):
 
 def sequences(n):
     return (randn(n, 5, 4), torch.tensor([5, 4, 4, 3, 2, 1])[:n]), labels(n)
-
-
-def singles(n):
-    return torch.randn(n, 4), labels(n)
 
 
 @holding(lambda: held(body=nn.Linear(4, 4), head=nn.Linear(8, 3)))
@@ -135,9 +107,6 @@ APART = {
     **{name: (lambda place=place: Net(place), vectors, "kept") for name, place in BRANCHES.items()},
     **{name: (lambda place=place: Net(place), vectors, "selective") for name, place in PLACED.items()},
     "gamma": (lambda: Net(noise=lambda values: torch._standard_gamma(values.abs() + 1)), vectors, "kept"),
-    "until one fits": (lambda: Net(noise=draw_until_one_fits), vectors, "kept"),
-    "each sample once": (Once, vectors, "kept"),
-    "roundings of autocast": (rounded, singles, "kept"),
     "below the range": (lambda: masked_in_float32().double(), vectors, "kept"),
     "two beside a third": (lambda: averaged_norms().double().eval(), pairs, "kept"),
     "sequences by length": (lambda: packed().double(), sequences, "kept"),
@@ -171,7 +140,6 @@ def graphs(n):
 
 
 MEETING = {
-    "each sample once": (lambda: Once(front=centred), vectors),
     "sequences by length": (lambda: packed(centred), sequences),
     "sequences by length, with gradient": (lambda: packed(lambda x: x - x.mean(0)), sequences),
     # no exchange of rows moves a node, so that centring over all of them would not be seen

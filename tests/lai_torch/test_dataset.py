@@ -117,13 +117,6 @@ def test_other_checkpoints_are_named(tmp_path):
             scored(tmp_path / "table", drawn(6), drawn(8, 2), checkpoints={"a": given})
 
 
-def test_saved_validation_sets_serve_tables(tmp_path):
-    data, validation = drawn(20), drawn(8, 2)
-    whole = scored(tmp_path / "whole", data, validation)
-    lai_torch.Scorer(network(), LOSS, validation).save(tmp_path / "validation")
-    assert scored(tmp_path / "saved", data, tmp_path / "validation") == whole
-
-
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("estimator", ["ghost", "lai", "lli"])
 def test_top_samples_are_extremes(estimator, relative):

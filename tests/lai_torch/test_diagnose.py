@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tests.support.refusals import refusals
-from tests.support.torch_modules import Part, held, holding
+from tests.support.torch_modules import held, holding
 from tests.support.workloads.counts import counted
 from tests.support.workloads.launches import launch
 from tests.support.workloads.torch_oracle import called, per_sample_gradients
@@ -288,8 +288,7 @@ def watch_unequally(counts, sharded, rank):
     model, loss, inputs, targets = shared(0.0, bad=None)
     if sharded:
         torch.distributed.fsdp.fully_shard(model)
-    rule = lai_torch.SpikeRule(threshold=5.0, warmup=1)
-    monitor = lai_torch.SpikeMonitor(model, loss, rule=rule)
+    monitor = lai_torch.SpikeMonitor(model, loss, rule=lai_torch.SpikeRule(threshold=5.0, warmup=1))
     monitor.share(2)  # as a trainer says that has started them
     said = []
     for norm in (1.0, 1.0, 9.0):
@@ -351,19 +350,15 @@ def test_unequal_micro_batches_are_told(on_two, job):
     assert first.endswith(f"at least one, got {[*job[0]]}")
 
 
-def packed(seed=0):
+def packed():
     """Return a model whose documents see one another's positions, a loss a position, and packed rows."""
-    torch.manual_seed(seed)
-    head = Part(lambda own, states: own.out(states[0]), out=nn.Linear(6, 9))
-    model = nn.Sequential(nn.Embedding(9, 6), nn.GRU(6, 6, batch_first=True), head).double()
-    words = torch.randint(9, (3, 10))
-    segments = torch.tensor([[0] * 4 + [1] * 6, [2] * 3 + [3] * 3 + [-1] * 4, [4] * 9 + [1]])
+    model, _, words, targets, _ = built("gpt")
+    segments = torch.tensor([[0] * 4 + [1] * 8, [2] * 3 + [3] * 3 + [-1] * 6, [4] * 11 + [1]])
 
     def loss(outputs, targets):
-        words, weights = targets
-        return nn.functional.cross_entropy(outputs.mT, words, reduction="none") * weights
+        return nn.functional.cross_entropy(outputs.mT, targets[0], reduction="none") * targets[1]
 
-    return model, loss, words, (torch.randint(9, (3, 10)), torch.ones(3, 10).double()), segments
+    return model, loss, words[:3], (targets[0][:3], targets[1][:3]), segments
 
 
 def test_documents_of_packed_rows_are_diagnosed():
@@ -393,7 +388,7 @@ def call_plain(trains=True, **options):
     return lambda: lai_torch.diagnose(model.requires_grad_(trains), loss, inputs, targets, **options)
 
 
-ONE = torch.zeros(3, 10, dtype=torch.long)
+ONE = torch.zeros(3, T, dtype=torch.long)
 test_bad_arguments_are_named = refusals(
     {
         "ValueError: model: expected at least one trainable parameter, got none": call_plain(trains=False),
@@ -420,7 +415,7 @@ def test_infinite_documents_are_named():
     assert (found.named, found.verdict, dict(found.nonfinite)) == ((4,), "not finite", {4: "the loss"})
     assert str(found).splitlines()[1:] == ["first in the loss"]
     targets[1][2, 2], targets[0][2, 2] = 1.0, 0
-    model[2].out.weight.data[0] = 1e200
+    model.head.weight.data[0] = 1e200
     assert lai_torch.diagnose(model, loss, words, targets, segments=segments).verdict == "not finite"
 
 

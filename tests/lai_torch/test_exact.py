@@ -7,6 +7,7 @@ import lai_torch
 import pytest
 import torch
 from lai_torch._exact import directional
+from lai_torch._exact.optimizer_step import measure_step
 from torch import nn
 
 from tests.lai_torch import support
@@ -94,7 +95,7 @@ CASES.append(pytest.param(spectral, "amsgrad", 1, "mean", marks=pytest.mark.quic
 def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction, max_norm, at):
     """Compared with central differences of the step, sample by sample, per unit of learning rate."""
     model, validation, training = make(), data(7), data(N)
-    optimizer = OPTIMIZERS[name](model.parameters())
+    optimizer = OPTIMIZERS[name]([*model.parameters()])
     for _ in range(steps):
         optimizer.zero_grad()
         LOSS(model(data(9)[0]), torch.randint(3, (9,))).mean().backward()
@@ -122,7 +123,7 @@ def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction,
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_curators_take_an_optimizers_midpoint(name):
     model, validation, training = network(), data(7), data(N)
-    optimizer = OPTIMIZERS[name](model.parameters())
+    optimizer = OPTIMIZERS[name]([*model.parameters()])
     LOSS(model(validation[0]), validation[1]).mean().backward()
     optimizer.step()
     expected = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", optimizer=optimizer)
@@ -132,6 +133,21 @@ def test_curators_take_an_optimizers_midpoint(name):
     if name == "sgd":  # the step of a rate alone, whose Shapley values tests of the core have
         found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", learning_rate=0.1)
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_measured_step_lengths(name):
+    model = network()
+    optimizer = OPTIMIZERS[name]([*model.parameters()])
+    for group in optimizer.param_groups:
+        group["weight_decay"] = 0.0
+    for scale in (1.0, 1.0, 50.0, 0.1):
+        LOSS(model(data(N)[0] * scale), data(N)[1]).mean().backward()
+        before, length = [one.detach().clone() for one in model.parameters()], measure_step(optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+        moved = [after - one for after, one in zip(model.parameters(), before, strict=True)]
+        assert length == pytest.approx(float(torch.nn.utils.get_total_norm(moved)), rel=1e-10)
 
 
 def test_tensors_of_inference_mode_are_scored():

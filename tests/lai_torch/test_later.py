@@ -1,11 +1,8 @@
 """What earlier batches taught of a model holds for later ones only as far as the model is the same."""
 
 import copy
-import itertools
-import random
 import warnings
 
-import lai_torch
 import pytest
 import torch
 from torch import nn
@@ -13,7 +10,6 @@ from torch.nn import functional
 
 from tests.lai_torch.coupling import CLASSES, WIDTH, Net, batch
 from tests.lai_torch.support import LOSS, curated, data
-from tests.support.torch_programs import drawn, program
 
 
 def linear(outputs=WIDTH):
@@ -171,16 +167,3 @@ def test_modes_that_write_parameters_are_refused(estimator):
     with pytest.raises(ValueError, match=r"train\(\) and eval\(\) that leave parameters as they are, .*body"):
         curator.step(*data(6))
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_random_programs_are_scored_later():
-    scored = 0
-    for seed, positions in itertools.product(range(9), ("mean", None)):
-        one = program(seed, made_of=drawn(random.Random(seed)))  # no secret
-        model = one.model.eval()
-        options = {"estimator": lai_torch.LAI(positions=positions)}
-        curator = curated(model, one.validation, one.loss, **options)
-        for side in (one.validation, one.training, one.validation):
-            scored += check_fresh(curator, model, side, one.loss, **options)
-    assert scored >= 12

@@ -1,7 +1,6 @@
 """The curator around the loop: sources of validation, accumulation, precision, groups, audit, resuming."""
 
 import copy
-import functools
 import json
 import math
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 import lai_core as lai
-from tests.lai_torch.support import HALF, LOSS, curated, data, network, plain
+from tests.lai_torch.support import LOSS, curated, data, network
 from tests.support.torch_functions import Custom
 from tests.support.torch_modules import Part
 
@@ -116,22 +115,6 @@ def test_thresholds_keep_what_is_above():
     scores = torch.tensor([0.5, 1.5, math.nan, 2.0])
     assert lai_torch.KeepAbove(1.0)(scores).tolist() == [0.0, 0.5, 0.0, 0.5]
     assert lai_torch.KeepAbove(1.0, normalize="batch")(scores).tolist() == [0.0, 0.25, 0.0, 0.25]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"estimator": "lli", "policy": HALF},
-        {"warmup": 1, "refresh": 2, "validation_fraction": 0.5, "generator": torch.Generator},
-    ],
-)
-def test_weighers_take_a_curators_options(options):
-    model, validation, batches, found = network(), data(9), [data(6) for _ in range(4)], []
-    for kind in (lai_torch.Weigher, functools.partial(curated, lr=0.0)):
-        own = {name: each().manual_seed(5) if name == "generator" else each for name, each in options.items()}
-        weigher = kind(model, validation=validation, loss=LOSS, **own)
-        found.append([plain(vars(weigher.weigh([batch])[1])) for batch in batches])
-    assert found[0] == found[1]
 
 
 def test_drawing_from_a_pool_is_unbiased():

@@ -131,19 +131,6 @@ def test_runs_that_fetch_ahead_resume(kind, ahead):
     assert len(states[1]["ahead"]) == ahead
 
 
-def test_stateful_sources_are_read_once():
-    def made():
-        return MixtureStream([hosted(0, 20).map(lambda item: (read.append(item), item)[1])], [1], 4)
-
-    read, stream, resumed = [], made(), made()
-    taken(stream, 32)
-    resumed.load_state_dict(stream.state_dict())
-    read.clear()
-    rows = taken(resumed, 4)
-    assert len(read) == 4
-    assert rows == taken(stream, 4)
-
-
 def test_batches_name_their_sources():
     stream = MixtureStream([[{"x": 1}], [{"x": 2}]], [1, 1], 8, source="source")
     batch = next(iter(DataLoader(stream, 8)))
@@ -154,9 +141,3 @@ def test_a_worker_is_refused(monkeypatch):
     monkeypatch.setattr("lai_torch.integrations.sampling.get_worker_info", object)
     with pytest.raises(RuntimeError, match="MixtureStream: expected num_workers=0, got a worker"):
         next(iter(MixtureStream([[1]], [1], 4)))
-
-
-def test_sources_by_name_are_refused():
-    for sources in ({"web": ["a"]}, "web"):
-        with pytest.raises(TypeError, match="sources: expected a list of streams in the order of"):
-            MixtureStream(sources, [1], 4)

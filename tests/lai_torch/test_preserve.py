@@ -66,23 +66,12 @@ def streams(model):
     return random.getstate()[2], pickle.dumps(numbers), plain(drawn)
 
 
-@pytest.fixture
-def _given_back():
-    held, kind = random.getstate(), np.random.get_bit_generator()
-    yield
-    random.setstate(held)
-    np.random.set_bit_generator(kind)
-
-
-@pytest.mark.usefixtures("_given_back")
 @pytest.mark.parametrize("name", CALLS)
 def test_buffers_and_streams_are_restored(name):
     model, loss, batch = written().double(), make_running().double(), data(N)
-    for kind in (np.random.MT19937, np.random.Philox):
-        np.random.set_bit_generator(kind(3))
-        before = streams(model)
-        CALLS[name](model, loss, batch)
-        assert streams(model) == before
+    before = streams(model)
+    CALLS[name](model, loss, batch)
+    assert streams(model) == before
     assert not any(bool(own.calls.any() | own.hidden.any()) for own in (model, loss))
 
 
@@ -129,22 +118,6 @@ def test_second_threads_are_refused():
     assert all("expected one thread at a time to score or train, got a second one" in one for one in inside)
     in_a_thread()
     assert len(found) == 1
-
-
-def test_changed_modes_are_put_back():
-    @holding(lambda: held(body=nn.Linear(4, 5).eval(), head=nn.Linear(5, 3)))
-    def unsettled(own, inputs):
-        own.body.train()
-        return own.head(torch.tanh(own.body(inputs)))
-
-    model = unsettled().double()
-    for score in (
-        lambda: curated(model, data(5)).score(*data(N)),
-        lambda: lai_torch.trace(model, LOSS, *data(N)),
-        lambda: lai_torch.exact_scores(model, LOSS, data(5), data(N)),
-    ):
-        score()
-        assert [module.training for module in model.modules()] == [True, False, True]
 
 
 @holding(lambda: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), inputs=False, targets=False))

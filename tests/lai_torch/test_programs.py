@@ -15,8 +15,9 @@ from torch import nn
 import lai_core as lai
 from tests.support.torch_heads import HEADS, UNREAD
 from tests.support.torch_judge import FAULTS, KERNELS, METHODS, TOLERANCE, error, gradients, judge, truth
+from tests.support.torch_modules import held, holding
 from tests.support.torch_parts import SOUND, UNSOUND
-from tests.support.torch_programs import ALONE, LOSSES, UNSOUND_LOSSES, drawn, program
+from tests.support.torch_programs import ALONE, LOSSES, UNSOUND_LOSSES, cross_entropy, drawn, program
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of hooks, scripts, sparse tables: the programs' own
 DOUBLE_BACKWARD = {"cut", "hooked", "padded_and_tied", "reversed", "straight"}
@@ -201,13 +202,6 @@ def test_exported_programs_score_alike(parts, form):
         torch.testing.assert_close(found, expected)
 
 
-def test_exported_programs_without_last_layer():
-    one = program(1, made_of=("linear", "cross_entropy", "prototypes", ""))
-    exported = torch.export.export(one.model, one.training[:1], dynamic_shapes=SIZES).module()
-    with pytest.raises(ValueError, match=r"the loss depends on 'head\.w'"):
-        lai_torch.trace(exported, one.loss, *one.training)
-
-
 def refuse(*_, **__):
     raise TypeError("expected a tensor")
 
@@ -236,26 +230,21 @@ def test_other_releases_of_torch_are_refused(of, name, put, lacks, monkeypatch):
         probe.check_torch.__wrapped__()
 
 
+@holding(lambda shift: held(body=nn.Linear(1, 1), head=nn.Linear(1, 3), shift=shift))
+def kinked(own, inputs):
+    other = (inputs.detach() == 2.0).any()  # which sample stands beside
+    return own.head(torch.relu(own.body(inputs) + own.shift * (2.0 * other - 1.0)))
+
+
 @pytest.mark.parametrize(("shift", "coupled"), [(2.0**-52, False), (0.1, True)])
 def test_kinks_that_roundings_open_are_sound(shift, coupled):
     """What another batch rounds otherwise moves a gradient by a unit's whole part, and a loss by nothing."""
-
-    class Kinked(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(1, 1), nn.Linear(1, 3)
-            nn.init.ones_(self.body.weight)
-            nn.init.constant_(self.body.bias, -1.0)
-
-        def forward(self, inputs):
-            other = (inputs.detach() == 2.0).any()  # which sample stands beside
-            return self.head(torch.relu(self.body(inputs) + shift * (2.0 * other - 1.0)))
-
-    torch.manual_seed(0)
-    model = Kinked().double()
+    model = kinked(shift).double()
+    nn.init.ones_(model.body.weight)
+    nn.init.constant_(model.body.bias, -1.0)
     batch = torch.tensor([[1.0], [1.0], [1.0], [2.0]], dtype=torch.float64), torch.arange(4) % 3
     with pytest.raises(ValueError, match="coupled") if coupled else contextlib.nullcontext():
-        lai_torch.trace(model, nn.CrossEntropyLoss(reduction="none"), *batch, gradients="all")
+        lai_torch.trace(model, cross_entropy, *batch, gradients="all")
 
 
 @pytest.mark.quick

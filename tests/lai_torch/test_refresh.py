@@ -40,17 +40,6 @@ def test_changed_parameters_are_summed_anew():
     assert curator.step(*batch).age == 1
 
 
-def test_a_dry_loaders_summary_stays():
-    part, batch, model = data(5), data(7), network()
-    curator = curated(model, iter([part]))
-    first = curator.score(*batch)[1]
-    with pytest.warns(UserWarning, match="the iterator has ended .* made 1 step ago stays in use"):
-        second = curator.score(*batch)[1]
-    third = curator.score(*batch)[1]  # it warns once
-    torch.testing.assert_close(first.scores, second.scores)
-    assert [report.age for report in (first, second, third)] == [0, 1, 2]
-
-
 def test_samples_in_a_list_are_collated():
     (inputs, targets), batch, model = data(5), data(7), network()
     expected = curated(model, (inputs, targets)).score(*batch)[1].scores
@@ -61,32 +50,24 @@ def test_samples_in_a_list_are_collated():
 
 def test_a_share_is_drawn():
     model, validation, batch = network(), data(20), data(7)
-    draws = [
-        curated(model, validation, validation_fraction=0.23, generator=torch.Generator().manual_seed(seed))
-        .score(*batch)[1]
-        .scores
-        for seed in (1, 1, 2)
-    ]
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
+    options = {"validation_fraction": 0.23, "generator": torch.Generator().manual_seed(1)}
+    found = curated(model, validation, **options).score(*batch)[1].scores
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))[:5]  # 4.6 of them, and more
     expected = curated(model, (validation[0][order], validation[1][order])).score(*batch)[1].scores
-    torch.testing.assert_close(draws[0], expected)
-
-
-def drawn(seed, **options):
-    """Return scores against a share of a set that a curator draws from a stream of its own."""
-    torch.manual_seed(100)
-    model, validation, batch = network(), data(40), data(7)
-    torch.manual_seed(seed)
-    return curated(model, validation, **options).score(*batch)[1].scores
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("options", [{"validation_fraction": 0.25}, {"estimator": lai_torch.LAI(sketch=2)}])
-def test_own_streams_follow_torchs_seed(options):
-    one, again, other = (drawn(seed, **options) for seed in (1, 1, 2))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
+def test_refreshes_draw_by_torchs_seed(options):
+    model, validation, batch, found = network(), data(40), data(7), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        curator = curated(model, validation, refresh=2, **options)
+        found.append([curator.score(*batch)[1].scores for _ in range(3)])
+    assert all(map(torch.equal, *found[:2]))
+    first, second, third = found[0]
+    assert torch.equal(first, second)
+    assert not any(torch.equal(first, other) for other in (third, found[2][0]))
 
 
 def spoiled(part):

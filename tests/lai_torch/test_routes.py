@@ -71,14 +71,6 @@ def test_sketched_scores_by_the_matrix(width, positions, source):
     assert report.positions == positions
 
 
-def test_refreshes_alone_draw_anew():
-    batch, options = data(4), {"estimator": lai_torch.LAI(sketch=2), "policy": torch.zeros_like}
-    curator = curated(network(), data(6), refresh=2, **options)
-    first, second, third = (curator.step(*batch).scores for _ in range(3))
-    assert torch.equal(first, second)
-    assert not torch.allclose(second, third)
-
-
 def test_routes_state_what_scoring_takes():
     model, batch = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 40)).double(), data(4)
     once = 3 * 5 + 5 * 40  # forward multiply-adds a position

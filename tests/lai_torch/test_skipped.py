@@ -12,7 +12,6 @@ from torch import nn
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS, curated, data
 from tests.support.torch_modules import held, holding
-from tests.support.torch_programs import program
 
 EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
@@ -80,25 +79,6 @@ def test_a_skipped_step_changes_nothing(bad, options, backward, estimator):
     torch.testing.assert_close(found, run([first, third], options, backward, estimator)[1], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("warmup", [0, 9])
-def test_losses_infinite_in_training_skip(warmup):
-    """Scoring does not see it; the loss and the gradient are read before the optimizer steps."""
-    torch.manual_seed(1)
-    model = rooted(nn.BatchNorm1d(8)).double()
-    before, (inputs, targets) = copy.deepcopy(model.state_dict()), data(8)
-
-    def loss(outputs, targets):
-        broken = (targets == 7) & (model.training if warmup == 0 else True)
-        return torch.where(broken, math.inf, LOSS(outputs, targets % 3))
-
-    targets[5] = 7
-    options = {"policy": EVERYTHING, "warmup": warmup}
-    curator = lai_torch.Curator(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), data(9), **options)
-    report = curator.step(inputs, targets)
-    assert (report.skipped, report.dropped, report.kept) == (True, 1, 0)
-    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
-
-
 def test_an_overflow_changes_the_scale_alone():
     """As in plain training, where the scaler looks for a smaller one."""
     torch.manual_seed(1)
@@ -131,23 +111,6 @@ def test_second_moments_of_finite_gradients():
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", [7002, 7026, 7067, 7112])
-def test_infinite_rows_of_random_programs(seed):
-    """No proof and no sum reads them, whatever a program's parts are."""
-    one = program(seed)
-    (inputs, targets), others = one.training, torch.arange(len(one.training[1])) != 2
-    spoilt = inputs.clone()
-    spoilt[2] = torch.nan
-    for estimator in ("lai", "ghost"):
-        without, found = (
-            curated(one.model.eval(), one.validation, one.loss, estimator=estimator).score(*batch)[1].scores
-            for batch in ((inputs[others], targets[others]), (spoilt, targets))
-        )
-        assert bool(found[2].isnan())
-        torch.testing.assert_close(found[others], without, rtol=1e-7, atol=1e-9)
-
-
 @pytest.mark.parametrize("backward", ["kept", "selective", "whole"])
 def test_too_few_finite_rows(backward):
     """The gradient is that of the finite rows; with BatchNorm, whose statistics they would move, none is."""
@@ -165,18 +128,6 @@ def test_too_few_finite_rows(backward):
     LOSS(twin(batch[0][finite]), batch[1][finite]).mean().backward()
     for parameter, other in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(parameter.grad, other.grad)
-
-
-def test_strict_models_train_on_finite_rows():
-    @holding(lambda: held(layer=nn.Linear(4, 3).double()))
-    def strict(own, inputs):
-        if own.training and not bool(torch.isfinite(inputs).all()):
-            raise RuntimeError("not finite")
-        return own.layer(inputs)
-
-    for policy in (EVERYTHING, lai.keep_all):
-        report = curated(strict(), data(9), policy=policy).step(*NAN(data(6)))
-        assert (report.kept, report.dropped, report.updated) == (5, 1, True)
 
 
 def test_gradients_whose_squares_overflow():

@@ -10,7 +10,6 @@ import lightning.pytorch as pl
 import pytest
 import torch
 import transformers
-from lai_torch._exact.optimizer_step import measure_step
 from lai_torch.integrations.lightning import SpikeWatch
 from torch import nn
 
@@ -255,29 +254,6 @@ def test_failed_diagnoses_stop_no_run():
     monitor.watch(torch.randn(N, 4).double(), torch.zeros(N))
     with pytest.warns(UserWarning, match=r"^SpikeMonitor: no diagnosis of a norm of 5: "):
         assert monitor.check(5.0) is None
-
-
-OPTIMIZERS = {
-    "sgd": lambda given: torch.optim.SGD(given, 0.1),
-    "momentum": lambda given: torch.optim.SGD(given, 0.1, momentum=0.9, dampening=0.5),
-    "nesterov": lambda given: torch.optim.SGD(given, 0.1, momentum=0.9, nesterov=True),
-    "adam": lambda given: torch.optim.Adam(given, 0.01),
-    "amsgrad": lambda given: torch.optim.Adam(given, 0.01, amsgrad=True),
-    "adamw": lambda given: torch.optim.AdamW([{"params": given, "lr": 0.1}], weight_decay=0.0),
-}
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_measured_step_lengths(name):
-    model = network()
-    optimizer = OPTIMIZERS[name]([*model.parameters()])
-    for scale in (1.0, 1.0, 50.0, 0.1):
-        squared(model(torch.randn(N, 4).double() * scale), torch.ones(N)).mean().backward()
-        before, length = [one.detach().clone() for one in model.parameters()], measure_step(optimizer)
-        optimizer.step()
-        optimizer.zero_grad()
-        moved = [after - one for after, one in zip(model.parameters(), before, strict=True)]
-        assert length == pytest.approx(float(torch.nn.utils.get_total_norm(moved)), rel=1e-10)
 
 
 def test_lost_second_moments_show_early():

@@ -1,8 +1,5 @@
 """Traces: exact over every kind of layer and parameter, refusing by name, leaving nothing behind."""
 
-import gc
-import weakref
-
 import lai_torch
 import pytest
 import torch
@@ -11,7 +8,7 @@ from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, batch, labels, network, randn, recurrent
+from tests.lai_torch.support import LOSS, batch, labels, randn, recurrent
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
@@ -19,7 +16,6 @@ from tests.support.workloads.torch_oracle import exact_kernel
 
 # the whole ResNet-18 is in the benchmark; it takes as long as all others
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
-BOTH = pytest.mark.parametrize("gradients", ["output", "all"])
 N = 4
 
 
@@ -28,21 +24,6 @@ def test_architectures_are_exact(name):
     found = torch_exactness.measure(torch_models.MODELS[name])
     assert found["relative_error"] <= torch_exactness.bound(name)
     assert found["coverage"] == 1.0
-
-
-@BOTH
-def test_traces_need_no_collector(gradients):
-    model, (inputs, targets) = network(), batch(N, 4)
-    lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)  # which may import and cache
-    gc.collect()
-    gc.disable()
-    try:
-        trace = lai_torch.trace(model, LOSS, inputs, targets, gradients=gradients)
-        held = weakref.ref(trace.layers[-1].output_gradients)
-        del trace
-        assert held() is None
-    finally:
-        gc.enable()
 
 
 def test_too_many_bytes_are_refused(monkeypatch):

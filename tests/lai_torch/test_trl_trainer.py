@@ -115,12 +115,6 @@ def test_mixtures_of_rows_and_documents(tmp_path):
 
 
 @pytest.mark.slow
-def test_groups_of_packed_rows_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="groups: expected"):
-        packed_run(tmp_path, {"groups": "source"}, packing=True, max_length=48, per_device_train_batch_size=2)
-
-
-@pytest.mark.slow
 def test_other_losses_are_refused(tmp_path):
     with pytest.raises(ValueError, match="loss_type: expected 'nll'"):
         packed_run(tmp_path, loss_type="dft")

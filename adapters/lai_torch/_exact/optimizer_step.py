@@ -85,6 +85,8 @@ def measure_step(optimizer: torch.optim.Optimizer) -> float:
             if parameter.grad is None:
                 continue
             state, gradient = optimizer.state.get(parameter, {}), view_real(parameter.grad)
+            if group["maximize"]:
+                gradient = -gradient
             if isinstance(optimizer, torch.optim.SGD):
                 step = _momentum_step(group, state, gradient)
             else:

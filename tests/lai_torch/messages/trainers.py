@@ -2,19 +2,26 @@
 
 import lai_torch
 import torch
+from datasets import Dataset
 from lai_torch.integrations.lightning import Curation
 from lai_torch.integrations.transformers import CuratedTrainer
 
 from lai_core.mixtures import Mixture
 from tests.lai_torch.support import LOSS, data, network
-from tests.support.workloads.trainers import arguments, language_model, sequences
+from tests.support.workloads.trainers import arguments, collate, language_model, sequences
+from tests.support.workloads.transformer_models import transformer
 
 HELD = data(3)
 
 
-def trainer(settings=None, validation=None, **options):
-    made = {"model": language_model(), "args": arguments("trained", **(settings or {}))}
+def trainer(settings=None, validation=None, model=None, **options):
+    made = {"model": model or language_model(), "args": arguments("trained", **(settings or {}))}
     return CuratedTrainer(**made, validation=sequences(3, 2) if validation is None else validation, **options)
+
+
+def regression():
+    sizes = {"vocabulary": 64, "intermediate_size": 24, "num_labels": 1}
+    return transformer("BertForSequenceClassification", **sizes)
 
 
 def without_sources():
@@ -23,6 +30,7 @@ def without_sources():
     made.objective(data(4))
 
 
+STREAM = Dataset.from_list(sequences(3, 1)).to_iterable_dataset()
 SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
 KEYWORD = "TypeError: …got an unexpected keyword argument"
 TRAINERS = {
@@ -74,6 +82,18 @@ TRAINERS = {
         lambda: Curation(LOSS, HELD, sampler=SAMPLER).load_state_dict({})
     ),
     "ValueError: groups: expected the source of each sample, as a sampler is given": without_sources,
+    "ValueError: sample_loss: expected one for a BertForSequenceClassification": (
+        lambda: trainer(model=regression())
+    ),
+    "ValueError: groups: expected every batch to have an entry 'source', got": (
+        lambda: trainer(groups="source", data_collator=collate, train_dataset=[{"input_ids": [1, 2]}]).train()
+    ),
+    "ValueError: groups: expected the name of the entry that says a sample's source": (
+        lambda: trainer(mixture=Mixture(2), train_dataset=sequences(3, 1))
+    ),
+    "TypeError: mixture: expected a train_dataset with a length, got Iter": (
+        lambda: trainer(groups="source", mixture=Mixture(2), train_dataset=STREAM)
+    ),
     "RuntimeError: …expected to be a callback of the trainer that fits": (
         lambda: Curation(LOSS, data(5)).objective(data(4))
     ),
@@ -91,14 +111,13 @@ def stream(*sources, **options):
     return lambda: next(iter(lai_torch.MixtureStream([*sources], [1] * len(sources), 4, **options)))
 
 
-KEYS = "expected the keys ['ahead', 'batch', 'seed', 'streams', 'taken', 'turns']"
 ITERABLE = "expected an iterable that can begin again, or a function that returns one, got"
 SOURCES = {
     "ValueError: groups: expected shape (n,), one source a sample, got (0,)": sampler([], [1]),
     "TypeError: groups: expected whole numbers, got torch.float32": sampler([0.0, 1.0], [1, 1]),
     "ValueError: groups: expected numbers from 0, got -1": sampler([0, -1], [1, 1]),
-    "ValueError: batches: expected a number from 0 to 0, as many as were drawn since the first": (
-        lambda: sampler()().state_dict(batches=1)
+    "TypeError: sources: expected a list of streams in the order of": (
+        lambda: lai_torch.MixtureStream({"web": ["a"]}, [1], 4)
     ),
     f"TypeError: sources[1]: {ITERABLE} generator": stream([1], (k for k in range(3))),
     "ValueError: sources[0]: expected an item at least, each time it is iterated, got none": stream([]),
@@ -106,8 +125,5 @@ SOURCES = {
         [1], source="source"
     ),
     "ValueError: source: expected a key that items do not have, got 'x'": stream([{"x": 1}], source="x"),
-    f"ValueError: state: {KEYS}, got []": (
-        lambda: lai_torch.MixtureStream([[1]], [1], 4).load_state_dict({})
-    ),
 }
 MESSAGES = TRAINERS | SOURCES

@@ -19,11 +19,11 @@ ENGINES = ("ddp", "fsdp2", "group")
 STEPS, SAMPLES, VALIDATION = 4, 32, 47
 
 
-def network(seed: int = 0) -> nn.Sequential:
+def network(seed: int = 0, width: int = 16, classes: int = 5) -> nn.Sequential:
     """Return a small network in double precision."""
     generator = torch.Generator().manual_seed(seed)
-    layers: list[nn.Module] = [nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 5)]
-    model = nn.Sequential(*layers).double()
+    layers: list[nn.Module] = [nn.Linear(8, width), nn.GELU(), nn.Linear(width, width), nn.GELU()]
+    model = nn.Sequential(*layers, nn.Linear(width, classes)).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5, generator=generator)
     return model
@@ -75,6 +75,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     adam: bool = False
     tied: bool = False
+    wide: bool = False  # of so many outputs that a summary is kept as factors
     validation: int = VALIDATION
     source: str | None = None
     broken: bool = False
@@ -126,6 +127,7 @@ CASES = {
     "share .5": Case({"validation_fraction": 0.5}),
     "sketch": Case({"estimator": lai_torch.LAI(sketch=3)}),
     "lli": Case({"estimator": "lli"}),
+    "factors": Case(wide=True, validation=6, engines=("group",)),
     "ghost": Case({"estimator": "ghost"}),
     "preconditioned": Case({"estimator": "preconditioned_lai"}, adam=True),
     "calibrated": Case({"estimator": "calibrated_lai"}),
@@ -234,7 +236,7 @@ def whole(model: nn.Module) -> Tensor:
 def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1) -> Run:
     """Train on this process's rows of every batch; on all of them where there is no engine."""
     torch.manual_seed(rank)  # processes are seeded apart, as for augmentation
-    model: nn.Module = Tied() if case.tied else network()
+    model: nn.Module = Tied() if case.tied else network(0, *(100, 1300) if case.wide else ())
     drawn, loss = (token_batch, token_loss) if case.tied else (batch, LOSS)
     options = dict(case.options)
     if engine is not None:
