@@ -299,7 +299,11 @@ def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float)
     here = _sketch_gradients([(exchange.plain, weights)], parameters)
     resized = [(graph, functional.pad(each, (0, graph.samples - len(each)))) for graph, each in drawn]
     there = _sketch_gradients(resized, parameters)
-    blocks = [Block(here[name].distance(there[name]), here[name].size(), eps) for name in parameters]
+    # A gradient has its parameter's type, which may be coarser than all that the model computes in.
+    coarsest = {name: max(eps, torch.finfo(one.dtype).eps) for name, one in parameters.items()}
+    blocks = [
+        Block(here[name].distance(there[name]), here[name].size(), coarsest[name]) for name in parameters
+    ]
     agreed = sums_agree(blocks, float(weights.double().square().sum()))
     # Beside other samples a product may be rounded otherwise, which turns units on and off at a kink.
     return [
