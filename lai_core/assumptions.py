@@ -96,16 +96,6 @@ def similarities(validation: Trace, training: Trace, /) -> Similarities:
     ------
     ValueError
         If a layer has positions, shares its matrix, is block-diagonal, or is not dense.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> from lai_core.assumptions import similarities
-    >>> one = lai.Trace([lai.LayerTrace(np.array([[1.0, 2.0]]), np.array([[3.0]]))])
-    >>> found = similarities(one, one)
-    >>> float(found.alpha[0, 0, 0]), float(found.beta[0, 0, 0])
-    (5.0, 9.0)
     """
     work = check_pair(validation, training, "all", DEFAULT_MEMORY_BUDGET)
     xp = work.xp
@@ -171,13 +161,6 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     array
         At least 0; A1 as printed asks for less than 1. 0 where there is one layer only or nothing flows
         back, infinite where a lower gradient lives and the last one is 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.assumptions import decay_rate
-    >>> decay_rate(np.array([[0.25], [0.25], [1.0]]))
-    array([0.5])
     """
     return xp_of(norms).max(_layer_rates(norms), axis=0)
 

@@ -4,8 +4,7 @@ r"""Appendix B, "LAI is an approximation of Ghost": the printed gap and bounds, 
   LAI, `geometric_bound_as_printed` and the reading of `lli_relative_bound` for LAI. What holds in their
   place: `lli_gap_bound`, `sharp_conservative_bound`, the bounds `..._without_alignment`.
 * How far LAI and LLI are from Ghost in terms of how similarities decay through the layers, sharply:
-  `lai_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
-* What an approximate score guarantees about selection: `selection_regret_bound`.
+  `lai_gap_range`, `relative_error_bound`, `relative_limit`.
 
 There are L layers. :math:`\alpha^{(l)}_{zj}` and :math:`\beta^{(l)}_{zj}` are the similarities of layer
 inputs and of output gradients, and rho, C_a and alpha_bar the constants of the assumptions
@@ -37,8 +36,6 @@ depth
     The number of layers L.
 low, high
     m and M, not negative: bounds on the ratios of the layers' similarities to the last layer's.
-scores, approximation
-    Exact and approximate scores; positive helps.
 """
 
 from jaxtyping import Float
@@ -50,7 +47,6 @@ from lai_core._theory.arrays import (
     Constant,
     Kernel,
     Kernels,
-    Scalar,
     Scores,
     TrainingNorms,
     ValidationNorms,
@@ -64,7 +60,6 @@ __all__ = [
     "gap",
     "geometric_bound_as_printed",
     "geometric_sum",
-    "ghost_over_lai_range",
     "lai_gap_bound_without_alignment",
     "lai_gap_range",
     "lai_lower_bound",
@@ -79,8 +74,6 @@ __all__ = [
     "relative_conservative_bound",
     "relative_error_bound",
     "relative_limit",
-    "selection_regret",
-    "selection_regret_bound",
     "sharp_conservative_bound",
 ]
 
@@ -123,12 +116,6 @@ def geometric_sum(*, rho: Constant, depth: int) -> Constant:
     -------
     float or array
         Of the kind of `rho`; 0 for one layer.
-
-    Examples
-    --------
-    >>> from lai_core.bounds import geometric_sum
-    >>> geometric_sum(rho=0.5, depth=3), geometric_sum(rho=1.0, depth=3)
-    (0.3125, 2.0)
     """
     return sum(decay_powers(rho=rho, depth=depth)[:-1], 0.0 * rho)
 
@@ -164,14 +151,6 @@ def gap(alpha: Kernels, beta: Kernels, /) -> Kernel:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
 
     Arguments: :mod:`lai_core.bounds`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.bounds import gap
-    >>> alpha, beta = np.ones((2, 1, 1)), np.array([[[0.25]], [[1.0]]])
-    >>> gap(alpha, beta)
-    array([[-0.75]])
     """
     return xp_of(alpha).sum(alpha * (beta - beta[-1:, ...]), axis=0)
 
@@ -287,48 +266,6 @@ def geometric_bound_as_printed(beta_last: Kernel, /, *, rho: Constant, C_a: Cons
     return C_a * C_a * xp_of(beta_last).sum(beta_last, axis=0) * geometric_sum(rho=rho, depth=depth)
 
 
-# What selecting by an approximate score costs.
-
-
-@checked
-def selection_regret(scores: Scores, approximation: Scores, /) -> Scalar:
-    r"""Compute what is lost to first order by keeping the samples whose approximate score is positive.
-
-    Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
-
-    Arguments: :mod:`lai_core.bounds`.
-    """
-    xp = xp_of(scores)
-    wrong = xp.where(approximation > 0, scores < 0, scores > 0)
-    return xp.sum(xp.where(wrong, xp.abs(scores), xp.zeros_like(scores)))
-
-
-@checked
-def selection_regret_bound(scores: Scores, approximation: Scores, /) -> Scalar:
-    r"""Bound the regret by the smallest distance between scores and scaled approximate scores.
-
-    Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`. Where a
-    sample is kept or dropped wrongly, :math:`v_j` and :math:`\lambda \hat v_j` have opposite signs, and
-    their distance is at least :math:`|v_j|`.
-
-    Arguments: :mod:`lai_core.bounds`.
-    """
-    xp = xp_of(scores)
-    # sum_j |v_j - lambda a_j| = sum_j |a_j| |v_j / a_j - lambda| + what does not depend on lambda: convex,
-    # with its minimum at the median of the quotients weighted by |a_j|, or at 0 where that is negative.
-    quotients = quotient(xp, scores, approximation, 0.0)
-    order = xp.argsort(quotients)
-    weights = xp.take(xp.abs(approximation), order, axis=0)
-    below = xp.cumulative_sum(weights) - weights
-    reached = xp.take(quotients, order, axis=0)
-    # the median is the largest quotient with at most half of the weight below it
-    nowhere = xp.full_like(reached, -float("inf"))
-    candidates = xp.where(below * 2.0 <= xp.sum(weights), reached, nowhere)
-    median = xp.max(xp.where(weights > 0, candidates, nowhere))
-    scale = xp.where(median > 0, median, xp.zeros_like(median))
-    return xp.sum(xp.abs(scores - scale * approximation))
-
-
 # What holds between Ghost, LAI and LLI, in terms of how similarities decay through the layers.
 #
 # With the ratios `b^{(l)}_{zj} = \beta^{(l)}_{zj} / \beta^{(L)}_{zj}`, Ghost is LAI with every layer's alpha
@@ -355,45 +292,13 @@ def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, 
 
 
 @checked
-def ghost_over_lai_range(alpha: Kernels, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
-    r"""Bound Ghost's score from both sides, in multiples of LAI's.
-
-    Implements :eq:`ghost-lai-range`: Ghost's score is at least s and at most t times LAI's, where s and t
-    are the smallest and the largest, over validation samples, of the mean of :math:`m^{(l)}` and of
-    :math:`M^{(l)}` weighted by :math:`\alpha^{(l)}`, for :math:`\alpha^{(l)} \ge 0` and
-    :math:`\beta^{(L)}_{zj} \ge 0`. With ratios in [0, 1], s is the smallest share of the last layer and t is
-    1, so that LAI has the right sign and no smaller a size.
-
-    Arguments: :mod:`lai_core.bounds`.
-
-    Returns
-    -------
-    tuple of arrays
-        The largest s and the smallest t. A validation sample all of whose similarities with j are 0 adds
-        nothing to either score and does not count; both are 1 where no sample counts.
-    """
-    xp = xp_of(alpha)
-    last, infinite = alpha[-1, ...], xp.full_like(alpha[0, ...], float("inf"))
-    counts = xp.any(alpha != 0, axis=0)
-    total = xp.where(counts, xp.sum(alpha, axis=0), xp.ones_like(last))
-    least, most = ((xp.sum((alpha * _pair(b))[:-1, ...], axis=0) + last) / total for b in (low, high))
-    some = xp.any(counts, axis=0)
-    ends = (
-        xp.min(xp.where(counts, least, infinite), axis=0),
-        xp.max(xp.where(counts, most, -infinite), axis=0),
-    )
-    smallest, largest = (xp.where(some, end, xp.ones_like(end)) for end in ends)
-    return smallest, largest
-
-
-@checked
 def relative_error_bound(alpha: Kernels, /) -> Scores:
     r"""Bound LAI's error for aligned layers, in multiples of LAI's score.
 
     Implements :eq:`relative-below-one`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le (1 - s)\,
     |\mathrm{LAI}|`, where s is the smallest share of the last layer, :math:`\alpha^{(L)}_{zj} / \sum_l
     \alpha^{(l)}_{zj}`, over validation samples. Under A3 and non-expansive alignment with rho at most 1 all
-    ratios are in [0, 1], as it asks (`ghost_over_lai_range`).
+    ratios are in [0, 1], as it asks.
 
     Arguments: :mod:`lai_core.bounds`.
 
@@ -403,9 +308,9 @@ def relative_error_bound(alpha: Kernels, /) -> Scores:
         1 - s, a number from 0 to 1: below 1 where :math:`\alpha^{(L)}` is positive wherever any
         similarity of a pair is, and 0 where all of them are 0, as both scores are then.
     """
-    xp = xp_of(alpha)
-    ratios = xp.concat([xp.zeros_like(alpha[1:, 0, 0]), xp.ones_like(alpha[:1, 0, 0])])
-    return 1.0 - ghost_over_lai_range(alpha, ratios, ratios)[0]
+    # a validation sample without similarities adds nothing to either score: its share is 1, as if all last
+    shares = quotient(xp_of(alpha), alpha[-1, ...], xp_of(alpha).sum(alpha, axis=0), 1.0)
+    return 1.0 - xp_of(alpha).min(shares, axis=0)
 
 
 @checked

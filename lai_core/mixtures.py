@@ -116,13 +116,6 @@ def group_sizes(scores: Array, groups: Array, count: int, /) -> Float[Array, " c
     -------
     array
         `(count,)` whole numbers, of the type that scores are accumulated in.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.mixtures import group_sizes
-    >>> group_sizes(np.array([1.0, 3.0, np.inf, -2.0]), np.array([0, 0, 0, 1]), 3)
-    array([2., 1., 0.])
     """
     xp, _, members = _find_members(scores, groups, count)
     return xp.sum(members, axis=1)

@@ -243,15 +243,6 @@ def adam_direction_scores(
     array
         Positive helps: a step of unit learning rate along :math:`-P g_j` lowers the summed validation loss
         by the score, to first order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import optimizers
-    >>> moment = np.array([1.0, 16.0])
-    >>> score = optimizers.adam_direction_scores(np.array([[1.0, 1.0]]), np.array([[-1.0, 8.0]]), moment)
-    >>> round(float(score[0]), 6)  # the printed scaling gives -0.5
-    1.0
     """
     check_number("epsilon", epsilon, above=0.0)
     xp = xp_of(second_moment)

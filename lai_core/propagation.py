@@ -75,7 +75,6 @@ __all__ = [
     "jacobian_split",
     "layer_jacobian",
     "layer_similarities",
-    "linear_random_weights_variance",
     "measured_gains",
     "output_fluctuation",
     "perturbation_norm_bound",
@@ -450,34 +449,6 @@ def random_weights_variance(layers: Sequence[RandomLayer], norms: Numbers, simil
     return squares - mean * mean
 
 
-@checked
-def linear_random_weights_variance(
-    norms: Numbers, similarity: Numbers, /, *, width: int, depth: int
-) -> Numbers:
-    r"""Compute the same variance in a linear network of random weights of variance 1/width.
-
-    Implements :eq:`random-weights-variance`, in closed form: :math:`\frac{P_0 + 2Q_0}{3}
-    (1 + \frac2n)^k - \frac{P_0 - Q_0}{3} (1 - \frac1n)^k - Q_0 \approx \frac kn (P_0 + Q_0)`, with n
-    the width, k the depth, :math:`P_0 = \|g_z\|^2\|g_j\|^2` and :math:`Q_0 = \beta^{(L)2}`.
-
-    Arguments: :mod:`lai_core.propagation`.
-
-    Parameters
-    ----------
-    width
-        n.
-    depth
-        k, the number of layers between.
-    """
-    check_number("width", width, at_least=1)
-    check_number("depth", depth, at_least=0)
-    # The recursion's matrix [[1, 2/n], [1/n, 1 + 1/n]] multiplies P + 2 Q by 1 + 2/n and P - Q by 1 - 1/n,
-    # and Q = (P + 2 Q) / 3 - (P - Q) / 3.
-    squares = similarity * similarity
-    growing, shrinking = (norms + 2.0 * squares) / 3.0, (norms - squares) / 3.0
-    return growing * (1 + 2 / width) ** depth - shrinking * (1 - 1 / width) ** depth - squares
-
-
 # From vectors to scalars: a layer's similarity, its operator, its gain, and the remainder.
 
 
@@ -611,7 +582,7 @@ def similarity_decomposition(
 
     Implements :eq:`app-beta-decomp`. True of every number c, since
     :math:`\varepsilon^{(l)} = g^{(L)\top}_z (M^{(l)} - cI) g^{(L)}_j` is whatever remains: it says
-    something only once c is fixed (`trace_gain`, or :func:`lai_core.variance.regression_gain`).
+    something only once c is fixed (`trace_gain`).
 
     Arguments: :mod:`lai_core.propagation`.
     """

@@ -6,8 +6,7 @@ r"""Appendix C: Ghost as signal plus noise, LAI as signal alone, and which of th
   and the printed one that drops a term.
 * Bounds on Ghost's variance from below and above: `minkowski_lower_bound`, `signed_covariance_bound`,
   `variance_order`.
-* Which of the two varies more: `regression_gain`, `variance_criterion`, `unit_gain_difference`,
-  `scale_free_variance`.
+* Which of the two varies more: `variance_criterion`, `unit_gain_difference`, `scale_free_variance`.
 
 Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
 training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
@@ -54,7 +53,6 @@ __all__ = [
     "noise_variance",
     "printed_ghost_variance",
     "random_weight_sum",
-    "regression_gain",
     "scale_free_variance",
     "signal_and_noise",
     "signed_covariance_bound",
@@ -185,9 +183,8 @@ def printed_ghost_variance(
 
     Implements :eq:`app-ghost-var` and :eq:`app-var-corr-lb`: :math:`(\sum_l \alpha^{(l)} c_l)^2\,
     \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y`. Appendix A prints it as the variance; it is short of
-    :math:`2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`, which vanishes for the gains of
-    `regression_gain`. Appendix C prints it as a lower bound for :math:`\mathrm{Cov}(\beta^\star, Y) \ge 0`;
-    what it needs is :math:`(\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y) \ge 0`, and the signs
+    :math:`2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`. Appendix C prints it as a lower
+    bound for :math:`\mathrm{Cov}(\beta^\star, Y) \ge 0`; it needs the sign of that product, and the signs
     of the remainders' covariances play no part. `signed_covariance_bound` holds always.
 
     Arguments: :mod:`lai_core.variance`.
@@ -332,35 +329,12 @@ def variance_order(alpha: Layers, deviations: Layers, /) -> tuple[Scalar, Scalar
 
 
 @checked
-def regression_gain(
-    similarities: Float[Array, "L outcomes"], shared: Outcomes, probabilities: Outcomes, /
-) -> Layers:
-    r"""Compute the gains for which signal and noise are uncorrelated, whatever the law.
-
-    Implements :eq:`regression-gain`: :math:`c_l = \mathrm{Cov}(\beta^{(l)}, \beta^\star) /
-    \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
-    printed variance of Ghost holds. Where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, it is this c.
-
-    Arguments: :mod:`lai_core.variance`.
-
-    Returns
-    -------
-    array
-        NaN where :math:`\beta^\star` does not vary.
-    """
-    xp = xp_of(shared)
-    centred = (shared - dot(xp, shared, probabilities)) * probabilities
-    return dot(xp, similarities, centred) / dot(xp, shared, centred)
-
-
-@checked
 def variance_criterion(alpha: Layers, gains: Layers, signal_variance: Scalar, noise: Scalar, /) -> Scalar:
     r"""Compute the variance of Ghost minus that of LAI, for uncorrelated signal and noise.
 
     Implements :eq:`variance-criterion`: :math:`\mathrm{Var}\,Y - [(\sum_l \alpha^{(l)})^2 -
     (\sum_l \alpha^{(l)} c_l)^2]\,\mathrm{Var}\,\beta^\star` where
-    :math:`\mathrm{Cov}(\beta^\star, Y) = 0`: with the gains of `regression_gain` always, and wherever
-    :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
+    :math:`\mathrm{Cov}(\beta^\star, Y) = 0`, as wherever :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
     Arguments: :mod:`lai_core.variance`.
 

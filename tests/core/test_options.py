@@ -30,8 +30,6 @@ ENDS = {
 """What an option takes, up to its ends, and what it refuses."""
 OWN_ENDS = {
     ("certified_learning_rate", "smoothness"): POSITIVE,
-    ("directional_scores", "step"): POSITIVE,
-    ("linear_random_weights_variance", "depth"): ((0, 1), (-1,)),
 }
 CALLED = [
     (FUNCTIONS[name], parameter.name, OWN_ENDS.get((name, parameter.name), ENDS.get(parameter.name)))

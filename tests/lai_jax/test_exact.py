@@ -36,6 +36,7 @@ clipping = ruled(lambda _, out, g: (jnp.clip(g * (1 - out**2), -1.0, 1.0),))
 MODELS = {"layers": dense, "a loop": looped, "a rule": ruled(lambda _, out, g: (g * (1 - out**2),))}
 
 
+@pytest.mark.equation("directional-derivative")
 @pytest.mark.parametrize("name", [*MODELS, "a rule that clips"])
 def test_scores_are_inner_products_of_gradients(name):
     apply = MODELS.get(name, clipping)
