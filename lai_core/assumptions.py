@@ -154,8 +154,6 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     :math:`\|g^{(l)}\| \le \rho^{L-l}\|g^{(L)}\|` for every l holds from
     :math:`\rho = \max_{l<L} (\|g^{(l)}\| / \|g^{(L)}\|)^{1/(L-l)}` on.
 
-    Arguments: :mod:`lai_core.assumptions`.
-
     Returns
     -------
     array
@@ -189,10 +187,7 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Scalar:
 def cosines(
     beta: Kernels, validation_norms: Float[Array, "L n_val"], training_norms: Float[Array, "L n_train"], /
 ) -> Kernels:
-    """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0.
-
-    Arguments: :mod:`lai_core.assumptions`.
-    """
+    """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0."""
     return quotient(xp_of(beta), beta, validation_norms[:, :, None] * training_norms[:, None, :], 0.0)
 
 
@@ -202,8 +197,6 @@ def smallest_cosine(cosines: Kernels, /) -> Scalar:
 
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
-
-    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).min(cosines)
 
@@ -214,8 +207,6 @@ def alignment_excess(cosines: Kernels, /) -> Scalar:
 
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
-
-    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).max(cosines - cosines[-1:, ...])
 

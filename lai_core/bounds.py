@@ -64,7 +64,6 @@ __all__ = [
     "lai_gap_range",
     "lai_lower_bound",
     "lli_gap_bound",
-    "lli_gap_bound_without_alignment",
     "lli_relative_bound",
     "mean_ratio",
     "norm_product_bound",
@@ -93,8 +92,6 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
     :math:`\bar A`, whose noise is centred given the gradient, it implies :math:`\mathrm{tr}(\bar A^\top
     \bar A S) \le \rho^{2(L-l)} \mathrm{tr}\,S`. Small rho and gains near 1 exclude each other.
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     tuple
@@ -110,8 +107,6 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
 def geometric_sum(*, rho: Constant, depth: int) -> Constant:
     r"""Sum :math:`\rho^{2k}` over k = 1, ..., L - 1.
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     float or array
@@ -125,8 +120,6 @@ def printed_ghost_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute Ghost with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return -xp_of(alpha).sum(alpha * beta, axis=(0, 1))
 
@@ -136,8 +129,6 @@ def printed_lai_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute LAI with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     return -xp.sum(xp.sum(alpha, axis=0) * beta[-1, ...], axis=0)
@@ -149,8 +140,6 @@ def gap(alpha: Kernels, beta: Kernels, /) -> Kernel:
 
     Implements :eq:`app-epsilon-pair`:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return xp_of(alpha).sum(alpha * (beta - beta[-1:, ...]), axis=0)
 
@@ -161,8 +150,6 @@ def pair_gap_bound(beta: Kernels, /, *, C_a: Constant) -> Kernel:
 
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta)
     size = xp.abs(beta)
@@ -177,8 +164,6 @@ def norm_product_bound(
 
     Implements :eq:`norm-product-bound`:
     :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\|` under A1, by Cauchy and Schwarz.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     return xp_of(products).stack([power * products for power in decay_powers(rho=rho, depth=depth)])
@@ -200,8 +185,6 @@ def conservative_bound(
     Implements :eq:`app-conservative`: :math:`C_a^2 \sum_z [(L-1) \beta^{(L)}_{zj} + \|g^{(L)}_z\|
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     decayed = products * geometric_sum(rho=rho, depth=depth)
@@ -228,8 +211,6 @@ def relative_conservative_bound(
     embedding similarities sum to no less than 0, that :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}`, and
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     array
@@ -248,8 +229,6 @@ def lai_lower_bound(beta_last: Kernel, /, *, alpha_bar: Constant) -> Scores:
 
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return alpha_bar * xp_of(beta_last).sum(beta_last, axis=0)
 
@@ -260,8 +239,6 @@ def geometric_bound_as_printed(beta_last: Kernel, /, *, rho: Constant, C_a: Cons
 
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return C_a * C_a * xp_of(beta_last).sum(beta_last, axis=0) * geometric_sum(rho=rho, depth=depth)
 
@@ -285,8 +262,6 @@ def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, 
     Implements :eq:`lai-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
     (1 - M^{(l)})` and :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)} (1 - m^{(l)})` where
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, 1.0 - high), _lower_layers(alpha, beta_last, 1.0 - low)
 
@@ -299,8 +274,6 @@ def relative_error_bound(alpha: Kernels, /) -> Scores:
     |\mathrm{LAI}|`, where s is the smallest share of the last layer, :math:`\alpha^{(L)}_{zj} / \sum_l
     \alpha^{(l)}_{zj}`, over validation samples. Under A3 and non-expansive alignment with rho at most 1 all
     ratios are in [0, 1], as it asks.
-
-    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -320,8 +293,6 @@ def relative_limit(alpha: Kernels, beta_last: Kernel, /) -> Scores:
     Implements :eq:`relative-limit`: :math:`|1 - \sum_z \beta^{(L)} \alpha^{(L)} / \sum_z \beta^{(L)}
     \sum_l \alpha^{(l)}|`, which is :math:`(L-1)/L` for equal embedding similarities, and so grows with
     depth: Ghost is then LLI.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     lli = xp.sum(alpha[-1, ...] * beta_last, axis=0)
@@ -335,8 +306,6 @@ def mean_ratio(alpha: Kernels, beta: Kernels, /) -> Scores:
     Implements :eq:`lai-nearer-than-lli`: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(l)} / \sum_z
     \sum_{l<L} \alpha^{(l)} \beta^{(L)}`, for similarities of any sign: LLI gives the lower layers the ratio
     0, LAI the ratio 1.
-
-    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -378,8 +347,6 @@ def sharp_conservative_bound(
     \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\| - \beta^{(L)}_{zj})`, never above the printed bound:
     :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
     one of these ends.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     products = validation_norms[:, None] * training_norms[None, :]
@@ -396,8 +363,6 @@ def aligned_similarity_bound(beta_last: Kernel, /, *, rho: Constant, depth: int)
     Implements :eq:`alignment-decay`: :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} |\beta^{(L)}_{zj}|` under
     A1, if no lower layer's cosine exceeds the last one's in absolute value. The paper has no bars
     on the cosines (:eq:`alignment-implies-decay`), and needs A3 at the last layer in their place.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     size = xp.abs(beta_last)
@@ -411,8 +376,6 @@ def lli_gap_bound(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: 
     Implements :eq:`lli-gap`: :math:`|\mathrm{Ghost} - \mathrm{LLI}| \le C_a^2 \sum_z |\beta^{(L)}_{zj}|
     \sum_{k=1}^{L-1} \rho^{2k}` under A1 and A2, if no lower layer's cosine exceeds the last one's in
     absolute value. Under A3 it is the right-hand side that the paper prints for LAI.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     return C_a * C_a * xp.sum(xp.abs(beta_last), axis=0) * geometric_sum(rho=rho, depth=depth)
@@ -427,35 +390,12 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}` and :math:`\sum_z \beta^{(L)}_{zj} > 0`. The paper prints it
     as a bound on LAI's relative error, which it is not: that does not vanish with rho (`relative_limit`).
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     float or array
         Of the kind of the constants; of order rho squared.
     """
     return C_a * C_a / alpha_bar * geometric_sum(rho=rho, depth=depth)
-
-
-@checked
-def lli_gap_bound_without_alignment(
-    validation_norms: ValidationNorms,
-    training_norms: TrainingNorms,
-    /,
-    *,
-    rho: Constant,
-    C_a: Constant,
-    depth: int,
-) -> Scores:
-    r"""Bound the gap between Ghost and LLI under A1 and A2 alone.
-
-    Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
-    \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
-
-    Arguments: :mod:`lai_core.bounds`.
-    """
-    lengths = xp_of(training_norms).sum(validation_norms) * training_norms
-    return C_a * C_a * lengths * geometric_sum(rho=rho, depth=depth)
 
 
 @checked
@@ -472,9 +412,8 @@ def lai_gap_bound_without_alignment(
     r"""Bound the gap between Ghost and LAI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
-    \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
-
-    Arguments: :mod:`lai_core.bounds`.
+    \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars. Of LLI's gap it
+    bounds what is left at :math:`\beta^{(L)} = 0`, the sum over layers of `norm_product_bound`.
     """
     size = xp_of(beta_last).abs(beta_last)
     return conservative_bound(size, validation_norms, training_norms, rho=rho, C_a=C_a, depth=depth)

@@ -1,12 +1,5 @@
 r"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
 
-* Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal: `removal_influence`,
-  `printed_influence`.
-* Eq. 2, the inner product of gradients, and what it promises for one step: `inner_product_scores`,
-  `descent_remainder`, `certified_learning_rate`.
-* Where the factors of Ghost come from and what they cancel: `pre_activation_gradients`, `self_votes`,
-  `ownership_residuals`.
-
 Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
 are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
 shape or range does not fit. Arguments are the same everywhere, where a function says nothing else:
@@ -103,7 +96,7 @@ def printed_influence(
 ) -> Float[Array, " n_train"]:
     r"""Return Eq. 1 as printed, whose sign is that of a sample's presence, not of its removal.
 
-    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`. Arguments: :mod:`lai_core.influence`.
+    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
 
     Returns
     -------
@@ -125,7 +118,7 @@ def inner_product_scores(
     \nabla L_V)`, which takes one forward-mode pass, and Eq. 1 with the identity for the Hessian.
 
     In place of the influence it keeps the ranking of arbitrary samples only where :math:`g_V` is an
-    eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
+    eigenvector of :math:`H`.
 
     Returns
     -------
@@ -154,8 +147,6 @@ def descent_remainder(
     :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`, the remainder
     of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
 
-    Arguments: :mod:`lai_core.influence`.
-
     Returns
     -------
     array
@@ -176,8 +167,6 @@ def certified_learning_rate(
 
     Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`, where the first-order
     decrease :math:`\eta |v_j|` exceeds its remainder.
-
-    Arguments: :mod:`lai_core.influence`.
 
     Parameters
     ----------

@@ -167,28 +167,12 @@ def cochran_q(
 def _q_of_estimates(
     xp: Namespace, means: Array, standard_errors: Array, inverse_freedom: Array
 ) -> Float[Array, " ..."]:
-    r"""Compute Cochran's Q with standard errors that were estimated, on the scale of a chi-squared variable.
-
-    With errors of :math:`\nu_k` degrees of freedom, :math:`T_k = (m_k - \mu) / e_k` has Student's law, and
-    Wallace's :math:`\left(\frac{8 \nu_k + 1}{8 \nu_k + 3}\right)^2 \nu_k \ln(1 + T_k^2 / \nu_k)` about the
-    chi-squared law with 1 degree of freedom. Their sum, at the :math:`\mu` that makes it least, is a
-    likelihood-ratio statistic for one common mean. With errors that are known it is Q. Three steps of a
-    search from each mean end within 2% of the least sum.
-
-    Parameters
-    ----------
-    xp
-        The namespace.
-    means, standard_errors
-        `(..., K)`, as for `cochran_q`.
-    inverse_freedom
-        `(..., K)`, :math:`1 / \nu_k`; 0 where the standard error is known.
-
-    Returns
-    -------
-    array
-        The statistic, to be compared with a chi-squared quantile of K - 1 degrees of freedom.
-    """
+    """Return Cochran's Q with standard errors that were estimated, on the scale of a chi-squared variable."""
+    # With errors of v_k degrees of freedom (`inverse_freedom` is 1 / v_k, 0 of errors that are known) T_k =
+    # (m_k - mu) / e_k has Student's law, and Wallace's ((8 v_k + 1) / (8 v_k + 3))^2 v_k log(1 + T_k^2 / v_k)
+    # about the chi-squared law with 1 degree of freedom. Their sum, at the mu that makes it least, is a
+    # likelihood-ratio statistic for one common mean, with K - 1 degrees of freedom; of known errors it is Q.
+    # Three steps of a search from each mean end within 2% of the least sum.
     # a source that was not observed has precision 0
     precisions = quotient(xp, xp.ones_like(means), standard_errors * standard_errors, 0.0)[..., None, :]
     means = xp.where(precisions > 0, means[..., None, :], xp.zeros_like(means[..., None, :]))
@@ -558,8 +542,7 @@ class Mixture:
         Parameters
         ----------
         state
-            What `state_dict` returned. A state of an older version has no `inverse_freedom`, so that its
-            errors count as known, and no `history`, which is empty then.
+            What `state_dict` returned.
 
         Raises
         ------
@@ -568,11 +551,9 @@ class Mixture:
         """
         names = MixtureState._fields
         keys = sorted([*names, "history", "names"] if self.names else [*names, "history"])
-        newer = {"inverse_freedom": [0.0] * len(self.weights), "history": []}
-        if set(state) | set(newer) != set(keys):
+        if set(state) != set(keys):
             msg = f"state: expected the keys {keys}, got {sorted(map(str, state))}"
             raise ValueError(msg)
-        state = newer | dict(state)
         if self.names and list(state["names"]) != list(self.names):
             msg = f"state['names']: expected {list(self.names)}, got {list(state['names'])}"
             raise ValueError(msg)

@@ -1,9 +1,5 @@
 r"""Appendix E: the gradient is not the step that an adaptive optimizer takes; what scores along its step are.
 
-* One step of Adam and the derivative of the loss after it, exactly: `Adam`, `adam_step`,
-  `adam_derivative_scores`.
-* Inner products in the metric of a diagonal preconditioner: `adam_direction_scores`.
-
 Parameters, moments and gradients are flat vectors of `p` numbers; each training gradient is that of the
 sample's own, unnormalised loss. Scores are positive for samples that help, per unit learning rate and per
 unit weight :math:`w_j` of the sample in the loss :math:`\sum_j w_j l_j`. A `TypeError` names an argument of
@@ -142,8 +138,6 @@ def adam_step(
 ) -> tuple[Flat, Flat, Flat]:
     r"""Take one step of Adam, the map that :eq:`adam-derivative` differentiates.
 
-    Arguments: :mod:`lai_core.optimizers`.
-
     Returns
     -------
     tuple of arrays
@@ -183,8 +177,6 @@ def adam_derivative_scores(
     sample has moments of its own. The second term, which holding :math:`\hat v` fixed would drop, is
     set to 0 where :math:`\hat v = 0`. This is the derivative, not the difference between weight 1 and
     weight 0.
-
-    Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------
@@ -228,8 +220,6 @@ def adam_direction_scores(
     Implements :eq:`adam-direction`: :math:`\sum_z g_z^\top P g_j`, :math:`P = 1/(\sqrt{v} +
     \varepsilon)`. Scaling both sides by :math:`v^{-1/2}`, as printed, gives :math:`P^2` instead;
     scaling both by :math:`v^{-1/4}` gives this.
-
-    Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------

@@ -47,8 +47,6 @@ def one_step_shapley(
 ) -> PerSample:
     r"""Compute Shapley values of one SGD step by enumerating every set of samples.
 
-    Arguments: :mod:`lai_core.shapley`.
-
     Parameters
     ----------
     gradients
@@ -96,8 +94,6 @@ def monte_carlo_shapley(
 
     The estimate is unbiased where the permutations are drawn uniformly, because a Shapley value is a
     sample's mean contribution over all orders of joining; over all n! of them it is exact.
-
-    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
@@ -171,8 +167,6 @@ def shapley_first_order_bound(
     Implements :eq:`shapley-first-order`:
     :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`: the gradient turns by at
     most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
-
-    Arguments: :mod:`lai_core.shapley`.
 
     Returns
     -------

@@ -62,6 +62,12 @@ def of_pair(
     return abs(pair.ghost - getattr(pair, gap)), float(np.sum(limit(*arguments, **CONSTANTS)))
 
 
+def without_last(*sides: np.ndarray, **constants: float) -> np.ndarray:
+    """Bound LLI's gap: LAI's bound at last similarities of 0."""
+    nothing = np.zeros((len(sides[0]), len(sides[1])))
+    return bounds.lai_gap_bound_without_alignment(nothing, *sides, **constants)
+
+
 WITHOUT = "gap-without-alignment"
 for name, side, *about in (
     ("norm-product-bound", "", decaying, "bottom", bounds.norm_product_bound, "sides"),
@@ -69,7 +75,7 @@ for name, side, *about in (
     ("app-conservative", "", opposed_nowhere, "lai", bounds.conservative_bound, "top", "sides"),
     ("conservative-sharp", "", opposed_nowhere, "lai", bounds.sharp_conservative_bound, "top", "sides"),
     (WITHOUT, "LAI", decaying, "lai", bounds.lai_gap_bound_without_alignment, "top", "sides"),
-    (WITHOUT, "LLI", decaying, "lli", bounds.lli_gap_bound_without_alignment, "sides"),
+    (WITHOUT, "LLI", decaying, "lli", without_last, "sides"),
     ("lli-gap", "", aligned, "lli", bounds.lli_gap_bound, "top"),
 ):
     bound(name, 7 * LAYERS, side, *about)(of_pair)
