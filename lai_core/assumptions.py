@@ -7,8 +7,7 @@ r"""What Appendix B assumes of a network and a batch (A1 to A3), measured layer 
 * All of them at once, each with its margin: `measure_assumptions`.
 
 Each is a statement about a network *and* a batch; measured, it gives constants with which the bounds of
-`lai_core.bounds` may be evaluated. Arrays over layers have the bottom layer first. A `TypeError` names an
-argument of a wrong kind, a `ValueError` one whose shape or range does not fit. Arguments are the same
+`lai_core.bounds` may be evaluated. Arrays over layers have the bottom layer first. Arguments are the same
 everywhere, where a function says nothing else:
 
 Parameters

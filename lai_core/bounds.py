@@ -12,8 +12,7 @@ inputs and of output gradients, and rho, C_a and alpha_bar the constants of the 
 :math:`\sum_z\sum_l\alpha^{(l)}\beta^{(l)}`, LAI's :math:`\sum_z(\sum_l\alpha^{(l)})\beta^{(L)}` and LLI's
 :math:`\sum_z\alpha^{(L)}\beta^{(L)}`; the printed influences are their negatives, and absolute gaps are the
 same. Sums over powers of rho are computed as sums, so that every bound is right for rho = 1 and above, too.
-Arrays over layers have the bottom layer first. A `TypeError` names an argument of a wrong kind, a
-`ValueError` one whose shape or range does not fit.
+Arrays over layers have the bottom layer first.
 
 A bound on a gap or on similarities is at least their absolute value, one from both sides is the smallest and
 the largest value. Arguments are the same everywhere, where a function says nothing else:

@@ -3,8 +3,6 @@ r"""Layer weights: `sum_z beta^(L) sum_l w_l alpha^(l)` with w chosen so that LA
 LAI is w = 1, LLI is w = 0 below the last layer. What is returned here goes into `layer_weights` of
 `lai_core.lai_scores`. Weights that are not negative keep LAI a positive semidefinite kernel;
 `lai_core.bounds.decay_powers` are the largest for which the printed bound holds.
-
-A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
 """
 
 from lai_core._engine.namespace import xp_of

@@ -1,8 +1,7 @@
 r"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
 
-Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
-are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
-shape or range does not fit. Arguments are the same everywhere, where a function says nothing else:
+Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores are
+positive for samples that help. Arguments are the same everywhere, where a function says nothing else:
 
 Parameters
 ----------

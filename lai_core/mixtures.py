@@ -4,8 +4,6 @@ One training step on a mixture of sources with weights w moves the next validati
 rate times the mean score of source k, per unit of w_k. `group_scores` computes these means with their
 standard errors, `Mixture` moves the weights by them.
 
-A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
-
 Each update takes the sources' mean scores :math:`s_k` with their standard errors, and
 
 1. averages the contrasts :math:`s_k - \frac1K \sum_i s_i` over the last `horizon` updates,

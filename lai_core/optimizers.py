@@ -2,9 +2,8 @@ r"""Appendix E: the gradient is not the step that an adaptive optimizer takes; w
 
 Parameters, moments and gradients are flat vectors of `p` numbers; each training gradient is that of the
 sample's own, unnormalised loss. Scores are positive for samples that help, per unit learning rate and per
-unit weight :math:`w_j` of the sample in the loss :math:`\sum_j w_j l_j`. A `TypeError` names an argument of
-a wrong kind, a `ValueError` one whose shape or range does not fit. Arguments are the same everywhere, where a
-function says nothing else:
+unit weight :math:`w_j` of the sample in the loss :math:`\sum_j w_j l_j`. Arguments are the same everywhere,
+where a function says nothing else:
 
 Parameters
 ----------

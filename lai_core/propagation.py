@@ -3,11 +3,9 @@ r"""Appendix A: how output gradients travel down the layers, and what noise does
 Layer l has pre-activations :math:`s^{(l)}`, each sample x its gradients :math:`g^{(l)}_x`, and
 :math:`J^{(l)}_x`, with one row for each unit of layer l-1 and one column for each of layer l, maps
 :math:`g^{(l)}_x` to :math:`g^{(l-1)}_x`: it is the transposed Jacobian of :math:`s^{(l)}` in
-:math:`s^{(l-1)}`. A list called `jacobians`, `means` or `deviations` holds the matrices of the layers
-l+1, ..., L, in this order, so that their product is the operator :math:`A^{(l)}_x`. Leading axes of all
-arrays broadcast. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range
-does not fit, as of matrices that do not multiply. Arguments are the same everywhere, where a function says
-nothing else, and t = l+1, ..., L:
+:math:`s^{(l-1)}`. A list called `jacobians`, `means` or `deviations` holds the matrices of the layers l+1,
+..., L, in this order, so that their product is the operator :math:`A^{(l)}_x`. Leading axes of all arrays
+broadcast. Arguments are the same everywhere, where a function says nothing else, and t = l+1, ..., L:
 
 Parameters
 ----------

@@ -5,8 +5,6 @@ the step. A set S of them takes the step :math:`\theta - \eta \sum_{i \in S} g_i
 decrease of the summed validation loss. Values are positive for samples that help; to first order
 :math:`\phi_j \approx \eta v_j`.
 
-A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
-
 Parameters
 ----------
 loss

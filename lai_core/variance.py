@@ -1,12 +1,11 @@
 r"""Appendix C: Ghost as signal plus noise, LAI as signal alone, and which of them varies more.
 
 Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
-training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
-:math:`\alpha^{(l)}` are numbers unless said otherwise. :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star`
-and :math:`Y = \sum_l \alpha^{(l)} \varepsilon^{(l)}`, so that Ghost is X + Y (with the printed minus,
--X - Y). Random variables are given by the values they take, along the last axis, and the probabilities of
-these outcomes. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range
-does not fit. Arguments are the same everywhere, where a function says nothing else:
+training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the :math:`\alpha^{(l)}` are
+numbers unless said otherwise. :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and :math:`Y = \sum_l
+\alpha^{(l)} \varepsilon^{(l)}`, so that Ghost is X + Y (with the printed minus, -X - Y). Random variables are
+given by the values they take, along the last axis, and the probabilities of these outcomes. Arguments are the
+same everywhere, where a function says nothing else:
 
 Parameters
 ----------
