@@ -81,6 +81,8 @@ def with_glossary(lines: list[str], function: Any, config: Any) -> list[str]:
     own, rest = fields(lines)
     glossary = inspect.getdoc(import_module(function.__module__)) or ""
     known, _ = fields(NumpyDocstring(glossary, config, what="module").lines())
+    if not known:
+        return lines
     signature = inspect.signature(function)
     left = set(signature.parameters) - set(own)
     if not left or not left <= set(known):
