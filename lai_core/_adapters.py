@@ -367,7 +367,7 @@ class Draws:
                 msg = f"fixed: expected sources below {len(self._sizes)}, got {source!r}"
                 raise ValueError(msg)
         shares = {places.get(source, source): count for source, count in (fixed or {}).items()}
-        self._fixed = _fixed(shares, batch_size * replicas)
+        self._fixed = _check_fixed(shares, batch_size * replicas)
         self._shares()
         self._batch = 0
         self._drawn: deque[_Draw] = deque(maxlen=AHEAD)  # the newest last
@@ -543,7 +543,7 @@ def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _fixed(fixed: Mapping[int, int], batch: int) -> list[int]:
+def _check_fixed(fixed: Mapping[int, int], batch: int) -> list[int]:
     """Return the sources of the samples that every batch has."""
     for source, count in fixed.items():
         check_count(f"fixed[{source}]", count, 0)

@@ -7,8 +7,7 @@ r"""What Appendix B assumes of a network and a batch (A1 to A3), measured layer 
 * All of them at once, each with its margin: `measure_assumptions`.
 
 Each is a statement about a network *and* a batch; measured, it gives constants with which the bounds of
-`lai_core.bounds` may be evaluated. Arrays over layers have the bottom layer first. A `TypeError` names an
-argument of a wrong kind, a `ValueError` one whose shape or range does not fit. Arguments are the same
+`lai_core.bounds` may be evaluated. Arrays over layers have the bottom layer first. Arguments are the same
 everywhere, where a function says nothing else:
 
 Parameters
@@ -96,16 +95,6 @@ def similarities(validation: Trace, training: Trace, /) -> Similarities:
     ------
     ValueError
         If a layer has positions, shares its matrix, is block-diagonal, or is not dense.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> from lai_core.assumptions import similarities
-    >>> one = lai.Trace([lai.LayerTrace(np.array([[1.0, 2.0]]), np.array([[3.0]]))])
-    >>> found = similarities(one, one)
-    >>> float(found.alpha[0, 0, 0]), float(found.beta[0, 0, 0])
-    (5.0, 9.0)
     """
     work = check_pair(validation, training, "all", DEFAULT_MEMORY_BUDGET)
     xp = work.xp
@@ -164,20 +153,11 @@ def decay_rate(norms: Float[Array, "L n"], /) -> Float[Array, " n"]:
     :math:`\|g^{(l)}\| \le \rho^{L-l}\|g^{(L)}\|` for every l holds from
     :math:`\rho = \max_{l<L} (\|g^{(l)}\| / \|g^{(L)}\|)^{1/(L-l)}` on.
 
-    Arguments: :mod:`lai_core.assumptions`.
-
     Returns
     -------
     array
         At least 0; A1 as printed asks for less than 1. 0 where there is one layer only or nothing flows
         back, infinite where a lower gradient lives and the last one is 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.assumptions import decay_rate
-    >>> decay_rate(np.array([[0.25], [0.25], [1.0]]))
-    array([0.5])
     """
     return xp_of(norms).max(_layer_rates(norms), axis=0)
 
@@ -206,10 +186,7 @@ def activation_bound(norms: Float[Array, "L n"], /) -> Scalar:
 def cosines(
     beta: Kernels, validation_norms: Float[Array, "L n_val"], training_norms: Float[Array, "L n_train"], /
 ) -> Kernels:
-    """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0.
-
-    Arguments: :mod:`lai_core.assumptions`.
-    """
+    """Return the cosine of every pair's output gradients, layer by layer; 0 where one of them is 0."""
     return quotient(xp_of(beta), beta, validation_norms[:, :, None] * training_norms[:, None, :], 0.0)
 
 
@@ -219,8 +196,6 @@ def smallest_cosine(cosines: Kernels, /) -> Scalar:
 
     Implements :eq:`non-negative-alignment`. With non-negative embedding similarities A3 gives every
     score of Ghost and of LAI one sign, so that selecting by sign then keeps everything.
-
-    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).min(cosines)
 
@@ -231,8 +206,6 @@ def alignment_excess(cosines: Kernels, /) -> Scalar:
 
     Implements :eq:`non-expansive`:
     :math:`\cos(g^{(l)}_z, g^{(l)}_j) \le \cos(g^{(L)}_z, g^{(L)}_j)` for every l.
-
-    Arguments: :mod:`lai_core.assumptions`.
     """
     return xp_of(cosines).max(cosines - cosines[-1:, ...])
 

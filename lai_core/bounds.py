@@ -4,8 +4,7 @@ r"""Appendix B, "LAI is an approximation of Ghost": the printed gap and bounds, 
   LAI, `geometric_bound_as_printed` and the reading of `lli_relative_bound` for LAI. What holds in their
   place: `lli_gap_bound`, `sharp_conservative_bound`, the bounds `..._without_alignment`.
 * How far LAI and LLI are from Ghost in terms of how similarities decay through the layers, sharply:
-  `lai_gap_range`, `ghost_over_lai_range`, `relative_error_bound`, `relative_limit`.
-* What an approximate score guarantees about selection: `selection_regret_bound`.
+  `lai_gap_range`, `relative_error_bound`, `relative_limit`.
 
 There are L layers. :math:`\alpha^{(l)}_{zj}` and :math:`\beta^{(l)}_{zj}` are the similarities of layer
 inputs and of output gradients, and rho, C_a and alpha_bar the constants of the assumptions
@@ -13,8 +12,7 @@ inputs and of output gradients, and rho, C_a and alpha_bar the constants of the 
 :math:`\sum_z\sum_l\alpha^{(l)}\beta^{(l)}`, LAI's :math:`\sum_z(\sum_l\alpha^{(l)})\beta^{(L)}` and LLI's
 :math:`\sum_z\alpha^{(L)}\beta^{(L)}`; the printed influences are their negatives, and absolute gaps are the
 same. Sums over powers of rho are computed as sums, so that every bound is right for rho = 1 and above, too.
-Arrays over layers have the bottom layer first. A `TypeError` names an argument of a wrong kind, a
-`ValueError` one whose shape or range does not fit.
+Arrays over layers have the bottom layer first.
 
 A bound on a gap or on similarities is at least their absolute value, one from both sides is the smallest and
 the largest value. Arguments are the same everywhere, where a function says nothing else:
@@ -37,8 +35,6 @@ depth
     The number of layers L.
 low, high
     m and M, not negative: bounds on the ratios of the layers' similarities to the last layer's.
-scores, approximation
-    Exact and approximate scores; positive helps.
 """
 
 from jaxtyping import Float
@@ -50,7 +46,6 @@ from lai_core._theory.arrays import (
     Constant,
     Kernel,
     Kernels,
-    Scalar,
     Scores,
     TrainingNorms,
     ValidationNorms,
@@ -64,12 +59,10 @@ __all__ = [
     "gap",
     "geometric_bound_as_printed",
     "geometric_sum",
-    "ghost_over_lai_range",
     "lai_gap_bound_without_alignment",
     "lai_gap_range",
     "lai_lower_bound",
     "lli_gap_bound",
-    "lli_gap_bound_without_alignment",
     "lli_relative_bound",
     "mean_ratio",
     "norm_product_bound",
@@ -79,8 +72,6 @@ __all__ = [
     "relative_conservative_bound",
     "relative_error_bound",
     "relative_limit",
-    "selection_regret",
-    "selection_regret_bound",
     "sharp_conservative_bound",
 ]
 
@@ -100,8 +91,6 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
     :math:`\bar A`, whose noise is centred given the gradient, it implies :math:`\mathrm{tr}(\bar A^\top
     \bar A S) \le \rho^{2(L-l)} \mathrm{tr}\,S`. Small rho and gains near 1 exclude each other.
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     tuple
@@ -117,18 +106,10 @@ def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
 def geometric_sum(*, rho: Constant, depth: int) -> Constant:
     r"""Sum :math:`\rho^{2k}` over k = 1, ..., L - 1.
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     float or array
         Of the kind of `rho`; 0 for one layer.
-
-    Examples
-    --------
-    >>> from lai_core.bounds import geometric_sum
-    >>> geometric_sum(rho=0.5, depth=3), geometric_sum(rho=1.0, depth=3)
-    (0.3125, 2.0)
     """
     return sum(decay_powers(rho=rho, depth=depth)[:-1], 0.0 * rho)
 
@@ -138,8 +119,6 @@ def printed_ghost_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute Ghost with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z \sum_l \alpha^{(l)}_{zj} \beta^{(l)}_{zj}`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return -xp_of(alpha).sum(alpha * beta, axis=(0, 1))
 
@@ -149,8 +128,6 @@ def printed_lai_influence(alpha: Kernels, beta: Kernels, /) -> Scores:
     r"""Compute LAI with the printed minus: negative helps.
 
     Implements :eq:`app-lai-defs`: :math:`-\sum_z (\sum_l \alpha^{(l)}_{zj}) \beta^{(L)}_{zj}`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     return -xp.sum(xp.sum(alpha, axis=0) * beta[-1, ...], axis=0)
@@ -162,16 +139,6 @@ def gap(alpha: Kernels, beta: Kernels, /) -> Kernel:
 
     Implements :eq:`app-epsilon-pair`:
     :math:`\zeta_{zj} = \sum_{l<L} \alpha^{(l)}_{zj} (\beta^{(l)}_{zj} - \beta^{(L)}_{zj})`.
-
-    Arguments: :mod:`lai_core.bounds`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.bounds import gap
-    >>> alpha, beta = np.ones((2, 1, 1)), np.array([[[0.25]], [[1.0]]])
-    >>> gap(alpha, beta)
-    array([[-0.75]])
     """
     return xp_of(alpha).sum(alpha * (beta - beta[-1:, ...]), axis=0)
 
@@ -182,8 +149,6 @@ def pair_gap_bound(beta: Kernels, /, *, C_a: Constant) -> Kernel:
 
     Implements :eq:`zeta-bound`: :math:`|\zeta| \le C_a^2\sum_{l<L} (|\beta^{(L)}| + |\beta^{(l)}|)`
     under A2, by which :math:`|\alpha^{(l)}| \le C_a^2`. The paper assumes A3 and omits the bars.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta)
     size = xp.abs(beta)
@@ -198,8 +163,6 @@ def norm_product_bound(
 
     Implements :eq:`norm-product-bound`:
     :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\|` under A1, by Cauchy and Schwarz.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     return xp_of(products).stack([power * products for power in decay_powers(rho=rho, depth=depth)])
@@ -221,8 +184,6 @@ def conservative_bound(
     Implements :eq:`app-conservative`: :math:`C_a^2 \sum_z [(L-1) \beta^{(L)}_{zj} + \|g^{(L)}_z\|
     \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: each :math:`|\beta^{(l)} - \beta^{(L)}|` is at most the sum
     of both, and A1 bounds the first by decayed norms.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     products = validation_norms[:, None] * training_norms[None, :]
     decayed = products * geometric_sum(rho=rho, depth=depth)
@@ -249,8 +210,6 @@ def relative_conservative_bound(
     embedding similarities sum to no less than 0, that :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}`, and
     :math:`\sum_z \beta^{(L)}_{zj} > 0`.
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     array
@@ -269,8 +228,6 @@ def lai_lower_bound(beta_last: Kernel, /, *, alpha_bar: Constant) -> Scores:
 
     Implements :eq:`lai-lower-bound`: :math:`\bar\alpha \sum_z \beta^{(L)}_{zj}`, under A3, if the lower
     layers' embedding similarities sum to no less than 0 and :math:`\bar\alpha \le \alpha^{(L)}_{zj}`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return alpha_bar * xp_of(beta_last).sum(beta_last, axis=0)
 
@@ -281,52 +238,8 @@ def geometric_bound_as_printed(beta_last: Kernel, /, *, rho: Constant, C_a: Cons
 
     Implements :eq:`app-abs-gap`: :math:`C_a^2 (\sum_z \beta^{(L)}_{zj}) \sum_{k=1}^{L-1} \rho^{2k}`. It
     bounds the gap between Ghost and LLI (`lli_gap_bound`). LAI's is in `lai_gap_range`.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return C_a * C_a * xp_of(beta_last).sum(beta_last, axis=0) * geometric_sum(rho=rho, depth=depth)
-
-
-# What selecting by an approximate score costs.
-
-
-@checked
-def selection_regret(scores: Scores, approximation: Scores, /) -> Scalar:
-    r"""Compute what is lost to first order by keeping the samples whose approximate score is positive.
-
-    Implements :eq:`selection-regret`: :math:`\sum_j \max(v_j, 0) - \sum_{\hat v_j > 0} v_j`.
-
-    Arguments: :mod:`lai_core.bounds`.
-    """
-    xp = xp_of(scores)
-    wrong = xp.where(approximation > 0, scores < 0, scores > 0)
-    return xp.sum(xp.where(wrong, xp.abs(scores), xp.zeros_like(scores)))
-
-
-@checked
-def selection_regret_bound(scores: Scores, approximation: Scores, /) -> Scalar:
-    r"""Bound the regret by the smallest distance between scores and scaled approximate scores.
-
-    Implements :eq:`selection-regret`: :math:`\min_{\lambda \ge 0} \sum_j |v_j - \lambda \hat v_j|`. Where a
-    sample is kept or dropped wrongly, :math:`v_j` and :math:`\lambda \hat v_j` have opposite signs, and
-    their distance is at least :math:`|v_j|`.
-
-    Arguments: :mod:`lai_core.bounds`.
-    """
-    xp = xp_of(scores)
-    # sum_j |v_j - lambda a_j| = sum_j |a_j| |v_j / a_j - lambda| + what does not depend on lambda: convex,
-    # with its minimum at the median of the quotients weighted by |a_j|, or at 0 where that is negative.
-    quotients = quotient(xp, scores, approximation, 0.0)
-    order = xp.argsort(quotients)
-    weights = xp.take(xp.abs(approximation), order, axis=0)
-    below = xp.cumulative_sum(weights) - weights
-    reached = xp.take(quotients, order, axis=0)
-    # the median is the largest quotient with at most half of the weight below it
-    nowhere = xp.full_like(reached, -float("inf"))
-    candidates = xp.where(below * 2.0 <= xp.sum(weights), reached, nowhere)
-    median = xp.max(xp.where(weights > 0, candidates, nowhere))
-    scale = xp.where(median > 0, median, xp.zeros_like(median))
-    return xp.sum(xp.abs(scores - scale * approximation))
 
 
 # What holds between Ghost, LAI and LLI, in terms of how similarities decay through the layers.
@@ -348,42 +261,8 @@ def lai_gap_range(alpha: Kernels, beta_last: Kernel, low: Ratios, high: Ratios, 
     Implements :eq:`lai-two-sided`: it lies between :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)}
     (1 - M^{(l)})` and :math:`\sum_z \beta^{(L)} \sum_{l<L} \alpha^{(l)} (1 - m^{(l)})` where
     :math:`\alpha^{(l)} \ge 0` and :math:`\beta^{(L)} \ge 0`. Both ends are attained.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     return _lower_layers(alpha, beta_last, 1.0 - high), _lower_layers(alpha, beta_last, 1.0 - low)
-
-
-@checked
-def ghost_over_lai_range(alpha: Kernels, low: Ratios, high: Ratios, /) -> tuple[Scores, Scores]:
-    r"""Bound Ghost's score from both sides, in multiples of LAI's.
-
-    Implements :eq:`ghost-lai-range`: Ghost's score is at least s and at most t times LAI's, where s and t
-    are the smallest and the largest, over validation samples, of the mean of :math:`m^{(l)}` and of
-    :math:`M^{(l)}` weighted by :math:`\alpha^{(l)}`, for :math:`\alpha^{(l)} \ge 0` and
-    :math:`\beta^{(L)}_{zj} \ge 0`. With ratios in [0, 1], s is the smallest share of the last layer and t is
-    1, so that LAI has the right sign and no smaller a size.
-
-    Arguments: :mod:`lai_core.bounds`.
-
-    Returns
-    -------
-    tuple of arrays
-        The largest s and the smallest t. A validation sample all of whose similarities with j are 0 adds
-        nothing to either score and does not count; both are 1 where no sample counts.
-    """
-    xp = xp_of(alpha)
-    last, infinite = alpha[-1, ...], xp.full_like(alpha[0, ...], float("inf"))
-    counts = xp.any(alpha != 0, axis=0)
-    total = xp.where(counts, xp.sum(alpha, axis=0), xp.ones_like(last))
-    least, most = ((xp.sum((alpha * _pair(b))[:-1, ...], axis=0) + last) / total for b in (low, high))
-    some = xp.any(counts, axis=0)
-    ends = (
-        xp.min(xp.where(counts, least, infinite), axis=0),
-        xp.max(xp.where(counts, most, -infinite), axis=0),
-    )
-    smallest, largest = (xp.where(some, end, xp.ones_like(end)) for end in ends)
-    return smallest, largest
 
 
 @checked
@@ -393,9 +272,7 @@ def relative_error_bound(alpha: Kernels, /) -> Scores:
     Implements :eq:`relative-below-one`: :math:`|\mathrm{Ghost} - \mathrm{LAI}| \le (1 - s)\,
     |\mathrm{LAI}|`, where s is the smallest share of the last layer, :math:`\alpha^{(L)}_{zj} / \sum_l
     \alpha^{(l)}_{zj}`, over validation samples. Under A3 and non-expansive alignment with rho at most 1 all
-    ratios are in [0, 1], as it asks (`ghost_over_lai_range`).
-
-    Arguments: :mod:`lai_core.bounds`.
+    ratios are in [0, 1], as it asks.
 
     Returns
     -------
@@ -403,9 +280,9 @@ def relative_error_bound(alpha: Kernels, /) -> Scores:
         1 - s, a number from 0 to 1: below 1 where :math:`\alpha^{(L)}` is positive wherever any
         similarity of a pair is, and 0 where all of them are 0, as both scores are then.
     """
-    xp = xp_of(alpha)
-    ratios = xp.concat([xp.zeros_like(alpha[1:, 0, 0]), xp.ones_like(alpha[:1, 0, 0])])
-    return 1.0 - ghost_over_lai_range(alpha, ratios, ratios)[0]
+    # a validation sample without similarities adds nothing to either score: its share is 1, as if all last
+    shares = quotient(xp_of(alpha), alpha[-1, ...], xp_of(alpha).sum(alpha, axis=0), 1.0)
+    return 1.0 - xp_of(alpha).min(shares, axis=0)
 
 
 @checked
@@ -415,8 +292,6 @@ def relative_limit(alpha: Kernels, beta_last: Kernel, /) -> Scores:
     Implements :eq:`relative-limit`: :math:`|1 - \sum_z \beta^{(L)} \alpha^{(L)} / \sum_z \beta^{(L)}
     \sum_l \alpha^{(l)}|`, which is :math:`(L-1)/L` for equal embedding similarities, and so grows with
     depth: Ghost is then LLI.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(alpha)
     lli = xp.sum(alpha[-1, ...] * beta_last, axis=0)
@@ -430,8 +305,6 @@ def mean_ratio(alpha: Kernels, beta: Kernels, /) -> Scores:
     Implements :eq:`lai-nearer-than-lli`: :math:`\sum_z \sum_{l<L} \alpha^{(l)} \beta^{(l)} / \sum_z
     \sum_{l<L} \alpha^{(l)} \beta^{(L)}`, for similarities of any sign: LLI gives the lower layers the ratio
     0, LAI the ratio 1.
-
-    Arguments: :mod:`lai_core.bounds`.
 
     Returns
     -------
@@ -473,8 +346,6 @@ def sharp_conservative_bound(
     \rho^{2(L-l)} \|g^{(L)}_z\| \|g^{(L)}_j\| - \beta^{(L)}_{zj})`, never above the printed bound:
     :math:`\beta^{(l)}` lies between 0 and the decayed norms, and is farthest from :math:`\beta^{(L)}` at
     one of these ends.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     products = validation_norms[:, None] * training_norms[None, :]
@@ -491,8 +362,6 @@ def aligned_similarity_bound(beta_last: Kernel, /, *, rho: Constant, depth: int)
     Implements :eq:`alignment-decay`: :math:`|\beta^{(l)}_{zj}| \le \rho^{2(L-l)} |\beta^{(L)}_{zj}|` under
     A1, if no lower layer's cosine exceeds the last one's in absolute value. The paper has no bars
     on the cosines (:eq:`alignment-implies-decay`), and needs A3 at the last layer in their place.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     size = xp.abs(beta_last)
@@ -506,8 +375,6 @@ def lli_gap_bound(beta_last: Kernel, /, *, rho: Constant, C_a: Constant, depth: 
     Implements :eq:`lli-gap`: :math:`|\mathrm{Ghost} - \mathrm{LLI}| \le C_a^2 \sum_z |\beta^{(L)}_{zj}|
     \sum_{k=1}^{L-1} \rho^{2k}` under A1 and A2, if no lower layer's cosine exceeds the last one's in
     absolute value. Under A3 it is the right-hand side that the paper prints for LAI.
-
-    Arguments: :mod:`lai_core.bounds`.
     """
     xp = xp_of(beta_last)
     return C_a * C_a * xp.sum(xp.abs(beta_last), axis=0) * geometric_sum(rho=rho, depth=depth)
@@ -522,35 +389,12 @@ def lli_relative_bound(*, rho: Constant, C_a: Constant, alpha_bar: Constant, dep
     :math:`0 < \bar\alpha \le \alpha^{(L)}_{zj}` and :math:`\sum_z \beta^{(L)}_{zj} > 0`. The paper prints it
     as a bound on LAI's relative error, which it is not: that does not vanish with rho (`relative_limit`).
 
-    Arguments: :mod:`lai_core.bounds`.
-
     Returns
     -------
     float or array
         Of the kind of the constants; of order rho squared.
     """
     return C_a * C_a / alpha_bar * geometric_sum(rho=rho, depth=depth)
-
-
-@checked
-def lli_gap_bound_without_alignment(
-    validation_norms: ValidationNorms,
-    training_norms: TrainingNorms,
-    /,
-    *,
-    rho: Constant,
-    C_a: Constant,
-    depth: int,
-) -> Scores:
-    r"""Bound the gap between Ghost and LLI under A1 and A2 alone.
-
-    Implements :eq:`gap-without-alignment`: :math:`C_a^2 \|g^{(L)}_j\| \sum_z \|g^{(L)}_z\|
-    \sum_{k=1}^{L-1} \rho^{2k}`, the sum over layers of `norm_product_bound`.
-
-    Arguments: :mod:`lai_core.bounds`.
-    """
-    lengths = xp_of(training_norms).sum(validation_norms) * training_norms
-    return C_a * C_a * lengths * geometric_sum(rho=rho, depth=depth)
 
 
 @checked
@@ -567,9 +411,8 @@ def lai_gap_bound_without_alignment(
     r"""Bound the gap between Ghost and LAI under A1 and A2 alone.
 
     Implements :eq:`gap-without-alignment`: :math:`C_a^2 \sum_z [(L-1) |\beta^{(L)}_{zj}| +
-    \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars.
-
-    Arguments: :mod:`lai_core.bounds`.
+    \|g^{(L)}_z\| \|g^{(L)}_j\| \sum_{k=1}^{L-1} \rho^{2k}]`: `conservative_bound` with bars. Of LLI's gap it
+    bounds what is left at :math:`\beta^{(L)} = 0`, the sum over layers of `norm_product_bound`.
     """
     size = xp_of(beta_last).abs(beta_last)
     return conservative_bound(size, validation_norms, training_norms, rho=rho, C_a=C_a, depth=depth)

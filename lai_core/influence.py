@@ -1,15 +1,7 @@
 r"""Section 3: what a training sample does to the validation loss, and what the sign of a score decides.
 
-* Eq. 1 with an explicit Hessian, as it is printed and with the sign of a removal: `removal_influence`,
-  `printed_influence`.
-* Eq. 2, the inner product of gradients, and what it promises for one step: `inner_product_scores`,
-  `directional_scores`, `descent_remainder`, `certified_learning_rate`.
-* Where the factors of Ghost come from and what they cancel: `pre_activation_gradients`, `self_votes`,
-  `ownership_residuals`.
-
-Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores
-are positive for samples that help. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose
-shape or range does not fit. Arguments are the same everywhere, where a function says nothing else:
+Gradients are flat: one row of `p` numbers for each sample, of the sample's own, unnormalised loss. Scores are
+positive for samples that help. Arguments are the same everywhere, where a function says nothing else:
 
 Parameters
 ----------
@@ -23,8 +15,6 @@ smoothness
     :math:`\lambda`, a Lipschitz constant of the gradient of the summed validation loss.
 """
 
-from collections.abc import Callable
-
 from jaxtyping import Float
 
 from lai_core._engine.checks import check_number
@@ -35,7 +25,6 @@ from lai_core._theory.arrays import checked
 __all__ = [
     "certified_learning_rate",
     "descent_remainder",
-    "directional_scores",
     "inner_product_scores",
     "ownership_residuals",
     "pre_activation_gradients",
@@ -106,7 +95,7 @@ def printed_influence(
 ) -> Float[Array, " n_train"]:
     r"""Return Eq. 1 as printed, whose sign is that of a sample's presence, not of its removal.
 
-    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`. Arguments: :mod:`lai_core.influence`.
+    Implements :eq:`influence`: :math:`-\sum_z g_z^\top H^{-1} g_j`.
 
     Returns
     -------
@@ -123,63 +112,21 @@ def inner_product_scores(
 ) -> Float[Array, " n_train"]:
     r"""Return the inner product of each training gradient with the summed validation gradient.
 
-    Implements :eq:`IP`, without the printed minus. It is Eq. 1 with the identity for the Hessian.
+    Implements :eq:`IP` and :eq:`directional-derivative`, without the printed minus: it is the derivative of
+    each sample's loss along the validation gradient, :math:`\frac{d}{d\epsilon} l_j(\theta + \epsilon\,
+    \nabla L_V)`, which takes one forward-mode pass, and Eq. 1 with the identity for the Hessian.
 
     In place of the influence it keeps the ranking of arbitrary samples only where :math:`g_V` is an
-    eigenvector of :math:`H`. Arguments: :mod:`lai_core.influence`.
+    eigenvector of :math:`H`.
 
     Returns
     -------
     array
         Positive helps: one SGD step of unit learning rate on sample j lowers the summed validation loss by
         the score, to first order; :func:`lai_core.influence.descent_remainder` bounds the rest.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import influence
-    >>> influence.inner_product_scores(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [0.0, -1.0]]))
-    array([ 3., -2.])
     """
     xp = xp_of(validation_gradients)
     return matmul(xp, training_gradients, xp.sum(validation_gradients, axis=0))
-
-
-@checked
-def directional_scores(
-    losses: Callable[[Array], Array],
-    parameters: Float[Array, " p"],
-    direction: Float[Array, " p"],
-    /,
-    *,
-    step: float = 1e-3,
-) -> Float[Array, " n_train"]:
-    r"""Compute inner products with the validation gradient from two forward passes.
-
-    Implements :eq:`directional-derivative`:
-    :math:`v_j = \frac{d}{d\epsilon} l_j(\theta + \epsilon\, \nabla L_V)|_{\epsilon = 0}`, by central
-    differences, which are exact for quadratics. It holds for every parameter of every architecture:
-    biases, shared matrices, embeddings and normalisation gains included.
-
-    Parameters
-    ----------
-    losses
-        From parameters to the training samples' own losses, one number for each sample.
-    parameters
-        Where to differentiate.
-    direction
-        The gradient of the summed validation loss.
-    step
-        Half the distance between the two passes, in multiples of `direction`.
-
-    Returns
-    -------
-    array
-        Positive helps, as in `inner_product_scores`; the error is of order `step` squared.
-    """
-    check_number("step", step, above=0.0)
-    move = direction * float(step)
-    return (losses(parameters + move) - losses(parameters - move)) / (2.0 * float(step))
 
 
 def _damp(hessian: Float[Array, "p p"], damping: float) -> Float[Array, "p p"]:
@@ -198,8 +145,6 @@ def descent_remainder(
     Implements :eq:`descent-meaning`:
     :math:`|L_V(\theta - \eta g_j) - L_V(\theta) + \eta v_j| \le \lambda \eta^2 |g_j|^2 / 2`, the remainder
     of a function whose gradient is :math:`\lambda`-Lipschitz, over a step of length :math:`\eta |g_j|`.
-
-    Arguments: :mod:`lai_core.influence`.
 
     Returns
     -------
@@ -221,8 +166,6 @@ def certified_learning_rate(
 
     Implements :eq:`descent-meaning`: :math:`\eta < 2 |v_j| / (\lambda |g_j|^2)`, where the first-order
     decrease :math:`\eta |v_j|` exceeds its remainder.
-
-    Arguments: :mod:`lai_core.influence`.
 
     Parameters
     ----------
@@ -265,13 +208,6 @@ def pre_activation_gradients(
     -------
     array
         The output gradients of a `LayerTrace`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import influence
-    >>> influence.pre_activation_gradients(np.array([[3.0, 5.0]]), np.array([[1.0, 0.0]]))
-    array([[3., 0.]])
     """
     return activation_gradients * slopes
 
@@ -294,13 +230,6 @@ def self_votes(kernel: Float[Array, "n n"], /) -> tuple[Float[Array, " n"], Floa
     tuple of arrays
         The sample's own vote, the kernel's diagonal; and the others', which is the score with
         `exclude_self=True`. Positive helps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import influence
-    >>> influence.self_votes(np.array([[4.0, -3.0], [-3.0, 9.0]]))  # kept, though its peer opposes it
-    (array([4., 9.]), array([-3., -3.]))
     """
     xp = xp_of(kernel)
     own = xp.sum(xp.triu(xp.tril(kernel)), axis=0)
@@ -333,16 +262,6 @@ def ownership_residuals(
     array
         The largest absolute entry of each row of :math:`r^w_i - w_i r_i`, in the gradients' units. What
         is left of rounding is of the size of the weights times the gradients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.influence import ownership_residuals
-    >>> weights = np.array([1.0, 2.0])
-    >>> gradients = np.array([[[1.0], [0.0]], [[5.0], [3.0]]])  # of both losses at both rows
-    >>> weighted = (weights[:, None, None] * gradients).sum(0)
-    >>> ownership_residuals(gradients.sum(0), weighted, weights)  # the second loss depends on row 0
-    array([5., 0.])
     """
     xp, shape = xp_of(gradient), tuple(gradient.shape)
     if tuple(weighted.shape) != shape:

@@ -4,8 +4,6 @@ One training step on a mixture of sources with weights w moves the next validati
 rate times the mean score of source k, per unit of w_k. `group_scores` computes these means with their
 standard errors, `Mixture` moves the weights by them.
 
-A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
-
 Each update takes the sources' mean scores :math:`s_k` with their standard errors, and
 
 1. averages the contrasts :math:`s_k - \frac1K \sum_i s_i` over the last `horizon` updates,
@@ -116,13 +114,6 @@ def group_sizes(scores: Array, groups: Array, count: int, /) -> Float[Array, " c
     -------
     array
         `(count,)` whole numbers, of the type that scores are accumulated in.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.mixtures import group_sizes
-    >>> group_sizes(np.array([1.0, 3.0, np.inf, -2.0]), np.array([0, 0, 0, 1]), 3)
-    array([2., 1., 0.])
     """
     xp, _, members = _find_members(scores, groups, count)
     return xp.sum(members, axis=1)
@@ -174,28 +165,12 @@ def cochran_q(
 def _q_of_estimates(
     xp: Namespace, means: Array, standard_errors: Array, inverse_freedom: Array
 ) -> Float[Array, " ..."]:
-    r"""Compute Cochran's Q with standard errors that were estimated, on the scale of a chi-squared variable.
-
-    With errors of :math:`\nu_k` degrees of freedom, :math:`T_k = (m_k - \mu) / e_k` has Student's law, and
-    Wallace's :math:`\left(\frac{8 \nu_k + 1}{8 \nu_k + 3}\right)^2 \nu_k \ln(1 + T_k^2 / \nu_k)` about the
-    chi-squared law with 1 degree of freedom. Their sum, at the :math:`\mu` that makes it least, is a
-    likelihood-ratio statistic for one common mean. With errors that are known it is Q. Three steps of a
-    search from each mean end within 2% of the least sum.
-
-    Parameters
-    ----------
-    xp
-        The namespace.
-    means, standard_errors
-        `(..., K)`, as for `cochran_q`.
-    inverse_freedom
-        `(..., K)`, :math:`1 / \nu_k`; 0 where the standard error is known.
-
-    Returns
-    -------
-    array
-        The statistic, to be compared with a chi-squared quantile of K - 1 degrees of freedom.
-    """
+    """Return Cochran's Q with standard errors that were estimated, on the scale of a chi-squared variable."""
+    # With errors of v_k degrees of freedom (`inverse_freedom` is 1 / v_k, 0 of errors that are known) T_k =
+    # (m_k - mu) / e_k has Student's law, and Wallace's ((8 v_k + 1) / (8 v_k + 3))^2 v_k log(1 + T_k^2 / v_k)
+    # about the chi-squared law with 1 degree of freedom. Their sum, at the mu that makes it least, is a
+    # likelihood-ratio statistic for one common mean, with K - 1 degrees of freedom; of known errors it is Q.
+    # Three steps of a search from each mean end within 2% of the least sum.
     # a source that was not observed has precision 0
     precisions = quotient(xp, xp.ones_like(means), standard_errors * standard_errors, 0.0)[..., None, :]
     means = xp.where(precisions > 0, means[..., None, :], xp.zeros_like(means[..., None, :]))
@@ -565,8 +540,7 @@ class Mixture:
         Parameters
         ----------
         state
-            What `state_dict` returned. A state of an older version has no `inverse_freedom`, so that its
-            errors count as known, and no `history`, which is empty then.
+            What `state_dict` returned.
 
         Raises
         ------
@@ -575,11 +549,9 @@ class Mixture:
         """
         names = MixtureState._fields
         keys = sorted([*names, "history", "names"] if self.names else [*names, "history"])
-        newer = {"inverse_freedom": [0.0] * len(self.weights), "history": []}
-        if set(state) | set(newer) != set(keys):
+        if set(state) != set(keys):
             msg = f"state: expected the keys {keys}, got {sorted(map(str, state))}"
             raise ValueError(msg)
-        state = newer | dict(state)
         if self.names and list(state["names"]) != list(self.names):
             msg = f"state['names']: expected {list(self.names)}, got {list(state['names'])}"
             raise ValueError(msg)

@@ -1,14 +1,9 @@
 r"""Appendix E: the gradient is not the step that an adaptive optimizer takes; what scores along its step are.
 
-* One step of Adam and the derivative of the loss after it, exactly: `Adam`, `adam_step`,
-  `adam_derivative_scores`.
-* Inner products in the metric of a diagonal preconditioner: `adam_direction_scores`.
-
 Parameters, moments and gradients are flat vectors of `p` numbers; each training gradient is that of the
 sample's own, unnormalised loss. Scores are positive for samples that help, per unit learning rate and per
-unit weight :math:`w_j` of the sample in the loss :math:`\sum_j w_j l_j`. A `TypeError` names an argument of
-a wrong kind, a `ValueError` one whose shape or range does not fit. Arguments are the same everywhere, where a
-function says nothing else:
+unit weight :math:`w_j` of the sample in the loss :math:`\sum_j w_j l_j`. Arguments are the same everywhere,
+where a function says nothing else:
 
 Parameters
 ----------
@@ -142,8 +137,6 @@ def adam_step(
 ) -> tuple[Flat, Flat, Flat]:
     r"""Take one step of Adam, the map that :eq:`adam-derivative` differentiates.
 
-    Arguments: :mod:`lai_core.optimizers`.
-
     Returns
     -------
     tuple of arrays
@@ -183,8 +176,6 @@ def adam_derivative_scores(
     sample has moments of its own. The second term, which holding :math:`\hat v` fixed would drop, is
     set to 0 where :math:`\hat v = 0`. This is the derivative, not the difference between weight 1 and
     weight 0.
-
-    Arguments: :mod:`lai_core.optimizers`.
 
     Parameters
     ----------
@@ -229,8 +220,6 @@ def adam_direction_scores(
     \varepsilon)`. Scaling both sides by :math:`v^{-1/2}`, as printed, gives :math:`P^2` instead;
     scaling both by :math:`v^{-1/4}` gives this.
 
-    Arguments: :mod:`lai_core.optimizers`.
-
     Parameters
     ----------
     second_moment
@@ -243,15 +232,6 @@ def adam_direction_scores(
     array
         Positive helps: a step of unit learning rate along :math:`-P g_j` lowers the summed validation loss
         by the score, to first order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import optimizers
-    >>> moment = np.array([1.0, 16.0])
-    >>> score = optimizers.adam_direction_scores(np.array([[1.0, 1.0]]), np.array([[-1.0, 8.0]]), moment)
-    >>> round(float(score[0]), 6)  # the printed scaling gives -0.5
-    1.0
     """
     check_number("epsilon", epsilon, above=0.0)
     xp = xp_of(second_moment)

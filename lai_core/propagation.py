@@ -1,22 +1,11 @@
 r"""Appendix A: how output gradients travel down the layers, and what noise does on the way.
 
-* The chain of Jacobians and its product, skips included: `layer_jacobian`, `vjp_recursion`,
-  `backward_operator`, `separating_operator`.
-* A systematic part and a rest, and what the rest does to the product: `jacobian_split`,
-  `telescoping_perturbation`, `perturbation_norm_bound`, beside the printed first order.
-* A layer's similarity as gain times shared signal plus remainder: `similarity_decomposition`, `trace_gain`,
-  `remainder_terms`.
-* Its variance under independent noise in the Jacobians, `jacobian_noise_variance` and its bound, and over
-  random weights, `random_weights_variance`.
-
 Layer l has pre-activations :math:`s^{(l)}`, each sample x its gradients :math:`g^{(l)}_x`, and
 :math:`J^{(l)}_x`, with one row for each unit of layer l-1 and one column for each of layer l, maps
 :math:`g^{(l)}_x` to :math:`g^{(l-1)}_x`: it is the transposed Jacobian of :math:`s^{(l)}` in
-:math:`s^{(l-1)}`. A list called `jacobians`, `means` or `deviations` holds the matrices of the layers
-l+1, ..., L, in this order, so that their product is the operator :math:`A^{(l)}_x`. Leading axes of all
-arrays broadcast. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range
-does not fit, as of matrices that do not multiply. Arguments are the same everywhere, where a function says
-nothing else, and t = l+1, ..., L:
+:math:`s^{(l-1)}`. A list called `jacobians`, `means` or `deviations` holds the matrices of the layers l+1,
+..., L, in this order, so that their product is the operator :math:`A^{(l)}_x`. Leading axes of all arrays
+broadcast. Arguments are the same everywhere, where a function says nothing else, and t = l+1, ..., L:
 
 Parameters
 ----------
@@ -75,7 +64,6 @@ __all__ = [
     "jacobian_split",
     "layer_jacobian",
     "layer_similarities",
-    "linear_random_weights_variance",
     "measured_gains",
     "output_fluctuation",
     "perturbation_norm_bound",
@@ -128,8 +116,6 @@ def vjp_recursion(
 
     Implements :eq:`vjp-recursion`. It holds for t = 2, ..., L (printed from 1, where there is no
     :math:`g^{(0)}`), where :math:`s^{(t-1)}` reaches the loss through :math:`s^{(t)}` alone.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     check_chain("jacobians", jacobians)
@@ -146,8 +132,6 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
 
     Implements :eq:`app-A-prod`, for a chain of layers; with a skip around a layer it is
     `separating_operator` that holds.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     return _chain_product("jacobians", jacobians)
 
@@ -223,8 +207,6 @@ def jacobian_split(
     Implements :eq:`jacobian-split`, with :math:`\bar J := E[J]`: of all systematic parts it is the
     only one for which :math:`E[\Delta J] = 0`, which the variances below need.
 
-    Arguments: :mod:`lai_core.propagation`.
-
     Parameters
     ----------
     jacobians
@@ -241,8 +223,6 @@ def first_order_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
     Implements :eq:`app-DeltaA`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
     \bar J^{(t+1)} \cdots \bar J^{(L)}`. With n layers it leaves out the :math:`2^n - 1 - n` terms with
     two rests and more; `telescoping_perturbation` has them all.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     _check_pairs(means, deviations, "deviations")
     return _replace_one_by_one(means, deviations, means)
@@ -254,8 +234,6 @@ def telescoping_perturbation(means: Sequence[Jacobian], deviations: Sequence[Jac
 
     Implements :eq:`telescoping`: :math:`\sum_t \bar J^{(l+1)} \cdots \bar J^{(t-1)} \Delta J^{(t)}
     J^{(t+1)} \cdots J^{(L)}`, without remainder: one factor after the other is replaced.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     return _product_change(means, deviations)
 
@@ -273,8 +251,6 @@ def gain_product(gains: Gains, /, *, first: int, last: int) -> Numbers:
 
     Implements :eq:`gain-products`. The paper leaves :math:`\rho_t` undefined; here it is an upper
     bound on :math:`\|\bar J^{(t)}\|_2` (unrelated to the decay rate of assumption A1).
-
-    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
@@ -299,8 +275,6 @@ def first_order_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
     Implements :eq:`app-DeltaA-bound`: :math:`\sum_t \rho_{l+1 \to t-1}\, \delta_t\, \rho_{t+1 \to L}`.
     It bounds the norm of `first_order_perturbation`. It does not bound :math:`\|\Delta A^{(l)}\|`, not
     up to any constant: `perturbation_norm_bound` does.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     xp, count = xp_of(gains), gains.shape[-1]
     total = perturbations[..., 0] * xp.prod(gains[..., 1:], axis=-1)
@@ -316,8 +290,6 @@ def perturbation_norm_bound(gains: Gains, perturbations: Gains, /) -> Numbers:
 
     Implements :eq:`perturbation-norm`: :math:`\prod_t (\rho_t + \delta_t) - \prod_t \rho_t`, attained by
     non-negative scalars.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     # With P = prod rho and D = prod (rho + delta) - P so far, one layer more gives
     # D' = (D + P) (rho + delta) - P rho = D (rho + delta) + P delta: no difference, hence no cancellation.
@@ -417,8 +389,6 @@ def random_weights_moments(
     :math:`Q' = v^2 (E[n_{zj}] P + (E[n_{zj}] + E[n_{zj}^2]) Q)`, exact for normal weights that are
     independent of the gates and of what comes from above.
 
-    Arguments: :mod:`lai_core.propagation`.
-
     Parameters
     ----------
     norms, squares
@@ -440,42 +410,12 @@ def random_weights_variance(layers: Sequence[RandomLayer], norms: Numbers, simil
     Implements :eq:`random-weights-variance`: :math:`Q_l - (\prod_t v_t E[n_{zj,t}])^2 \beta^{(L)2}`. In
     one layer with fixed gates, the variance relative to the squared mean is
     :math:`(1 + 1/\cos^2) / n_{zj}`.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     _, squares = random_weights_moments(layers, norms, similarity * similarity)
     mean: Any = similarity
     for layer in layers:
         mean = mean * (layer.variance * layer.both_active)
     return squares - mean * mean
-
-
-@checked
-def linear_random_weights_variance(
-    norms: Numbers, similarity: Numbers, /, *, width: int, depth: int
-) -> Numbers:
-    r"""Compute the same variance in a linear network of random weights of variance 1/width.
-
-    Implements :eq:`random-weights-variance`, in closed form: :math:`\frac{P_0 + 2Q_0}{3}
-    (1 + \frac2n)^k - \frac{P_0 - Q_0}{3} (1 - \frac1n)^k - Q_0 \approx \frac kn (P_0 + Q_0)`, with n
-    the width, k the depth, :math:`P_0 = \|g_z\|^2\|g_j\|^2` and :math:`Q_0 = \beta^{(L)2}`.
-
-    Arguments: :mod:`lai_core.propagation`.
-
-    Parameters
-    ----------
-    width
-        n.
-    depth
-        k, the number of layers between.
-    """
-    check_number("width", width, at_least=1)
-    check_number("depth", depth, at_least=0)
-    # The recursion's matrix [[1, 2/n], [1/n, 1 + 1/n]] multiplies P + 2 Q by 1 + 2/n and P - Q by 1 - 1/n,
-    # and Q = (P + 2 Q) / 3 - (P - Q) / 3.
-    squares = similarity * similarity
-    growing, shrinking = (norms + 2.0 * squares) / 3.0, (norms - squares) / 3.0
-    return growing * (1 + 2 / width) ** depth - shrinking * (1 - 1 / width) ** depth - squares
 
 
 # From vectors to scalars: a layer's similarity, its operator, its gain, and the remainder.
@@ -512,8 +452,6 @@ def shared_signal(validation: Vector, training: Vector, /) -> Numbers:
     Implements :eq:`shared-signal` and :eq:`app-beta-L`: it is :math:`\beta^{(L)}` by definition. For
     noisy :math:`g^{(L)} = g^\star + \xi` it contains the noise of the output layer:
     :math:`E\beta^\star = g^\star_z \cdot g^\star_j + E[\xi_z \cdot \xi_j]`.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     return dot(xp_of(validation), validation, training)
 
@@ -526,8 +464,6 @@ def output_fluctuation(
 
     Implements :eq:`output-fluctuation`; :math:`E\xi = 0` leaves no choice but
     :math:`g^\star = E[g^{(L)}]`.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     mean = xp_of(output_gradients).sum(output_gradients * probabilities[:, None], axis=0)
     return mean, output_gradients - mean
@@ -542,8 +478,6 @@ def gradient_decomposition(
     Implements :eq:`app-g-l-decomp`: :math:`\bar A g^\star,\ \bar A \xi,\ \Delta A g^\star,\ \Delta A \xi`
     with the exact :math:`\Delta A` of `telescoping_perturbation`; they add up to
     :math:`A^{(l)} g^{(L)}`, which the printed first-order :math:`\Delta A` misses.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     mean, rest = _chain_product("means", means), _product_change(means, deviations)
     check_width("clean", clean, mean, "the last Jacobian")
@@ -579,8 +513,6 @@ def isotropic_gain(means: Sequence[Jacobian], /) -> Numbers:
 
     Implements :eq:`isotropic-gain`. :math:`\bar M^{(l)}` is :math:`d_L \times d_L`, so that this is
     :math:`d_L / d_l` times `trace_gain`, the multiple of the identity nearest to it.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     operator = _chain_product("means", means)
     return _trace(operator) / operator.shape[-2]
@@ -592,8 +524,6 @@ def trace_gain(means: Sequence[Jacobian], /) -> Numbers:
 
     Implements :eq:`trace-gain`: of all c it minimises :math:`\|\bar M^{(l)} - cI\|_F`, leaves a
     traceless rest, and is 1 where :math:`\bar A^{(l)}` keeps lengths.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     operator = _chain_product("means", means)
     return _trace(operator) / operator.shape[-1]
@@ -611,9 +541,7 @@ def similarity_decomposition(
 
     Implements :eq:`app-beta-decomp`. True of every number c, since
     :math:`\varepsilon^{(l)} = g^{(L)\top}_z (M^{(l)} - cI) g^{(L)}_j` is whatever remains: it says
-    something only once c is fixed (`trace_gain`, or :func:`lai_core.variance.regression_gain`).
-
-    Arguments: :mod:`lai_core.propagation`.
+    something only once c is fixed (`trace_gain`).
     """
     xp = xp_of(operator)
     signal = gain * dot(xp, validation, training)
@@ -636,8 +564,6 @@ def remainder_terms(
     g_z^\top \Delta A_z^\top \bar A g_j,\ g_z^\top \Delta A_z^\top \Delta A_j g_j` with
     :math:`\bar E = \bar M - c I` and g the last layer's gradients, noise included. They add up to
     :math:`\varepsilon^{(l)}`; nothing in :math:`\xi` is left to add.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     operators = _operators(means, validation_deviations, training_deviations)
     return _four_terms(*operators, gain, validation, training)
@@ -658,8 +584,6 @@ def printed_remainder(
     Implements :eq:`app-eps-explicit`. The four terms contain :math:`\xi` already, since they are
     written with the noisy :math:`g^{(L)}`; the terms "involving :math:`\xi`" of the product of the two
     decompositions, :math:`g_z^\top M g_j - g^{\star\top}_z M g^\star_j`, are counted twice.
-
-    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
@@ -721,8 +645,6 @@ def propagated_moments(
 
     Implements :eq:`jacobian-noise-variance`, the moments it needs, layer by layer from above:
     :math:`E[h'] = E[J]\,E[h]` and :math:`E[h'h'^\top] = E[J\,E[hh^\top]\,J^\top]`.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(output_gradient)
     outcomes = [matrices for matrices, _ in laws]
@@ -776,8 +698,6 @@ def measured_gains(laws: Sequence[Law], /) -> tuple[Float[Array, " n"], Float[Ar
 
     Implements :eq:`jacobian-noise-bound`, its constants: :math:`\rho_t = \|\bar J^{(t)}\|_2` and
     :math:`\sigma_t = \|E[\Delta J^{(t)\top}\Delta J^{(t)}]\|_2^{1/2}`.
-
-    Arguments: :mod:`lai_core.propagation`.
     """
     xp = xp_of(laws[0][0])
     check_chain("laws", [matrices for matrices, _ in laws])
@@ -800,8 +720,6 @@ def jacobian_noise_bound(
     :math:`R = \prod_t \rho_t^2` and :math:`V = \prod_t (\rho_t^2 + \sigma_t^2)`, an equality for layers
     of one unit. Exponential in depth where :math:`\rho = 1`; decaying where
     :math:`\rho^2 + \sigma^2 < 1`.
-
-    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------
@@ -837,8 +755,6 @@ def similarity_variance_as_printed(
     :math:`\kappa` makes it a bound. For fixed gradients, layers of one unit and
     :math:`\kappa = 2\prod_t \rho_t^2` it has the terms of the exact variance that are of first order
     in the noise energies; `jacobian_noise_bound` holds.
-
-    Arguments: :mod:`lai_core.propagation`.
 
     Parameters
     ----------

@@ -5,8 +5,6 @@ the step. A set S of them takes the step :math:`\theta - \eta \sum_{i \in S} g_i
 decrease of the summed validation loss. Values are positive for samples that help; to first order
 :math:`\phi_j \approx \eta v_j`.
 
-A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range does not fit.
-
 Parameters
 ----------
 loss
@@ -31,7 +29,6 @@ from lai_core._engine.namespace import Array, matmul, xp_of
 from lai_core._theory.arrays import Flat, PerSample, SampleGradients, checked
 
 __all__ = [
-    "midpoint_error_bound",
     "monte_carlo_shapley",
     "one_step_shapley",
     "shapley_first_order_bound",
@@ -48,8 +45,6 @@ def one_step_shapley(
 ) -> PerSample:
     r"""Compute Shapley values of one SGD step by enumerating every set of samples.
 
-    Arguments: :mod:`lai_core.shapley`.
-
     Parameters
     ----------
     gradients
@@ -59,14 +54,6 @@ def one_step_shapley(
     -------
     array
         In units of the loss; the values add up to the decrease that the whole batch brings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core import shapley
-    >>> loss = lambda theta: np.sum(theta * theta) / 2
-    >>> shapley.one_step_shapley(loss, np.ones(1), np.array([[1.0], [-1.0]]), learning_rate=0.5)
-    array([ 0.5, -0.5])
     """
     check_number("learning_rate", learning_rate, above=0.0)
     n = int(gradients.shape[0])
@@ -105,8 +92,6 @@ def monte_carlo_shapley(
 
     The estimate is unbiased where the permutations are drawn uniformly, because a Shapley value is a
     sample's mean contribution over all orders of joining; over all n! of them it is exact.
-
-    Arguments: :mod:`lai_core.shapley`.
 
     Parameters
     ----------
@@ -165,8 +150,7 @@ def step_midpoint_scores(slope: Callable[[Array], Array], gradients: SampleGradi
     Returns
     -------
     array
-        :math:`\phi_j`, in units of the loss, up to `midpoint_error_bound`: of an SGD step per unit learning
-        rate, else at learning rate 1 for a Hessian of F with that Lipschitz constant. Positive helps.
+        :math:`\phi_j`, in units of the loss. Positive helps.
     """
     xp = xp_of(gradients)
     return -matmul(xp, gradients, slope(xp.sum(gradients, axis=0) / 2.0))
@@ -182,8 +166,6 @@ def shapley_first_order_bound(
     :math:`|\phi_j/\eta - v_j| \le \tfrac{\lambda \eta}{2} |g_j| \sum_i |g_i|`: the gradient turns by at
     most :math:`\lambda` times the distance that the samples before j have covered, on average half of all.
 
-    Arguments: :mod:`lai_core.shapley`.
-
     Returns
     -------
     array
@@ -194,40 +176,3 @@ def shapley_first_order_bound(
     xp = xp_of(gradients)
     norms = xp.sqrt(xp.sum(gradients * gradients, axis=-1))
     return norms * xp.sum(norms) * (float(smoothness) * float(learning_rate) / 2.0)
-
-
-@checked
-def midpoint_error_bound(
-    gradients: SampleGradients, /, *, learning_rate: float, hessian_lipschitz: float
-) -> PerSample:
-    r"""Bound how far the midpoint score is from the Shapley value per unit learning rate.
-
-    Implements :eq:`midpoint-error`: with :math:`G = \sum_i g_i` the error is at most
-
-    .. math:: \tfrac{\mu \eta^2}{2} |g_j| \Big( \tfrac16 \sum_{i \ne j} |g_i|^2 +
-        \tfrac1{12} |G - g_j|^2 + \tfrac1{12} |g_j|^2 \Big) \le \tfrac{\mu \eta^2}{8} |g_j| \Big( \sum_i
-        |g_i| \Big)^2.
-
-    Arguments: :mod:`lai_core.shapley`.
-
-    Parameters
-    ----------
-    hessian_lipschitz
-        :math:`\mu`, a Lipschitz constant of the validation loss's Hessian.
-
-    Returns
-    -------
-    array
-        The first of the two bounds; attained by cubics of one parameter.
-    """
-    check_number("learning_rate", learning_rate, above=0.0)
-    check_number("hessian_lipschitz", hessian_lipschitz, at_least=0.0)
-    xp = xp_of(gradients)
-    own = xp.sum(gradients * gradients, axis=-1)
-    others = xp.sum(gradients, axis=0) - gradients
-    # Let D = sum_{i before j} g_i + t g_j be what precedes, t uniform in [0, 1]. Taylor about the middle of
-    # the step leaves at most mu eta^2 |g_j| E|D - G/2|^2 / 2. The indicators of "i before j" have variance
-    # 1/4 and covariance 1/12, and t has variance 1/12, so that
-    # E|D - G/2|^2 = sum_{i != j} |g_i|^2 / 6 + |G - g_j|^2 / 12 + |g_j|^2 / 12.
-    spread = (xp.sum(own) - own) / 6.0 + (xp.sum(others * others, axis=-1) + own) / 12.0
-    return xp.sqrt(own) * spread * (float(hessian_lipschitz) * float(learning_rate) ** 2 / 2.0)

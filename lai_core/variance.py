@@ -1,21 +1,11 @@
 r"""Appendix C: Ghost as signal plus noise, LAI as signal alone, and which of them varies more.
 
-* Ghost and LAI outcome by outcome, and moments of what takes finitely many values: `signal_and_noise`,
-  `ghost_signal_noise`, `lai_signal`, `expectation`, `covariances`.
-* Their variances from moments, with every covariance: `ghost_variance`, `lai_variance`, `noise_variance`,
-  and the printed one that drops a term.
-* Bounds on Ghost's variance from below and above: `minkowski_lower_bound`, `signed_covariance_bound`,
-  `variance_order`.
-* Which of the two varies more: `regression_gain`, `variance_criterion`, `unit_gain_difference`,
-  `scale_free_variance`.
-
 Throughout, :math:`\beta^{(l)} = c_l \beta^\star + \varepsilon^{(l)}` for one validation sample z and one
-training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the
-:math:`\alpha^{(l)}` are numbers unless said otherwise. :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star`
-and :math:`Y = \sum_l \alpha^{(l)} \varepsilon^{(l)}`, so that Ghost is X + Y (with the printed minus,
--X - Y). Random variables are given by the values they take, along the last axis, and the probabilities of
-these outcomes. A `TypeError` names an argument of a wrong kind, a `ValueError` one whose shape or range
-does not fit. Arguments are the same everywhere, where a function says nothing else:
+training sample j, with gains :math:`c_l` and :math:`\beta^\star = \beta^{(L)}`; the :math:`\alpha^{(l)}` are
+numbers unless said otherwise. :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and :math:`Y = \sum_l
+\alpha^{(l)} \varepsilon^{(l)}`, so that Ghost is X + Y (with the printed minus, -X - Y). Random variables are
+given by the values they take, along the last axis, and the probabilities of these outcomes. Arguments are the
+same everywhere, where a function says nothing else:
 
 Parameters
 ----------
@@ -54,7 +44,6 @@ __all__ = [
     "noise_variance",
     "printed_ghost_variance",
     "random_weight_sum",
-    "regression_gain",
     "scale_free_variance",
     "signal_and_noise",
     "signed_covariance_bound",
@@ -71,8 +60,6 @@ __all__ = [
 def expectation(values: Float[Array, "... outcomes"], probabilities: Outcomes, /) -> Float[Array, "..."]:
     """Compute the mean of random variables with finitely many outcomes.
 
-    Arguments: :mod:`lai_core.variance`.
-
     Parameters
     ----------
     values
@@ -86,8 +73,6 @@ def covariances(
     left: Float[Array, "p outcomes"], right: Float[Array, "q outcomes"], probabilities: Outcomes, /
 ) -> Float[Array, "p q"]:
     """Compute covariances of every variable of one list with every variable of another.
-
-    Arguments: :mod:`lai_core.variance`.
 
     Parameters
     ----------
@@ -107,8 +92,6 @@ def signal_and_noise(
 
     Implements :eq:`signal-and-noise`: :math:`X = (\sum_l \alpha^{(l)} c_l)\beta^\star` and
     :math:`Y = \sum_l \alpha^{(l)} (\beta^{(l)} - c_l \beta^\star)`.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     xp, shared = xp_of(alpha), similarities[-1, ...]
     remainders = similarities - gains[:, None] * shared
@@ -124,8 +107,6 @@ def ghost_signal_noise(
     Implements :eq:`ghost-signal-noise`: :math:`(\sum_l \alpha^{(l)} c_l)\beta^\star +
     \sum_l \alpha^{(l)} \varepsilon^{(l)}`, for one validation sample; printed with a minus and without
     the sum over validation samples.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     xp = xp_of(alpha)
     return dot(xp, alpha, gains) * shared + xp.sum(alpha[:, None] * remainders, axis=0)
@@ -136,8 +117,6 @@ def lai_signal(alpha: Layers, shared: Outcomes, /) -> Outcomes:
     r"""Compute LAI's outcomes: the shared signal alone, without the printed minus.
 
     Implements :eq:`lai-signal`: :math:`(\sum_l \alpha^{(l)})\beta^\star`, for one validation sample.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     return xp_of(alpha).sum(alpha) * shared
 
@@ -149,8 +128,6 @@ def noise_variance(alpha: Layers, noise_covariance: Float[Array, "L L"], /) -> S
     Implements :eq:`app-var-eps`: :math:`\sum_{l,k} \alpha^{(l)} \alpha^{(k)}
     \mathrm{Cov}(\varepsilon^{(l)}, \varepsilon^{(k)})`, for numbers :math:`\alpha^{(l)}` and one
     validation sample; `random_weight_sum` does without either.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     xp = xp_of(alpha)
     return dot(xp, alpha, apply(xp, noise_covariance, alpha))
@@ -170,8 +147,6 @@ def ghost_variance(
     Implements :eq:`app-var-exact`: :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star +
     \mathrm{Var}\,Y + 2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`. It needs numbers
     :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     signal, noise, cross = _ghost_parts(alpha, gains, signal_variance, signal_covariance, noise_covariance)
     return signal + noise + cross
@@ -185,12 +160,9 @@ def printed_ghost_variance(
 
     Implements :eq:`app-ghost-var` and :eq:`app-var-corr-lb`: :math:`(\sum_l \alpha^{(l)} c_l)^2\,
     \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y`. Appendix A prints it as the variance; it is short of
-    :math:`2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`, which vanishes for the gains of
-    `regression_gain`. Appendix C prints it as a lower bound for :math:`\mathrm{Cov}(\beta^\star, Y) \ge 0`;
-    what it needs is :math:`(\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y) \ge 0`, and the signs
+    :math:`2 (\sum_l \alpha^{(l)} c_l)\, \mathrm{Cov}(\beta^\star, Y)`. Appendix C prints it as a lower
+    bound for :math:`\mathrm{Cov}(\beta^\star, Y) \ge 0`; it needs the sign of that product, and the signs
     of the remainders' covariances play no part. `signed_covariance_bound` holds always.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     signal = dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance
     return signal + noise_variance(alpha, noise_covariance)
@@ -202,8 +174,6 @@ def lai_variance(alpha: Layers, signal_variance: Scalar, /) -> Scalar:
 
     Implements :eq:`app-var-lai`: :math:`(\sum_l \alpha^{(l)})^2\, \mathrm{Var}\,\beta^\star`. It needs
     numbers :math:`\alpha^{(l)}` and one validation sample; `random_weight_sum` does without either.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     return xp_of(alpha).sum(alpha) ** 2 * signal_variance
 
@@ -271,8 +241,6 @@ def ghost_variance_lower_bound(
     Implements :eq:`app-var-CS-lb`: :math:`(|\sum_l \alpha^{(l)} c_l| \sqrt{\mathrm{Var}\,\beta^\star} -
     \sqrt{\mathrm{Var}\,Y})^2`, for numbers :math:`\alpha^{(l)}` and one validation sample. It may be 0
     with noise of any size: it is no floor in terms of the noise.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     return minkowski_lower_bound(dot(xp_of(alpha), alpha, gains) ** 2 * signal_variance, noise)
 
@@ -292,8 +260,6 @@ def signed_covariance_bound(
     :math:`s = \min(0,\ 2(\sum_l \alpha^{(l)} c_l)\,\mathrm{Cov}(\beta^\star, Y))`, the variance is at
     least :math:`(\sum_l \alpha^{(l)} c_l)^2\, \mathrm{Var}\,\beta^\star + \mathrm{Var}\,Y + s`, and at
     least :math:`\mathrm{Var}\,Y + s`. The printed bounds are these where s = 0, and only there.
-
-    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -315,8 +281,6 @@ def variance_order(alpha: Layers, deviations: Layers, /) -> tuple[Scalar, Scalar
     non-negative :math:`\alpha^{(l)}` and no layer's spread above the last one's, LAI's variance
     :math:`(\sum_l \alpha^{(l)}\, \mathrm{sd}\,\beta^{(L)})^2` is at least Ghost's.
 
-    Arguments: :mod:`lai_core.variance`.
-
     Parameters
     ----------
     deviations
@@ -332,37 +296,12 @@ def variance_order(alpha: Layers, deviations: Layers, /) -> tuple[Scalar, Scalar
 
 
 @checked
-def regression_gain(
-    similarities: Float[Array, "L outcomes"], shared: Outcomes, probabilities: Outcomes, /
-) -> Layers:
-    r"""Compute the gains for which signal and noise are uncorrelated, whatever the law.
-
-    Implements :eq:`regression-gain`: :math:`c_l = \mathrm{Cov}(\beta^{(l)}, \beta^\star) /
-    \mathrm{Var}\,\beta^\star`, so that :math:`\mathrm{Cov}(\beta^\star, \varepsilon^{(l)}) = 0` and the
-    printed variance of Ghost holds. Where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, it is this c.
-
-    Arguments: :mod:`lai_core.variance`.
-
-    Returns
-    -------
-    array
-        NaN where :math:`\beta^\star` does not vary.
-    """
-    xp = xp_of(shared)
-    centred = (shared - dot(xp, shared, probabilities)) * probabilities
-    return dot(xp, similarities, centred) / dot(xp, shared, centred)
-
-
-@checked
 def variance_criterion(alpha: Layers, gains: Layers, signal_variance: Scalar, noise: Scalar, /) -> Scalar:
     r"""Compute the variance of Ghost minus that of LAI, for uncorrelated signal and noise.
 
     Implements :eq:`variance-criterion`: :math:`\mathrm{Var}\,Y - [(\sum_l \alpha^{(l)})^2 -
     (\sum_l \alpha^{(l)} c_l)^2]\,\mathrm{Var}\,\beta^\star` where
-    :math:`\mathrm{Cov}(\beta^\star, Y) = 0`: with the gains of `regression_gain` always, and wherever
-    :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
-
-    Arguments: :mod:`lai_core.variance`.
+    :math:`\mathrm{Cov}(\beta^\star, Y) = 0`, as wherever :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`.
 
     Returns
     -------
@@ -380,8 +319,6 @@ def unit_gain_difference(alpha: Layers, noise: Scalar, covariance: Scalar, /) ->
     Implements :eq:`unit-gain-variance`: :math:`\mathrm{Var}\,Y + 2 \sum_l \alpha^{(l)}\,
     \mathrm{Cov}(\beta^\star, Y)`, since Ghost is then LAI plus the noise Y, and LAI is
     :math:`\sum_l \alpha^{(l)} \beta^\star`.
-
-    Arguments: :mod:`lai_core.variance`.
 
     Returns
     -------
@@ -401,8 +338,6 @@ def scale_free_variance(
     Implements :eq:`scale-free-variance`: where :math:`E[\beta^{(l)}|g^{(L)}] = c_l\beta^\star`, Ghost's
     is LAI's plus :math:`\mathrm{Var}\,Y / ((\sum_l \alpha^{(l)} c_l)\,E\beta^\star)^2`, hence never the
     smaller one, for any gains and any :math:`\alpha^{(l)}`.
-
-    Arguments: :mod:`lai_core.variance`.
     """
     lai = signal_variance / signal_mean**2
     return lai + noise / (dot(xp_of(alpha), alpha, gains) * signal_mean) ** 2, lai

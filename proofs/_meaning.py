@@ -91,20 +91,12 @@ SIGNS: dict[str, dict[str, str]] = {
     "admissible-weights": {r"$\rho \ge 0$": "r >= 0, s >= 0, T >= 0", DISTANCE: "d > 0"},
     "random-weights-variance": {r"weights are independent Gaussians of mean zero and variance $v$": "v > 0"},
     "lai-two-sided": {_BELOW: "alpha >= 0", _LAST: "beta >= 0"},
-    "ghost-lai-range": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},
     "relative-below-one": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},
     "perturbation-norm": {NORM: "b >= 0, d >= 0, f >= 0, h >= 0"},
-    "rounding-error": {"every operation is rounded to nearest, with unit roundoff $u$": "u >= 0"},
-    "selection-regret": {STEP: "lam >= 0"},
     "midpoint": {STEP: "eta > 0"},
     "shapley-first-order": {
         r"$\eta > 0$": "eta > 0",
         r"$\nabla L_V$ is $\lambda$-Lipschitz": "lambda > 0",
-        NORM: "a >= 0",
-    },
-    "midpoint-error": {
-        r"$\eta > 0$": "eta > 0",
-        r"the Hessian of $L_V$ is $\mu$-Lipschitz": "mu > 0",
         NORM: "a >= 0",
     },
     "unit-gain-variance": {CHANCE: "p > 0"},
@@ -118,7 +110,6 @@ SIGNS: dict[str, dict[str, str]] = {
     },
     "variance-criterion": {CHANCE: "p > 0"},
     "scale-free-variance": {CHANCE: "p > 0"},
-    "regression-gain": {CHANCE: "p > 0", r"$\Var \beta^\star > 0$": "s > 0"},
 }
 _INDICES = re.compile(r"_*\d+")
 _FACTOR = re.compile(r"(?<!\*)\b\d+\*")

@@ -24,7 +24,6 @@ BY_NUMBERS = (  # what is fixed is a number in a law whose other symbols are out
     r"signs are drawn without looking at $g$ and $h$",
     r"both are drawn without looking at $g$ and $h$",
     r"they are independent of $h_z$, $h_j$ and of the gates",
-    r"the normalisation of the step does not depend on which samples are kept",
 )
 BY_LAWS = (  # the law is written out: its outcomes and their chances, or its moments
     r"finite variances",

@@ -13,10 +13,10 @@ import sympy as sp
 from proofs._chain import SAMPLES, grid
 from proofs._harness import AtMost, Statement, settled, under, width
 from proofs._rewrites import Rewrite, exchanged, given, signless, without
-from proofs._symbols import dot, exchange, total
+from proofs._symbols import dot, total
 
 SCOPE = "any depth, any number of validation samples"
-s, t = sp.symbols("s t", real=True)
+s = sp.Symbol("s", real=True)
 
 
 def names(depth: int, **kind: bool) -> tuple:
@@ -61,29 +61,9 @@ def unit_ratios(depth: int, words: str) -> tuple[AtMost, ...]:
     return under(words, (r for b in lower for r in (AtMost(0, b), AtMost(b, 1))))
 
 
-def shares(depth: int) -> tuple[AtMost, ...]:
-    """State that s and t, times a sample's alphas, lie below and above what the bounds make of them."""
-    alpha, *_, low, high = names(depth)
-    rows = ((s * total(row), dot(row, low), dot(row, high), t * total(row)) for row in alpha)
-    return under(SHARE, (r for a, b, c, d in rows for r in (AtMost(a, b), AtMost(c, d))))
-
-
 def of_shares(change: Callable[[AtMost, int], AtMost | None]) -> Rewrite:
-    """Change what s and t are."""
+    """Change what s is."""
     return given(lambda r, depth: change(r, depth) if r.of == SHARE else r)
-
-
-def ends_exchanged(r: AtMost, depth: int) -> AtMost:
-    """Put the upper bounds in the place of the lower ones, and the other way round."""
-    *_, low, high = names(depth)
-    other = exchange(low[1:], high[1:])
-    return replace(r, lhs=r.lhs.xreplace(other), rhs=r.rhs.xreplace(other))
-
-
-def alphas_squared(r: AtMost, depth: int) -> AtMost:
-    """Weigh by squares."""
-    squares = {a: a**2 for row in names(depth)[0] for a in row}
-    return replace(r, lhs=r.lhs.xreplace(squares), rhs=r.rhs.xreplace(squares))
 
 
 def of_the_first_sample(r: AtMost, depth: int) -> AtMost | None:
@@ -100,12 +80,6 @@ def ghost_and_lai(depth: int) -> tuple[sp.Expr, sp.Expr]:
     """Write Ghost and LAI."""
     alpha, last, ratios, _, _ = names(depth)
     return weighted(alpha, last, ratios), weighted(alpha, last, [[sp.S.One] * depth] * len(alpha))
-
-
-def quotient(depth: int) -> tuple[AtMost, AtMost]:
-    """State the range of Ghost in multiples of LAI."""
-    ghost, lai = ghost_and_lai(depth)
-    return AtMost(s * lai, ghost), AtMost(ghost, t * lai)
 
 
 def below_one(depth: int) -> tuple[AtMost, AtMost]:
@@ -144,21 +118,6 @@ MUTANTS = {
     "embeddings of any sign": signless("alpha"),
     "opposed at the top": signless("beta"),
 }
-QUOTIENT = Statement(
-    "ghost-lai-range",
-    SCOPE,
-    quotient,
-    given=lambda depth: between(depth, ORDERED) + shares(depth),
-    depths=(1, 2, 3),
-    arguments=lambda depth: (*names(depth)[:2], s, t),
-)
-QUOTIENT_MUTANTS = {
-    "ends exchanged": of_shares(ends_exchanged),
-    "alpha squared": of_shares(alphas_squared),
-    "embeddings of any sign": signless("alpha"),
-    "opposed at the top": signless("beta"),
-    "the first sample's share": of_shares(of_the_first_sample),
-}
 BELOW_ONE = Statement(
     "relative-below-one",
     SCOPE,
@@ -179,11 +138,6 @@ BELOW_ONE_MUTANTS = {
 @settled("lai-two-sided", STATEMENT, MUTANTS)
 def prove_gap_from_both_sides() -> None:
     """One term against either end; the last layer adds nothing."""
-
-
-@settled("ghost-lai-range", QUOTIENT, QUOTIENT_MUTANTS)
-def prove_range_of_ghost_over_lai() -> None:
-    """Per layer b lies between m and M; per sample s and t are within what these make of its alphas."""
 
 
 @settled("relative-below-one", BELOW_ONE, BELOW_ONE_MUTANTS)

@@ -4,8 +4,7 @@ Let samples arrive in a uniformly random order. Sample j's marginal is the integ
 ``eta <g_j, grad L(theta - eta D)>`` with ``D = sum_(i before j) g_i + t g_j``.
 
 The order. With n samples, ``s (n - 1 - s)!... / n!`` weighs a set of s samples before j; summed over sets
-with one given sample in them the weights give 1/2, with two given samples 1/3, for every n. So the
-indicators of two samples have variance 1/4 and covariance 1/12, and t has mean 1/2 and variance 1/12.
+with one given sample in them the weights give 1/2, for every n, and t has mean 1/2.
 
 Quadratics. A marginal is ``eta <g, grad L(theta)> - eta^2 <g, H D>``, linear in D, and ``E D = G / 2``:
 exact, for matrices of symbolic size.
@@ -14,22 +13,17 @@ Any step. The same with F, the loss after the step as a function of the gradient
 an affine step (momentum, weight decay) of a quadratic loss is such an F.
 
 First order. ``|grad L(theta - eta D) - grad L(theta)| <= lam eta |D|`` and ``E |D| <= sum |g_i| / 2``.
-
-Midpoint. Expand about ``theta - eta G / 2``: the linear term has mean zero and the rest is at most
-``mu eta^2 |D - G/2|^2 / 2`` (Taylor's inequality for a Lipschitz Hessian), where
-``E |D - G/2|^2 = sum_(i != j) |g_i|^2 / 6 + |G - g_j|^2 / 12 + |g_j|^2 / 12`` from the variances above. For
-a cubic in one parameter the rest is exactly that, so that the bound is attained.
 """
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import sympy as sp
 
 from proofs._harness import AtMost, Equal, Statement, settled, within
 from proofs._rewrites import becomes, plus, times
-from proofs._symbols import layers, signs, symmetric, total, vector
+from proofs._symbols import layers, signs, symmetric, vector
 
 SCOPE = "any number of samples and parameters, any quadratic validation loss"
 STEP_SCOPE = (
@@ -37,7 +31,7 @@ STEP_SCOPE = (
 )
 rate = sp.Symbol("eta", positive=True)
 summation = functools.cache(sp.summation)  # a statement and its mutants add up the same
-HALF, QUARTER, EIGHTH, TWELFTH = (sp.Rational(1, k) for k in (2, 4, 8, 12))
+HALF = sp.Rational(1, 2)
 
 
 def gradients(samples: int) -> list[sp.Matrix]:
@@ -148,47 +142,3 @@ FIRST_MUTANTS = {
 @settled("shapley-first-order", FIRST, FIRST_MUTANTS)
 def prove_shapley_first_order() -> None:
     """Bound the expected length of D, then the marginal's integrand, each by its certificate."""
-
-
-def spread(moves: Sequence[sp.Expr], covariance: sp.Expr = TWELFTH) -> sp.Expr:
-    """Give the mean square of ``D - G/2``, where samples come before with some covariance."""
-    own, *rest = moves
-    squares = total(x**2 for x in rest)
-    return (QUARTER - covariance) * squares + covariance * total(rest) ** 2 + own**2 / 12
-
-
-def fine(moves: Sequence[sp.Expr], *covariance: sp.Expr) -> sp.Expr:
-    """Give the bound on the midpoint score's error."""
-    return mu * rate**2 / 2 * moves[0] * spread(moves, *covariance)
-
-
-def error(samples: int) -> tuple[AtMost, ...]:
-    """State the midpoint score's error on a cubic, its bound, and the simple bound above it."""
-    sizes, relations = first_order_sizes(samples), []
-    coarse = mu * rate**2 * EIGHTH * sizes[0] * sum(sizes) ** 2
-    for moves in directions(samples):
-        value = shapley(lambda at: mu * INSIDE * at**3 / 6, moves) / rate
-        missed = value - sizes[0] * mu * INSIDE * (rate * sum(moves) / 2) ** 2 / 2
-        relations += [*within(fine(moves), missed), AtMost(fine(moves), coarse)]
-    return tuple(relations)
-
-
-ERROR = Statement(
-    "midpoint-error",
-    "any number of samples and parameters, any loss with a Lipschitz Hessian",
-    error,
-    depths=(1, 2, 3),
-    arguments=lambda samples: (list(first_order_sizes(samples)), mu, rate),
-)
-ERROR_MUTANTS = {
-    "samples taken for independent": becomes(
-        lambda samples: fine(first_order_sizes(samples), sp.S.Zero), only=0
-    ),
-    "a smaller constant": times(QUARTER, only=2),
-    "no Lipschitz constant": times(OUTSIDE / INSIDE, only=0, of="lhs"),
-}
-
-
-@settled("midpoint-error", ERROR, ERROR_MUTANTS)
-def prove_midpoint_error() -> None:
-    """Find the moments of the order, then those of ``D - G/2``, then certify both bounds."""

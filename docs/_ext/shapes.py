@@ -1,7 +1,7 @@
 """Parameters in the reference: their shapes and types, from annotations, and what others say of them.
 
-A docstring that says ``Arguments: :mod:`lai_core.bounds` `` leaves the parameters that it does not describe
-to the section *Parameters* of that module's docstring. "As for `trace`." stands for what `trace` says of the
+A docstring leaves the parameters that it does not describe to the section *Parameters* of its module's
+docstring, if that describes them all. "As for `trace`." stands for what `trace` says of the
 parameter, which the page repeats. Parameters that a docstring describes together stand together.
 """
 
@@ -18,7 +18,6 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.ext.napoleon import NumpyDocstring
 
-GLOSSARY = re.compile(r" ?Arguments: :mod:`([\w.]+)`\.")
 PARAMETER = re.compile(r"^:param (\w+):")
 REFERRED = re.compile(r"As (?:for|in) `([\w.]+)`[.,;:]?\s*")
 FIELD = re.compile(r":(returns|raises)\b|\.\. rubric::")
@@ -79,12 +78,15 @@ def fields(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 def with_glossary(lines: list[str], function: Any, config: Any) -> list[str]:
     """Add the fields that a docstring leaves to a module's, in the order of the signature."""
-    if (named := GLOSSARY.search("\n".join(lines))) is None:
-        return lines
-    own, rest = fields([GLOSSARY.sub("", line) for line in lines])
-    glossary = inspect.getdoc(import_module(named[1])) or ""
+    own, rest = fields(lines)
+    glossary = inspect.getdoc(import_module(function.__module__)) or ""
     known, _ = fields(NumpyDocstring(glossary, config, what="module").lines())
+    if not known:
+        return lines
     signature = inspect.signature(function)
+    left = set(signature.parameters) - set(own)
+    if not left or not left <= set(known):
+        return lines
     added = [line for name in signature.parameters for line in own.get(name) or known[name]]
     if not any(line.startswith(":returns:") for line in rest) and shape(signature.return_annotation):
         several = get_origin(signature.return_annotation) is tuple

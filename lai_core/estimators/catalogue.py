@@ -180,12 +180,6 @@ def find_estimator(name: object, *, among: Iterable[Estimator] = CATALOGUE) -> E
     -------
     Estimator
         The one of that name.
-
-    Examples
-    --------
-    >>> from lai_core.estimators.catalogue import find_estimator
-    >>> find_estimator("lai").gradients
-    'output'
     """
     named = {estimator.name: estimator for estimator in among}
     check_choice("estimator", name, tuple(named))

@@ -9,13 +9,12 @@ from typing import Any
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_count
 from lai_core._engine.namespace import itemsize
 from lai_core.estimators import _parameters as estimators
-from lai_core.estimators._arguments import check_lai_pair, check_lai_trace
-from lai_core.estimators.catalogue import PAIRWISE, find_estimator
+from lai_core.estimators.catalogue import find_estimator
 from lai_core.estimators.checks import fitting_positions
 from lai_core.records.base import Trace
-from lai_core.records.compatible import check_pair, check_trace
+from lai_core.records.compatible import check_trace
 
-__all__ = ["Route", "ScoringCost", "cost_ratio", "list_routes", "pairwise_cost", "summary_cost"]
+__all__ = ["Route", "ScoringCost", "cost_ratio", "list_routes"]
 
 MEANINGS = {
     "tokens": "exact pairs of positions: Ghost of LAI's virtual readouts",
@@ -70,13 +69,6 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
     -------
     ScoringCost
         The counts and their ratios.
-
-    Examples
-    --------
-    >>> from lai_core.estimators import costs
-    >>> cost = costs.cost_ratio([64, 64, 64])
-    >>> cost.passes_ratio, round(cost.numbers_ratio, 3)
-    (1.5, 1.333)
     """
     if len(widths) < 2:
         msg = f"widths: expected the input's and at least one layer's, got {len(widths)} of them"
@@ -95,74 +87,6 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
         ghost_numbers=inputs + outputs,
         lai_numbers=inputs + widths[-1],
     )
-
-
-def summary_cost(trace: Trace, estimator: str, *, positions: str = "tokens") -> int:
-    """Count what scoring a batch from a summary takes, which is what adding it to a summary takes.
-
-    From shapes alone, before anything is multiplied: with t positions LAI's exact pairs of tokens take
-    `n t d_L sum_l d_(l-1)`, their means `n d_L sum_l d_(l-1)`.
-
-    Parameters
-    ----------
-    trace
-        A trace of the batch, as the estimator takes it.
-    estimator
-        `ghost`, `lai` or `lli`.
-    positions
-        What LAI's product means on layers with positions.
-
-    Returns
-    -------
-    int
-        Multiply-adds. Of `flatten`, whose summary exists for a last layer without positions alone, what
-        such a summary would take.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> from lai_core.estimators.costs import summary_cost
-    >>> trace = lai.Trace([lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 7)))])
-    >>> summary_cost(trace, "lai"), summary_cost(trace, "lai", positions="mean")
-    (210, 42)
-    """
-    asked = find_estimator(estimator, among=PAIRWISE)
-    work = check_trace("trace", trace, asked.gradients, DEFAULT_MEMORY_BUDGET)
-    if asked.positions:
-        check_lai_trace(trace, work, positions, "trace")
-    return sum(
-        use.total_cost()
-        for uses in estimators.collect_gradients(asked, trace, work, positions).values()
-        for use in uses
-    )
-
-
-def pairwise_cost(validation: Trace, training: Trace, estimator: str, *, positions: str = "tokens") -> int:
-    """Count what scoring a batch against raw validation samples takes, pair by pair.
-
-    With t positions on each side LAI's exact pairs of tokens take `n_val n t^2 (sum_l d_(l-1) + d_L)`,
-    `flatten` `n_val n t (sum_l d_(l-1) + d_L)`.
-
-    Parameters
-    ----------
-    validation, training
-        Traces of both sides, as the estimator takes them.
-    estimator, positions
-        As in `summary_cost`.
-
-    Returns
-    -------
-    int
-        Multiply-adds.
-    """
-    asked = find_estimator(estimator, among=PAIRWISE)
-    if asked.positions:
-        work = check_lai_pair(validation, training, positions, DEFAULT_MEMORY_BUDGET)
-    else:
-        work = check_pair(validation, training, asked.gradients, DEFAULT_MEMORY_BUDGET)
-    sides = (estimators.collect_gradients(asked, trace, work, positions) for trace in (validation, training))
-    return sum(use.pairwise_cost(other) for use, other in estimators.pairs(*sides))
 
 
 @dataclass(frozen=True)
@@ -229,12 +153,14 @@ def list_routes(trace: Trace, forward: int, *, sketches: Sequence[int] = ()) -> 
     outputs = int(gradients.shape[-1])
     listed = []
     for positions in fitting_positions(trace):
+        seen = estimators.collect_gradients(find_estimator("lai"), trace, work, positions)
+        uses = [use for parameter in seen.values() for use in parameter]
         if positions == "flatten":
-            cost = pairwise_cost(trace, trace, "lai", positions=positions)
+            cost = sum(use.pairwise_cost(use) for use in uses)
             read = [gradients, *(layer.readout_input(work.xp) for layer in trace.layers)]
             held = sum(prod(one.shape) * itemsize(work.xp, one.dtype) for one in read if one is not None)
         else:
-            cost = summary_cost(trace, "lai", positions=positions)
+            cost = sum(use.total_cost() for use in uses)
             places = int(gradients.shape[1]) if positions == "tokens" and gradients.ndim == 3 else 1
             entries = cost // (int(gradients.shape[0]) * places)
             held = entries * itemsize(work.xp, work.dtype)

@@ -25,14 +25,12 @@ from lai_core._theory.algebra import dot
 from lai_core._theory.arrays import checked
 from lai_core.estimators._arguments import check_lai_pair
 from lai_core.records.base import Trace, locate
-from lai_core.records.compatible import check_same_samples, check_trace
+from lai_core.records.compatible import check_same_samples
 
 __all__ = [
     "GateTrace",
-    "gate_factors",
     "gate_lai_kernel",
     "gate_lai_scores",
-    "relu_gates",
     "squared_column_norms",
 ]
 
@@ -163,59 +161,6 @@ def squared_column_norms(weight: Float[Array, "d_above d_below"], /) -> Float[Ar
         :math:`\|W^{(t+1)}_{:,i}\|^2`.
     """
     return xp_of(weight).sum(weight * weight, axis=0)
-
-
-def relu_gates(trace: Trace, /) -> tuple[Float[Array, "n _"], ...]:
-    r"""Read the gates of ReLU layers off the activations of the layers above them.
-
-    Parameters
-    ----------
-    trace
-        A trace of a chain of layers with ReLU and nothing else between them, one position a sample.
-
-    Returns
-    -------
-    tuple of array
-        :math:`\phi'(s^{(l)})` for l = 1, ..., L-1, each `(n, d_l)`: 1 where the next layer's input is
-        positive, 0 elsewhere.
-    """
-    work = check_trace("trace", trace, "output", DEFAULT_MEMORY_BUDGET)
-    _check_dense("trace", trace, work)
-    inputs: list[Array] = [layer.readout_input(work.xp) for layer in trace.layers[1:]]
-    return tuple(work.xp.astype(activations > 0, work.dtype) for activations in inputs)
-
-
-@checked
-def gate_factors(
-    validation: Float[Array, "n_val d"],
-    training: Float[Array, "n_train d"],
-    column_norms: Float[Array, " d"],
-    /,
-    *,
-    width: int,
-) -> Float[Array, "n_val n_train"]:
-    r"""Estimate the gain of one layer's similarity, for every pair of samples.
-
-    Implements :eq:`gate-corrected`, its factors: :math:`\gamma_t(z, j) = \frac{1}{d_{t+1}} \sum_i
-    \|W^{(t+1)}_{:,i}\|^2 \phi'(s^{(t)}_{z,i}) \phi'(s^{(t)}_{j,i})`, the normalised trace of
-    :math:`J_z^\top J_j`.
-
-    Parameters
-    ----------
-    validation, training
-        :math:`\phi'(s^{(t)})`.
-    column_norms
-        :math:`\|W^{(t+1)}_{:,i}\|^2`.
-    width
-        :math:`d_{t+1}`, the number of rows of :math:`W^{(t+1)}`.
-
-    Returns
-    -------
-    array
-        A pure number for each pair.
-    """
-    xp = xp_of(training)
-    return matmul(xp, validation * column_norms, xp.matrix_transpose(training)) / width
 
 
 # The gate-corrected kernel, and its sums.

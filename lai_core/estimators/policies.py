@@ -337,13 +337,6 @@ def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_trai
     -------
     array
         `(n_train,)`, in the scores' units.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lai_core.estimators.policies import standard_errors
-    >>> standard_errors(np.array([[1.0, 4.0], [3.0, 4.0]]))
-    array([2., 0.])
     """
     spread: Any = _spread(parts, sizes, None)
     return spread.error

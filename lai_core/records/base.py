@@ -153,14 +153,6 @@ class Trace(Pytree):
     ----------
     layers
         The records; the last one always has output gradients. Any iterable; kept as a tuple.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> layer = lai.LayerTrace(np.ones((8, 3)), np.ones((8, 2)), bias=True)
-    >>> lai.Trace([layer])
-    Trace(LayerTrace((8, 3), (8, 2)))
     """
 
     layers: tuple[Record, ...]

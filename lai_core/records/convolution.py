@@ -41,14 +41,6 @@ class ConvolutionTrace(Record):
         Groups of channels that do not mix.
     bias, weight, name
         As in `LayerTrace`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> layer = lai.ConvolutionTrace(np.ones((2, 3, 8)), np.ones((2, 4, 6)), kernel=(3,))
-    >>> lai.ghost_kernel(*[lai.Trace([layer, lai.LayerTrace(np.ones((2, 1)), np.ones((2, 1)))])] * 2).shape
-    (2, 2)
     """
 
     array_fields: ClassVar[Mapping[str, Axes]] = {

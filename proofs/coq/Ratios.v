@@ -62,9 +62,6 @@ by apply: ler_wpmul2r => //; case/andP: (b0 z (ltnSn L : (0 < L.+1 <= L.+1)%N)).
 Qed.
 End Range.
 
-Theorem ghost_lai_range : Statements.Ratios.ghost_lai_range.
-Proof. by move=> R d n L V j s a0 b0 hs; rewrite share_le_ghost // ghost_le_lai. Qed.
-
 Theorem relative_below_one : Statements.Ratios.relative_below_one.
 Proof.
 move=> R d n L V j s a0 b0 hs.

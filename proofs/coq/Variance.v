@@ -215,15 +215,6 @@ move=> R W P L alpha c beta h0; rewrite (variance_of_ghost P alpha c) variance_o
 by rewrite mulrBl ler_subl_addl.
 Qed.
 
-Theorem regression_gain : Statements.Variance.regression_gain.
-Proof.
-move=> R W P L alpha beta v0; rewrite covC /noise cov_suml big1 // => l _.
-rewrite (@eq_cov _ _ _ _ (fun w => - (cov P (beta l) (signal beta) / var P (signal beta)) * signal beta w
-  + beta l w)
-  _ (signal beta)) => [|w|//]; last by rewrite /remainder addrC mulNr.
-by rewrite cov_lin mulNr divfK ?gt_eqF // addNr mulr0.
-Qed.
-
 (* What a conditional mean says of products with functions of the condition. *)
 Lemma mean_given (R : realFieldType) (W : finType) (P : law R W) (S : eqType) (T : W -> S) X Y (h : S -> R) :
   same_mean_given P T X Y -> mean P (fun w => h (T w) * X w) = mean P (fun w => h (T w) * Y w).

@@ -62,6 +62,12 @@ def of_pair(
     return abs(pair.ghost - getattr(pair, gap)), float(np.sum(limit(*arguments, **CONSTANTS)))
 
 
+def without_last(*sides: np.ndarray, **constants: float) -> np.ndarray:
+    """Bound LLI's gap: LAI's bound at last similarities of 0."""
+    nothing = np.zeros((len(sides[0]), len(sides[1])))
+    return bounds.lai_gap_bound_without_alignment(nothing, *sides, **constants)
+
+
 WITHOUT = "gap-without-alignment"
 for name, side, *about in (
     ("norm-product-bound", "", decaying, "bottom", bounds.norm_product_bound, "sides"),
@@ -69,7 +75,7 @@ for name, side, *about in (
     ("app-conservative", "", opposed_nowhere, "lai", bounds.conservative_bound, "top", "sides"),
     ("conservative-sharp", "", opposed_nowhere, "lai", bounds.sharp_conservative_bound, "top", "sides"),
     (WITHOUT, "LAI", decaying, "lai", bounds.lai_gap_bound_without_alignment, "top", "sides"),
-    (WITHOUT, "LLI", decaying, "lli", bounds.lli_gap_bound_without_alignment, "sides"),
+    (WITHOUT, "LLI", decaying, "lli", without_last, "sides"),
     ("lli-gap", "", aligned, "lli", bounds.lli_gap_bound, "top"),
 ):
     bound(name, 7 * LAYERS, side, *about)(of_pair)
@@ -101,22 +107,17 @@ def lai_lower(entries: np.ndarray) -> tuple[float, float]:
     return float(lower[0]), float(alpha.sum(0) @ last[:, 0])
 
 
-@bound("lai-two-sided", 14, "above", of="lai", high=True)
-@bound("lai-two-sided", 14, "below", of="lai", high=False)
-@bound("ghost-lai-range", 14, "above", of="quotient", high=True)
-@bound("ghost-lai-range", 14, "below", of="quotient", high=False)
-def ranged(entries: np.ndarray, of: str, high: bool) -> tuple[float, float]:
+@bound("lai-two-sided", 14, "above", high=True)
+@bound("lai-two-sided", 14, "below", high=False)
+def ranged(entries: np.ndarray, high: bool) -> tuple[float, float]:
     """Draw similarities of two validation samples whose ratios lie in a range."""
     alpha, shares = np.abs(entries[:6]).reshape(3, 2) + 0.01, np.clip(entries[6:12], 0, 1).reshape(3, 2)
     last = np.abs(entries[12:]) + 0.01
     beta = (LOW[:, None] + shares * (HIGH - LOW)[:, None]) * last
     ghost, lai = (alpha * beta).sum(), alpha.sum(0) @ last
-    value, ends = {
-        "lai": (lai - ghost, bounds.lai_gap_range(alpha[:, :, None], last[:, None], LOW, HIGH)),
-        "quotient": (ghost / lai, bounds.ghost_over_lai_range(alpha[:, :, None], LOW, HIGH)),
-    }[of]
+    ends = bounds.lai_gap_range(alpha[:, :, None], last[:, None], LOW, HIGH)
     low, most = (float(np.squeeze(end)) for end in ends)
-    return (float(value), most) if high else (low, float(value))
+    return (float(lai - ghost), most) if high else (low, float(lai - ghost))
 
 
 @bound("relative-below-one", 12)

@@ -18,27 +18,15 @@ def descent(entries: np.ndarray) -> tuple[float, float]:
     return abs(float(missed)), float(limit[0])
 
 
-@bound("shapley-first-order", 4, middle=False)
-@bound("midpoint-error", 4, middle=True)
-def one_step(entries: np.ndarray, middle: bool) -> tuple[float, float]:
+@bound("shapley-first-order", 4)
+def one_step(entries: np.ndarray) -> tuple[float, float]:
     theta, gradients = entries[:1], entries[1:, None]
     orders = list(permutations(range(3)))
     before = [theta[0] - gradients[list(order[: order.index(0)])].sum() for order in orders]
     exact = np.mean([np.sin(at) - np.sin(at - gradients[0, 0]) for at in before])
-    if middle:
-        score = shapley.step_midpoint_scores(lambda g: -np.cos(theta - g), gradients)
-        limit = shapley.midpoint_error_bound(gradients, learning_rate=1.0, hessian_lipschitz=1.0)
-    else:
-        score = gradients @ np.cos(theta)
-        limit = shapley.shapley_first_order_bound(gradients, learning_rate=1.0, smoothness=1.0)
+    score = gradients @ np.cos(theta)
+    limit = shapley.shapley_first_order_bound(gradients, learning_rate=1.0, smoothness=1.0)
     return abs(float(exact - score[0])), float(limit[0])
-
-
-@bound("selection-regret", 6)
-def regret(entries: np.ndarray) -> tuple[float, float]:
-    exact, score = entries[:3], entries[3:]
-    regret = np.maximum(exact, 0).sum() - exact[score > 0].sum()
-    return float(regret), float(bounds.selection_regret_bound(exact, score))
 
 
 @bound("perturbation-norm", 16)

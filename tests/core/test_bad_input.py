@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 import lai_core as lai
-from lai_core.estimators.costs import pairwise_cost
 from tests.support.backends import BACKENDS, STRICT_OTHER_DEVICE
 from tests.support.refusals import Table, refusals
 from tests.support.traces import Layout, trace
@@ -37,7 +36,6 @@ LAST, BROKEN = ones((4, 3)) + np.eye(4, 3), raw(np.full((4, 3), np.nan), ones((4
 STRICT = next(backend for backend in BACKENDS if backend.name == "strict")
 TWO_SIDES = (
     *(lai.ghost_kernel, lai.lai_kernel, lai.lli_kernel, lai.ghost_scores, lai.lai_scores, lai.lli_scores),
-    *(partial(pairwise_cost, estimator=name) for name in ("lai", "ghost")),
     lambda *sides: lai.preconditioned_lai_kernel(*sides, ones(2)),
     lambda *sides: lai.preconditioned_lai_scores(*sides, ones(2)),
     lai.check_same_batch,

@@ -51,8 +51,8 @@ OWN = {
     **{
         (name, "positions"): "tokens"
         for name in (
-            "lai_kernel", "preconditioned_lai_kernel", "self_influence", "summarize", "summary_cost",
-            "segment_scores", "pairwise_cost",
+            "lai_kernel", "preconditioned_lai_kernel", "self_influence", "summarize",
+            "segment_scores",
         )
     },
 }  # fmt: skip

@@ -22,7 +22,7 @@ POSITIVE, NOT_NEGATIVE, BELOW_ONE = (
 ENDS = {
     "rho": NOT_NEGATIVE, "C_a": NOT_NEGATIVE, "alpha_bar": ((1e-3,), (-1e-3,)), "low": NOT_NEGATIVE,
     "high": ((0.9,), (-1e-3,)), "damping": NOT_NEGATIVE, "smoothness": NOT_NEGATIVE,
-    "hessian_lipschitz": NOT_NEGATIVE, "learning_rate": POSITIVE, "epsilon": POSITIVE, "step_size": POSITIVE,
+    "learning_rate": POSITIVE, "epsilon": POSITIVE, "step_size": POSITIVE,
     "width": ((1, 2), (0,)),
     "depth": ((1, 2), (0, -1, True, 2.0)), "step": ((1, 2), (0,)),
     "share": ((0.251, 1.0), (0.25, 1.001)), "first": ((0, 1, 3), (-1, 4)), "last": ((-1, 0, 2), (-2, 3)),
@@ -30,8 +30,6 @@ ENDS = {
 """What an option takes, up to its ends, and what it refuses."""
 OWN_ENDS = {
     ("certified_learning_rate", "smoothness"): POSITIVE,
-    ("directional_scores", "step"): POSITIVE,
-    ("linear_random_weights_variance", "depth"): ((0, 1), (-1,)),
 }
 CALLED = [
     (FUNCTIONS[name], parameter.name, OWN_ENDS.get((name, parameter.name), ENDS.get(parameter.name)))

@@ -140,18 +140,3 @@ def test_ghost_converges_for_vanishing_learning_rates(shape, seed):
     ]
     assert gaps[1] <= 0.2 * gaps[0] + 1e-9
     assert gaps[2] <= 0.2 * gaps[1] + 1e-7
-
-
-@pytest.mark.equation("midpoint-error")
-@given(shape=st.sampled_from(SHAPES), seed=GENERATORS, rate=rates)
-def test_midpoint_score_is_within_its_bound(shape, seed, rate):
-    """Loss sum_i sin(m_i . theta): the Hessian's Lipschitz constant is at most sum |m_i|^3."""
-    theta, gradients = draw(shape, seed)
-    rows = np.random.default_rng(seed + 2).normal(size=(3, shape[1]))
-    values = averaged_over_orders(lambda at: np.sin(rows @ at).sum(), theta, gradients, rate) / rate
-    scores = midpoint_scores(lambda at: rows.T @ np.cos(rows @ at), theta, gradients, rate)
-    lipschitz = float((np.linalg.norm(rows, axis=-1) ** 3).sum())
-    bound = shapley.midpoint_error_bound(gradients, learning_rate=rate, hessian_lipschitz=lipschitz)
-    missed = np.abs(values - scores)
-    hunt(missed, bound)
-    assert np.all(missed <= bound * (1 + 1e-9) + 1e-9)

@@ -49,6 +49,7 @@ MODELS = {
 }
 
 
+@pytest.mark.equation("directional-derivative")
 @pytest.mark.parametrize("name", [*MODELS, "a rule that clips"])
 def test_scores_are_inner_products_of_gradients(name):
     apply = MODELS.get(name, clipping)

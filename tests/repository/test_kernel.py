@@ -20,7 +20,6 @@ BY_FORM = {
     "the loss after the step is quadratic in the gradient it is given",
     "one activation vector and one output gradient per layer and sample",
     r"$g_k$ is the mean gradient of source $k$",  # a definition that the step is written with
-    "nothing overflows or underflows",  # numbers are those of an ordered field
     "$L_V$ is quadratic",
     "one plain SGD step on sample $j$",
     "signs are drawn without looking at $g$ and $h$",
@@ -30,7 +29,7 @@ BY_FORM = {
     "the variance is over signs and permutations",
     "both are drawn without looking at $g$ and $h$",
     "the batch is its own validation set",
-    "the normalisation of the step does not depend on which samples are kept",
+    "nothing overflows or underflows",  # numbers are those of an ordered field
     r"fixed $\alpha$",
     "one validation sample",
     "finite variances",  # the law has finitely many outcomes

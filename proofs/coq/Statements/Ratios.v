@@ -19,16 +19,6 @@ Definition lai_two_sided := forall (R : realFieldType) d n L (V : 'I_n -> trace 
     - ghost L.+1 V j
   <= \sum_z beta (V z) j L.+1 * (\sum_(1 <= l < L.+1) alpha (V z) j l * (1 - m l)).
 
-(** The range of Ghost beside LAI: s is at most every validation sample's share of the last layer. *)
-(* Implements: ghost-lai-range *)
-Definition ghost_lai_range := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j s,
-  (* $\alpha^{(l)} \ge 0$ *) (forall z l, (0 < l <= L.+1)%N -> 0 <= alpha (V z) j l) ->
-  (* $0 \le \beta^{(l)} \le \beta^{(L)}$ for every layer and $z$ *)
-  (forall z l, (0 < l <= L.+1)%N -> 0 <= beta (V z) j l <= beta (V z) j L.+1) ->
-  (* $s \sum_l \alpha^{(l)} \le \alpha^{(L)}$ for every $z$ *)
-  (forall z, s * (\sum_(1 <= l < L.+2) alpha (V z) j l) <= alpha (V z) j L.+1) ->
-  s * lai L.+1 V j <= ghost L.+1 V j <= lai L.+1 V j.
-
 (** The error of LAI, relative to LAI, is at most 1 - s. *)
 (* Implements: relative-below-one *)
 Definition relative_below_one := forall (R : realFieldType) d n L (V : 'I_n -> trace R d) j s,

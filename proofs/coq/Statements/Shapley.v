@@ -41,26 +41,3 @@ Definition first_order := forall (R : rcfType) p n (L : 'cV[R]_p -> R) dL theta
   (* $\eta > 0$ *) 0 < eta ->
   `|shapley L eta theta g j / eta - dot (dL theta) (g j)| <= lambda * eta / 2%:R * norm (g j) *
     (\sum_i norm (g i)).
-
-(* dL is the gradient of L and H its Hessian, at every point and uniformly on bounded sets, as in constructive
-   analysis. On the reals a Lipschitz Hessian gives both by Taylor's formula. *)
-Definition hessian_of (R : rcfType) p (L : 'cV[R]_p -> R) dL (H : 'cV_p -> 'M_p) := forall r e, 0 < e ->
-  exists2 t, 0 < t & forall x h, norm x <= r -> norm h <= t ->
-  `|L (x + h) - L x - dot (dL x) h| <= e * norm h /\ norm (dL (x + h) - dL x - H x *m h) <= e * norm h.
-
-(** For a loss whose Hessian is Lipschitz in the operator norm, how far the midpoint score is from the Shapley
-    value. *)
-(* Implements: midpoint-error *)
-Definition midpoint_error := forall (R : rcfType) p n (L : 'cV[R]_p -> R) dL H theta
-    (g : 'I_n -> 'cV_p) mu eta j,
-  (* meaning *) Num.archimedean_axiom R ->
-  (* meaning *) hessian_of L dL H ->
-  (* the Hessian of $L_V$ is $\mu$-Lipschitz *)
-  (forall x y (h : 'cV_p), norm ((H x - H y) *m h) <= mu * norm (x - y) * norm h) ->
-  (* $\eta > 0$ *) 0 < eta ->
-  let G := \sum_i g i in
-  let spread := (\sum_(i | i != j) norm (g i) ^+ 2) / 6%:R + norm (G - g j) ^+ 2 / 12%:R
-    + norm (g j) ^+ 2 / 12%:R in
-  `|shapley L eta theta g j / eta - dot (g j) (dL (theta - (eta / 2%:R) *: G))|
-    <= mu * eta ^+ 2 / 2%:R * norm (g j) * spread <= mu * eta ^+ 2 / 8%:R * norm (g j) *
-      (\sum_i norm (g i)) ^+ 2.

@@ -121,13 +121,6 @@ Definition criterion := forall (R : realFieldType) (W : finType) (P : law R W) L
   (var P (lai alpha beta) <= var P (ghost alpha beta))
   = (((\sum_l alpha l) ^+ 2 - gain_sum alpha c ^+ 2) * var P (signal beta) <= var P (noise alpha c beta)).
 
-(** The regression's slopes leave signal and noise uncorrelated. *)
-(* Implements: regression-gain *)
-Definition regression_gain := forall (R : realFieldType) (W : finType) (P : law R W) L alpha
-    (beta : 'I_L.+1 -> W -> R),
-  (* $\Var \beta^\star > 0$ *) 0 < var P (signal beta) ->
-  cov P (signal beta) (noise alpha (fun l => cov P (beta l) (signal beta) / var P (signal beta)) beta) = 0.
-
 (** Relative to its mean, LAI varies less; T is what the last gradients are, and the signal is a function of
     it. *)
 (* Implements: scale-free-variance *)

@@ -15,12 +15,9 @@ by split=> [z|z l _]; rewrite ?halving_alpha ?halving_signal ler01.
 Qed.
 
 (* Each of the three layers has a third of the sum. *)
-Lemma ghost_lai_range : ltac:(witness Statements.Ratios.ghost_lai_range).
+Lemma relative_below_one : ltac:(witness Statements.Ratios.relative_below_one).
 Proof.
 move=> R; take_halving R 3%N; exists 3%:R^-1; split=> [z l _|]; first by rewrite halving_alpha ler01.
 split=> [z l _|z]; first exact: halving_decays.
 by rewrite halving_alphas halving_alpha mulVf ?pnatr_eq0.
 Qed.
-
-Lemma relative_below_one : ltac:(witness Statements.Ratios.relative_below_one).
-Proof. exact: ghost_lai_range. Qed.

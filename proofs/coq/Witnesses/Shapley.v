@@ -23,11 +23,3 @@ Proof.
 move=> R; exists 2%N; split=> //; exists (dot (corner R 1 0)), (fun=> corner R 1 0), 1, 1 => _.
 by split; [exact: linear_gradient|split; [exact: linear_lipschitz|exact: ltr01]].
 Qed.
-
-Lemma midpoint_error : ltac:(witness Statements.Shapley.midpoint_error).
-Proof.
-move=> R; exists 2%N; split=> //; exists (dot (corner R 1 0)), (fun=> corner R 1 0), (fun=> 0), 1, 1 => _.
-split=> [r e e0|]; last by split=> [x y h|]; rewrite ?ltr01 // subrr mul0mx norm0 !mulr_ge0 ?norm_ge0 ?ler01.
-exists 1 => // x h _ _; rewrite dotDr addrAC addrK !subrr mul0mx subrr normr0 norm0.
-by rewrite mulr_ge0 ?norm_ge0 ?(ltW e0).
-Qed.

@@ -48,9 +48,6 @@ Proof.
 by move=> R; take_fair R; exists 2%N; split=> //; exists (fun=> 1), (fun=> 1), (noisy R); exact: noisy_cov.
 Qed.
 
-Lemma regression_gain : ltac:(witness Statements.Variance.regression_gain).
-Proof. by move=> R; take_fair R; exists 2%N; split=> //; exists (noisy R); rewrite noisy_var ltr01. Qed.
-
 (* The second coin adds to the last similarity's variance. *)
 Lemma lai_varies_more : ltac:(witness Statements.Variance.lai_varies_more).
 Proof.

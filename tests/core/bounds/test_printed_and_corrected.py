@@ -145,8 +145,10 @@ def test_printed_geometric_bounds_hold_for_lli(family, seed, shape):
 def test_decay_and_bounded_activations_limit_gaps(family, seed, shape):
     facts = draw(family, seed, shape)
     constants = facts.constants("rho", "C_a", "depth")
-    lli = bounds.lli_gap_bound_without_alignment(*facts.norms, **constants)
-    both = bounds.lai_gap_bound_without_alignment(facts.beta[-1], *facts.norms, **constants)
+    lli, both = (
+        bounds.lai_gap_bound_without_alignment(last, *facts.norms, **constants)
+        for last in (np.zeros_like(facts.beta[-1]), facts.beta[-1])
+    )
     for name, score, bound in (("lli", facts.lli, lli), ("lai", facts.lai, both)):
         difference = np.abs(facts.ghost - score)
         hunt(difference, bound, name)

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 import lai_core as lai
 from lai_core.estimators.gates import (
     GateTrace,
-    gate_factors,
     gate_lai_kernel,
     gate_lai_scores,
-    relu_gates,
     squared_column_norms,
 )
 from tests.support.draws import GENERATORS
-from tests.support.entries import halves
 from tests.support.networks import Shape, unconstrained
 from tests.support.refusals import Table, refusals
 
@@ -75,30 +72,6 @@ def test_kernel_and_scores_match_the_formula(backend, seed, bias):
     np.testing.assert_allclose(backend.numpy(gate_lai_kernel(validation, gated.sides[1])), expected, **close)
 
 
-@pytest.mark.equation("gate-corrected")
-@given(seed=GENERATORS)
-def test_factors_are_normalised_jacobian_traces(backend, seed):
-    rng = np.random.default_rng(seed)
-    weight, slopes_z, slopes_j = (rng.standard_normal(size) for size in ((4, 3), (2, 3), (3, 3)))
-    norms = squared_column_norms(backend.array(weight))
-    found = gate_factors(backend.array(slopes_z), backend.array(slopes_j), norms, width=4)
-    for z, j in np.ndindex(2, 3):
-        left, right = (slopes[:, None] * weight.T for slopes in (slopes_z[z], slopes_j[j]))
-        assert backend.numpy(found)[z, j] == pytest.approx(np.trace(left.T @ right) / 4, rel=1e-9)
-
-
-@pytest.mark.equation("gate-corrected")
-@given(inputs=halves((3, 2), -2, 2), weight=halves((2, 2), -2, 2))
-def test_relu_gates_are_closed_at_zero(backend, inputs, weight):
-    before = inputs @ weight.T
-    layers = [
-        lai.LayerTrace(backend.array(inputs)),
-        lai.LayerTrace(backend.array(np.maximum(before, 0)), backend.array(np.ones((3, 1)))),
-    ]
-    (gates,) = relu_gates(lai.Trace(layers))
-    np.testing.assert_array_equal(backend.numpy(gates), before > 0)
-
-
 ones = np.ones
 
 
@@ -119,9 +92,9 @@ def both(*layers):
     return partial(gate_lai_kernel, *[GateTrace(lai.Trace(layers), [ones((2, 2))], [ones(2)])] * 2)
 
 
-DENSE = "trace.layers[0]…: expected a dense layer with activations (n, d) and groups=1, got "
+DENSE = "validation.layers[0]: expected a dense layer with activations (n, d) and groups=1, got "
 MANY, GROUPED = lai.LayerTrace(*[ones((2, 3, 2))] * 2), lai.LayerTrace(*[ones((2, 2))] * 2, groups=2)
-USED = [lai.LayerTrace(ones((2, 3)), weight=key) for key in ("a", None, "b", None, "a")]
+USED = [lai.LayerTrace(ones((2, 3)), weight=key) for key in ("a", None, "b", None)]
 REFUSED: Table = {
     "ValueError: validation.gates: expected 1 arrays, one for every layer but the last, got 0": gated(
         gates=[]
@@ -134,15 +107,13 @@ REFUSED: Table = {
     "TypeError: validation: expected a GateTrace, got Trace": (
         lambda: gate_lai_scores(chain(), GateTrace(chain(), []))
     ),
-    "ValueError: validation.layers[0]: expected a dense layer": [both(MANY, MANY), both(GROUPED, GROUPED)],
+    f"ValueError: {DENSE}shape (2, 3, 2); lai_kernel knows positions and groups": both(MANY, MANY),
+    f"ValueError: {DENSE}shape (2, 2)": both(GROUPED, GROUPED),
+    f"ValueError: {DENSE}none": both(
+        lai.EmbeddingTrace(np.zeros((2, 3), int), None, rows=4), lai.LayerTrace(*[ones((2, 2))] * 2)
+    ),
     "ValueError: validation.layers[1]: expected a matrix of its own": (
         both(*[lai.LayerTrace(ones((2, 2)), ones((2, 2)), weight="w")] * 2)
-    ),
-    f"ValueError: {DENSE}none; lai_kernel knows positions and groups": (
-        lambda: relu_gates(chain(lai.EmbeddingTrace(np.zeros((2, 3), int), None, rows=4, name="table")))
-    ),
-    "ValueError: trace.layers[4]: expected a matrix of its own, got the key 'a' of an earlier layer": (
-        lambda: relu_gates(chain(*USED))
     ),
     "ValueError: weight: expected shape": lambda: squared_column_norms(ones(3)),
 }
@@ -152,5 +123,6 @@ test_unfit_gates_are_named = refusals(REFUSED)
 
 
 def test_uniquely_named_chains_have_gates():
-    assert [gate.shape for gate in relu_gates(chain(*USED[:4]))] == [(2, 3)] * 4
+    one = GateTrace(chain(*USED), [ones((2, 3))] * 4, [ones(3)] * 4)
+    assert gate_lai_kernel(one, one).shape == (2, 2)
     assert gate_lai_kernel(*[GateTrace(chain(), [])] * 2).tolist() == [[3.0] * 2] * 2

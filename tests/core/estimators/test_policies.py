@@ -26,17 +26,11 @@ def normalized(kept: list[bool], normalize: str) -> list[float]:
 
 
 @given(vectors, normalizations)
-def test_keep_positive_keeps_what_helps(backend, scores, normalize):
-    weights = backend.numpy(lai.keep_positive(backend.array(scores), normalize=normalize))
-    expected = normalized([math.isfinite(score) and score > 0 for score in scores], normalize)
-    np.testing.assert_allclose(weights, expected, rtol=1e-15)
-
-
-@given(vectors, normalizations)
-def test_keep_all_keeps_finite_scores(backend, scores, normalize):
-    weights = backend.numpy(lai.keep_all(backend.array(scores), normalize=normalize))
-    expected = normalized([math.isfinite(score) for score in scores], normalize)
-    np.testing.assert_allclose(weights, expected, rtol=1e-15)
+def test_finite_and_positive_scores_are_kept(backend, scores, normalize):
+    for policy, above in ((lai.keep_positive, 0.0), (lai.keep_all, -math.inf)):
+        weights = backend.numpy(policy(backend.array(scores), normalize=normalize))
+        expected = normalized([math.isfinite(score) and score > above for score in scores], normalize)
+        np.testing.assert_allclose(weights, expected, rtol=1e-15)
 
 
 @given(vectors, st.sampled_from((0.01, 0.3, 0.5, 0.7, 1.0)), normalizations)

@@ -84,21 +84,3 @@ def test_counterexample_dropping_the_hessian_reverses_rankings():
     hessian = np.array([[4.0, 0.0], [0.0, 1.0]])
     assert influence.inner_product_scores(validation, training).tolist() == [2.0, 1.0]
     assert influence.removal_influence(validation, training, hessian).tolist() == [0.5, 1.0]
-
-
-@pytest.mark.equation("directional-derivative")
-@given(shape=SHAPES, seed=GENERATORS, step=st.sampled_from((1e-2, 1.0)))
-def test_two_forward_passes_score_quadratics_exactly(shape, seed, step):
-    problem = Quadratics(shape, seed)
-    theta = np.random.default_rng(seed + 1).normal(size=shape[2])
-    gradients = problem.gradients(theta)
-    direction = gradients[: shape[0]].sum(0)
-
-    def losses(parameters):
-        moved = np.einsum("i,nij,j->n", parameters, problem.matrices[shape[0] :], parameters) / 2
-        return moved - problem.vectors[shape[0] :] @ parameters
-
-    scores = influence.directional_scores(losses, theta, direction, step=step)
-    expected = gradients[shape[0] :] @ direction
-    atol = 1e-7 * (1 + direction @ direction) / step
-    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=atol)

@@ -3,8 +3,6 @@
 The oracle is the Jacobian of all losses with respect to all rows, which the function never sees.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,6 @@ from hypothesis import given, settings
 
 from lai_core.influence import ownership_residuals
 from tests.support.draws import GENERATORS
-from tests.support.refusals import Table, refusals
 
 SAMPLES, WIDTH = 5, 3
 
@@ -49,18 +46,3 @@ def test_residuals_vanish_exactly_for_own_rows(seed):
     expected = [np.abs(gap @ of).max() for gap, of in zip(gaps, foreign, strict=True)]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-13)
     assert [size > 1e-10 for size in found] == [np.any(np.abs(of) > 0) for of in foreign]
-
-
-def refused(**change):
-    good = {"gradient": np.ones((3, 2)), "weighted": np.ones((3, 2)), "weights": np.arange(3.0)}
-    return partial(ownership_residuals, *(good | change).values())
-
-
-REFUSED: Table = {
-    "ValueError: weighted: expected the shape of gradient, (n, ...) = (3,": refused(weighted=np.ones((3, 1))),
-    "ValueError: weights: expected shape (n=3,), got (2,)": refused(weights=np.ones(2)),
-    "TypeError: gradient: expected a real floating dtype": refused(gradient=np.ones((3, 2), int)),
-    "TypeError: weights: expected an array": refused(weights=[1.0, 2.0, 3.0]),
-    "ValueError: gradient: expected every axis to have at least one": refused(gradient=np.ones((0, 2))),
-}
-test_bad_arguments_are_named = refusals(REFUSED)

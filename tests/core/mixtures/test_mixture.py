@@ -223,16 +223,6 @@ def test_json_states_resume_bit_for_bit():
     assert len(whole.history) == 6
 
 
-def test_old_states_load_without_history():
-    old, mixture = Mixture(2), Mixture(2)
-    old.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]))
-    state = old.state_dict()
-    del state["history"], state["inverse_freedom"]
-    mixture.step(np.array([1.0, 0.0]), np.array([0.1, 0.1]), sizes=np.array([3.0, 3.0]))
-    mixture.load_state_dict(state)
-    assert mixture.state_dict() == old.state_dict() | {"history": []}
-
-
 @pytest.mark.parametrize(
     ("dtype", "largest"), [("float32", 3e38), ("float32", 1e20), ("float64", 1e300), ("float64", 1e-300)]
 )

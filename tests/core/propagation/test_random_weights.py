@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from lai_core.propagation import (
     RandomLayer,
-    linear_random_weights_variance,
     random_weights_moments,
     random_weights_variance,
 )
@@ -94,15 +93,3 @@ def test_gated_layers_count_active_units(width):
     layer = RandomLayer.gated(width=width, variance=1.0, each=0.5, both=0.3)
     found = layer.active_pairs, layer.both_active, layer.both_active_squared
     np.testing.assert_allclose(found, expected)
-
-
-@pytest.mark.equation("random-weights-variance")
-@given(seed=GENERATORS, width=st.integers(1, 300), depth=st.integers(0, 12))
-def test_closed_form_matches_the_recursion(seed, width, depth):
-    _, _, P0, similarity = pair(seed)
-    layers = [RandomLayer.linear(width=width, variance=1 / width)] * depth
-    recursion = random_weights_variance(layers, P0, similarity)
-    closed = linear_random_weights_variance(P0, similarity, width=width, depth=depth)
-    assert closed == pytest.approx(recursion, rel=1e-9, abs=1e-9)
-    wide = linear_random_weights_variance(P0, similarity, width=10**4, depth=5)
-    assert wide == pytest.approx(5 / 10**4 * (P0 + similarity**2), rel=1e-2)
