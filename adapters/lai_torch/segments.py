@@ -19,6 +19,9 @@ from lai_core._adapters import (
     yield_replacements,
 )
 from lai_torch._exact.by_position import RowSums, check_positions
+from lai_torch._graph.places import Scale
+from lai_torch._graph.saved import Saved
+from lai_torch._graph.walk import walk
 from lai_torch._model.batch import Loss, map_tensors, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import zeros_filled
@@ -168,7 +171,8 @@ def check_apart(
 ) -> None:
     """Raise if a segment's losses move with what is at other positions.
 
-    Losses of segments must stay while others have other contents and targets. A row's products are the same
+    Gradients show it of all that is differentiable (`_check_gradients`). What carries no gradient is shown by
+    losses of segments that stay while others have other contents and targets. A row's products are the same
     numbers beside other rows, so that nothing but rounding is allowed: that of the losses, or, with a
     warning, that of the parameters (experts add up another number of rows).
 
@@ -191,9 +195,7 @@ def check_apart(
         If a loss moves; if no input has an entry for each position.
     """
     inputs = _find_contents(batch[0], segments)
-    with torch.no_grad():
-        usual = losses(batch).detach()
-    check_segment_numbers(segments, usual.shape, 1)
+    usual = _check_gradients(losses, batch, inputs, segments, message)
     if not inputs and len(segments.unique()) > 1:
         shape = f"({segments.shape[0]}, {segments.shape[1]}, ...)"
         msg = (
@@ -233,6 +235,73 @@ def check_apart(
             UserWarning,
             stacklevel=2,
         )
+
+
+def _check_gradients(
+    losses: Callable[[Any], Tensor],
+    batch: Any,
+    contents: list[Tensor],
+    segments: Tensor,
+    message: Callable[[int], str],
+) -> Tensor:
+    """Return the losses of a batch; raise if the gradient at other positions' contents is not zero."""
+    # With weight 2^k for the losses of segment k, the gradient at its contents, real ones or their embedding,
+    # is scaled by exactly 2^k unless the losses of another segment depend on them.
+    real = {id(one): one.detach().requires_grad_() for one in contents if one.is_floating_point()}
+    with torch.enable_grad():
+        # a copy, for a model may write to what is no leaf alone
+        usual = losses(
+            (map_tensors(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
+        )
+    check_segment_numbers(segments, usual.shape, 1)
+    if not usual.requires_grad:
+        return usual
+    graph, saved = walk(usual), Saved()
+    ids = [one.flatten() for one in contents if one.numel() == segments.numel() and id(one) not in real]
+    entries: list[Any] = list(real.values())
+    for node, name in enumerate(graph.names):
+        if name != "EmbeddingBackward0":
+            continue
+        index = saved(graph.nodes[node], "indices")
+        if index is not None and any(torch.equal(index.flatten(), one.to(index)) for one in ids):
+            entries.append(graph.gradient_edge((node, 0)))
+
+    def gradients(weights: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(usual, entries, weights.to(usual), retain_graph=True, allow_unused=True)
+        return [one.detach().reshape(segments.numel(), -1) for one in found if one is not None]
+
+    if entries:
+        _check_scaled(gradients, segments, message)
+    return usual.detach()
+
+
+def _check_scaled(
+    gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, message: Callable[[int], str]
+) -> None:
+    """Raise unless powers of two that weigh segments scale the gradients at their own positions alone."""
+    names, number = segments.unique(return_inverse=True)
+    kept = (segments >= 0).double()
+    scale = Scale.choose_scale({one.dtype for one in gradients(kept)})
+    plain = gradients(kept * 2.0**scale.shift)
+    for code in scale.codes(len(names), segments.device).flatten(0, 1):
+        factors = torch.exp2(code[number].double()) * kept
+        for one, other in zip(plain, gradients(factors * 2.0**scale.shift), strict=True):
+            power = factors.to(one.dtype).view(-1, 1)
+            apart = (other - one * power).abs()
+            same = (other == one * power) | (one.isnan() & other.isnan())
+            if scale.within:
+                same |= apart <= scale.within * power * one.abs().nan_to_num(0.0, 0.0, 0.0).amax()
+            if not bool(same.all()):
+                raise ValueError(message(_find_reader(gradients, segments, names)))
+
+
+def _find_reader(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, names: Tensor) -> int:
+    """Return a segment whose losses have a gradient at other positions' contents."""
+    for name in names[names >= 0].tolist():
+        others = (segments != name).flatten()
+        if any(bool(one[others].any()) for one in gradients((segments == name).double())):
+            return int(name)
+    return int(names[-1])
 
 
 def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:

@@ -122,6 +122,7 @@ MIXES = {
     "a cumulative mean without gradient": lambda h: h.detach().cumsum(1) / torch.arange(1, 6)[:, None],
     "a sum over what came before": lambda h: h.cumsum(1),
     "a sum over what comes after": lambda h: h.flip(1).cumsum(1).flip(1),
+    "a sum that gradients alone show": lambda h: h.cumsum(1) - h.detach().cumsum(1),
 }
 
 
