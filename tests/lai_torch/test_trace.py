@@ -1,5 +1,8 @@
 """Traces: exact over every kind of layer and parameter, refusing by name, leaving nothing behind."""
 
+import gc
+import weakref
+
 import lai_torch
 import pytest
 import torch
@@ -8,7 +11,7 @@ from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import lai_core as lai
-from tests.lai_torch.support import LOSS, batch, labels, randn, recurrent
+from tests.lai_torch.support import LOSS, batch, curated, labels, network, randn, recurrent
 from tests.support.torch_modules import held, holding
 from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
@@ -24,6 +27,31 @@ def test_architectures_are_exact(name):
     found = torch_exactness.measure(torch_models.MODELS[name])
     assert found["relative_error"] <= torch_exactness.bound(name)
     assert found["coverage"] == 1.0
+
+
+@pytest.mark.parametrize("gradients", ["output", "all"])
+def test_traces_need_no_collector(gradients):
+    """A trace may hold most of a device's memory: no circle keeps it for a later collection."""
+    model, given = network(), batch(N, 4)
+    lai_torch.trace(model, LOSS, *given, gradients=gradients)  # which may import and cache
+    gc.disable()
+    try:
+        trace = lai_torch.trace(model, LOSS, *given, gradients=gradients)
+        held = weakref.ref(trace.layers[-1].output_gradients)
+        del trace
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+def test_curators_keep_no_model():
+    """The compiler keeps its back ends as long as the process lives."""
+    model, given = network(), batch(8, 4)
+    curated(model, given, backward="selective").step(*given)
+    kept = weakref.ref(model)
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 def test_too_many_bytes_are_refused(monkeypatch):
