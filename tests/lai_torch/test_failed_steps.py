@@ -1,12 +1,15 @@
 """A step that raises before its optimizer steps leaves everything as before it; afterwards it says so."""
 
 import copy
+import pathlib
+import sys
 
 import lai_torch
 import pytest
 import torch
 from torch import nn
 
+import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS, data, plain
 
 
@@ -82,6 +85,46 @@ def test_steps_that_raise_did_not_happen(name):
         assert everything(*parts) == before
         assert all(module.training for module in parts[0].modules())
         assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize("event", ["call", "return"])
+@pytest.mark.parametrize("name", CASES)
+def test_interrupted_steps_are_whole_or_none(name, event):
+    """At calls of the library itself, of which a step has thousands: at some, further on each time."""
+
+    def interrupted(at):
+        *parts, _, batch = started(name)
+        calls = 0
+
+        def interrupt(frame, happened, _):
+            nonlocal calls
+            code = frame.f_code
+            # what is raised in a generator that is thrown away is lost
+            counts = (
+                happened == event and code.co_filename.startswith(LIBRARIES) and code.co_name != "<genexpr>"
+            )
+            calls += counts
+            if counts and calls == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        before = everything(*parts)
+        sys.setprofile(interrupt)
+        try:
+            parts[2].step(*batch)
+        except KeyboardInterrupt:
+            assert at is not None
+        finally:
+            sys.setprofile(None)
+        return before, everything(*parts), calls
+
+    before, after, calls = interrupted(None)
+    for number in range(4):
+        assert interrupted(int(calls * (number + 0.5) / 4))[1] in {before, after}
+    assert interrupted(calls)[1] == after
+
+
+LIBRARIES = tuple(str(pathlib.Path(library.__file__).parent) for library in (lai_torch, lai))
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

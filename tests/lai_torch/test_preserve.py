@@ -159,3 +159,19 @@ def test_losses_may_pop_targets(estimator):
     for _ in range(3):
         assert curator.step(sides[1][0], dict(sides[1][1])).scores.isfinite().all()
     assert sides[0][1].keys() == {"classes", "names"}
+
+
+def test_changed_modes_are_put_back():
+    @holding(lambda: held(body=nn.Linear(4, 5).eval(), head=nn.Linear(5, 3)))
+    def unsettled(own, inputs):
+        own.body.train()
+        return own.head(torch.tanh(own.body(inputs)))
+
+    model = unsettled().double()
+    for score in (
+        lambda: curated(model, data(5)).score(*data(N)),
+        lambda: lai_torch.trace(model, LOSS, *data(N)),
+        lambda: lai_torch.exact_scores(model, LOSS, data(5), data(N)),
+    ):
+        score()
+        assert [module.training for module in model.modules()] == [True, False, True]

@@ -1,7 +1,11 @@
-"""An interrupted run goes on bit for bit."""
+"""An interrupted run goes on bit for bit, a killed one loses nothing, and a long one holds on to nothing."""
 
 import copy
+import gc
 import io
+import pathlib
+import subprocess
+import sys
 
 import lai_torch
 import pytest
@@ -41,6 +45,11 @@ MODELS = {
     "vectors": lambda: nn.Sequential(
         nn.Linear(5, 12), nn.GELU(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3)
     ),
+    "named": lambda: Part(
+        lambda own, inputs: (inputs * own.kind + own.value) * own.parts,
+        # as a summary's fields are called
+        **{name: nn.Parameter(torch.ones(5)) for name in ("parts", "kind", "value")},
+    ),
     "signals": lambda: nn.Sequential(
         nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3), nn.LayerNorm(3)
     ),
@@ -49,6 +58,7 @@ CASES = [
     *(("signals", {"estimator": name}) for name in ("ghost", "lai", "lli", "exact", "midpoint")),
     ("signals", {"estimator": lai_torch.PreconditionedLAI(decay=0.9, exponent=0.5)}),
     ("signals", {"estimator": "calibrated_lai", "warmup": 1}),
+    ("named", {"estimator": "exact"}),
     ("vectors", {"estimator": "gate_lai"}),
     ("vectors", {"estimator": lai_torch.LAI(parts=3), "policy": lai.drop_harmful}),
     ("vectors", {"estimator": lai_torch.GateLAI(chunk=4)}),
@@ -131,7 +141,7 @@ def of_the_release_before(state):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [CASES[0], CASES[3], CASES[5], ("tokens", CASES[13][1] | {"policy": lai.reweight})]
+    ("kind", "options"), [CASES[0], CASES[3], CASES[5], ("tokens", CASES[14][1] | {"policy": lai.reweight})]
 )
 def test_states_of_the_last_release(kind, options):
     (model, optimizer, curator), batches = parts(kind, options)
@@ -141,3 +151,31 @@ def test_states_of_the_last_release(kind, options):
     for owner, state in zip(resumed, copy.deepcopy(states), strict=True):
         owner.load_state_dict(state)
     assert stepped(resumed[2], batches, 4) == stepped(curator, batches, 4)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(("job", "kills"), [("score_dataset", 20), ("CuratedTrainer", 5)])
+def test_kills_lose_nothing(pytestconfig, job, kills):
+    # in a process of its own, which may fork
+    command = [sys.executable, "-m", "tests.support.workloads.killed", job, str(kills)]
+    done = subprocess.run(command, cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(f"{kills} kills")
+
+
+@pytest.mark.weekly
+def test_long_runs_hold_nothing():
+    def resident(steps):
+        for step in range(steps):
+            inputs, targets = drawn("vectors", 16 - step % 3)
+            curator.step(inputs, targets, groups=targets)
+        gc.collect()
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+
+    model = MODELS["vectors"]()
+    options = {"refresh": 5, "validation_fraction": 0.5, "estimator": lai_torch.LAI(sketch=3)}
+    curator = lai_torch.Curator(
+        model, LOSS, torch.optim.Adam(model.parameters()), drawn("vectors", 40), **options
+    )
+    before = resident(200)  # for what is made once
+    assert resident(1000) < before + 1000

@@ -12,6 +12,7 @@ from torch import nn
 import lai_core as lai
 from tests.lai_torch.support import HALF, LOSS, curated, data
 from tests.support.torch_modules import held, holding
+from tests.support.torch_programs import program
 
 EVERYTHING = functools.partial(lai.keep_top, fraction=1.0)
 
@@ -143,3 +144,20 @@ def test_gradients_whose_squares_overflow():
     report = curator.step(torch.randn(6, 4), torch.arange(6) % 3)
     assert report.updated
     assert not torch.equal(model.weight, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [7002, 7026, 7067, 7112])
+def test_infinite_rows_of_random_programs(seed):
+    """No proof and no sum reads them, whatever a program's parts are."""
+    one = program(seed)
+    (inputs, targets), others = one.training, torch.arange(len(one.training[1])) != 2
+    spoilt = inputs.clone()
+    spoilt[2] = torch.nan
+    for estimator in ("lai", "ghost"):
+        without, found = (
+            curated(one.model.eval(), one.validation, one.loss, estimator=estimator).score(*batch)[1].scores
+            for batch in ((inputs[others], targets[others]), (spoilt, targets))
+        )
+        assert bool(found[2].isnan())
+        torch.testing.assert_close(found[others], without, rtol=1e-7, atol=1e-9)

@@ -12,6 +12,7 @@ from lai_torch.integrations.transformers import Curated, CuratedTrainer
 from transformers import Trainer
 
 import lai_core as lai
+from lai_core.mixtures import Mixture
 from tests.support.workloads.launches import in_ways, launch
 from tests.support.workloads.torch_processes import largest
 from tests.support.workloads.trainers import (
@@ -207,6 +208,16 @@ def test_mixtures_resume_within_an_epoch(tmp_path):
     assert 6 % run._mixing.sampler.batches  # the checkpoint is in the middle of one
     resumed, _, _ = by_source(0, str(tmp_path), resume=f"{tmp_path}/checkpoint-6", dropout=0.1)
     assert torch.equal(resumed, through)
+
+
+@pytest.mark.slow
+def test_sources_that_are_text(tmp_path):
+    numbers, logs, _ = by_source(0, str(tmp_path / "numbers"))
+    names = {"names": ["web", "code", "good"], "fixed": {"good": 4}}
+    named, lines, _ = by_source(0, str(tmp_path), mixture=Mixture({"web": 1.0, "code": 1.0}), **names)
+    assert torch.equal(named, numbers)
+    assert [line["curation/share/web"] for line in lines if "curation/share/web" in line] == shares_of(logs)
+    assert any("curation/dropped/good" in line for line in lines)
 
 
 def test_uncalled_losses_are_refused(tmp_path):

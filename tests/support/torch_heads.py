@@ -104,15 +104,45 @@ READ: dict[str, Head] = {
 }
 UNREAD: dict[str, tuple[Head, str]] = {
     "summed_product": (number(lambda p, h: (h * p.w).sum(-1)), "mul"),
+    "summed_by_a_function": (number(lambda p, h: torch.sum(p.w * h, dim=1)), "mul"),
+    "summed_and_kept": (number(lambda p, h: h.mul(p.w).sum(-1, keepdim=True)[:, 0]), "mul"),
+    "mean_product": (number(lambda p, h: (h * p.w).mean(-1)), "mul"),
+    "mean_of_products": (of_mean(lambda p, h: (h[:, None] * p.w).mean(2), 3, 0), "mul"),
+    "sum_of_products": (of_mean(lambda p, h: (h[:, None] * p.w).sum(2), 3, 0), "mul"),
+    "sum_of_columns": (of_mean(lambda p, h: (h[:, :, None] * p.w).sum(1), 0, 3), "mul"),
+    "sum_over_positions": (head(lambda p, h: (h[..., None] * p.w).sum((1, 2)), 0, 3), "mul"),
+    "sum_over_positions_and_kept": (
+        head(lambda p, h: (h[..., None] * p.w).sum((1, 2), keepdim=True)[:, 0, 0], 0, 3),
+        "mul",
+    ),
     "prototypes": (of_mean(lambda p, h: -torch.cdist(h, p.w), 3, 0), "cdist"),
     "hidden": (head(lambda p, h: Product.apply(h, p.w).mean(1), 0, 3), "ruled"),
+    "product_of_a_fixed_matrix": (
+        of_mean(lambda p, h: (h * p.w) @ torch.arange(3.0 * len(p.w), dtype=h.dtype).reshape(-1, 3).cos(), 0),
+        "mul",
+    ),
+    "cumulated": (number(lambda p, h: (h * p.w).cumsum(1)[:, -1]), "mul"),
+    "pooled_product": (
+        number(lambda p, h: functional.avg_pool1d((h * p.w)[:, None], len(p.w)).flatten()),
+        "mul",
+    ),
+    "reshaped": (number(lambda p, h: (h * p.w).reshape(len(h), 1, -1).sum((1, 2))), "mul"),
+    "loop_over_features": (number(lambda p, h: sum(h[:, i] * p.w[i] for i in range(len(p.w)))), "mul"),
+    "multiplied_in_place": (number(lambda p, h: h.clone().mul_(p.w).sum(-1)), "mul|copy_slices"),
     "part_in_place": (number(lambda p, h: scaled_in_place(h.clone(), p.w).sum(-1)), "mul|copy_slices"),
     "divided": (number(lambda p, h: (h / p.w).sum(-1)), "div"),
+    "addcmul": (number(lambda p, h: torch.addcmul(h, h, p.w).sum(-1)), "addcmul"),
+    "lerp": (number(lambda p, h: torch.lerp(h, 2 * h, p.w).sum(-1)), "lerp"),
+    "expanded_vector": (number(lambda p, h: (h * p.w.expand_as(h)).sum(-1)), "mul"),
     "rows_of_a_table": (
         of_mean(lambda p, h: spread((h * functional.embedding(h.detach().argmax(-1), p.w)).sum(-1)), 0, 0),
         "embedding",
     ),
     "differences": (head(lambda p, h: -(h[:, :1] - p.w).square().sum(2), 3, 0), "sub"),
+    "differences_one_by_one": (
+        of_mean(lambda p, h: -torch.stack([((h - one) ** 2).sum(-1) for one in p.w], 1), 3, 0),
+        "sub",
+    ),
     "cosines": (
         of_mean(lambda p, h: functional.cosine_similarity(h[:, None], p.w, dim=-1), 3, 0),
         "linalg_vector_norm",

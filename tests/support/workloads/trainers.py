@@ -102,13 +102,13 @@ def by_source(
 ) -> tuple[Tensor, list[dict[str, Any]], CuratedTrainer]:
     """Train on counting and noise by a mixture, with validation samples in each step."""
     join(rank, processes)
-    dropout = options.pop("dropout", 0.0)
+    names, dropout = options.pop("names", range(3)), options.pop("dropout", 0.0)
     rows = [*sequences(96, 1, noise=0.5), *(row | {"source": 2} for row in sequences(24, 2))]
     settings = {"max_steps": 12, "save_steps": 6, "logging_steps": 3, "learning_rate": 1e-2}
     trainer = CuratedTrainer(
         language_model(dropout),
         arguments(folder, processes, parts, **settings),
-        train_dataset=rows,
+        train_dataset=[row | {"source": names[row["source"]]} for row in rows],
         eval_dataset=sequences(24, 3),
         data_collator=collate,
         validation=sequences(24, 2),
