@@ -1,1 +1,1 @@
-"""The figures and tables of the theory pages: each module computes one from small networks, and draws it."""
+"""How the pictures of the studies and of the demo are drawn."""
