@@ -21,7 +21,6 @@ extensions = [
     "sphinx_copybutton",
     "anchors",
     "computed",
-    "stages",
     "equation_index",
     "ledger_data",
     "local_search",
