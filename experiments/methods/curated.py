@@ -1,7 +1,5 @@
 """What the paper proposes and its kin, through `lai_torch.Curator`: what users call is what is measured."""
 
-import itertools
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +9,7 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
-from experiments.methods.base import LOSS, METHODS, Run, Step, method
+from experiments.methods.base import LOSS, METHODS, Run, Step
 
 
 def curator(run: Run, estimator: Any, optimizer: Any = None, **options: Any) -> lai_torch.Curator:
@@ -86,26 +84,6 @@ for name, start in (
     ("LAI, error bars", curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful)),
 ):
     METHODS[name] = start
-
-REMEMBERED = 4
-"""A quarter of the validation set is traced at each step, in turn; the summaries of four steps score."""
-
-
-@method("LAI, four summaries")
-def four_summaries(run: Run) -> Step:
-    """Keep what is positive against the sum of the summaries of the last four steps."""
-    inputs, labels = run.task.validation
-    held: deque[lai.ValidationSummary] = deque(maxlen=REMEMBERED)
-    quarters = itertools.cycle(torch.randperm(len(labels), generator=run.generator).chunk(REMEMBERED))
-
-    def step(rows: Tensor) -> Tensor:
-        drawn = next(quarters)
-        held.append(lai.summarize(lai_torch.trace(run.model, LOSS, inputs[drawn], labels[drawn]), "lai"))
-        scores = lai.lai_scores(sum(held), lai_torch.trace(run.model, LOSS, *run.batch(rows)))
-        return run.update(rows, lai.keep_positive(scores.cpu()))
-
-    return step
-
 
 RULES: dict[str, Any] = {
     "positive": lambda scores, labels: lai.keep_positive(scores),
