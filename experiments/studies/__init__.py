@@ -6,7 +6,6 @@ from experiments.harness import page, record
 from experiments.harness.study import Study
 from experiments.studies import (
     budget,
-    cost,
     dynamics,
     fidelity,
     finetuning,
@@ -21,7 +20,6 @@ ORDER = (
     pretraining,
     finetuning,
     noisy_labels,
-    cost,
     dynamics,
     search,
     mixtures,

@@ -63,7 +63,7 @@ def test_frameworks_train_the_same_network(tmp_path):
         (["noisy-labels", "--seeds", "0"], 2, "0 is not in the range"),
         (["noisy-labels", "--epochs", "0"], 2, "0 is not in the range"),
         (["noisy-labels", "--backend", "abacus"], 2, "'abacus' is not one of 'torch', 'jax'"),
-        (["cost", "--backend", "jax"], 2, "backend: cost runs on torch, got 'jax'"),
+        (["search", "--backend", "jax"], 2, "backend: search runs on torch, got 'jax'"),
     ],
 )
 def test_impossible_commands_are_named(tmp_path, options, code, message):
