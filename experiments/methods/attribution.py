@@ -82,7 +82,7 @@ def projected_values(model: nn.Module, own: Batch, held: Batch, *, width: int, s
     """
     generator = torch.Generator().manual_seed(seed)
     parameters = sum(value.numel() for value in model.parameters())
-    projection = torch.randn(parameters, width, generator=generator).to(next(model.parameters()))
+    projection = torch.randn(parameters, width, generator=generator).to(own[0])
     toward, features = (flat_gradients(model, part, margin) @ projection for part in (held, own))
     with torch.no_grad():
         doubt = (-margin(model(own[0]), own[1])).sigmoid()

@@ -22,7 +22,7 @@ def report(found: lai_torch.Curator, run: Run, rows: Tensor, *, train: bool = Tr
     batch = run.batch(rows)
     told = found.step(*batch, **options) if train else found.score(*batch)[1]
     if told.scores is not None:
-        run.scores[rows] = told.scores.float().cpu()
+        run.scores[rows] = told.scores
     return told
 
 
@@ -46,7 +46,7 @@ def curated(
 
         def step(rows: Tensor) -> Tensor:
             groups = run.labels[rows] if floor else None
-            return report(found, run, rows, groups=groups).weights.cpu()
+            return report(found, run, rows, groups=groups).weights
 
         return step
 
@@ -105,10 +105,10 @@ def ruled(estimator: str, rule: str, *, mixed: bool, every: int = 1) -> Callable
 
         def step(rows: Tensor) -> Tensor:
             if round(run.progress * run.task.epochs) % every == 0:
-                scores = report(found, run, rows, train=False).scores.cpu()
+                scores = report(found, run, rows, train=False).scores
                 votes[rows] += scores.sign()
             if rule in RULES:
-                weights = run.update(rows, RULES[rule](scores, run.labels[rows].cpu()))
+                weights = run.update(rows, RULES[rule](scores, run.labels[rows]))
             else:
                 weights = run.train_on(votes >= 0)(rows)
             if mixed:

@@ -43,7 +43,7 @@ def as_a_set(estimator: str) -> Callable[[Run], Step]:
         def step(rows: Tensor) -> Tensor:
             parts = run.task.validation, run.batch(rows)
             held, batch = (lai_torch.trace(run.model, LOSS, *part, gradients=gradients) for part in parts)
-            toward, gram = scores(held, batch).cpu(), kernel(batch, batch).cpu()
+            toward, gram = scores(held, batch), kernel(batch, batch)
             return run.update(rows, nearest_set(toward / len(parts[0][1]), gram, HALF))
 
         return step

@@ -5,14 +5,13 @@ on the way: past it, it has learnt the wrong labels. What has a positive score i
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import lai_torch
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from experiments.data.digits import Batch
 from experiments.methods import attribution
 from experiments.methods.attribution import flat_gradients, sample_gradients
 from experiments.methods.base import LOSS, METHODS, Run, Step
@@ -60,13 +59,11 @@ def inner_products(run: Run) -> Tensor:
 def ghost(model: nn.Module, run: Run) -> Tensor:
     """Return the inner products of all parameters' gradients."""
     model.eval()
-
-    def traces(batch: Batch) -> Iterator[lai.Trace]:
-        for part in zip(*(each.split(run.task.part) for each in batch), strict=True):
-            yield lai_torch.trace(model, LOSS, *part, gradients="all")
-
-    held = lai.summarize(traces(run.task.validation), "ghost")
-    return torch.cat([lai.ghost_scores(held, each).cpu() for each in traces((run.inputs, run.labels))])
+    held, own = (
+        lai_torch.trace(model, LOSS, *batch, gradients="all")
+        for batch in (run.task.validation, (run.inputs, run.labels))
+    )
+    return lai.ghost_scores(held, own)
 
 
 @static("LiSSA")
