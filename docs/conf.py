@@ -24,7 +24,6 @@ extensions = [
     "equation_index",
     "ledger_data",
     "local_search",
-    "notebooks",
     "public_modules",
     "recorded",
     "shapes",
