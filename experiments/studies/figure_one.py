@@ -163,23 +163,6 @@ class Game:
         return rows
 
 
-def agreement(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Compare scores with true values: two correlations, the best half, and what choosing it loses.
-
-    The regret is 0 for the truly best half and 1 for the truly worst.
-    """
-    half = len(truth) // 2
-    chosen, best = (np.argsort(-values, kind="stable")[:half] for values in (scores, truth))
-    ordered = np.sort(truth)
-    most, least = ordered[-half:].sum(), ordered[:half].sum()
-    return {
-        "Pearson": correlation(scores, truth),
-        "Spearman": correlation(*(values.argsort().argsort().astype(float) for values in (scores, truth))),
-        "best half": len(set(chosen) & set(best)) / half,
-        "regret": float((most - truth[chosen].sum()) / (most - least)),
-    }
-
-
 def correlation(one: np.ndarray, other: np.ndarray) -> float:
     """Return Pearson's correlation; 0 where one does not vary."""
     if np.ptp(one) == 0.0 or np.ptp(other) == 0.0:
