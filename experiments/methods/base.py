@@ -199,7 +199,7 @@ class Outcome:
         return found
 
 
-def train(start: str | Callable[[Run], Step], task: Task, seed: int) -> Outcome:
+def train(name: str, task: Task, seed: int) -> Outcome:
     """Train one network by a method: the seed's initial weights, the seed's order of samples."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -208,7 +208,7 @@ def train(start: str | Callable[[Run], Step], task: Task, seed: int) -> Outcome:
         plain.update(torch.arange(task.batch), torch.full((task.batch,), 1.0 / task.batch))
     with check.all():
         run.accuracy(task.validation)
-    step = (METHODS[start] if isinstance(start, str) else start)(run)
+    step = METHODS[name](run)
     order = np.random.default_rng((seed, 2))
     total, count = len(run.labels), run.steps * task.batch
     often, scores = torch.zeros(task.epochs, total), torch.full((task.epochs, total), torch.nan)
