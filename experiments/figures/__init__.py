@@ -1,1 +1,1 @@
-"""How the pictures of the studies and of the demo are drawn."""
+"""The figures and tables of the theory pages: each module computes one from small networks, and draws it."""

@@ -1,22 +1,23 @@
-"""How the figures of the studies look: no background, and greys that are read on white and on black."""
+"""How the figures of the theory pages look: no background, and greys that are read on white and on black."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK = "#7f7f7f"
 """4 to 1 on white and 4.6 to 1 on the site's black."""
 
-COLORS: dict[str, str] = {  # Okabe and Ito's colours: told apart by colour-blind eyes
-    "Ghost": "#009E73",
-    "LAI": "#3a8fd0",
-    "LLI": "#E69F00",
-    "calibrated LAI": "#3a8fd0",
-    "gate LAI": "#CC79A7",
-    "midpoint": "#D55E00",
+LOOKS: dict[str, tuple[str, str]] = {  # Okabe and Ito's colours: told apart by colour-blind eyes
+    "Ghost": ("#009E73", "-"),
+    "LAI": ("#3a8fd0", "-"),
+    "LLI": ("#E69F00", "-"),
+    "calibrated LAI": ("#3a8fd0", ":"),
+    "gate LAI": ("#CC79A7", "--"),
+    "midpoint": ("#D55E00", "-"),
 }
 
 
@@ -44,6 +45,13 @@ def label(axes: Axes, **texts: Any) -> None:
         text.set_fontsize(9.5)
 
 
+def lines(axes: Axes, x: Sequence[float], curves: Mapping[str, Any]) -> None:
+    """Draw one line an estimator."""
+    for name, curve in curves.items():
+        color, style = LOOKS[name]
+        axes.plot(x, np.asarray(curve), style, color=color, lw=1.8, label=name)
+
+
 def intervals(axes: Axes, means: Mapping[str, Any], written: Sequence[str] | None = None) -> None:
     """Draw a row a method, from the top: its mean, and its interval where there is one."""
     for at, (name, of) in enumerate(means.items()):
@@ -65,7 +73,7 @@ def points(axes: Axes, x: Sequence[float], rows: Sequence[Any], style: str, **lo
 
 def color_of(name: str) -> str:
     """Return the colour of an estimator; grey of anything else."""
-    return COLORS.get(name, INK)
+    return LOOKS.get(name, (INK,))[0]
 
 
 def legend(axes: Axes, **options: Any) -> None:

@@ -117,7 +117,7 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
         of = record["methods"][name]
         for kind, style in (("right", "o-"), ("wrong", "o--")):
             means = [of[f"epoch {epoch}: kept of {kind} labels"]["mean"] for epoch in epochs]
-            color = pictures.color_of(name)
+            color = pictures.LOOKS[name][0]
             right.plot(epochs, means, style, ms=3, color=color, label=f"{name}, {kind} labels")
     pictures.label(right, xlabel="epoch", ylabel="share kept", ylim=(0.0, 1.0))
     pictures.legend(right)

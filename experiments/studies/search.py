@@ -116,7 +116,7 @@ def draw(record: dict[str, Any]) -> dict[str, Figure]:
         for name, metrics in record["methods"].items():
             x, y = (metrics[f"{setting}: {key}"]["mean"] for key in ("cost", "stopped early"))
             ours = name in GRID
-            color = pictures.color_of(name.split(",")[0]) if ours else pictures.INK
+            color = pictures.LOOKS[name.split(",")[0]][0] if ours else pictures.INK
             axes.plot(x, y, "os"[not ours], ms=8 if name in named else 5, color=color)
             if name in named or not ours:
                 place = {"xytext": (-4, 5), "ha": "right"} if x > 1.2 else {"xytext": (5, 3)}

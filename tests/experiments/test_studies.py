@@ -20,7 +20,7 @@ def invoke(*options):
 
 
 def ran(out, name, *options):
-    """Run a study by its command; return its record, whose claims are shown."""
+    """Run a study by its command; return its record, which is valid, and whose claims are shown."""
     result = invoke(name, "--out", out, *options)
     assert result.exit_code == 0, result.output
     study, record = STUDIES[name], records.read(out / f"{name}.json")

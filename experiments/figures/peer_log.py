@@ -1,0 +1,28 @@
+"""A peer's published log by updates and by seconds: GREATS in GhostSuite, against random batches."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.figures import pictures
+
+LOG: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "greats_log.json").read_text(encoding="utf-8")
+)
+"""Some validation losses of two arms, as their logs print them, and what a step takes there."""
+COLORS = {"random 16": pictures.INK, "best 16 of 32": pictures.color_of("Ghost")}
+
+
+def draw() -> dict[str, Figure]:
+    """Draw the losses by updates, and by updates times the seconds of a step."""
+    figure, panels = pictures.figure(2, height=2.9, sharey=True)
+    for axes, by_time in zip(panels, (False, True), strict=True):
+        for name, arm in LOG["arms"].items():
+            x = [update * (arm["seconds"] if by_time else 1) for update in arm["updates"]]
+            axes.plot(x, arm["loss"], "o-", ms=4, lw=1.4, color=COLORS[name], label=name)
+        pictures.label(axes, xlabel="seconds" if by_time else "updates")
+    pictures.label(panels[0], ylabel="validation loss")
+    pictures.legend(panels[0])
+    return {"axes": figure}
