@@ -6,6 +6,7 @@ from experiments.harness import page, record
 from experiments.harness.study import Study
 from experiments.studies import (
     budget,
+    cost,
     dynamics,
     fidelity,
     finetuning,
@@ -20,6 +21,7 @@ ORDER = (
     pretraining,
     finetuning,
     noisy_labels,
+    cost,
     dynamics,
     search,
     mixtures,
