@@ -85,12 +85,6 @@ def diagnosed_first(work: Work, optimizer: torch.optim.Optimizer, kind: Kind) ->
     return Step(run)
 
 
-def forward(work: Work) -> None:
-    """Run the model once on the batch."""
-    with torch.no_grad():
-        work.losses(*work.batch)
-
-
 def curator(work: Work, optimizer: Any, estimator: Any, kind: Kind = None, **options: Any) -> Any:
     """Return a curator that keeps half; LAI reads positions as the work says."""
     if isinstance(estimator, lai_torch.LAI):

@@ -15,17 +15,14 @@ import torch
 
 from benchmarks import jax_steps, report, ruler
 from benchmarks.methods import (
-    CACHED,
     KEPT,
     SELECTIVE,
     Build,
     Step,
     bytes_of,
     curated,
-    curator,
     diagnosed,
     diagnosed_first,
-    forward,
     half,
     hand,
     mixture,
@@ -108,13 +105,13 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
 def measure(names: Iterable[str], rounds: int) -> Figures:
     """Return each method's figures over a plain step's on each model; without `rounds`, what is counted."""
     torch.set_num_threads(1)
-    return {name: ratios(TIMED[name], METHODS, rounds)[0] for name in names}
+    return {name: ratios(TIMED[name], METHODS, rounds) for name in names}
 
 
 def ratios(
     build: Callable[[], Work], methods: Mapping[str, Build], rounds: int, *, least: float = LEAST
-) -> tuple[dict[str, dict[str, float | None]], Work]:
-    """Return the figures on one model of the methods that it allows, `plain` among them, and the model."""
+) -> dict[str, dict[str, float | None]]:
+    """Return the figures on one model of the methods that it allows, `plain` among them."""
     torch.manual_seed(0)
     work = build()
     work.model.train()
@@ -134,7 +131,7 @@ def ratios(
             found[name]["cpu_ratio"] = cpu / times["plain"][1]
             for other in OVER:
                 found[name][f"{other}_ratio"] = cpu / times[other][1] if other in times else None
-    return found, work
+    return found
 
 
 def counts_of(work: Work, step: Step) -> dict[str, float]:
@@ -159,7 +156,6 @@ COST_BOUNDS = {
     "resnet18 lai_cached memory_ratio": 1.05,
     "bert_small lai_selective flops_ratio": 0.72,
     "gpt_neo_small lai_selective flops_ratio": 0.72,
-    "resnet18 scoring forwards": 1.05,
 }
 PEER = "opacus_fresh"
 CHEAPER = (("ghost_fresh", "flops_ratio"), ("lai_fresh", "memory_ratio"))
@@ -169,39 +165,23 @@ OVER_HALF = {f"half_{key}": key for key in ("flops_ratio", "seconds_ratio")}
 """What is also told over a plain step on a random batch of the kept size."""
 
 
-def measure_costs(
-    names: Iterable[str], methods: Mapping[str, Build], rounds: int = 2
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Return each method's figures over a plain step's on each model, opacus' step where it is installed.
-
-    A further row has the operations of scoring a batch from a cached summary, over those of a forward pass.
-    """
-    if find_spec("opacus") is None:
-        print("opacus is not installed here: `make peers` measures it on the same work")
-        builds = {"plain": plain, "half": half, **methods}
-    else:
-        builds = {"plain": plain, "half": half, **methods, PEER: peer}
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for name in names:
-        figures, work = ratios(COSTED[name], builds, rounds, least=0.0)
-        rows = {way: {key: float(row[key] or 0.0) for key in COST_KEYS} for way, row in figures.items()}
-        for row in rows.values():
-            row |= {over: row[key] / rows["half"][key] for over, key in OVER_HALF.items()}
-        del rows["plain"]
-        made = curator(work, None, lai_torch.LAI(), refresh=CACHED)
-        for _ in range(2):  # the first passes prove and plan
-            made.score(*work.batch)
-        scoring = counted(partial(made.score, *work.batch)).flops
-        found[name] = rows | {"scoring": {"forwards": scoring / counted(partial(forward, work)).flops}}
-    return found
-
-
 def cost() -> None:
     """Measure every model and method at the paper's sizes, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
-    found = measure_costs(COSTED, COSTS)
-    columns = (*COST_KEYS, *OVER_HALF, "forwards")
-    report.ratios("over a plain step, and over one on a random half (half); half kept", found, columns)
+    builds = {"plain": plain, "half": half, **COSTS}
+    if find_spec("opacus") is None:
+        print("opacus is not installed here: `make peers` measures it on the same work")
+    else:
+        builds[PEER] = peer
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, build in COSTED.items():
+        figures = ratios(build, builds, 2, least=0.0)
+        rows = {way: {key: float(row[key] or 0.0) for key in COST_KEYS} for way, row in figures.items()}
+        for row in rows.values():
+            row |= {over: row[key] / rows["half"][key] for over, key in OVER_HALF.items()}
+        found[name] = {way: row for way, row in rows.items() if way != "plain"}
+    title = "over a plain step, and over one on a random half (half); half kept"
+    report.ratios(title, found, (*COST_KEYS, *OVER_HALF))
     bounded = {key: found[model][way][figure] for key in COST_BOUNDS for model, way, figure in [key.split()]}
     failed = report.over(bounded, COST_BOUNDS)
     failed += [
@@ -210,12 +190,8 @@ def cost() -> None:
         for method, key in CHEAPER
         if PEER in methods and not methods[method][key] <= methods[PEER][key]
     ]
-    contract = {
-        name: {way: row for way, row in methods.items() if way != "scoring"}
-        for name, methods in found.items()
-    }
     packages = ("torch", "transformers")
-    report.close("cost-torch", found, COST_BOUNDS, failed, packages=packages, contract=contract, threads=1)
+    report.close("cost-torch", found, COST_BOUNDS, failed, packages=packages, contract=found, threads=1)
 
 
 def worse(old: Figures, new: Figures) -> list[str]:

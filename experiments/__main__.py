@@ -17,7 +17,6 @@ SIZE = (
     click.Option(["--full", "size"], flag_value="full", help="What the documentation shows."),
 )
 OPTIONS = (
-    click.Option(["--backend"], type=click.Choice(["torch", "jax"]), default="torch", show_default=True),
     click.Option(["--seeds"], type=click.IntRange(min=1), help="How many.  [default: the size's]"),
     click.Option(["--out"], type=click.Path(file_okay=False, path_type=Path), default=OUT, show_default=True),
 )
@@ -39,9 +38,7 @@ def run_one(study: Study, size: str | None, **options: Any) -> None:
     """Run a study and show its claims."""
     try:
         show(study.run(size or "full", **options))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 
 

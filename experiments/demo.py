@@ -17,7 +17,7 @@ from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness import record as records
 from experiments.harness.page import markdown
-from experiments.methods import BACKENDS, Outcome, start_of, train
+from experiments.methods import Outcome, train
 from experiments.studies import tasks
 
 INK, BLUE = pictures.INK, pictures.color_of("LAI")
@@ -50,9 +50,9 @@ Outcomes = Mapping[str, Sequence[Outcome]]
 """By method, one a seed."""
 
 
-def run(backend: str, epochs: int, seeds: int) -> dict[str, list[Outcome]]:
+def run(epochs: int, seeds: int) -> dict[str, list[Outcome]]:
     """Train every method once per seed, seed after seed, so that slow moments hit all alike."""
-    starts = {name: start_of(title.removesuffix(" training"), backend) for name, title in TITLES.items()}
+    starts = {name: title.removesuffix(" training") for name, title in TITLES.items()}
     for name in METHODS:  # lazy imports and compilations are in nobody's seconds
         train(starts[name], tasks.flipped(0, epochs=1), 0)
     found: dict[str, list[Outcome]] = {name: [] for name in starts}
@@ -107,7 +107,7 @@ def claims(methods: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def collect(outcomes: Outcomes, backend: str) -> dict[str, Any]:
+def collect(outcomes: Outcomes) -> dict[str, Any]:
     """Return what `results.json` holds."""
     methods = summarize({name: outcomes[name] for name in METHODS})
     task = outcomes["plain"][0].run.task
@@ -121,14 +121,13 @@ def collect(outcomes: Outcomes, backend: str) -> dict[str, Any]:
             "batch": task.batch,
             "epochs": task.epochs,
             "optimizer": "Adam",
-            "backend": backend,
             "seeds": len(outcomes["plain"]),
             "n_training": len(task.training[1]),
             "n_validation": len(task.validation[1]),
             "n_test": len(task.test[1]),
             "flipped_share": float(task.wrong.mean()),
             "machine": platform.machine(),
-            "versions": {name: version(name) for name in (backend, "numpy", "scikit-learn")},
+            "versions": {name: version(name) for name in ("torch", "numpy", "scikit-learn")},
         },
     }
 
@@ -253,26 +252,23 @@ def _percent(value: float | None) -> str:
 
 POSITIVE = click.IntRange(min=1)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-DEFAULT = "Where results go.  [default: build/noisy-labels; for jax build/noisy-labels-jax]"
+DEFAULT = "Where results go.  [default: build/noisy-labels]"
 
 
 @click.command("noisy-labels")
 @click.option("--seeds", type=POSITIVE, default=5, show_default=True, help="How many runs a method.")
 @click.option("--epochs", type=POSITIVE, default=EPOCHS, show_default=True, help="Passes over the data.")
-@click.option(
-    "--backend", type=click.Choice(BACKENDS), default="torch", show_default=True, help="What trains."
-)
 @click.option("--out", type=FOLDER, help=DEFAULT)
-def noisy_labels(seeds: int, epochs: int, backend: str, out: Path | None) -> None:
+def noisy_labels(seeds: int, epochs: int, out: Path | None) -> None:
     """Rescue a training run on handwritten digits of which 40% are labelled wrongly.
 
     Exits with 1 if Ghost, LAI and LLI are not each at least 8 points of accuracy above plain
     training, or if 0.33 or more of what one of them keeps is flipped.
     """
-    out = out or Path("build", "noisy-labels" if backend == "torch" else f"noisy-labels-{backend}")
-    outcomes = run(backend, epochs, seeds)
-    results = collect(outcomes, backend)
+    out = out or Path("build", "noisy-labels")
+    outcomes = run(epochs, seeds)
+    results = collect(outcomes)
     write(outcomes, results, out)
-    show(results, f"Digits, 40% of training labels flipped; {backend}, {seeds} seeds, {epochs} epochs", out)
+    show(results, f"Digits, 40% of training labels flipped; {seeds} seeds, {epochs} epochs", out)
     if not all(claim["holds"] for claim in results["claims"]):
         sys.exit(1)

@@ -2,7 +2,7 @@
 
 A docstring leaves the parameters that it does not describe to the section *Parameters* of its module's
 docstring, if that describes them all. "As for `trace`." stands for what `trace` says of the
-parameter, which the page repeats. Parameters that a docstring describes together stand together.
+parameter, which the page repeats.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
+from pkgutil import resolve_name
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from docutils import nodes
-from sphinx import addnodes
 from sphinx.ext.napoleon import NumpyDocstring
 
 PARAMETER = re.compile(r"^:param (\w+):")
@@ -111,19 +111,12 @@ def with_referred(lines: list[str], function: Any, config: Any) -> list[str]:
         if named and referred and told:
             text = said[named[1]]
             rest, skipping = text[referred.end() :].strip(), True
-            together = [name for name, other in said.items() if other == text]
-            if rest and named[1] == concerned(rest, together):
+            if rest:
                 told[-1] += f" {rest[0].upper()}{rest[1:]}"
             found += [f"{named[0]} {told[0]}", *told[1:]]
         elif not skipping:
             found.append(line)
     return found
-
-
-def concerned(rest: str, together: list[str]) -> str:
-    """Name the one of several parameters that a further sentence is about: named in it, else the inputs."""
-    named = [name for name in together if re.search(rf"\b{name}\b", rest)]
-    return next(iter([*named, *({"inputs"} & set(together)), *together]))
 
 
 def description(name: str, parameter: str, function: Any, config: Any) -> list[str] | None:
@@ -146,48 +139,13 @@ def seen_from(name: str, function: Any) -> Any:
     module = import_module(function.__module__)
     owner = getattr(module, function.__qualname__.partition(".")[0], None)
     package, dotted = import_module(module.__name__.partition(".")[0]), name.split(".")
-    for place, path in [(owner, dotted), (module, dotted), (package, dotted)]:
-        found = place
-        for part in path:
+    for found in (owner, module, package):
+        for part in dotted:
             found = getattr(found, part, None)
         if found is not None:
             return found
-    for parts in range(len(dotted) - 1, 0, -1):
-        try:
-            found = import_module(".".join(dotted[:parts]))
-        except ModuleNotFoundError:
-            continue
-        for part in dotted[parts:]:
-            found = getattr(found, part, None)
-        return found
-    return None
-
-
-def join_parameters(app, doctree):
-    """Show parameters that a docstring describes together as one entry with several names."""
-    for content in doctree.findall(addnodes.desc_content):
-        for listed in content.findall(nodes.bullet_list):
-            last = None  # the paragraph of the entry before, what it says, and where its names end
-            for item in list(listed.children):
-                if (split := halves(item)) is None:
-                    last = None
-                elif last and split[1] == last[1]:
-                    paragraph, said, end = last
-                    paragraph.insert(end, [nodes.Text(", "), *split[0]])
-                    last = paragraph, said, end + 1 + len(split[0])
-                    listed.remove(item)
-                else:
-                    last = item[0], split[1], len(split[0])
-
-
-def halves(item):
-    """Split a parameter's entry into name with type, and what is said of it; None if it is no entry."""
-    paragraph = item[0] if len(item) else None
-    if isinstance(paragraph, nodes.paragraph) and isinstance(paragraph[0], addnodes.literal_strong):
-        for at, node in enumerate(paragraph):
-            if node.astext() in {" -- ", " \u2013 "}:
-                said = [*paragraph[at + 1 :], *item[1:]]
-                return paragraph[:at], [each.astext() for each in said]
+    with suppress(ImportError, AttributeError):
+        return resolve_name(name)
     return None
 
 
@@ -202,5 +160,4 @@ def show_shapes(app, what, name, obj, options, lines):
 def setup(app):
     """Look at docstrings after napoleon."""
     app.connect("autodoc-process-docstring", show_shapes, priority=800)
-    app.connect("doctree-read", join_parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

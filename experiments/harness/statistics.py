@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
-SHARES = ("accuracy", "stopped early", "at plain's cost", "kept", "AUC", "best half", "regret")
+SHARES = ("accuracy", "stopped early", "at plain's cost", "kept", "AUC")
 """Words in the names of metrics that are shares."""
 SIGNED = ("one step's score", "fall after a trial")
 """Words in the names of metrics that are measured from a mean."""

@@ -51,7 +51,6 @@ class Study:
     oracle: str
     columns: Mapping[str, str]
     """The metrics that the page's table shows, with their headings; all others are in the JSON."""
-    backends: tuple[str, ...] = ("torch",)
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Hashes of data that vary from machine to machine, by name."""
 
@@ -63,25 +62,20 @@ class Study:
     def run(
         self,
         size: str,
-        backend: str = "torch",
         seeds: int | None = None,
         *,
         out: Path,
     ) -> dict[str, Any]:
         """Do all work that is not done yet, and write the record and its pictures under `out`."""
-        if backend not in self.backends:
-            msg = f"backend: {self.name} runs on {', '.join(self.backends)}, got {backend!r}"
-            raise ValueError(msg)
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
         options = [f"--{size}"]
-        options += [f"--backend {backend}"] if backend != "torch" else []
         options += [f"--seeds {seeds}"] if seeds is not None else []
         command = " ".join([f"python -m experiments {self.name}", *options])
         held = {name: digest() for name, digest in self.data.items()}
-        config |= {"size": size, "backend": backend, "command": command, "data": held}
-        config["machine"] = machine(backend)
+        config |= {"size": size, "command": command, "data": held}
+        config["machine"] = machine()
         done = self._done(config, out)
         methods = merged(done, config["seeds"])
         for role, name in (("null", self.null), ("oracle", self.oracle)):
@@ -143,6 +137,6 @@ def code() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
-def machine(backend: str) -> str:
+def machine() -> str:
     """Say on what it ran, without saying where."""
-    return f"{platform.machine()}, {platform.system()}, one thread, {backend} {version(backend)}"
+    return f"{platform.machine()}, {platform.system()}, one thread, torch {version('torch')}"

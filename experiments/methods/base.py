@@ -2,13 +2,11 @@
 
 A method is a function from a run to a step: given the rows of a batch, the step returns their weights, zero
 for what is left out, after training on them. Whatever it computes, it computes inside the step or before it,
-where operations are counted. Data and networks are on the task's device; rows, weights, scores and losses are
-on the CPU, wherever that is.
+where operations are counted.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,14 +18,6 @@ from experiments.harness.cost import Meter
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 Step = Callable[[Tensor], Tensor]
-
-
-def optimizer_of(kind: Any, **options: Any) -> Callable[[nn.Module, float], torch.optim.Optimizer]:
-    """Return what makes an optimizer of a kind from a network and a learning rate."""
-    return lambda model, learning_rate: kind(model.parameters(), lr=learning_rate, **options)
-
-
-ADAM = optimizer_of(torch.optim.Adam)
 
 
 @dataclass(frozen=True)
@@ -44,9 +34,6 @@ class Task:
     learning_rate: float
     batch: int
     epochs: int
-    optimizer: Callable[[nn.Module, float], torch.optim.Optimizer] = ADAM
-    part: int = 4096
-    """How many samples go through a network at once where nothing is trained."""
 
 
 METHODS: dict[str, Callable[["Run"], Step]] = {}
@@ -81,8 +68,8 @@ class Run:
 
     def another(self, seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return a network of the task from a seed, and its optimizer."""
-        model = self.task.network(seed).to(self.inputs.device)
-        return model, self.task.optimizer(model, self.task.learning_rate)
+        model = self.task.network(seed)
+        return model, torch.optim.Adam(model.parameters(), lr=self.task.learning_rate)
 
     def batch(self, rows: Tensor) -> Batch:
         """Return samples."""
@@ -91,7 +78,7 @@ class Run:
     def losses(self, rows: Tensor, model: nn.Module | None = None) -> Tensor:
         """Return the losses of samples, without a gradient."""
         inputs, labels = self.batch(rows)
-        return LOSS(outputs(model or self.model, inputs, self.task.part), labels).cpu()
+        return LOSS(outputs(model or self.model, inputs), labels)
 
     def update(self, rows: Tensor, weights: Tensor) -> Tensor:
         """Step on the weighted sum of the losses of the rows that have a weight; return the weights."""
@@ -125,12 +112,12 @@ class Run:
 
     def accuracy(self, batch: Batch) -> float:
         """Return the share of right answers."""
-        found = outputs(self.model, batch[0], self.task.part).argmax(1)
+        found = outputs(self.model, batch[0]).argmax(1)
         return float((found == batch[1]).double().mean())
 
     def mean_loss(self, batch: Batch) -> float:
         """Return the mean loss, without a gradient."""
-        return float(LOSS(outputs(self.model, batch[0], self.task.part), batch[1]).double().mean())
+        return float(LOSS(outputs(self.model, batch[0]), batch[1]).double().mean())
 
 
 def descend(
@@ -142,16 +129,16 @@ def descend(
 ) -> None:
     """Take one step on the weighted sum of losses."""
     optimizer.zero_grad()
-    (weights.to(batch[1].device) * loss(model(batch[0]), batch[1])).sum().backward()
+    (weights * loss(model(batch[0]), batch[1])).sum().backward()
     optimizer.step()
 
 
-def outputs(model: nn.Module, inputs: Tensor, part: int) -> Tensor:
-    """Return what a network says in eval mode, so many samples at once, without a gradient."""
+def outputs(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Return what a network says in eval mode, without a gradient."""
     training = model.training
     model.eval()
     with torch.no_grad():
-        found = torch.cat([model(each) for each in inputs.split(part)])
+        found = model(inputs)
     model.train(training)
     return found
 
@@ -212,7 +199,7 @@ class Outcome:
         return found
 
 
-def train(start: str | Callable[[Run], Step], task: Task, seed: int) -> Outcome:
+def train(name: str, task: Task, seed: int) -> Outcome:
     """Train one network by a method: the seed's initial weights, the seed's order of samples."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -221,7 +208,7 @@ def train(start: str | Callable[[Run], Step], task: Task, seed: int) -> Outcome:
         plain.update(torch.arange(task.batch), torch.full((task.batch,), 1.0 / task.batch))
     with check.all():
         run.accuracy(task.validation)
-    step = (METHODS[start] if isinstance(start, str) else start)(run)
+    step = METHODS[name](run)
     order = np.random.default_rng((seed, 2))
     total, count = len(run.labels), run.steps * task.batch
     often, scores = torch.zeros(task.epochs, total), torch.full((task.epochs, total), torch.nan)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from experiments.methods.base import LOSS, Run, Step, descend, lowest, method, outputs
+from experiments.methods.base import Run, Step, lowest, method
 
 HALF = 0.5
 GUIDE_STEPS = 100
@@ -69,57 +69,10 @@ def small_loss(run: Run) -> Step:
     return lambda rows: run.update(rows, lowest(run.losses(rows), HALF))
 
 
-@method("high loss")
-def high_loss(run: Run) -> Step:
-    """Keep the half with the highest losses."""
-    return lambda rows: run.update(rows, lowest(-run.losses(rows), HALF))
-
-
-@method("loss below the validation's")
-def below_validation(run: Run) -> Step:
-    """Keep what has a lower loss than nine in ten validation samples."""
-    inputs, labels = run.task.validation
-
-    def step(rows: Tensor) -> Tensor:
-        bound = LOSS(outputs(run.model, inputs, run.task.part), labels).cpu().quantile(0.9)
-        kept = (run.losses(rows) <= bound).float()
-        return run.update(rows, kept / kept.sum().clamp(min=1.0))
-
-    return step
-
-
 @method("self-paced (SPL)")
 def self_paced(run: Run) -> Step:
     """Keep the lowest losses, half of them at first, all after four fifths of the run."""
     return lambda rows: run.update(rows, lowest(run.losses(rows), min(1.0, HALF + HALF * run.progress / 0.8)))
-
-
-@method("InfoBatch")
-def infobatch(run: Run) -> Step:
-    """Drop half of the samples below the mean loss, at random, and count the other half of them double."""
-
-    def step(rows: Tensor) -> Tensor:
-        losses = run.losses(rows)
-        drawn = torch.rand(len(rows), generator=run.generator) < HALF
-        weights = torch.where(losses < losses.mean(), 2.0 * drawn, torch.ones_like(losses))
-        return run.update(rows, weights / len(rows))
-
-    return step
-
-
-@method("co-teaching")
-def co_teaching(run: Run) -> Step:
-    """Let two networks choose their lowest losses for each other, fewer in the first ten epochs."""
-    peer, optimizer = run.another(run.seed + 500)
-    share = float(run.wrong.mean())
-
-    def step(rows: Tensor) -> Tensor:
-        keep = 1.0 - share * min(1.0, run.progress * run.task.epochs / 10)
-        chosen = [lowest(run.losses(rows, model), keep) for model in (run.model, peer)]
-        descend(peer, optimizer, run.batch(rows[chosen[0] > 0]), chosen[0][chosen[0] > 0])
-        return run.update(rows, chosen[1])
-
-    return step
 
 
 @method("RHO-loss")
@@ -129,12 +82,3 @@ def rho(run: Run) -> Step:
     with run.meter.all():
         irreducible = run.losses(torch.arange(len(run.labels)), guide)
     return lambda rows: run.update(rows, lowest(irreducible[rows] - run.losses(rows), 0.5))
-
-
-@method("guide agrees")
-def agreement(run: Run) -> Step:
-    """Keep the samples whose label is what a guide trained on the validation set says."""
-    guide = run.trained(run.task.validation, seed=run.seed + 900, steps=GUIDE_STEPS)
-    with run.meter.all():
-        agrees = outputs(guide, run.inputs, run.task.part).argmax(1) == run.labels
-    return run.train_on(agrees.cpu())

@@ -1,7 +1,5 @@
 """What the paper proposes and its kin, through `lai_torch.Curator`: what users call is what is measured."""
 
-import itertools
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +9,7 @@ import torch
 from torch import Tensor
 
 import lai_core as lai
-from experiments.methods.base import LOSS, METHODS, Run, Step, method
+from experiments.methods.base import LOSS, METHODS, Run, Step
 
 
 def curator(run: Run, estimator: Any, optimizer: Any = None, **options: Any) -> lai_torch.Curator:
@@ -24,7 +22,7 @@ def report(found: lai_torch.Curator, run: Run, rows: Tensor, *, train: bool = Tr
     batch = run.batch(rows)
     told = found.step(*batch, **options) if train else found.score(*batch)[1]
     if told.scores is not None:
-        run.scores[rows] = told.scores.float().cpu()
+        run.scores[rows] = told.scores
     return told
 
 
@@ -48,7 +46,7 @@ def curated(
 
         def step(rows: Tensor) -> Tensor:
             groups = run.labels[rows] if floor else None
-            return report(found, run, rows, groups=groups).weights.cpu()
+            return report(found, run, rows, groups=groups).weights
 
         return step
 
@@ -87,26 +85,6 @@ for name, start in (
 ):
     METHODS[name] = start
 
-REMEMBERED = 4
-"""A quarter of the validation set is traced at each step, in turn; the summaries of four steps score."""
-
-
-@method("LAI, four summaries")
-def four_summaries(run: Run) -> Step:
-    """Keep what is positive against the sum of the summaries of the last four steps."""
-    inputs, labels = run.task.validation
-    held: deque[lai.ValidationSummary] = deque(maxlen=REMEMBERED)
-    quarters = itertools.cycle(torch.randperm(len(labels), generator=run.generator).chunk(REMEMBERED))
-
-    def step(rows: Tensor) -> Tensor:
-        drawn = next(quarters)
-        held.append(lai.summarize(lai_torch.trace(run.model, LOSS, inputs[drawn], labels[drawn]), "lai"))
-        scores = lai.lai_scores(sum(held), lai_torch.trace(run.model, LOSS, *run.batch(rows)))
-        return run.update(rows, lai.keep_positive(scores.cpu()))
-
-    return step
-
-
 RULES: dict[str, Any] = {
     "positive": lambda scores, labels: lai.keep_positive(scores),
     "soft weights": lambda scores, labels: lai.reweight(scores),
@@ -127,10 +105,10 @@ def ruled(estimator: str, rule: str, *, mixed: bool, every: int = 1) -> Callable
 
         def step(rows: Tensor) -> Tensor:
             if round(run.progress * run.task.epochs) % every == 0:
-                scores = report(found, run, rows, train=False).scores.cpu()
+                scores = report(found, run, rows, train=False).scores
                 votes[rows] += scores.sign()
             if rule in RULES:
-                weights = run.update(rows, RULES[rule](scores, run.labels[rows].cpu()))
+                weights = run.update(rows, RULES[rule](scores, run.labels[rows]))
             else:
                 weights = run.train_on(votes >= 0)(rows)
             if mixed:

@@ -13,58 +13,38 @@ import lai_core as lai
 from experiments.methods.base import LOSS, METHODS, Run, Step
 
 HALF = 0.5
-Noise = Callable[[int], Tensor]
 
 
-def nearest_set(toward: Tensor, gram: Tensor, share: float, noise: Noise) -> Tensor:
+def nearest_set(toward: Tensor, gram: Tensor, share: float) -> Tensor:
     """Return weights of the share of a batch whose mean gradient comes near the validation set's, greedily.
 
     One step along the mean gradient `m` of a set is worth `toward . m - |m|^2 / 2`, to the second order and
     with the identity for the curvature: up to a constant, half the squared distance to the validation
     gradient. A candidate is worth what it adds: its product with the validation gradient, less its products
     with those already chosen. `toward` is `(n,)`, `gram` `(n, n)`: the candidates' products with the mean
-    validation gradient, and with each other. `noise` is added to worths, in units of their spread.
+    validation gradient, and with each other.
     """
     count = max(1, round(share * len(toward)))
     chosen = torch.zeros_like(toward)
     worth = toward - gram.diagonal() / (2 * count)
     for _ in range(count):
-        seen = worth + worth[chosen == 0].std(correction=0) * noise(len(worth))
-        best = seen.masked_fill(chosen > 0, -torch.inf).argmax()
+        best = worth.masked_fill(chosen > 0, -torch.inf).argmax()
         chosen[best] = 1.0
         worth = worth - gram[best] / count
     return chosen / count
 
 
-def silence(count: int) -> Tensor:
-    """Return no noise: the choice is greedy."""
-    return torch.zeros(count)
-
-
-def gumbel(run: Run) -> Noise:
-    """Return Gumbel's: the largest of worths with it is a draw, with chances as the worths' exponentials."""
-    return lambda count: -torch.rand(count, generator=run.generator).log().neg().log()
-
-
-def as_a_set(estimator: str, noise: Callable[[Run], Noise] = lambda run: silence) -> Callable[[Run], Step]:
-    """Return the start of a run that trains on such a half, chosen greedily or drawn one by one.
-
-    Preconditioned products are by the second moment of the last layer's gradients so far.
-    """
+def as_a_set(estimator: str) -> Callable[[Run], Step]:
+    """Return the start of a run that trains on such a half."""
     scores, kernel = (getattr(lai, f"{estimator}_{what}") for what in ("scores", "kernel"))
     gradients = "all" if estimator == "ghost" else "output"
 
     def start(run: Run) -> Step:
-        added, moments = noise(run), list[Tensor]()
-
         def step(rows: Tensor) -> Tensor:
             parts = run.task.validation, run.batch(rows)
             held, batch = (lai_torch.trace(run.model, LOSS, *part, gradients=gradients) for part in parts)
-            if estimator == "preconditioned_lai":
-                previous = moments.pop() if moments else None
-                moments.append(lai.update_second_moment(previous, batch.layers[-1].output_gradients))
-            toward, gram = scores(held, batch, *moments).cpu(), kernel(batch, batch, *moments).cpu()
-            return run.update(rows, nearest_set(toward / len(parts[0][1]), gram, HALF, added))
+            toward, gram = scores(held, batch), kernel(batch, batch)
+            return run.update(rows, nearest_set(toward / len(parts[0][1]), gram, HALF))
 
         return step
 
@@ -74,6 +54,5 @@ def as_a_set(estimator: str, noise: Callable[[Run], Noise] = lambda run: silence
 for name, start in (
     ("GREATS-like", as_a_set("ghost")),
     ("LAI as a set", as_a_set("lai")),
-    ("OPUS-like", as_a_set("preconditioned_lai", gumbel)),
 ):
     METHODS[name] = start

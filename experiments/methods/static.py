@@ -5,18 +5,16 @@ on the way: past it, it has learnt the wrong labels. What has a positive score i
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import lai_torch
 import torch
 from torch import Tensor, nn
 
 import lai_core as lai
-from experiments.data.digits import Batch
 from experiments.methods import attribution
 from experiments.methods.attribution import flat_gradients, sample_gradients
 from experiments.methods.base import LOSS, METHODS, Run, Step
-from lai_core import influence
 
 Score = Callable[[Run], Tensor]
 DAMPING = 0.01
@@ -38,60 +36,40 @@ def static(name: str) -> Callable[[Score], Score]:
     return enter
 
 
-def first_round(run: Run) -> tuple[nn.Module, list[nn.Module]]:
-    """Train on everything; return the network of the best validation accuracy, and each fifth epoch's."""
+def first_round(run: Run) -> nn.Module:
+    """Train on everything; return the network of the best validation accuracy."""
     first = Run(run.task, run.seed + 700)
-    whole, best, highest, saved = torch.ones(len(run.labels)), first.model, -1.0, []
+    whole, best, highest = torch.ones(len(run.labels)), first.model, -1.0
     step = first.train_on(whole)
-    for epoch in range(run.task.epochs):
+    for _ in range(run.task.epochs):
         order = torch.randperm(len(run.labels), generator=first.generator)
         for rows in order[: first.steps * run.task.batch].split(run.task.batch):
             step(rows)
         if (found := first.accuracy(run.task.validation)) > highest:
             best, highest = copy.deepcopy(first.model), found
-        if epoch % 5 == 4:
-            saved.append(copy.deepcopy(first.model))
-    return best, saved or [best]
+    return best
 
 
 @static("inner products (IP)")
 def inner_products(run: Run) -> Tensor:
     """Score by the gradients' inner products with the summed validation gradient (Eq. 2)."""
-    return ghost(first_round(run)[0], run)
-
-
-@static("TracIn")
-def tracin(run: Run) -> Tensor:
-    """Add inner products up over checkpoints (Pruthi et al. 2020)."""
-    return torch.stack([ghost(model, run) for model in first_round(run)[1]]).sum(0)
+    return ghost(first_round(run), run)
 
 
 def ghost(model: nn.Module, run: Run) -> Tensor:
     """Return the inner products of all parameters' gradients."""
     model.eval()
-
-    def traces(batch: Batch) -> Iterator[lai.Trace]:
-        for part in zip(*(each.split(run.task.part) for each in batch), strict=True):
-            yield lai_torch.trace(model, LOSS, *part, gradients="all")
-
-    held = lai.summarize(traces(run.task.validation), "ghost")
-    return torch.cat([lai.ghost_scores(held, each).cpu() for each in traces((run.inputs, run.labels))])
-
-
-@static("explicit influence")
-def explicit(run: Run) -> Tensor:
-    """Score by the last layer's influence with its Hessian (Koh and Liang 2017): Eq. 1."""
-    model = first_round(run)[0]
-    parts = run.task.validation, (run.inputs, run.labels)
-    (held, _), (own, hessian) = (attribution.last_layer(model, part) for part in parts)
-    run.meter.apart += 2 * len(hessian) ** 3 // 3  # the solve, which is no product
-    return influence.removal_influence(held, own, hessian, damping=DAMPING * len(own))
+    held, own = (
+        lai_torch.trace(model, LOSS, *batch, gradients="all")
+        for batch in (run.task.validation, (run.inputs, run.labels))
+    )
+    return lai.ghost_scores(held, own)
 
 
 @static("LiSSA")
 def lissa(run: Run) -> Tensor:
     """Score by influence of all layers, solved by a series (Agarwal et al. 2017)."""
-    model, own = first_round(run)[0], (run.inputs, run.labels)
+    model, own = first_round(run), (run.inputs, run.labels)
     held, gradients = (flat_gradients(model, part) for part in (run.task.validation, own))
     product = attribution.curvature_product(model, own)
     solved = attribution.series(product, held.sum(0), damping=DAMPING, steps=100)
@@ -101,7 +79,7 @@ def lissa(run: Run) -> Tensor:
 @static("DataInf")
 def datainf(run: Run) -> Tensor:
     """Score by a mean of inverses, not the inverse of a mean, a parameter at a time (Kwon et al. 2024)."""
-    model = first_round(run)[0]
+    model = first_round(run)
     held, own = (
         sample_gradients(model, LOSS, part) for part in (run.task.validation, (run.inputs, run.labels))
     )
@@ -116,19 +94,11 @@ def datainf(run: Run) -> Tensor:
 @static("TRAK")
 def trak(run: Run) -> Tensor:
     """Score by the gradients of the log-odds, projected to 128 numbers (Park et al. 2023)."""
-    model, width = first_round(run)[0], 128
+    model, width = first_round(run), 128
     run.meter.apart += attribution.inverse_operations(len(run.labels), width)
     return attribution.projected_values(
         model, (run.inputs, run.labels), run.task.validation, width=width, seed=run.seed
     )
-
-
-@static("EKFAC")
-def ekfac(run: Run) -> Tensor:
-    """Score by influence with a curvature in its Kronecker factors' eigenbasis (Grosse et al. 2023)."""
-    model = first_round(run)[0]
-    run.meter.apart += attribution.eigenvector_operations(model)
-    return attribution.kronecker_values(model, (run.inputs, run.labels), run.task.validation, damping=0.1)
 
 
 @static("KNN-Shapley")

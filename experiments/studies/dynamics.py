@@ -12,7 +12,7 @@ from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Unit, study_of
-from experiments.methods import BACKENDS, Outcome, start_of, train
+from experiments.methods import train
 from experiments.methods.base import auc
 from experiments.studies import tasks
 
@@ -34,15 +34,9 @@ def units(config: dict[str, Any]) -> list[Unit]:
     return [Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
 
 
-def history(name: str, seed: int, config: dict[str, Any]) -> Outcome:
-    """Train."""
-    task = tasks.flipped(seed, epochs=config["epochs"], share=config["share"])
-    return train(start_of(name, config["backend"]), task, seed)
-
-
 def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     """Say how scores move, and how well each summary of their history finds wrong labels."""
-    outcome = history(name, seed, config)
+    outcome = train(name, tasks.flipped(seed, epochs=config["epochs"], share=config["share"]), seed)
     run, scores = outcome.run, outcome.scores.double().numpy()
     wrong = run.wrong.numpy() > 0
     kept, size = scores > 0, np.median(np.abs(scores), axis=1)
@@ -147,5 +141,4 @@ STUDY = study_of(
         "kept in none": "never kept",
         "least kept class over the mean": "least kept class / mean",
     },
-    backends=BACKENDS,
 )

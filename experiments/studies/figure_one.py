@@ -5,8 +5,7 @@ the Shapley value of what Adam's step on a subset does to the batch's loss.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import lai_torch
@@ -21,6 +20,7 @@ from experiments.data.digits import Batch
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found
 from experiments.methods.attribution import sample_gradients
+from experiments.methods.base import descend
 from experiments.networks import next_loss
 
 RELEASED, TRUE = "figure 1: with the released reference", "figure 1: with the true values"
@@ -28,58 +28,29 @@ SIZE, EVERY, CONTEXT = 16, 60, 32
 Loss = Callable[..., Tensor]
 
 
-@dataclass
-class Reading:
-    """A language model that is being trained: its batches, its optimizer, and when it is looked at."""
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    batches: Iterator[Any]
-    every: int
-    checkpoints: int
-
-    def step(self, batch: Any) -> None:
-        """Train on a batch."""
-        self.optimizer.zero_grad()
-        next_loss(self.model(batch[0]), batch[1]).mean().backward()
-        self.optimizer.step()
-
-
 def small(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]) -> Found:
-    """Run Figure 1 on a small network that reads prose."""
+    """Train a small network that reads prose; correlate at checkpoints, and average over them."""
     model, random = network(seed).double(), np.random.default_rng((seed, 8))
-
-    def batches() -> Iterator[Any]:
-        while True:
-            ids = torch.from_numpy(prose.windows(prose.prose(), SIZE, CONTEXT + 1, random))
-            yield ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
-    checkpoints = 1 if len(config["checkpoints"]) == 1 else 5
-    return run(Reading(model, optimizer, batches(), EVERY, checkpoints), config["pairs"], random)
-
-
-def run(reading: Reading, pairs: int, random: np.random.Generator) -> Found:
-    """Train; correlate at checkpoints, and average over them."""
-    model, optimizer = reading.model, reading.optimizer
+    weights = torch.full((SIZE,), 1.0 / SIZE)
     rows: dict[str, dict[str, list[float]]] = {}
-    for step in range(1, reading.every * reading.checkpoints + 1):
-        batch = next(reading.batches)
-        if step % reading.every == 0:
+    for step in range(1, EVERY * (1 if len(config["checkpoints"]) == 1 else 5) + 1):
+        ids = torch.from_numpy(prose.windows(prose.prose(), SIZE, CONTEXT + 1, random))
+        batch = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+        if step % EVERY == 0:
             with torch.no_grad():
-                own = next_loss(model(batch[0]), batch[1]).double().cpu()
-            game = Game(model, next_loss, batch, batch, optimizer)
-            true = game.sampled(pairs, random)
+                own = next_loss(model(batch[0]), batch[1])
+            true = Game(model, next_loss, batch, batch, optimizer).sampled(config["pairs"], random)
             scores = _scores(model, batch, optimizer) | {
                 "own loss": own,
-                "random": torch.from_numpy(random.normal(size=len(own))),
+                "random": torch.from_numpy(random.normal(size=SIZE)),
                 "Shapley values": torch.from_numpy(true.mean(0)),
             }
             for name, value in scores.items():
                 for metric, reference in ((RELEASED, own.numpy()), (TRUE, true.mean(0))):
-                    found = correlation(value.detach().double().cpu().numpy(), reference)
+                    found = correlation(value.detach().numpy(), reference)
                     rows.setdefault(name, {}).setdefault(metric, []).append(found)
-        reading.step(batch)
+        descend(model, optimizer, batch, weights, next_loss)
     return means(rows)
 
 
@@ -136,10 +107,8 @@ class Game:
         held: Batch,
         batch: Batch,
         optimizer: Any,
-        scale: float = 1.0,
     ) -> None:
         self.model, self.loss, self.held, self.optimizer = model, loss, held, optimizer
-        self.scale = scale
         self.point = {name: value.detach() for name, value in model.named_parameters()}
         self.gradients = sample_gradients(model, loss, batch)
         self.size = len(batch[1])
@@ -156,7 +125,7 @@ class Game:
                 mean = (first * state["exp_avg"] + (1 - first) * gradient) / (1 - first**count)
                 square = (second * state["exp_avg_sq"] + (1 - second) * gradient**2) / (1 - second**count)
                 move = mean / (square.sqrt() + group["eps"])
-            found[name] = value - self.scale * group["lr"] * move
+            found[name] = value - group["lr"] * move
         return found
 
     def loss_after(self, members: Tensor) -> float:
@@ -169,7 +138,7 @@ class Game:
         """Enumerate every set."""
         n = self.size
         sets = (torch.arange(2**n)[:, None] >> torch.arange(n)) & 1
-        worth = -np.array([self.loss_after(one.to(self._like)) for one in sets])
+        worth = -np.array([self.loss_after(one.double()) for one in sets])
         share = np.array([0.0] + [1 / (n * math.comb(n - 1, size - 1)) for size in range(1, n + 1)])
         found = np.empty(n)
         for player in range(n):
@@ -184,7 +153,7 @@ class Game:
         for row in rows:
             order = random.permutation(self.size)
             for joining in (order, order[::-1]):
-                members = torch.zeros(self.size).to(self._like)
+                members = torch.zeros(self.size, dtype=torch.float64)
                 before = self.loss_after(members)
                 for player in joining:
                     members[player] = 1.0
@@ -192,27 +161,6 @@ class Game:
                     row[player] += (before - after) / 2
                     before = after
         return rows
-
-    @property
-    def _like(self) -> Tensor:
-        return next(iter(self.point.values()))
-
-
-def agreement(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Compare scores with true values: two correlations, the best half, and what choosing it loses.
-
-    The regret is 0 for the truly best half and 1 for the truly worst.
-    """
-    half = len(truth) // 2
-    chosen, best = (np.argsort(-values, kind="stable")[:half] for values in (scores, truth))
-    ordered = np.sort(truth)
-    most, least = ordered[-half:].sum(), ordered[:half].sum()
-    return {
-        "Pearson": correlation(scores, truth),
-        "Spearman": correlation(*(values.argsort().argsort().astype(float) for values in (scores, truth))),
-        "best half": len(set(chosen) & set(best)) / half,
-        "regret": float((most - truth[chosen].sum()) / (most - least)),
-    }
 
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:

@@ -33,9 +33,9 @@ def task():
     return Task((inputs, torch.where(bad > 0, 1 - labels, labels)), held, held, bad, network, 0.05, BATCH, 2)
 
 
-def chosen(name, seed=0, progress=0.0, sure=True):
+def chosen(name, progress=0.0, sure=True):
     """Weigh `ROWS` by a network that knows the clouds, so that wrong labels have the highest losses."""
-    run = Run(task(), seed)
+    run = Run(task(), 0)
     if sure:
         run.model = network(1)
         with torch.no_grad():
@@ -64,11 +64,7 @@ def test_seeds_reproduce_training_and_counts(name):
     ("name", "wrong", "right"),
     [
         ("small loss", 0.0, 0.25),
-        ("high loss", 0.25, 0.0),
-        ("guide agrees", 0.0, None),
-        ("loss below the validation's", 0.0, None),
         ("RHO-loss", None, None),
-        ("co-teaching", None, None),
     ],
 )
 def test_losses_separate_wrong_from_right_labels(name, wrong, right):
@@ -78,9 +74,7 @@ def test_losses_separate_wrong_from_right_labels(name, wrong, right):
     assert right is None or weights[4:].tolist() == [right] * 4
 
 
-def test_infobatch_is_unbiased_self_pacing_completes():
-    mean = sum(chosen("InfoBatch", seed) for seed in range(150)) / 150
-    assert (mean * 8 - 1.0).abs().max() < 0.3
+def test_self_pacing_completes():
     assert [int((chosen("self-paced (SPL)", progress=at) > 0).sum()) for at in (0.0, 0.8)] == [4, 8]
     assert lowest(torch.tensor([3.0, 1.0, 2.0]), 0.1).tolist() == [0.0, 1.0, 0.0]  # one at least
 
@@ -92,22 +86,11 @@ def test_redundant_candidates_count_once():
         (gradients @ gradients.T, [0.5, 0.0, 0.5, 0.0]),
         (torch.zeros(4, 4), [0.5, 0.5, 0.0, 0.0]),
     ):
-        assert redundant.nearest_set(toward, products, 0.5, redundant.silence).tolist() == kept
+        assert redundant.nearest_set(toward, products, 0.5).tolist() == kept
     assert lai.keep_top(toward, 0.5).tolist() == [0.5, 0.5, 0.0, 0.0]
     for length, kept in ((0.3, [1.0, 0.0]), (0.15, [0.0, 1.0])):  # half of a candidate's own product counts
         products = torch.tensor([0.0, length]).diag()
-        assert (
-            redundant.nearest_set(torch.tensor([1.0, 1.1]), products, 0.5, redundant.silence).tolist() == kept
-        )
-
-
-def test_draws_follow_boltzmann_probabilities():
-    toward, run = torch.tensor([1.0, 0.0, -1.0]), Run(task(), 0)
-    run.generator = torch.Generator().manual_seed(0)
-    noise = redundant.gumbel(run)
-    counts = sum(redundant.nearest_set(toward, torch.zeros(3, 3), 1 / 3, noise) for _ in range(1000))
-    expected = (toward / toward.std(correction=0)).softmax(0)
-    assert (counts / 1000 - expected).abs().max() < 0.06  # four standard deviations
+        assert redundant.nearest_set(torch.tensor([1.0, 1.1]), products, 0.5).tolist() == kept
 
 
 @pytest.mark.parametrize(
@@ -118,9 +101,7 @@ def test_gradient_products_match_the_network(name, kernel, gradients):
     run = Run(task(), 0)
     parts = run.task.validation, run.batch(ROWS)
     held, batch = (lai_torch.trace(run.model, LOSS, *part, gradients=gradients) for part in parts)
-    expected = redundant.nearest_set(
-        kernel(held, batch).mean(0), kernel(batch, batch), 0.5, redundant.silence
-    )
+    expected = redundant.nearest_set(kernel(held, batch).mean(0), kernel(batch, batch), 0.5)
     torch.testing.assert_close(chosen(name, sure=False), expected)
 
 
