@@ -44,7 +44,6 @@ V_MANY, T_MANY = dense(2, 5, 2), dense(5, 7, 2)
 V_LONG, T_SHORT = dense(1, 40, 60), dense(5, 1, 60)
 GATED, GATED_T = gated(3), gated(5)
 SUMMARY = lai.summarize(V, "lai")
-permuted = {"permutation": PERMUTATION}
 
 CALLS = {
     "variance by pairs": (
@@ -52,16 +51,16 @@ CALLS = {
         "318:72 342:52 366:32 732:20 1098:14 1320:12 1830:7",
     ),
     "variance at one position": (
-        lambda b: sketch_variance(V_ONE, T_ONE, width=4, **permuted, memory_budget=b),
-        "154:45 308:27 462:18 770:9",
+        lambda b: sketch_variance(V_ONE, T_ONE, width=4, memory_budget=b),
+        "106:50 122:35 212:21 318:14 530:7",
     ),
     "variance from a summary": (
         lambda b: sketch_variance(SUMMARY, T, width=4, memory_budget=b),
         "318:70 342:50 366:30 732:18 1098:12 1320:10 1830:5",
     ),
     "variance at many positions": (
-        lambda b: sketch_variance(V_MANY, T_MANY, width=4, **permuted, memory_budget=b),
-        "848:56 912:36 1824:22",
+        lambda b: sketch_variance(V_MANY, T_MANY, width=4, memory_budget=b),
+        "664:126 712:66 760:46 904:26 1808:16 2712:11 4520:6",
     ),
     "variance by pairs with one long sample": (
         lambda b: sketch_variance(V_LONG, T_SHORT, width=2, memory_budget=b),
@@ -93,7 +92,7 @@ CALLS = {
 Of a kernel of a chain's three layers a training sample has a column for each, and two in hand: with three
 validation samples 15 numbers. A position's sketch takes its six outputs four times, filled up to two in each
 of four groups: 32. The variance has half of the room, as the summed gradient is alive beside: of a sample of
-"one position" its factors 6 + 7, laid out by groups 6 * 8, and of a row of pairs 4 * 4: 77 = 154 / 2.
+"one position" its factors 6 + 7, laid out 6 * 6, and of a row of pairs 4: 53 = 106 / 2.
 The long one takes 40 * 66, each short one 66, and each pair three products a pair of positions: 120.
 """
 
