@@ -119,7 +119,6 @@ HELD = {
         [gated(n, n) for n in (40, 120)], (gate_lai_kernel, gate_lai_scores), (15, 16),
         2 * 40 * 120 * 8 + SMALL, True,
     ),
-    "a sketch of long samples": (pair(((2, 200),), positions=60, sizes=(30, 50)), VARIANCE, (21,), SMALL, True),
     "a sum of 1.28 MB": (pair(((400, 400),)), VARIANCE, (19,), 0, True),
 }  # fmt: skip
 """Both sides, calls, the budgets' logarithms, bytes beside, whether the first call takes more if it may."""
