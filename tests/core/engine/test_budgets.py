@@ -411,15 +411,3 @@ def test_one_sided_gradients_are_built_once(monkeypatch):
         found = one._build(slice(0, 2), side, slice(0, last), work())
         np.testing.assert_allclose(found, built[:2] @ numbers[:last].T, rtol=1e-12)
         assert len(calls) == count
-
-
-def test_built_rows_are_blocked_for_caches(monkeypatch):
-    one, two = (outer(1, 1, 40, (3,)) for _ in range(2))
-    calls, own = [], engine.matmul
-    monkeypatch.setattr(engine, "matmul", lambda *given: calls.append(1) or own(*given))
-    for held, products in ((None, 1), (16 * 2 * 3 - 1, 1), (16 * 2 * 3, 3), (20 * 2 * 3, 2)):
-        calls.clear()
-        monkeypatch.setattr(engine, "count_cacheable", lambda _, held=held: held)
-        found = one[0]._build(slice(0, 1), two[0], slice(0, 1), work())
-        np.testing.assert_allclose(found, one[1] @ two[1].T, rtol=1e-12)
-        assert len(calls) == products
