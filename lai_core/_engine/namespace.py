@@ -143,13 +143,3 @@ def dots(xp: Namespace, left: Array, right: Array) -> Array:
     The standard's `vecdot` is one pass on numpy, and no faster than a product and its sum elsewhere.
     """
     return xp.vecdot(left, right) if is_numpy_array(left) else xp.sum(left * right, axis=-1)
-
-
-def count_cacheable(array: Array) -> int | None:
-    """Return how many numbers are best multiplied before more are made; None where a compiler or GPU decides.
-
-    A processor's second cache holds 2^18 of 4 bytes or more; torch's calls take longer, and are worth more.
-    """
-    if is_numpy_array(array):
-        return 2**17
-    return 2**18 if is_torch_array(array) and array.device.type == "cpu" else None

@@ -13,13 +13,10 @@ from jaxtyping import Float
 
 from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample, select_groups
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cast, count_cacheable, dots, is_array, matmul
+from lai_core._engine.namespace import Array, Namespace, cast, dots, is_array, matmul
 
 FEW = 2**18
 """Multiply-adds of a product that takes no longer than to call it."""
-
-FEWEST = 16
-"""Rows of a product that is about as fast as one of many."""
 
 
 Products = Callable[[Array, Array], Array]
@@ -151,10 +148,6 @@ class OuterGradient(ParameterGradient):
             1,
             "one row of the gradients",
         )
-        # Rows that a processor's caches hold are multiplied before they are written to memory.
-        cached = (count_cacheable(self.rows) or 0) // ((n + m) * self.widest)
-        if cached >= FEWEST:
-            slab = min(slab, cached)
 
         def products(own: Array, other: Array) -> Array:
             return matmul(xp, own, xp.matrix_transpose(other))

@@ -15,21 +15,18 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import accumulate, combinations
+from itertools import combinations
 from typing import Any
 
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
-from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, cast, count_cacheable, device_of, dots, matmul, namespace_of
-from lai_core._engine.outer import OuterGradient
+from lai_core._engine.gradients import ParameterGradient, Workspace
+from lai_core._engine.namespace import Array, cast, device_of, namespace_of
 from lai_core.estimators._parameters import ghost_gradients, sum_uses
 from lai_core.records._table import TableGradient
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
 from lai_core.records.embedding import EmbeddingTrace, GainTrace
 
-BUILT = 32
-"""Positions from which on a matrix's gradients are built: of fewer, reading them costs more than it saves."""
 LEAST = 1e-25
 """A square below this is computed again in float64: its terms may be below float32's least number."""
 Sums = Mapping[Hashable, tuple[Array, ...]]
@@ -174,20 +171,17 @@ def measure_trace(
     for key, one in found.items():
         if (called := name(key)) is not None:
             before = squares.get(called, [0.0] * len(kept))
-            squares[called] = [a + b for a, b in zip(before, one.squares, strict=True)]
+            squares[called] = [a + b for a, b in zip(before, one, strict=True)]
     held = None if again else own
 
     def gradients() -> Mapping[Hashable, Sequence[ParameterGradient]]:
         return ghost_gradients(held or select(record(), kept, work), work)
 
     def dot_total(total: Sums) -> list[float]:
-        # Along the part's own sum, which is the whole batch's where there is one part, some are known.
-        known = {key for key, one in found.items() if one.products and total[key] is one.total}
-        columns = [one.products for key, one in found.items() if key in known]
-        for key, uses in gradients().items() if len(known) < len(found) else ():
-            if key not in known:
-                direction = tuple(cast(work.xp, one, work.dtype) for one in total[key])
-                columns += [to_list(use.dot_total(direction, work)) for use in uses]
+        columns = []
+        for key, uses in gradients().items():
+            direction = tuple(cast(work.xp, one, work.dtype) for one in total[key])
+            columns += [to_list(use.dot_total(direction, work)) for use in uses]
         return [sum(column) for column in zip(*columns, strict=True)]
 
     def add(rows: Sequence[int]) -> Sums | None:
@@ -198,7 +192,7 @@ def measure_trace(
         )
         return sum_uses(ghost_gradients(some, work), work)
 
-    sums = {key: one.total for key, one in found.items()}
+    sums = sum_uses(ghost_gradients(own, work), work)
     return Part(kept, squares, sums, dot_total, add, measure_positions(own, work))
 
 
@@ -289,93 +283,27 @@ def _inner(left: Array, right: Array) -> float:
     return float(xp.sum((left / scales[0]) * (right / scales[1]))) * scales[0] * scales[1]
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """Of one parameter: the squares, the sum, and the inner products with it where they are known."""
-
-    squares: list[float]
-    total: tuple[Array, ...]
-    products: list[float] | None = None
-
-
-def _measure_keys(trace: Trace, work: Workspace) -> dict[Hashable, _Measured]:
+def _measure_keys(trace: Trace, work: Workspace) -> dict[Hashable, list[float]]:
+    """Return the squares of each parameter's gradients."""
     return {key: _measure_uses(uses, work) for key, uses in ghost_gradients(trace, work).items()}
 
 
-def _measure_uses(uses: Sequence[ParameterGradient], work: Workspace) -> _Measured:
-    """Measure a parameter's gradients, which its uses add up to."""
+def _measure_uses(uses: Sequence[ParameterGradient], work: Workspace) -> list[float]:
+    """Return the squares of a parameter's gradients, which its uses add up to."""
     uses = [part for use in uses for part in (use.cut() if isinstance(use, TableGradient) else [use])]
-    own: OuterGradient | None = None
-    built = [use for use in uses if isinstance(use, OuterGradient) and _is_built(use, work)]
-    if len(built) == 1:
-        (own,) = built
-        rest = [use for use in uses if use is not own]
-        square, sums, product = _build(own, sum_uses({0: rest}, work)[0] if rest else None, work)
-        squares, along = [square], [product, *(use.dot_total(sums, work) for use in rest)]
-        products = to_list(reduce(operator.add, along))
-    else:
-        squares, sums, products = [], sum_uses({0: uses}, work)[0], None
-    squares += [use.dot_rowwise(use, work) for use in uses if use is not own]
+    squares = [use.dot_rowwise(use, work) for use in uses]
     squares += [2.0 * one.dot_rowwise(other, work) for one, other in combinations(uses, 2)]
     # a square of a sum of uses may round below zero; what is not a number stays so
-    listed = to_list(reduce(operator.add, squares))
-    return _Measured([0.0 if one < 0 else one for one in listed], sums, products)
+    return [0.0 if one < 0 else one for one in to_list(reduce(operator.add, squares))]
 
 
-def _is_built(use: OuterGradient, work: Workspace) -> bool:
-    """Whether a matrix's gradients are built: once for squares, sum and products, which take as much each."""
-    plain = use.groups == 1 and use.scales is use.constant is None and use.positions >= BUILT
-    return plain and work.holds(_count_row(use) + use.samples * use.positions * (use.width + use.height))
-
-
-def _count_row(use: OuterGradient) -> int:
-    """Count the numbers of one row of all samples' gradients, and of their products with themselves."""
-    return 2 * use.samples * max(use.width, use.height)
-
-
-def _build(
-    use: OuterGradient, others: tuple[Array, ...] | None, work: Workspace
-) -> tuple[Array, tuple[Array, ...], Array]:
-    """Return the squares of a matrix's gradients, their sum with that of `others`, the products with it."""
-    xp = work.xp
-    widths = [block.shape[2] for block in use.columns]
-    rows, *blocks = (cast(xp, block[:, ...], work.dtype) for block in (use.rows, *use.columns))
-    columns = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=2)
-    before = None if others is None else others[0] if len(others) == 1 else xp.concat(others, axis=1)
-    # Some rows of all gradients at once, which stay in a processor's cache for the three sums: of the longer
-    # side, for products of a few long rows are slow.
-    turned = use.width > use.height
-    if turned:
-        rows, columns, before = columns, rows, None if before is None else xp.matrix_transpose(before)
-    rows, entries = xp.matrix_transpose(rows), 2 * use.samples * columns.shape[2]
-    height = work.fit(entries, rows.shape[1], "one row of the gradients")
-    if (cacheable := count_cacheable(rows)) is not None:
-        height = min(height, max(1, 2 * cacheable // entries))
-    squares, products, sums = [], [], []
-    for part in spans(rows.shape[1], height):
-        gradients = matmul(xp, rows[:, part, :], columns)
-        total = xp.sum(gradients, axis=0)
-        sums.append(total if before is None else total + before[part, :])
-        flat = xp.reshape(gradients, (use.samples, -1))
-        squares.append(dots(xp, flat, flat))
-        products.append(matmul(xp, flat, xp.reshape(sums[-1], (-1,))))
-    whole = xp.concat(sums, axis=0)
-    whole = xp.matrix_transpose(whole) if turned else whole
-    starts = accumulate(widths, initial=0)
-    return (
-        reduce(operator.add, squares),
-        tuple(whole[:, a : a + b] for a, b in zip(starts, widths, strict=False)),
-        reduce(operator.add, products),
-    )
-
-
-def _may_vanish(found: Mapping[Hashable, _Measured]) -> bool:
+def _may_vanish(found: Mapping[Hashable, list[float]]) -> bool:
     """Whether squares are so small that float32 may have lost some."""
-    return any(sum(column) < LEAST for column in zip(*(one.squares for one in found.values()), strict=True))
+    return any(sum(column) < LEAST for column in zip(*found.values(), strict=True))
 
 
-def _is_finite(found: Mapping[Hashable, _Measured], row: int) -> bool:
-    return math.isfinite(sum(one.squares[row] for one in found.values()))
+def _is_finite(found: Mapping[Hashable, list[float]], row: int) -> bool:
+    return math.isfinite(sum(squares[row] for squares in found.values()))
 
 
 def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None:

@@ -13,7 +13,6 @@ estimator  the score of position t of sample j
 =========  ============================================================================================
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,12 +21,13 @@ from jaxtyping import Float, Integer
 
 from lai_core._engine.axes import check_kind
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, check_count
-from lai_core._engine.gradients import Workspace, spans
-from lai_core._engine.namespace import Array, cast, device_of, matmul, namespace_of
+from lai_core._engine.gradients import Workspace
+from lai_core._engine.namespace import Array, cast, namespace_of
 from lai_core.estimators._arguments import check_lai_trace
 from lai_core.estimators.catalogue import PAIRWISE, Estimator, find_estimator
 from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores
 from lai_core.estimators.summaries import ValidationSummary
+from lai_core.records._reads import ReadGradient
 from lai_core.records.base import Record, Trace, locate
 from lai_core.records.compatible import check_trace
 
@@ -171,21 +171,11 @@ def check_segment_numbers(segments: Any, shape: tuple[int, ...], count: Any) -> 
 def segment_sums(values: Array, segments: Array, count: int, work: Workspace) -> Array:
     """Return the sums of `(n, t)` or `(n, t, d)` over each segment; NaN where one of its positions is."""
     xp = work.xp
-    rows = xp.reshape(cast(xp, values, work.dtype), (-1, 1 if values.ndim == 2 else values.shape[2]))
-    finite = xp.isfinite(rows)
-    # 0 times what is not finite is NaN: such a position would spoil every segment's sum, not its own alone
-    kept = xp.where(finite, rows, xp.zeros_like(rows))
-    spoilt = xp.astype(~xp.all(finite, axis=1), work.dtype)
-    # in the type of numbers up to count, which that of segments may not reach
-    own = cast(xp, xp.reshape(segments, (1, -1)), xp.arange(0).dtype)
-    parts = []
-    for chunk in spans(count, work.fit(rows.shape[0], count, "the positions of one segment")):
-        numbers = xp.arange(chunk.start, chunk.stop, dtype=own.dtype, device=device_of(segments))
-        members = xp.astype(own == numbers[:, None], work.dtype)
-        bad = matmul(xp, members, spoilt[:, None]) > 0
-        sums = matmul(xp, members, kept)
-        parts.append(xp.where(bad, xp.full_like(sums, math.nan), sums))
-    found = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+    # As a table's gradient, whose rows are the segments: a position without one reads no row. In the type of
+    # numbers up to count, which that of segments may not reach.
+    ids = cast(xp, segments, xp.arange(0).dtype)
+    rows = xp.expand_dims(values, axis=2) if values.ndim == 2 else values
+    found = ReadGradient(ids, rows, count).total(work)
     return found[:, 0] if values.ndim == 2 else found
 
 

@@ -37,69 +37,52 @@ def _chance_of_a_shared_group(outputs: int, width: int) -> float:
     return (full * size * (size - 1) + rest * (rest - 1)) / max(outputs * (outputs - 1), 1)
 
 
-def _group_axis(xp: Namespace, array: Array, permutation: Array | None, width: int) -> Float[Array, "..."]:
-    """Lay the last axis, permuted, out as `(width, size)`; zeros fill up the groups."""
-    if permutation is not None:
-        array = xp.take(array, permutation, axis=array.ndim - 1)
-    missing = -array.shape[-1] % width
-    if missing:
-        array = xp.concat([array, xp.zeros_like(array[..., :missing])], axis=-1)
-    return xp.reshape(array, (*array.shape[:-1], width, array.shape[-1] // width))
-
-
 def _sketch(
     rows: Float[Array, "n d"], signs: Array, permutation: Array, width: int, work: Workspace
 ) -> Float[Array, "n width"]:
     """Add the signed entries of every row up in `width` groups, as many rows at once as fit."""
     xp, (count, outputs) = work.xp, rows.shape
-    most = work.fit(4 * -(-outputs // width) * width, count, "one position's outputs")
-    parts = [
-        xp.sum(_group_axis(xp, cast(xp, rows[part, ...], work.dtype) * signs, permutation, width), axis=-1)
-        for part in spans(count, most)
-    ]
+    size = -(-outputs // width)
+    parts = []
+    for part in spans(count, work.fit(4 * size * width, count, "one position's outputs")):
+        signed = xp.take(cast(xp, rows[part, ...], work.dtype) * signs, permutation, axis=1)
+        if missing := size * width - outputs:  # zeros fill up the groups
+            signed = xp.concat([signed, xp.zeros_like(signed[:, :missing])], axis=1)
+        parts.append(xp.sum(xp.reshape(signed, (-1, width, size)), axis=-1))
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
 def _spread(
-    validation: OuterGradient | tuple[Array, ...],
-    training: OuterGradient,
-    outputs: int,
-    permutation: Array | None,
-    width: int,
-    work: Workspace,
+    validation: OuterGradient | tuple[Array, ...], training: OuterGradient, outputs: int, work: Workspace
 ) -> Float[Array, " n"]:
-    """Return the sum over pairs of outputs of one group, per training sample."""
+    """Return the sum over all pairs of outputs, per training sample."""
     # `validation` is that side or its `total`. Where the rows are flattened positions of `outputs` numbers
     # each, the positions share the signs.
-    xp, t, size = work.xp, training.positions * training.height // outputs, -(-outputs // width)
+    xp, t = work.xp, training.positions * training.height // outputs
     half = work.half()
     fits = work.holds(4 * training.total_entries())
     if fits and isinstance(validation, OuterGradient):
         summed = validation.total_cost() + training.total_cost()
         validation = validation.total(half) if summed <= validation.pairwise_cost(training) else validation
-    # Alive for each sample: u and g as they are, permuted, laid out by groups (6 t width size), its factors
-    # while u is made, and of `slab` rows of pairs two products and their factors in every group.
-    few = min(t, size)
+    # Alive for each sample: u and g, laid out and multiplied (6 t outputs), its factors while u is made, and
+    # of `slab` rows of pairs two products and their factors.
+    few = min(t, outputs)
     samples, slab = half.fit_both(
-        lambda n, rows: n * (6 * t * width * size + training.factor_entries() + 4 * width * few * rows),
+        lambda n, rows: n * (6 * t * outputs + training.factor_entries() + 4 * few * rows),
         training.samples,
         few,
         "one sample's positions",
     )
     parts = []
     for chunk in spans(training.samples, samples):
-        n = chunk.stop - chunk.start
         pulled = (
             _multiply_by_pairs(validation, training, chunk, half)
             if isinstance(validation, OuterGradient)
             else training.multiply_total(validation, chunk, half)
         )
-        sides = (
-            _group_axis(xp, xp.reshape(side, (n, t, outputs)), permutation, width)
-            for side in (pulled, lay_by_group(training.rows, chunk, 1, work))
-        )
-        u, g = (xp.reshape(xp.permute_dims(side, (0, 2, 1, 3)), (n * width, t, size)) for side in sides)
-        found = xp.sum(xp.reshape(_off_diagonal(xp, u, g, slab), (n, width)), axis=1)
+        sides = (pulled, lay_by_group(training.rows, chunk, 1, work))
+        u, g = (xp.reshape(side, (-1, t, outputs)) for side in sides)
+        found = _off_diagonal(xp, u, g, slab)
         parts.append(xp.maximum(found, xp.zeros_like(found)))  # rounding may leave less than nothing
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
@@ -232,18 +215,16 @@ def sketch_variance(
     training: Trace,
     *,
     width: int,
-    permutation: Int[Array, " d_L"] | None = None,
     layer_weights: Any = None,
     positions: str | None = None,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Array, " n_train"]:
-    r"""Compute how much LAI's scores from sketched traces vary with the random signs.
+    r"""Compute how much LAI's scores from sketched traces vary with random signs and permutations.
 
     Implements :eq:`sketch-variance` and :eq:`sketch-permutation`: with :math:`M_j = G_V \sum_t c_{jt}
-    g_{jt}^\top`, whose trace is the score, the variance of score j is :math:`\sum_{i \ne k} (M_{ik}^2 +
-    M_{ik} M_{ki})` over pairs of outputs that share a group; over random permutations each pair counts
-    with its chance to do so, and the variance is at most :math:`(\|M_j\|_F^2 + \mathrm{tr} M_j^2) /
-    width`.
+    g_{jt}^\top`, whose trace is the score, two outputs of one group add :math:`M_{ik}^2 + M_{ik} M_{ki}` to
+    the variance of score j. Over uniformly random permutations each pair counts with its chance to share a
+    group, and the variance is at most :math:`(\|M_j\|_F^2 + \mathrm{tr} M_j^2) / width`.
 
     Parameters
     ----------
@@ -253,9 +234,6 @@ def sketch_variance(
         A trace with the output gradients of the last layer; not sketched.
     width
         That of the sketch.
-    permutation
-        `(d_L,)`, that of the sketch, for the variance over signs alone. None: over signs and uniformly
-        random permutations together.
     layer_weights, positions
         As in `lai_core.lai_scores`, whose scores are meant.
     memory_budget
@@ -268,8 +246,7 @@ def sketch_variance(
 
     Notes
     -----
-    In multiply-adds, what LAI's exact scores cost, and `4 n t d_L min(t, d_L)` beside, or
-    `4 n t d_L min(t, d_L / width)` with a permutation.
+    In multiply-adds, what LAI's exact scores cost, and `4 n t d_L min(t, d_L)` beside.
 
     Examples
     --------
@@ -289,12 +266,7 @@ def sketch_variance(
     summed = isinstance(validation, ValidationSummary)
     one: Any = sides.validation[0] if summed else sides.validation["readouts"][0]
     other: Any = sides.training["readouts"][0]
-    if permutation is None:
-        together = _spread(one, other, outputs, None, 1, sides.work)
-        return together * _chance_of_a_shared_group(outputs, width)
-    _check_entries("permutation", permutation, outputs)
-    namespace_of({"training": gradients, "permutation": permutation})
-    return _spread(one, other, outputs, permutation, width, sides.work)
+    return _spread(one, other, outputs, sides.work) * _chance_of_a_shared_group(outputs, width)
 
 
 def _check_entries(name: str, array: Array, outputs: int) -> None:

@@ -46,16 +46,6 @@ class ReadGradient:
         ids, trains, gradients = self._entries(work)
         return work.xp.where(trains, ids, work.xp.full_like(ids, -1)), gradients
 
-    def renumber(self, known: Array, work: Workspace) -> "ReadGradient":
-        """Return the same over a table of the rows `known`, sorted: an id becomes its first place there."""
-        xp, rows = work.xp, int(known.shape[0])
-        ids, trains, _ = self._entries(work)
-        places = xp.searchsorted(known, ids)
-        outside = xp.full_like(places, rows)
-        found = xp.take(known, xp.where(places < rows, places, xp.zeros_like(places)), axis=0) == ids
-        places = xp.reshape(xp.where(trains & found, places, outside), self.ids.shape)
-        return replace(self, ids=places, rows=rows, padding=None)
-
     def dot_read(self, other: "ReadGradient", work: Workspace) -> Array:
         """Inner products with another use of the table: equal ids, `n t n' t' d` multiply-adds."""
         xp = work.xp

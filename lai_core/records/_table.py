@@ -9,9 +9,6 @@ from lai_core._engine.namespace import Array
 from lai_core._engine.outer import OuterGradient
 from lai_core.records._reads import ReadGradient
 
-RENUMBERING = 8
-"""Numbers of the accumulation type that a position takes while its row is numbered anew."""
-
 
 def _part_of(layer: OuterGradient, samples: slice, columns: slice = slice(None)) -> OuterGradient:
     """Keep some samples of a layer that has the table as its matrix, and some columns of it."""
@@ -114,9 +111,6 @@ class TableGradient(ParameterGradient):
         """Return the inner products with the summed `validation` gradient, as many columns as fit at once."""
         if not isinstance(validation, TableGradient):
             return super().scores(validation, work)
-        if (smaller := self._renumber_both(validation, work)) is not None:
-            own, validation = smaller
-            return own.scores(validation, work.half())
         # Half of the budget for the sum, the parts that it is joined of and a use's share; half for the rest.
         half = work.half()
         columns = half.fit(4 * self.reads[0].rows, self.width, "one column of the summed gradient")
@@ -125,26 +119,6 @@ class TableGradient(ParameterGradient):
             total = validation._part(slice(None), span).total(half)
             found = found + self._part(slice(None), span).dot_total(total, half)
         return found
-
-    def _renumber_both(
-        self, validation: "TableGradient", work: Workspace
-    ) -> "tuple[TableGradient, TableGradient] | None":
-        """Return training and validation over the rows that validation reads; None where it saves nothing."""
-        # The summed validation gradient is zero in each row that validation does not read. Of its m ids in
-        # order, s_1 <= ... <= s_m, the first that is i numbers row i anew; an i that is not among them, or
-        # does not train, becomes m, which lies outside. So m rows stand for the whole vocabulary. Where all
-        # of it fits 16 times, a half of the budget holds whatever the scores over m rows need.
-        xp, reads = work.xp, validation.reads
-        count = sum(use.ids.shape[0] * use.ids.shape[1] for use in reads)
-        entries = count + sum(use.ids.shape[0] * use.ids.shape[1] for use in self.reads)
-        too_large = not work.holds(16 * entries * (self.width + RENUMBERING))
-        if self.layers or validation.layers or 2 * count > reads[0].rows or too_large:
-            return None
-        known = [xp.reshape(use.ids, (-1,)) for use in reads]
-        known = xp.sort(known[0] if len(known) == 1 else xp.concat(known))
-        sides = (self.reads, reads)
-        own, other = (TableGradient(tuple(use.renumber(known, work) for use in side)) for side in sides)
-        return own, other
 
     def join(self, others: Sequence[ParameterGradient], work: Workspace) -> "TableGradient | None":
         """Return the gradients over all uses, as a table and as layers' matrix."""

@@ -36,7 +36,7 @@ USUAL = {
     "memory_budget": GIB, "exclude_self": False, "positions": None, "layer_weights": None,
     "normalize": "kept", "decay": 0.999, "bias": False, "weight": None, "groups": 1, "name": "",
     "output_gradients": None, "valid": None, "ids": None, "validation_ids": None, "samples": None,
-    "exponent": 1.0, "epsilon": 1e-8, "input_second_moments": None, "permutation": None, "padding": None,
+    "exponent": 1.0, "epsilon": 1e-8, "input_second_moments": None, "padding": None,
     "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
     "floor": 0.1, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
     "process": (0, 1), "title": "Scores of a data set", "show": None,

@@ -7,15 +7,12 @@ reading them and never by running them:
 * tests, by ``@pytest.mark.equation("slug")`` under ``tests/``;
 * proofs, by ``@settled("slug", STATEMENT, MUTANTS)`` or the same mark under ``proofs/``;
 * pages, by the labelled formula ``$$ ... $$ (slug)`` under ``docs/theory/``.
-
-``python -m tests.support.ledger`` prints what is missing, and exits with 1 if anything is.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -254,9 +251,3 @@ def slugs_of(tree: ast.AST) -> Iterable[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"pytest.mark.equation", "settled"}:
             yield from (a.value for a in node.args if isinstance(a, ast.Constant))
-
-
-if __name__ == "__main__":
-    missing = problems(read(), find())
-    print("\n".join(missing) or "every statement has its function, test, proof and page")
-    sys.exit(1 if missing else 0)

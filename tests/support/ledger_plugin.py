@@ -90,11 +90,6 @@ class Record:
                 f"proofs: {len(counts)} files, {total['statements']} statements, "
                 f"{total['mutants_rejected']} of {total['mutants']} mutants rejected"
             )
-            decided, left = decisions(self.properties)
-            terminalreporter.write_line(
-                f"claims decided for all reals: {decided} of {decided + sum(left.values())}; at points: "
-                + (", ".join(f"{slug} ({count})" for slug, count in sorted(left.items())) or "none")
-            )
 
 
 def equations(
@@ -137,18 +132,6 @@ def proofs(properties: Mapping[str, list[tuple[str, object]]]) -> dict[str, dict
             if name in COUNTS:
                 files.setdefault(file, dict.fromkeys(COUNTS, 0))[name] += int(str(value))
     return files
-
-
-def decisions(properties: Mapping[str, list[tuple[str, object]]]) -> tuple[int, dict[str, int]]:
-    """Count the sizes at which claims were decided, and by statement those tried at points alone."""
-    decided, left = 0, {}
-    for said in properties.values():
-        slug = next((str(value) for name, value in said if name == "equation"), "")
-        for name, value in said:
-            decided += int(str(value)) if name == "decided" else 0
-            if name == "at_points" and value:
-                left[slug] = left.get(slug, 0) + int(str(value))
-    return decided, left
 
 
 def untested(found: Mapping[str, dict], links: ledger.Links) -> list[str]:

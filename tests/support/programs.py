@@ -42,14 +42,13 @@ def _gated(*arrays: Any) -> Any:
 
 
 def _sketched(*arrays: Any) -> Any:
-    """Scores over standard deviations: of a known permutation, and over random ones."""
+    """Scores over standard deviations."""
     traces = _traces(*arrays)
     drawn = arrays[3][0, 0, 0, :]
     xp = namespace_of({"drawn": drawn})
     signs, permutation = xp.astype(drawn > 0, drawn.dtype) * 2.0 - 1.0, xp.argsort(drawn)
     sketched = [sketch_outputs(each, signs, permutation, width=2) for each in traces]
-    variance = sketch_variance(*traces, width=2, permutation=permutation) + sketch_variance(*traces, width=2)
-    return lai.lai_scores(*sketched) / variance**0.5
+    return lai.lai_scores(*sketched) / sketch_variance(*traces, width=2) ** 0.5
 
 
 PROGRAMS: dict[str, Function] = {

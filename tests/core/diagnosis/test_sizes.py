@@ -153,38 +153,7 @@ def cut(trace, rows):
     )
 
 
-def deep_trace(seed, scale):
-    """Return a trace whose gradients are built in blocks, of uses with many positions and with few."""
-    draw, layers, parts = np.random.default_rng(seed), [], {}
-    shapes = {
-        "wide": (130, 120, 36, 7),
-        "high": (120, 130, 36, 7),
-        "flat": (6, 6, 36, 7),
-        "both": (2, 3, 36, 40),
-    }
-    for name, (width, height, *lengths) in shapes.items():
-        parts[name] = 0.0
-        for positions in lengths:
-            arrays = draw.normal(size=(N, positions, width)), draw.normal(size=(N, positions, height))
-            layers.append(lai.LayerTrace(*arrays, weight=name))
-            parts[name] = parts[name] + np.einsum("nti,nto->noi", *arrays).reshape(N, -1)
-    maps, parts["kernel"] = [draw.normal(size=(N, 2, size, size)) for size in (8, 4)], 0.0
-    for own in maps:
-        outputs = draw.normal(size=(N, 3, own.shape[2] - 2, own.shape[2] - 2))
-        windows = np.lib.stride_tricks.sliding_window_view(own, (3, 3), axis=(2, 3))
-        parts["kernel"] += np.einsum("noxy,ncxyhw->nochw", outputs, windows).reshape(N, -1)
-        layers.append(lai.ConvolutionTrace(own, outputs, kernel=(3, 3), weight="kernel"))
-    inputs, outputs = draw.normal(size=(N, 36, 2)), draw.normal(size=(N, 36, 3))
-    layers.append(lai.LayerTrace(inputs, outputs, weight="biased", bias=True))
-    with_ones = np.concatenate([inputs, np.ones((N, 36, 1))], axis=2)
-    parts["biased"] = np.einsum("nto,nti->noi", outputs, with_ones).reshape(N, -1)
-    grouped, outputs = draw.normal(size=(N, 2, 6, 6)), draw.normal(size=(N, 2, 6, 6))
-    layers.append(lai.ConvolutionTrace(grouped, outputs, kernel=(1, 1), groups=2, weight="grouped"))
-    parts["grouped"] = (grouped * outputs).sum((2, 3))
-    return lai.Trace(layers), parts
-
-
-@pytest.mark.parametrize("build", [trace_of, long_trace, deep_trace])
+@pytest.mark.parametrize("build", [trace_of, long_trace])
 @pytest.mark.parametrize("again", [False, True])
 def test_partitioned_batches_give_equal_results(build, again):
     trace, parts = build(6, {})

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import lai_core as lai
-from lai_core.estimators.sketches import sketch_variance
+from lai_core.estimators.gates import GateTrace, gate_lai_kernel, gate_lai_scores
+from lai_core.estimators.sketches import sketch_outputs, sketch_variance
 from lai_core.records import _reads
 from tests.support.backends import BACKENDS
 from tests.support.traces import Layout, trace
@@ -55,6 +56,21 @@ def image(outputs):
     return [lai.Trace([lai.ConvolutionTrace(*layer, kernel=(3, 3), padding=((1, 1),) * 2)])] * 2
 
 
+def gated(samples, seed):
+    """Return a chain of eight layers of two units."""
+    draws = np.random.default_rng(seed)
+    arrays = [draws.normal(size=(samples, 2)) for _ in range(9)]
+    layers = [*(lai.LayerTrace(each) for each in arrays[:7]), lai.LayerTrace(*arrays[7:])]
+    return GateTrace(lai.Trace(layers), arrays[1:8], [np.ones(2)] * 7)
+
+
+def sketch(_, training, **options):
+    outputs = training.layers[-1].output_gradients.shape[-1]
+    signs, order = np.resize([1.0, -1.0], outputs), np.arange(outputs)[::-1]
+    found = sketch_outputs(training, signs, order, width=5, **options)
+    return found.layers[-1].output_gradients
+
+
 KERNELS = lai.lai_kernel, lai.ghost_kernel
 BOTH = lai.ghost_kernel, lai.ghost_scores
 SCORES = (
@@ -96,6 +112,13 @@ HELD = {
         )
         for positions, outputs in ((60, 10), (3, 200))
     },
+    "a sketch": (
+        pair(((2, 203),), positions=60, sizes=(1, 50)), (sketch,), (17, 18), 2 * 3000 * 5 * 8 + SMALL, True,
+    ),
+    "gates": (
+        [gated(n, n) for n in (40, 120)], (gate_lai_kernel, gate_lai_scores), (15, 16),
+        2 * 40 * 120 * 8 + SMALL, True,
+    ),
     "a sum of 1.28 MB": (pair(((400, 400),)), VARIANCE, (19,), 0, True),
 }  # fmt: skip
 """Both sides, calls, the budgets' logarithms, bytes beside, whether the first call takes more if it may."""

@@ -12,9 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lai_core as lai
-from lai_core._engine.gradients import Workspace
-from lai_core._engine.namespace import namespace_of
-from lai_core.estimators.by_position import segment_sums
 from tests.support.backends import BACKENDS
 from tests.support.draws import GENERATORS
 from tests.support.refusals import Table, refusals
@@ -127,13 +124,6 @@ def test_nonfinite_positions_spoil_only_their_segment(backend, estimator, positi
     )
     np.testing.assert_array_equal(np.isnan(found), [False, True, False])
     np.testing.assert_allclose(found[[0, 2]], usual[[0, 2]], rtol=1e-12)
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3])
-def test_sums_in_parts_are_the_sums(parts):
-    values, segments = np.arange(12.0).reshape(2, 3, 2), np.array([[0, 1, 2], [3, 4, 5]])
-    work = Workspace(namespace_of({"values": values}), values.dtype, 8 * 6 * 6 // parts)
-    np.testing.assert_array_equal(segment_sums(values, segments, 6, work), values.reshape(6, 2))
 
 
 @pytest.mark.parametrize("count", [100, 200, 256])
