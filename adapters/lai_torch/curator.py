@@ -38,7 +38,7 @@ from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, EstimatorName, KeptOptions, Policy, with_defaults
 from lai_torch.options.passes import PassName
-from lai_torch.options.protocols import applies, check_policy, wants
+from lai_torch.options.protocols import applies, check_policy
 from lai_torch.report import Report, ScoredReport
 
 EMPTY = 50
@@ -182,11 +182,7 @@ class Weigher:
             check_seen(policy, self._validation)
             check_optimizer(optimizer, model)
             check_spread(self._engine, chosen, self._validation, backward, training)
-        options: dict[str, Any] = {"warmup": warmup, "refresh": refresh}
-        options |= {"accumulate": accumulate, "max_norm": max_norm}
-        options |= {"estimator": chosen, "backward": backward, "balance": training.balance}
-        options |= {"what the policy asks for": sorted(wants(policy))}
-        check_alike(self._engine, model, optimizer, self._validation, options)
+        check_alike(self._engine, model, self._validation)
         # draws have to be those of the other processes: all take the first one's state
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
@@ -372,11 +368,9 @@ class Weigher:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
         if self._group.size == 1:
             return
-        groups = [] if self._optimizer is None else self._optimizer.param_groups
-        rates = [each["lr"] for each in groups if isinstance(each.get("lr"), float)]  # the host knows these
         counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": self.state.batches}
         counts["the summary's age"] = self.state.served
-        check_call(self._engine, call, counts, rates)
+        check_call(self._engine, call, counts)
 
     def _score_and_weigh(
         self, call: str, batches: list[Batch], samples: int, groups: Any, *, curated: bool = True

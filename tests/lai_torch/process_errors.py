@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import lai_core as lai
-from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped, summing
+from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
 from tests.support.torch_modules import Part
 from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
@@ -66,12 +66,6 @@ def balance_has_other_shapes(rank):
     return curator.step(nn.functional.pad(inputs, (0, rank)), targets)
 
 
-def a_rate_changes_on_one(rank):
-    curator, part = curated(rank)
-    curator._updater.optimizer.param_groups[0]["lr"] /= 1 + rank
-    return curator.step(*part)
-
-
 def an_optimizer_raises(rank):
     curator, part = curated(rank)
     fails = raises_on_one(rank, RuntimeError("this optimizer cannot step"))
@@ -80,12 +74,6 @@ def an_optimizer_raises(rank):
         return curator.step(*part)
     finally:
         assert curator.steps == 1  # every parameter has moved
-
-
-def another_is_frozen(rank):
-    model = network()
-    model[0].weight.requires_grad_(rank == 0)
-    return stepped(rank, model=model)
 
 
 def one_scores_alone(rank):
@@ -99,12 +87,6 @@ def one_takes_up_a_state(rank):
     if rank == 0:
         curator.load_state_dict({**state, "steps": 7})
     return curator.step(*part)
-
-
-def hooked(rank):
-    model = nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(None, summing)
-    return stepped(rank, model=model, process_group=None)
 
 
 def copies_without_a_group(rank):
@@ -158,7 +140,6 @@ def summary_of(rank):
 SCORING = RuntimeError("this loss cannot be computed")
 TRAINING = RuntimeError("this loss cannot be trained on")
 POLICY = ArithmeticError("no weights from this policy")
-SAME = "expected the same on every process, got"
 APART = "ValueError: step: expected every process to be where the others are, but they differ in "
 NOT_FINITE = "validation: expected at least one sample with a finite loss, got none"
 ERRORS = {
@@ -168,9 +149,7 @@ ERRORS = {
     "ValueError: policy: expected the same weights from the same scores on every process": (
         lambda rank: stepped(rank, policy=lambda scores: lai.keep_top(scores, fraction=0.3 + 0.3 * rank))
     ),
-    "while tracing the validation set: this loss cannot be computed": (
-        lambda rank: stepped(rank, loss=raising(rank, SCORING))
-    ),
+    "this loss cannot be computed": (lambda rank: stepped(rank, loss=raising(rank, SCORING))),
     "RuntimeError: this loss cannot be trained on": (lambda rank: raises_in_training(rank, TRAINING)),
     "FileNotFoundError: this file is missing": a_loader_raises,
     "ValueError: ids: expected one per sample (4), got 3": (
@@ -201,7 +180,6 @@ ERRORS = {
     "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'": whole_has_shards,
     "ValueError: model: expected shards of every parameter that trains, got '2.w": some_parameters_are_whole,
     "ValueError: model: expected its wrapper to average gradients over the 2": [
-        hooked,
         not_synchronised,
         shards_that_are_summed,
     ],
@@ -210,7 +188,6 @@ ERRORS = {
     ),
     "model: a forward pass wrote the sharded parameter 'weight' of a": a_forward_pass_writes_shards,
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
-    f"optimizer.param_groups[0]['lr']: {SAME} 0.1 on": (lambda rank: stepped(rank, lr=0.1 * (1 + rank))),
     "ValueError: validation: expected the same summary on every process, got others": (
         lambda rank: stepped(rank, validation=summary_of(rank))
     ),
@@ -218,8 +195,6 @@ ERRORS = {
     f"{APART}curated": (
         lambda rank: stepped(rank, policy=lai_torch.Scheduled(lai.keep_positive, lambda step: rank == 0))
     ),
-    f"{APART}which parameters train": another_is_frozen,
-    f"{APART}the learning rates": a_rate_changes_on_one,
     f"{APART.removeprefix('ValueError: step: ')}which call": one_scores_alone,
     f"{APART}steps": one_takes_up_a_state,
     "RuntimeError: this optimizer cannot step": an_optimizer_raises,

@@ -85,10 +85,8 @@ class Refresh:
             return state
         # raised by the model or the loss, whose messages do not say on which batch
         except Exception as error:
-            told = _blame_validation(error)
-            if told is error:
-                raise
-            raise told from error
+            _note_validation(error)
+            raise
         return replace(state, side=side, validation_losses=losses, served=0)
 
     def _draw(self, state: CuratorState) -> tuple[Batch | None, tuple[Any, ...]]:
@@ -102,24 +100,14 @@ class Refresh:
             try:
                 count(*drawn)
             except ValueError as error:
-                raise _blame_validation(error) from error
+                _note_validation(error)
+                raise
             return drawn, mark_staying(state.staying, drawn)
 
 
-PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, IndexError, AttributeError)
-"""Errors that are made of a message alone."""
-
-
-def _blame_validation(error: Exception) -> Exception:
-    """Return an error that says it came up on the validation set, not on the batch."""
-    where = "while tracing the validation set"
-    # others take more than a message, so that theirs is not written anew
-    if type(error) in PLAIN:
-        named = type(error)(f"{where}: {error}")
-        vars(named).update(vars(error))  # its notes, on which process it happened
-        return named
-    error.add_note(f"This happened {where}.")
-    return error
+def _note_validation(error: Exception) -> None:
+    """Have an error say that it came up on the validation set, not on the batch."""
+    error.add_note("This happened while tracing the validation set.")
 
 
 def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:

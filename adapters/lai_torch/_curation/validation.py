@@ -115,17 +115,6 @@ class Validation:
         """Whether each batch is scored against itself."""
         return isinstance(self.source, str)
 
-    def describe(self) -> dict[str, Any]:
-        """Return what processes that share a batch have alike: the kind of source, and the fraction drawn."""
-        kind = "a loader"
-        if self.is_batch:
-            kind = self.source
-        elif self.is_summary:
-            kind = "a summary"
-        elif isinstance(self.source, tuple):
-            kind = "a set"
-        return {"validation": kind, "validation_fraction": self.fraction}
-
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
 

@@ -139,8 +139,9 @@ def find_proved(
     msg = (
         "model: expected the gradient of a weighted sum of losses to be the weighted sum of the samples' "
         "gradients, in this batch and beside other samples, and no way to compute them agrees with that: a "
-        "hook or a custom backward pass is not linear (it clips or rounds gradients, say), draws at random, or "
-        f"depends on the other samples, as an embedding does that scales by frequency ({'; '.join(reasons)})"
+        "hook or a custom backward pass is not linear (it clips or rounds gradients, say), draws at random, "
+        "or depends on the other samples, as an embedding does that scales by frequency "
+        f"({'; '.join(reasons)})"
     )
     raise ValueError(msg)
 

@@ -203,7 +203,7 @@ GIVEN = {
     "ValueError: model: expected at least one trainable parameter to step": (
         lambda: frozen("ghost").step(*data(4))
     ),
-    "ValueError: while tracing the validation set: model: expected the loss to depend on a trainable": (
+    "ValueError: model: expected the loss to depend on a trainable": (
         lambda: frozen("ghost").score(*data(4))
     ),
     "ValueError: …LLI scores the last layer alone, '1', so that every score": (

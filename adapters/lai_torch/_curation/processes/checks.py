@@ -1,7 +1,5 @@
 """What several processes cannot do, said by name on each of them before anything runs."""
 
-import re
-import zlib
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,8 +12,6 @@ from lai_torch._model.batch import tensors
 from lai_torch.options import Estimator, KeptOptions
 
 CALLS = ("step", "score", "weigh")
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""What the text of a function says that is another on each process."""
 
 
 def check_spread(
@@ -64,29 +60,7 @@ def check_spread(
         raise ValueError(msg)
 
 
-def check_alike(
-    engine: Engine, model: nn.Module, optimizer: Any, validation: Validation, options: dict[str, Any]
-) -> None:
-    """Raise on every process unless what should be the same on each is."""
-    _check_options(engine, options | _settings(optimizer) | validation.describe())
-    _check_values(engine, model, validation)
-
-
-def _check_options(engine: Engine, options: dict[str, Any]) -> None:
-    """Raise on every process unless each was given the same options."""
-    here = {name: ADDRESS.sub("", repr(value)) for name, value in options.items()}
-    told = engine.group.objects(here)
-    for name, first in told[0].items():
-        for rank, given in enumerate(told):
-            if given.get(name) != first:
-                msg = (
-                    f"{name}: expected the same on every process, got {first} on process 0 and "
-                    f"{given.get(name)} on process {rank}; make the curator alike on all of them"
-                )
-                raise ValueError(msg)
-
-
-def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> None:
+def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
     """Raise on every process unless parameters and validation set are the same on each."""
     if engine.group.size == 1:
         return
@@ -118,40 +92,27 @@ def _parts(value: Any) -> Any:
     return [_parts(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[float]) -> None:
-    """Raise on every process unless each makes the same call, with a model and a curator in the same state.
+def check_call(engine: Engine, call: str, counts: dict[str, int]) -> None:
+    """Raise on every process unless each makes the same call, with a curator in the same state.
 
-    Else one would wait for numbers that another never sends, or models would drift apart.
+    Else one would wait for numbers that another never sends.
     """
-    named = dict(engine.model.named_parameters())
     if call == "step" and engine.sharded:
-        whole = (name for name, each in named.items() if not hasattr(each, "device_mesh"))
-        if alone := next((name for name in whole if named[name].requires_grad), None):
+        whole = {
+            name: each for name, each in engine.model.named_parameters() if not hasattr(each, "device_mesh")
+        }
+        if alone := next((name for name, each in whole.items() if each.requires_grad), None):
             msg = (
                 f"model: expected shards of every parameter that trains, got {alone!r} whole on each, "
                 "where nothing adds up its gradients; call fully_shard on what holds it, or freeze it"
             )
             raise ValueError(msg)
-    trained = bytes(parameter.requires_grad for parameter in named.values())
-    marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
-    here = {"which call this is": CALLS.index(call), **counts}
-    differing = engine.group.find_differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
+    differing = engine.group.find_differing({"which call this is": CALLS.index(call), **counts})
     if differing:
-        own = {"which call this is": f"{call}()", **counts, "the learning rates": rates}
-        words = [f"{name} ({own[name]} here)" if name in own else name for name in differing]
+        own = {"which call this is": f"{call}()", **counts}
+        words = [f"{name} ({own[name]} here)" for name in differing]
         msg = (
             f"{call}: expected every process to be where the others are, but they differ in "
-            f"{', '.join(words)}; make the same calls on each, freeze the same parameters, set the same "
-            "learning rates, and load the same state_dict"
+            f"{', '.join(words)}; make the same calls on each, and load the same state_dict"
         )
         raise ValueError(msg)
-
-
-def _settings(optimizer: Any) -> dict[str, Any]:
-    """Return an optimizer's options by name."""
-    groups = [] if optimizer is None else optimizer.param_groups
-    told: dict[str, Any] = {"optimizer": f"{type(optimizer).__name__} of {len(groups)} groups"}
-    for index, group in enumerate(groups):
-        each = {name: value for name, value in group.items() if "param" not in name}
-        told |= {f"optimizer.param_groups[{index}][{name!r}]": value for name, value in each.items()}
-    return told

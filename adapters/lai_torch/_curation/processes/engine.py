@@ -21,8 +21,6 @@ AVERAGING = {
     "_all_reduce_hook": None,
 }
 """What a wrapper that averages gradients has for attributes: the first `DistributedDataParallel`."""
-HOOKS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
-"""torch's own communication hooks that average, in whichever precision."""
 
 _WHOLE = nullcontext()
 
@@ -86,13 +84,10 @@ class Engine:
             for name, usual in AVERAGING.items()
             if getattr(each, name, usual) != usual
         ]
-        hooks = getattr(self._wrapper, "_comm_hooks", ())
-        off += [f"the hook {hook!r}" for hook, over in hooks if not _averages(hook, over, self._wrapper)]
         if off:
             msg = (
                 f"model: expected its wrapper to average gradients over the {self.group.size} processes, "
-                f"got {off[0]}; leave out no_sync, divide factors, and communication hooks other than "
-                f"torch's {', '.join(HOOKS)}"
+                f"got {off[0]}; leave out no_sync and divide factors"
             )
             raise ValueError(msg)
 
@@ -174,14 +169,6 @@ def _check_whole_layers(model: nn.Module, *, sharded: bool) -> None:
                 "features (tensor parallel); shard by fully_shard alone, or score a whole copy beforehand"
             )
             raise ValueError(msg)
-
-
-def _averages(hook: Any, over: Any, wrapper: Any) -> bool:
-    """Whether a communication hook is one of torch's that average, over the wrapper's processes."""
-    default = sys.modules.get("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
-    if not any(hook is getattr(default, name, None) for name in HOOKS):
-        return False
-    return dist.get_process_group_ranks(over) == dist.get_process_group_ranks(wrapper.process_group)
 
 
 def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
