@@ -10,7 +10,7 @@ from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
-from lai_torch._model.batch import Loss, count, mark_staying
+from lai_torch._model.batch import Loss, count
 from lai_torch._model.function import Function, Point, gradient
 from lai_torch._model.preserve import run_alone
 
@@ -157,12 +157,9 @@ def exact_scores(
     check_options(at, learning_rate, reduction, optimizer, max_norm, method)
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
-    staying: tuple[Any, ...] = ()
-    for batch in (validation, training, validation):  # the second may tell of the first
         try:
-            staying = mark_staying(staying, batch)
+            count(*batch)
         except ValueError as error:
-            role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"
             raise ValueError(msg) from error
     # one number a row: a sum over positions, of which each is scored by itself later

@@ -15,7 +15,7 @@ from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point, inner, vjp
 from lai_torch._model.preserve import reentrant
 from lai_torch._model.snapshot import check_owned as check_owned_leaves
-from lai_torch._model.snapshot import find_name, find_other_leaves, nodes
+from lai_torch._model.snapshot import find_other_leaves, nodes
 from lai_torch._model.walk import list_parameters
 
 
@@ -30,7 +30,6 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
     if any("CheckpointFunction" in type(node).__name__ for node in nodes(losses)):
         raise reentrant()
     check_owned_leaves(
-        function.loss,
         _strangers(function, losses, batch),
         lambda: _strangers(function, function(batch), batch),
     )
@@ -65,7 +64,7 @@ def check_reads_outputs(model: nn.Module, loss: Any, losses: Tensor, outputs: It
     names = {id(parameter): repr(name) for name, parameter in list_parameters(model, loss).items()}
     msg = (
         "backward: 'selective' expects a loss that depends on what trains by the model's outputs alone, this "
-        f"one reads {names.get(id(found)) or find_name(loss, found)} itself; use backward='kept'"
+        f"one reads {names.get(id(found), 'another tensor')} itself; use backward='kept'"
     )
     raise ValueError(msg)
 

@@ -368,7 +368,7 @@ class Reader:
         sources = Sources(graph, self.names)
         uses = find_uses(graph, places, sources)
         foreign = {key: leaf for key, leaf in sources.foreign.items() if isinstance(leaf, nn.Parameter)}
-        check_owned(self.loss, foreign, lambda: foreign)
+        check_owned(foreign, lambda: foreign)
         routed = {
             use.source.names[0]
             for use in uses

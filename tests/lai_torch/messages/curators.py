@@ -88,17 +88,13 @@ MADE = {
     "TypeError: validation: expected (inputs, targets), a mapping, a loader of such": (
         lambda: made(torch.ones(3))
     ),
-    "TypeError: validation: …got list whose parts are no pairs; pass a tuple": lambda: made(list(data(5))),
-    "TypeError: validation: …got list of rows without tensors; pass a DataLoader over them": (
-        lambda: made([{"x": [1.0, 2.0], "label": 1}])
-    ),
     "ValueError: validation: expected samples that torch.utils.data.default_collate can": (
         lambda: made([(torch.ones(3), 1), (torch.ones(4), 2)])
     ),
     "ValueError: inputs: expected a mapping with keys that the model takes, ['input'], got": (
         lambda: made().step(dict(zip("xy", data(4), strict=True)))
     ),
-    "TypeError: validation: …got TensorDataset; pass torch.utils.data.DataLoader(dataset": (
+    "TypeError: validation: …got TensorDataset; of a data set pass torch.utils.data.DataLoader(dataset": (
         lambda: made(TensorDataset(*data(5)))
     ),
     "TypeError: validation: …got (ndarray, ndarray); pass torch.as_tensor": (
