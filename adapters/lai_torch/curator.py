@@ -120,6 +120,8 @@ class Weigher:
     estimator: Estimator
     warmup: int
     state: CuratorState
+    # optimizer, accumulate, max_norm and backward of a `Curator`
+    _training: tuple[Any, int, float | None, PassName | KeptOptions] = None, 1, None, "kept"
 
     @accept_old_keywords(share="validation_fraction", group="process_group")
     def __init__(
@@ -136,30 +138,7 @@ class Weigher:
         generator: torch.Generator | None = None,
         process_group: Any = None,
     ) -> None:
-        options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
-        options |= {"refresh": refresh, "validation_fraction": validation_fraction}
-        options |= {"generator": generator, "process_group": process_group}
-        self._set_up(model, loss, None, validation, **options)
-
-    def _set_up(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        optimizer: torch.optim.Optimizer | None,
-        validation: Any,
-        *,
-        estimator: EstimatorName | Estimator,
-        policy: Policy,
-        warmup: int,
-        refresh: int,
-        validation_fraction: float,
-        generator: torch.Generator | None,
-        process_group: Any,
-        accumulate: int = 1,
-        max_norm: float | None = None,
-        backward: PassName | KeptOptions = "kept",
-    ) -> None:
-        """Check all options, those of a `Curator` among them, on every process alike."""
+        optimizer, accumulate, max_norm, backward = self._training
         check_kinds(model, loss, generator)
         if generator is None:
             generator = make_generator()
@@ -506,8 +485,8 @@ class Curator(Weigher):
         options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
         options |= {"refresh": refresh, "validation_fraction": validation_fraction}
         options |= {"generator": generator, "process_group": process_group}
-        options |= {"accumulate": accumulate, "max_norm": max_norm, "backward": backward}
-        self._set_up(model, loss, optimizer, validation, **options)
+        self._training = optimizer, accumulate, max_norm, backward
+        super().__init__(model, loss, validation, **options)
         scaler = backward.scaler if isinstance(backward, KeptOptions) else None
         self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
 

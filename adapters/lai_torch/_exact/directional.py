@@ -11,7 +11,6 @@ from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from lai_torch._graph.prove import check_overwritten
-from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point, inner, vjp
 from lai_torch._model.preserve import reentrant
 from lai_torch._model.snapshot import check_owned as check_owned_leaves
@@ -19,7 +18,7 @@ from lai_torch._model.snapshot import find_other_leaves, nodes
 from lai_torch._model.walk import list_parameters
 
 
-def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> None:
+def check_owned(function: Function, losses: Tensor) -> None:
     """Raise if the losses depend on a parameter that neither the model nor the loss holds."""
     if not losses.requires_grad:
         msg = (
@@ -29,22 +28,14 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
         raise ValueError(msg)
     if any("CheckpointFunction" in type(node).__name__ for node in nodes(losses)):
         raise reentrant()
-    check_owned_leaves(
-        _strangers(function, losses, batch),
-        lambda: _strangers(function, function(batch), batch),
-    )
-    others = list(find_other_leaves(losses, function.parameters().values()).values())
+    others = find_other_leaves(losses, function.parameters().values())
+    check_owned_leaves(others)
     if others:  # without them, a function on no way to a parameter would not run backwards
         try:
             torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
         except RuntimeError as error:
             check_overwritten(error)
             raise
-
-
-def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:
-    """Return the leaves of the losses' graph that nobody handed over, by identity."""
-    return find_other_leaves(losses, [*tensors(batch), *function.parameters().values()])
 
 
 def precision(losses: Tensor) -> float:

@@ -78,7 +78,7 @@ class Prover:
         """Find the first way that is proved, without the samples that have no finite gradient."""
         with self.function.preserve():  # first: an error of the model itself is raised as it is
             graph = self.function(batch)
-            check_owned(self.function, graph, batch)
+            check_owned(self.function, graph)
             losses, eps = graph.detach(), precision(graph)
             del graph
         finite = torch.isfinite(losses)

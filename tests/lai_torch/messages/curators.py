@@ -120,7 +120,7 @@ MADE = {
     "ValueError: validation_fraction: expected 1.0 unless validation is (inputs, targets)": (
         lambda: made([data(3)], validation_fraction=0.5)
     ),
-    "ValueError: max_norm: expected a number above 0, or None, got 0.0": lambda: made(max_norm=0.0),
+    "ValueError: max_norm: expected a finite number > 0.0, got 0.0": lambda: made(max_norm=0.0),
     "ValueError: backward: 'selective' expects one of 'lai', 'lli'": (
         lambda: made(backward="selective", estimator="ghost")
     ),
@@ -165,7 +165,7 @@ OPTIONS = {
         scaler=3
     ),
     "TypeError: auxiliary: expected a function": lambda: lai_torch.KeptOptions(auxiliary=0.1),
-    "ValueError: threshold: expected a number, got nan": lambda: lai_torch.KeepAbove(math.nan),
+    "ValueError: threshold: expected a finite number, got nan": lambda: lai_torch.KeepAbove(math.nan),
     "ValueError: path: expected a file in a folder that exists, got": (
         lambda: lai_torch.AuditLog("nowhere/audit.jsonl")
     ),
