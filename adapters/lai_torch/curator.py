@@ -513,8 +513,8 @@ class Curator(Weigher):
         inputs, targets
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
             the batch is taken to hold one row per sample: what all samples share, such as a mask of
-            positions, belongs into the model, as a buffer. The rest is passed on as it is, but for lists and arrays of
-            numpy with an entry a sample, which are refused. Inputs that all have one length have
+            positions, belongs into the model, as a buffer. The rest is passed on as it is, but for lists and
+            arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
             that of the targets. A pair without targets is `(inputs, targets)`. A mapping without targets is
             both: the model takes the keys that its `forward` names, the loss sees all of them.
         ids
