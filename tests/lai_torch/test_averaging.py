@@ -61,7 +61,11 @@ def _of_any_size(monkeypatch):
 
 
 CASES = [(form, padded, "kept") for form in FORMS for padded in (False, True)]
-CASES += [("flat", True, "selective"), ("transposed", False, "selective")]
+CASES += [("flat", True, "selective")]
+CASES += [
+    (form, False, "selective")
+    for form in ("flat", "transposed", "sliced", "positions before samples", "twice")
+]
 
 
 @pytest.mark.parametrize(("form", "padded", "backward"), CASES)

@@ -12,6 +12,8 @@ RESHAPES = {
     torch.ops.aten._unsafe_view.default,
     torch.ops.aten.reshape.default,
 }
+CAST = torch.ops.aten._to_copy.default
+"""What gives a tensor another type."""
 
 
 @dataclass(frozen=True)

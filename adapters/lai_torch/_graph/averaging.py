@@ -7,7 +7,7 @@ loss's graph holds already as logarithms: no second array of positions by classe
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -44,6 +44,10 @@ class Picked:
     # where the graph enters the log-probabilities, and where it leaves the outputs: views lie between
     ends: tuple[GradientEdge, ...]
 
+    def detach(self) -> "Picked":
+        """Return the same, which keeps nothing alive that the graph does."""
+        return replace(self, ends=())
+
     def mean(self, valid: Positions, positions: int) -> Tensor | None:
         """Return the mean gradient over the outputs' positions that count, `(n, 1, c)`.
 
@@ -66,6 +70,12 @@ class Picked:
             part = slice(start, start + step)
             summed.unsqueeze(1).baddbmm_(gradients[:, None, part], self.logarithms[:, part].exp())
         return (summed / counts).unsqueeze(1)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Return the gradient of some samples at every position, `(k, t, c)`."""
+        gradients = self.gradients[index].unsqueeze(-1)
+        found = self.logarithms[index].exp_().mul_(gradients)
+        return found.scatter_add_(2, self.classes[index].unsqueeze(-1), -gradients)
 
     @property
     def views(self) -> tuple[Any, ...]:
