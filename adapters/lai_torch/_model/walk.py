@@ -6,6 +6,8 @@ walk over 100 modules takes a millisecond. Models of engines that nothing here c
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain, repeat
+from operator import attrgetter, is_, methodcaller
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -53,6 +55,16 @@ def _refusal(kind: type) -> str | None:
 
 
 Made = TypeVar("Made")
+_TABLES = tuple(map(attrgetter, ("_modules", "_parameters", "_buffers")))
+_ITEMS = methodcaller("items")  # a scripted module's table can only be walked by these
+_WALKS = ("named_modules", "named_parameters", "named_buffers")
+
+
+def _contents(table: Any, modules: Sequence[nn.Module]) -> tuple[list[int], list[Any], list[type]]:
+    """Return how much each module's table holds, all names and values in order, and their classes."""
+    tables = list(map(table, modules))
+    contents = list(chain.from_iterable(chain.from_iterable(map(_ITEMS, tables))))
+    return list(map(len, tables)), contents, list(map(type, contents))
 
 
 class Held:
@@ -73,6 +85,7 @@ class Held:
         buffers: Mapping[str, Tensor],
     ) -> None:
         self.modules, self.parameters, self.buffers = modules, parameters, buffers
+        self._tables = list(map(_contents, _TABLES, repeat(modules)))
         self._with: tuple[Held, Held] | None = None
         self._made: dict[Any, Any] = {}
 
@@ -121,29 +134,59 @@ class Held:
         """Those whose writes autograd counts: not of those that were made in inference mode."""
         return [one for one in self.dense if not one.is_inference()]
 
+    def is_still_so(self) -> bool:
+        """Say whether the modules' tables hold the same objects by the same names: a walk finds the same.
+
+        A parameter that was not there yet becomes one of another class.
+        """
+        for table, (lengths, contents, classes) in zip(_TABLES, self._tables, strict=True):
+            now = _contents(table, self.modules)
+            same = now[0] == lengths and now[2] == classes
+            if not (same and all(map(is_, now[1], contents))):
+                return False
+        return True
+
 
 class Step:
-    """While it is entered each model is looked at once, or again after `forget`."""
+    """While it is entered each model is looked at once, or again after `forget`.
+
+    Attributes
+    ----------
+    last
+        What each model held when it was looked at last: it is the same object as long as that is the same,
+        so that what was made of it can be kept with it.
+    """
 
     current: ClassVar["Step | None"] = None
 
     def __init__(self) -> None:
-        self.held: dict[int, Held] = {}
+        self.last: dict[int, Held] = {}
+        self.seen: set[int] = set()
 
     def __enter__(self) -> None:
         """Take nothing over from the last step."""
-        self.held.clear()
+        self.forget()
         Step.current = self
 
     def __exit__(self, *_: object) -> None:
         """Look at everything anew from here on."""
         Step.current = None
 
+    def forget(self) -> None:
+        """Look at everything anew, for it may have changed."""
+        self.seen.clear()
 
-def forget() -> None:
-    """Invalidate the cached module walks: a model may have changed, within a step too."""
+
+def forget(*, whole: bool = False) -> None:
+    """Invalidate the cached module walks: a model may have changed, within a step too.
+
+    What was found is kept, to be taken up where it is still the same; not if it was `whole` parameters, which
+    take the memory of all processes' parts.
+    """
     if Step.current is not None:
-        Step.current.held.clear()
+        Step.current.forget()
+        if whole:
+            Step.current.last.clear()
 
 
 def collect_held(model: nn.Module, loss: Any = None) -> Held:
@@ -153,13 +196,22 @@ def collect_held(model: nn.Module, loss: Any = None) -> Held:
 
 
 def _collect(root: nn.Module) -> Held:
-    step = Step.current
+    step, key = Step.current, id(root)
     # outside a step the model may have changed since it was last looked at
     if step is None:
         return Held.collect(root)
-    if id(root) not in step.held:
-        step.held[id(root)] = Held.collect(root)
-    return step.held[id(root)]
+    if key not in step.seen:
+        before = step.last.get(key)
+        # a class with a walk of its own may find what the tables do not show
+        if before is None or not _is_plain(root) or not before.is_still_so():
+            step.last[key] = Held.collect(root)
+        step.seen.add(key)
+    return step.last[key]
+
+
+def _is_plain(root: nn.Module) -> bool:
+    """Whether torch's own walk finds what a module holds, not one of its class."""
+    return all(getattr(type(root), name) is getattr(nn.Module, name) for name in _WALKS)
 
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:

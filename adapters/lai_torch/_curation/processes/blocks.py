@@ -230,7 +230,7 @@ def gather_parameters(
             module._parameters[name] = parameter
         for own, table, registered in hooks:
             own[table] = registered
-        forget()
+        forget(whole=True)
 
 
 def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, Any]]) -> None:
