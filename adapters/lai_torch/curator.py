@@ -347,9 +347,11 @@ class Weigher:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
         if self._group.size == 1:
             return
+        groups = [] if self._optimizer is None else self._optimizer.param_groups
+        rates = [each["lr"] for each in groups if isinstance(each.get("lr"), float)]  # the host knows these
         counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": self.state.batches}
         counts["the summary's age"] = self.state.served
-        check_call(self._engine, call, counts)
+        check_call(self._engine, call, counts, rates)
 
     def _score_and_weigh(
         self, call: str, batches: list[Batch], samples: int, groups: Any, *, curated: bool = True

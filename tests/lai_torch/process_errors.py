@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import lai_core as lai
-from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
+from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped, summing
 from tests.support.torch_modules import Part
 from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
@@ -66,6 +66,12 @@ def balance_has_other_shapes(rank):
     return curator.step(nn.functional.pad(inputs, (0, rank)), targets)
 
 
+def a_rate_changes_on_one(rank):
+    curator, part = curated(rank)
+    curator._updater.optimizer.param_groups[0]["lr"] /= 1 + rank
+    return curator.step(*part)
+
+
 def an_optimizer_raises(rank):
     curator, part = curated(rank)
     fails = raises_on_one(rank, RuntimeError("this optimizer cannot step"))
@@ -74,6 +80,12 @@ def an_optimizer_raises(rank):
         return curator.step(*part)
     finally:
         assert curator.steps == 1  # every parameter has moved
+
+
+def another_is_frozen(rank):
+    model = network()
+    model[0].weight.requires_grad_(rank == 0)
+    return stepped(rank, model=model)
 
 
 def one_scores_alone(rank):
@@ -87,6 +99,12 @@ def one_takes_up_a_state(rank):
     if rank == 0:
         curator.load_state_dict({**state, "steps": 7})
     return curator.step(*part)
+
+
+def hooked(rank):
+    model = nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(None, summing)
+    return stepped(rank, model=model, process_group=None)
 
 
 def copies_without_a_group(rank):
@@ -180,6 +198,7 @@ ERRORS = {
     "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'": whole_has_shards,
     "ValueError: model: expected shards of every parameter that trains, got '2.w": some_parameters_are_whole,
     "ValueError: model: expected its wrapper to average gradients over the 2": [
+        hooked,
         not_synchronised,
         shards_that_are_summed,
     ],
@@ -195,6 +214,8 @@ ERRORS = {
     f"{APART}curated": (
         lambda rank: stepped(rank, policy=lai_torch.Scheduled(lai.keep_positive, lambda step: rank == 0))
     ),
+    f"{APART}which parameters train": another_is_frozen,
+    f"{APART}the learning rates": a_rate_changes_on_one,
     f"{APART.removeprefix('ValueError: step: ')}which call": one_scores_alone,
     f"{APART}steps": one_takes_up_a_state,
     "RuntimeError: this optimizer cannot step": an_optimizer_raises,

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 
 import lai_torch
 import pytest
@@ -77,13 +78,29 @@ def test_other_passes_refuse_them(backward):
         curator(model, backward=backward).step(*batch(16, 2))
 
 
-def test_float8_inputs_are_refused():
-    model = model_of("tensorwise")
-    model[2].register_forward_pre_hook(
+def wrap_forward(layer):
+    layer.forward = functools.partial(layer.forward)
+
+
+def cast_inputs(layer):
+    """Cast the inputs before the layer does."""
+    layer.register_forward_pre_hook(
         lambda own, given: hp_tensor_to_float8_dynamic(given[0], torch.float8_e4m3fn, own.linear_mm_config)
     )
+
+
+CHANGES = {
+    "cast inputs and weights by themselves": cast_inputs,
+    "run torchao's forward function": wrap_forward,
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_changed_float8_layers_are_refused(words):
+    model = model_of("tensorwise")
+    CHANGES[words](model[2])
     before = [vars(layer).copy().keys() for layer in model]
-    with pytest.raises(ValueError, match="expected float8 layers that cast inputs and weights by themselves"):
+    with pytest.raises(ValueError, match=f"expected float8 layers that {words}"):
         curator(model).score(*batch(16, 2))
     assert [vars(layer).keys() for layer in model] == before
 

@@ -85,6 +85,14 @@ def float8_layers(held: Held, *, trained: bool) -> Iterator[None]:
         return
     kind: Any = float8_linear()
     before = [vars(one).get("forward") for one in layers]
+    for own in before:
+        # what is put in its place would leave out what that one does
+        if own is not None and getattr(own, "func", None) not in {_compute_unrounded, kind.forward}:
+            msg = (
+                "model: expected float8 layers that run torchao's forward function, got one with a forward "
+                "function of its own; put the layer in a module that wraps it"
+            )
+            raise ValueError(msg)
     try:
         forward = kind.forward if trained else _compute_unrounded
         for one in layers:

@@ -1,5 +1,6 @@
 """What several processes cannot do, said by name on each of them before anything runs."""
 
+import zlib
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -92,27 +93,30 @@ def _parts(value: Any) -> Any:
     return [_parts(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def check_call(engine: Engine, call: str, counts: dict[str, int]) -> None:
-    """Raise on every process unless each makes the same call, with a curator in the same state.
+def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[float]) -> None:
+    """Raise on every process unless each makes the same call, with a model and a curator in the same state.
 
-    Else one would wait for numbers that another never sends.
+    Else one would wait for numbers that another never sends, or models would drift apart.
     """
+    named = dict(engine.model.named_parameters())
     if call == "step" and engine.sharded:
-        whole = {
-            name: each for name, each in engine.model.named_parameters() if not hasattr(each, "device_mesh")
-        }
-        if alone := next((name for name, each in whole.items() if each.requires_grad), None):
+        whole = (name for name, each in named.items() if not hasattr(each, "device_mesh"))
+        if alone := next((name for name in whole if named[name].requires_grad), None):
             msg = (
                 f"model: expected shards of every parameter that trains, got {alone!r} whole on each, "
                 "where nothing adds up its gradients; call fully_shard on what holds it, or freeze it"
             )
             raise ValueError(msg)
-    differing = engine.group.find_differing({"which call this is": CALLS.index(call), **counts})
+    trained = bytes(parameter.requires_grad for parameter in named.values())
+    marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
+    here = {"which call this is": CALLS.index(call), **counts}
+    differing = engine.group.find_differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
     if differing:
-        own = {"which call this is": f"{call}()", **counts}
-        words = [f"{name} ({own[name]} here)" for name in differing]
+        own = {"which call this is": f"{call}()", **counts, "the learning rates": rates}
+        words = [f"{name} ({own[name]} here)" if name in own else name for name in differing]
         msg = (
             f"{call}: expected every process to be where the others are, but they differ in "
-            f"{', '.join(words)}; make the same calls on each, and load the same state_dict"
+            f"{', '.join(words)}; make the same calls on each, freeze the same parameters, set the same "
+            "learning rates, and load the same state_dict"
         )
         raise ValueError(msg)

@@ -21,6 +21,8 @@ AVERAGING = {
     "_all_reduce_hook": None,
 }
 """What a wrapper that averages gradients has for attributes: the first `DistributedDataParallel`."""
+HOOKS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
+"""torch's own communication hooks that average, in whichever precision."""
 
 _WHOLE = nullcontext()
 
@@ -84,10 +86,13 @@ class Engine:
             for name, usual in AVERAGING.items()
             if getattr(each, name, usual) != usual
         ]
+        hooks = [hook for hook, _ in getattr(self._wrapper, "_comm_hooks", ())]
+        off += [f"the hook {hook!r}" for hook in hooks if getattr(hook, "__name__", "") not in HOOKS]
         if off:
             msg = (
                 f"model: expected its wrapper to average gradients over the {self.group.size} processes, "
-                f"got {off[0]}; leave out no_sync and divide factors"
+                f"got {off[0]}; leave out no_sync, divide factors, and communication hooks other than "
+                f"torch's {', '.join(HOOKS)}"
             )
             raise ValueError(msg)
 
