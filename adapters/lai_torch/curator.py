@@ -38,7 +38,7 @@ from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
 from lai_torch.options import Estimator, EstimatorName, KeptOptions, Policy, with_defaults
 from lai_torch.options.passes import PassName
-from lai_torch.options.protocols import applies, check_policy, wants
+from lai_torch.options.protocols import applies, check_policy
 from lai_torch.report import Report, ScoredReport
 
 EMPTY = 50
@@ -120,6 +120,8 @@ class Weigher:
     estimator: Estimator
     warmup: int
     state: CuratorState
+    # optimizer, accumulate, max_norm and backward of a `Curator`
+    _training: tuple[Any, int, float | None, PassName | KeptOptions] = None, 1, None, "kept"
 
     @accept_old_keywords(share="validation_fraction", group="process_group")
     def __init__(
@@ -136,30 +138,7 @@ class Weigher:
         generator: torch.Generator | None = None,
         process_group: Any = None,
     ) -> None:
-        options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
-        options |= {"refresh": refresh, "validation_fraction": validation_fraction}
-        options |= {"generator": generator, "process_group": process_group}
-        self._set_up(model, loss, None, validation, **options)
-
-    def _set_up(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        optimizer: torch.optim.Optimizer | None,
-        validation: Any,
-        *,
-        estimator: EstimatorName | Estimator,
-        policy: Policy,
-        warmup: int,
-        refresh: int,
-        validation_fraction: float,
-        generator: torch.Generator | None,
-        process_group: Any,
-        accumulate: int = 1,
-        max_norm: float | None = None,
-        backward: PassName | KeptOptions = "kept",
-    ) -> None:
-        """Check all options, those of a `Curator` among them, on every process alike."""
+        optimizer, accumulate, max_norm, backward = self._training
         check_kinds(model, loss, generator)
         if generator is None:
             generator = make_generator()
@@ -182,11 +161,7 @@ class Weigher:
             check_seen(policy, self._validation)
             check_optimizer(optimizer, model)
             check_spread(self._engine, chosen, self._validation, backward, training)
-        options: dict[str, Any] = {"warmup": warmup, "refresh": refresh}
-        options |= {"accumulate": accumulate, "max_norm": max_norm}
-        options |= {"estimator": chosen, "backward": backward, "balance": training.balance}
-        options |= {"what the policy asks for": sorted(wants(policy))}
-        check_alike(self._engine, model, optimizer, self._validation, options)
+        check_alike(self._engine, model, self._validation)
         # draws have to be those of the other processes: all take the first one's state
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
@@ -512,8 +487,8 @@ class Curator(Weigher):
         options: dict[str, Any] = {"estimator": estimator, "policy": policy, "warmup": warmup}
         options |= {"refresh": refresh, "validation_fraction": validation_fraction}
         options |= {"generator": generator, "process_group": process_group}
-        options |= {"accumulate": accumulate, "max_norm": max_norm, "backward": backward}
-        self._set_up(model, loss, optimizer, validation, **options)
+        self._training = optimizer, accumulate, max_norm, backward
+        super().__init__(model, loss, validation, **options)
         scaler = backward.scaler if isinstance(backward, KeptOptions) else None
         self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
 
@@ -539,7 +514,8 @@ class Curator(Weigher):
         ----------
         inputs, targets
             One batch, as for `lai_torch.trace`. Every tensor in it whose first axis has the length of
-            the batch is taken to hold one row per sample; the rest is passed on as it is, but for lists and
+            the batch is taken to hold one row per sample: what all samples share, such as a mask of
+            positions, belongs into the model, as a buffer. The rest is passed on as it is, but for lists and
             arrays of numpy with an entry a sample, which are refused. Inputs that all have one length have
             that of the targets. A pair without targets is `(inputs, targets)`. A mapping without targets is
             both: the model takes the keys that its `forward` names, the loss sees all of them.

@@ -10,7 +10,7 @@ from lai_torch._exact.by_position import RowSums, score_positions
 from lai_torch._exact.directional import METHODS
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
-from lai_torch._model.batch import Loss, count, mark_staying
+from lai_torch._model.batch import Loss, count
 from lai_torch._model.function import Function, Point, gradient
 from lai_torch._model.preserve import run_alone
 
@@ -66,6 +66,7 @@ def exact_scores(
 ) -> ExactScores: ...
 
 
+@run_alone
 def exact_scores(
     model: nn.Module,
     loss: Loss,
@@ -157,62 +158,50 @@ def exact_scores(
     check_options(at, learning_rate, reduction, optimizer, max_norm, method)
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
-    staying: tuple[Any, ...] = ()
-    for batch in (validation, training, validation):  # the second may tell of the first
         try:
-            staying = mark_staying(staying, batch)
+            count(*batch)
         except ValueError as error:
-            role = "training" if batch is training else "validation"
             msg = f"{role}: {error}"
             raise ValueError(msg) from error
     # one number a row: a sum over positions, of which each is scored by itself later
     if per_position:
         loss = RowSums(loss)
     function = Function(model, loss)
-    step = _Step(at, learning_rate, reduction, optimizer, max_norm)
-    found = _compute_scores(function, validation, training, step, method)
+    prover = Prover(function, method)
+    direction = _direction(function, validation, training, at, learning_rate, reduction, optimizer, max_norm)
+    found: Any = prover(direction, training)
+    # samples are proved first: positions are scored along the same direction
+    if isinstance(loss, RowSums):
+        found = score_positions(function, direction, training, found, prover.methods)
+    found = ExactScores(found.scores, found.method, found.reason, found.residual)
     return found if explain else found.scores
 
 
-class _Step(NamedTuple):
-    """Which step's derivative is meant; see `exact_scores`."""
-
-    at: str
-    learning_rate: float | None
-    reduction: str
-    optimizer: torch.optim.Optimizer | None
-    max_norm: float | None
-
-
-@run_alone
-def _compute_scores(
-    function: Function, validation: Any, training: Any, meant: _Step, method: str | None
-) -> ExactScores:
-    direction = _direction(function, validation, training, meant)
-    prover = Prover(function, method)
-    found: Any = prover(direction, training)
-    # samples are proved first: positions are scored along the same direction
-    if isinstance(function.loss, RowSums):
-        found = score_positions(function, direction, training, found, prover.methods)
-    return ExactScores(found.scores, found.method, found.reason, found.residual)
-
-
-def _direction(function: Function, validation: Any, training: Any, meant: _Step) -> Point:
+def _direction(
+    function: Function,
+    validation: Any,
+    training: Any,
+    at: str,
+    learning_rate: float | None,
+    reduction: str,
+    optimizer: torch.optim.Optimizer | None,
+    max_norm: float | None,
+) -> Point:
     """Return the validation gradient at the point that is meant, in chunks no larger than the batch."""
     size = count(*training)
     # plain SGD from where the model is: no step has to be taken
-    if meant.optimizer is None and meant.at == "start":
+    if optimizer is None and at == "start":
         return gradient(function, validation, reduction="sum", size=size)
     start = function.point()
-    step = gradient(function, training, reduction=meant.reduction, role="training")
-    if meant.optimizer is not None:
+    step = gradient(function, training, reduction=reduction, role="training")
+    if optimizer is not None:
         # half the gradient, whatever the optimizer makes of it
-        if meant.at == "midpoint":
+        if at == "midpoint":
             step = {name: 0.5 * part for name, part in step.items()}
-        after, vjp = take_step(function, start, step, meant.optimizer, meant.max_norm)
+        after, vjp = take_step(function, start, step, optimizer, max_norm)
         with function.set_parameters(after):
             return vjp(gradient(function, validation, reduction="sum", size=size))
-    rate = meant.learning_rate or 0.0  # checked: it is positive
+    rate = learning_rate or 0.0  # checked: it is positive
     with function.set_parameters({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
         return gradient(function, validation, reduction="sum", size=size)
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -106,26 +105,8 @@ def segment_scores(
         return sum_by_segment(scores, segments, count)
     summed = RowSums(loss)
     known, scored = (trace(model, summed, *batch) for batch in (validation, training))
-    # a product of rows does not show that there is an axis of positions
-    if segments.shape[1] == 1:
-        scored = _add_positions(scored)
     summary = lai.summarize(known, estimator, positions=positions)
     return lai.segment_scores(summary, scored, segments, count, estimator, positions=positions)
-
-
-def _add_positions(scored: lai.Trace) -> lai.Trace:
-    """Return a trace with an axis for the one position of each row, which a product of rows does not keep."""
-
-    def add(record: Any) -> Any:
-        arrays = {
-            name: array.unsqueeze(1)
-            for name, array in record.arrays().items()
-            if array.ndim == (1 if name == "ids" else 2)
-        }
-        rows = isinstance(record, lai.LayerTrace | lai.GainTrace | lai.EmbeddingTrace)
-        return replace(record, **arrays) if rows else record
-
-    return lai.Trace([add(record) for record in scored.layers])
 
 
 @run_alone

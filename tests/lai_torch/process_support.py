@@ -1,9 +1,5 @@
 """Curators of two processes, each with its own rows of a batch, of sharded parameters, too."""
 
-import os
-import signal
-from unittest import mock
-
 import lai_torch
 import torch
 import torch.distributed as dist
@@ -11,6 +7,12 @@ import torch.distributed as dist
 from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
 PROCESSES = 2
+
+
+def summing(_, bucket):
+    """Add gradients up and divide by nothing."""
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
 
 
 def curated(rank, model=None, validation=None, loss=LOSS, lr=0.1, **options):
@@ -53,12 +55,6 @@ def scored_in_parts(rank, folder):
     return lai_torch.score_dataset(network(), LOSS, data, validation, folder, rows_per_file=8, progress=False)
 
 
-def summing(_, bucket):
-    """Add gradients up and divide by nothing."""
-    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
-    return future.then(lambda done: done.value()[0])
-
-
 def a_block_raises_when_scored(rank):
     """Raise between two blocks of a scored pass on process 1 alone; then train on."""
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
@@ -78,26 +74,3 @@ def a_block_raises_when_scored(rank):
         except RuntimeError as error:
             said.append((str(error), *error.__notes__))
     return said, torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()])
-
-
-def an_interruption_comes_in_a_round(rank):
-    """Interrupt process 1 while it tells the others which block it needs; then train on."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    curator, part = curated(rank, model=model, process_group=None)
-    curator.step(*part)
-    reduce, interrupted = dist.all_reduce, []
-
-    def interrupt(numbers, *given, **options):
-        reduce(numbers, *given, **options)
-        if rank == 1 and numbers.dtype == torch.uint8 and not interrupted:  # in a round: flags of blocks
-            interrupted.append(True)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    said = None
-    with mock.patch.object(dist, "all_reduce", interrupt):
-        try:
-            curator.step(*part)
-        except (KeyboardInterrupt, RuntimeError) as error:
-            said = [type(error).__name__, *error.__notes__]
-    return said, curator.step(*part).updated, curator.steps

@@ -175,36 +175,6 @@ def test_leaks_of_some_roundings_are_refused(kind, leak):
             lai_torch.trace(leaking(share, leak).to(kind), LOSS, inputs.to(kind), targets, gradients="all")
 
 
-@holding(lambda: held(mix=nn.Linear(4, 4).double(), head=nn.Linear(4, 3).double()))
-def make_causal(own, inputs, mask):
-    """Attend to earlier positions, by a mask of positions that it is given."""
-    mixed = own.mix(inputs)
-    seen = (mixed @ inputs.transpose(1, 2)).masked_fill(~mask, -torch.inf).softmax(2)
-    return own.head((seen @ mixed)[:, -2])
-
-
-def causal(n, positions=5):
-    mask = torch.ones(positions, positions).tril().bool()
-    return (randn(n, positions, 4), mask), labels(n)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"estimator": name} for name in ("lai", "ghost", "lli", "exact")]
-    + [{"estimator": lai_torch.Ghost(chunk=5)}, {"backward": "whole"}, {"backward": "selective"}],
-)
-@pytest.mark.parametrize(("validation", "sizes"), [(4, (6, 5, 5)), (10, (5, 10)), (5, (10, 5, 5))])
-def test_masks_of_as_many_positions(validation, sizes, options):
-    model = make_causal()
-    curator = curated(model, causal(validation), lr=0.0, refresh=len(sizes), **options)
-    for n in sizes:
-        (inputs, mask), targets = causal(n)
-        weights = curator.step((inputs, mask), targets).weights
-        losses = (weights * LOSS(model(inputs, mask), targets)).sum()
-        expected = torch.autograd.grad(losses, [*model.parameters()])
-        torch.testing.assert_close([one.grad for one in model.parameters()], [*expected])
-
-
 def test_other_lists_are_passed_on():
     def both(outputs, targets):
         return sum(LOSS(outputs, one) for one in targets["both"]) * len(targets["names"])

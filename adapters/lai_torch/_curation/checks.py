@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from lai_core._adapters import check_choice, check_count
+from lai_core._adapters import check_choice, check_count, check_number
 from lai_core.estimators.catalogue import CATALOGUE
 from lai_torch._curation.outcome import check_groups
 from lai_torch._curation.validation import Validation
@@ -197,11 +197,8 @@ def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> N
     """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
         check_count(name, value, least)
-    # True is an int
-    number = isinstance(max_norm, int | float) and not isinstance(max_norm, bool)
-    if max_norm is not None and not (number and max_norm > 0.0):
-        msg = f"max_norm: expected a number above 0, or None, got {max_norm!r}"
-        raise ValueError(msg)
+    if max_norm is not None:
+        check_number("max_norm", max_norm, above=0.0)
 
 
 def check_micro_batches(

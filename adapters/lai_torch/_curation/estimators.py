@@ -474,17 +474,6 @@ def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
 # ---- derivatives along the exact validation gradient: no trace, any architecture
 
 
-def _sum_gradient(function: Function, validation: Batch, size: int) -> Point | None:
-    """Return the gradient of the summed validation loss; None where no loss is finite."""
-    total: Point | None = None
-    for chunk in chunks(validation, size):
-        if (one := finite_gradient(function, chunk, reduction="sum")) is not None:
-            if total is not None:
-                one = {name: total[name] + one[name] for name in one}
-            total = one
-    return total
-
-
 def _score_derivatives(state: CuratorState, side: Side, reading: Reading) -> Scored:
     """Return the derivatives that were read."""
     del state, side  # along which they were taken
@@ -499,7 +488,7 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
 
     def read(batch: Batch, side: Side) -> Reading:
         if isinstance(side, Itself):
-            direction = _sum_gradient(function, batch, count(*batch))
+            direction = finite_gradient(function, batch, reduction="sum")
         else:
             direction = side.parts[0]
         if direction is None:
@@ -509,7 +498,7 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
 
     def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
         del seed
-        found = _sum_gradient(function, validation, size)
+        found = finite_gradient(function, validation, reduction="sum", size=size)
         return None if found is None else ValidationSide((found,))
 
     def fits(side: ValidationSide) -> bool:
@@ -542,7 +531,7 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
             else:
                 middle = _descend(function, middle, half, optimizer)
         with function.set_parameters(middle):
-            target = _sum_gradient(function, validation, size)
+            target = finite_gradient(function, validation, reduction="sum", size=size)
         if target is None:
             raise build_not_finite_error()
         if vjp is not None:

@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import replace
-from typing import Any
 
 from torch import nn
 
@@ -10,7 +9,7 @@ from lai_torch._curation.estimators import Scorer
 from lai_torch._curation.readings import Itself
 from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.validation import Batch, Validation, move_to_model, select_keys
-from lai_torch._model.batch import count, mark_staying
+from lai_torch._model.batch import count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode
 from lai_torch._model.walk import forget, list_parameters
@@ -55,7 +54,7 @@ class Refresh:
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
-        drawn, staying = self._draw(state)
+        drawn = self._draw()
         ago = f"{state.served} step{'s' * (state.served > 1)} ago"
         # no process has a batch; where one has, all take part
         if not self.scorer.group.reduce_max(drawn is not None):
@@ -71,7 +70,6 @@ class Refresh:
                     stacklevel=2,
                 )
             return replace(state, ended=True)
-        state = replace(state, staying=staying)
         try:
             with use_eval_mode(self.model):
                 side, losses = self.scorer.summarize(drawn, size), None
@@ -85,41 +83,29 @@ class Refresh:
             return state
         # raised by the model or the loss, whose messages do not say on which batch
         except Exception as error:
-            told = _blame_validation(error)
-            if told is error:
-                raise
-            raise told from error
+            _note_validation(error)
+            raise
         return replace(state, side=side, validation_losses=losses, served=0)
 
-    def _draw(self, state: CuratorState) -> tuple[Batch | None, tuple[Any, ...]]:
-        """Return the next batch of the source, and the places of all entries that hold no rows."""
+    def _draw(self) -> Batch | None:
+        """Return the next batch of the source."""
         forget()  # a loader runs code of the user's
         with self.scorer.group.raise_together():
             drawn = self.validation.draw()
             if drawn is None:
-                return None, state.staying
+                return None
             drawn = move_to_model(select_keys(self.model, drawn), self.model)
             try:
                 count(*drawn)
             except ValueError as error:
-                raise _blame_validation(error) from error
-            return drawn, mark_staying(state.staying, drawn)
+                _note_validation(error)
+                raise
+            return drawn
 
 
-PLAIN = (ValueError, TypeError, RuntimeError, NotImplementedError, KeyError, IndexError, AttributeError)
-"""Errors that are made of a message alone."""
-
-
-def _blame_validation(error: Exception) -> Exception:
-    """Return an error that says it came up on the validation set, not on the batch."""
-    where = "while tracing the validation set"
-    # others take more than a message, so that theirs is not written anew
-    if type(error) in PLAIN:
-        named = type(error)(f"{where}: {error}")
-        vars(named).update(vars(error))  # its notes, on which process it happened
-        return named
-    error.add_note(f"This happened {where}.")
-    return error
+def _note_validation(error: Exception) -> None:
+    """Have an error say that it came up on the validation set, not on the batch."""
+    error.add_note("This happened while tracing the validation set.")
 
 
 def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:

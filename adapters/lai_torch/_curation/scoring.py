@@ -22,7 +22,7 @@ from lai_torch._curation.state import CuratorState
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import Validation, make_generator
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
-from lai_torch._model.batch import Loss, map_tensors, mark_staying
+from lai_torch._model.batch import Loss, map_tensors
 from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options import LAI, Estimator, KeptOptions
 from lai_torch.options.protocols import Policy, find_measure, wants
@@ -161,7 +161,6 @@ class Scoring:
 
         Returns the state with the side that they were scored against. Nothing else has changed.
         """
-        state = _mark(state, batches)
         if not curated:
             return state, self.passes.kept.forward(batches[0], None), None
         tracer = self.scorer.tracer
@@ -169,9 +168,7 @@ class Scoring:
             tracer.recall(state)
         once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gather(by_block=tracer is not None), once:
-            known, state = state.staying, self.refresh(state, self._size(samples))
-            if state.staying != known:  # the validation set told more
-                state = _mark(state, batches)
+            state = self.refresh(state, self._size(samples))
             side = state.side if self.refresh.given is None else self.refresh.given
             with self._group.raise_together():
                 forwards = [chosen.forward(batch, side) for batch in batches]
@@ -219,11 +216,3 @@ class Scoring:
                 own["measured"] = torch.cat([measure(*batch) for batch in copies])
         told |= {"validation_losses": state.validation_losses, "step": state.steps}
         return weigh(self._group, scored, policy, told, own, wait=wait)
-
-
-def _mark(state: CuratorState, batches: Sequence[Batch]) -> CuratorState:
-    """Keep whole in batches what holds no rows; return the state with what they tell of that."""
-    staying = state.staying
-    for batch in batches:
-        staying = mark_staying(staying, batch)
-    return state if staying == state.staying else replace(state, staying=staying)

@@ -53,7 +53,6 @@ class CuratorState:
     # sample: an expert has a record in every batch once rows were routed to it in one.
     routed: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    staying: tuple[Any, ...] = ()  # the entries of batches that hold no rows; see `find_staying`
     # of `auto`, the seconds of the steps that were timed, and the pass that it stays with
     timed: tuple[float, ...] = ()
     backward: str | None = None

@@ -115,17 +115,6 @@ class Validation:
         """Whether each batch is scored against itself."""
         return isinstance(self.source, str)
 
-    def describe(self) -> dict[str, Any]:
-        """Return what processes that share a batch have alike: the kind of source, and the fraction drawn."""
-        kind = "a loader"
-        if self.is_batch:
-            kind = self.source
-        elif self.is_summary:
-            kind = "a summary"
-        elif isinstance(self.source, tuple):
-            kind = "a set"
-        return {"validation": kind, "validation_fraction": self.fraction}
-
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
 
@@ -181,12 +170,14 @@ def check_source(source: Any, fraction: float) -> None:
         raise ValueError(msg)
     pair = isinstance(source, tuple) and len(source) == 2
     known = isinstance(source, str | lai.ValidationSummary) or pair
-    looped = isinstance(source, Iterable) and not isinstance(source, Tensor | tuple)
-    way_out = "" if known else _way_out(source)
-    if way_out or not (known or looped):
+    # a data set's items are samples, not batches
+    samples = isinstance(source, Dataset) or hasattr(source, "column_names")
+    looped = isinstance(source, Iterable) and not isinstance(source, Tensor | tuple) and not samples
+    if not (known or looped):
         msg = (
             "validation: expected (inputs, targets), a mapping, a loader of such, a ValidationSummary, "
-            f"'batch' or 'batch+self', got {type(source).__name__}{way_out}"
+            f"'batch' or 'batch+self', got {type(source).__name__}; of a data set pass "
+            "torch.utils.data.DataLoader(dataset, batch_size=...)"
         )
         raise TypeError(msg)
     # arrays of numpy, maybe
@@ -203,21 +194,6 @@ def check_source(source: Any, fraction: float) -> None:
     if fraction < 1.0 and not pair:
         msg = f"validation_fraction: expected 1.0 unless validation is (inputs, targets), got {fraction!r}"
         raise ValueError(msg)
-
-
-def _way_out(source: Any) -> str:
-    """Say what to pass in place of what is no loader; nothing of what may be one."""
-    rows = hasattr(source, "__getitem__") and not hasattr(source, "__iter__")
-    if isinstance(source, Dataset) or rows or hasattr(source, "column_names"):
-        return "; pass torch.utils.data.DataLoader(dataset, batch_size=...), whose batches are such pairs"
-    pairs = isinstance(source, list) and all(
-        isinstance(one, Mapping) or (isinstance(one, tuple | list) and len(one) == 2) for one in source
-    )
-    if isinstance(source, list) and not pairs:
-        return " whose parts are no pairs; pass a tuple (inputs, targets)"
-    if isinstance(source, list) and not all(map(tensors, source)):
-        return " of rows without tensors; pass a DataLoader over them, with a collate_fn"
-    return ""
 
 
 def move_to_model(batch: Batch, model: nn.Module) -> Batch:

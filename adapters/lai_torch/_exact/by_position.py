@@ -6,17 +6,15 @@ identity of `proof.py` holds for any weights of the n t losses: drawn ones prove
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lai_core._adapters import tolerance
-from lai_torch._exact.directional import explain_error, precision
-from lai_torch._exact.proof import Batch, Method, resample
+from lai_torch._exact.proof import Batch, Method, find_proved, resample
 from lai_torch._exact.prover import Derivative
-from lai_torch._model.batch import Loss, count, seed_generator, usable
-from lai_torch._model.function import Function, Point, losses_of, project, vjp
+from lai_torch._model.batch import Loss, count, usable
+from lai_torch._model.function import Function, Point, losses_of
 
 
 class RowSums(nn.Module):
@@ -67,48 +65,16 @@ def score_positions(
     if not bool(finite.any()):
         with function.preserve(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
-    usual, reasons = resample(batch, finite), [found.reason] if found.reason else []
-    side = _weight_losses(function, direction, usual)
     known = list(methods).index(found.method) if found.method in methods else 0
-    for name, method in list(methods.items())[known:]:
-        try:
-            scores, losses = method(function, direction, usual)
-        # memory says nothing about the method
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            reasons.append(f"{name}: {explain_error(error)}")
-            continue
-        terms = (side.weights * scores).double()
-        apart, squares = abs(float(terms.sum()) - side.value), float(side.weights.double().square().sum())
-        # the adjoint identity: scores weighted at random add up to what a reverse pass finds
-        if apart <= tolerance(side.eps, float(terms.norm()), squares, magnitude=side.size):
-            table, losses = (
-                torch.where(finite[:, None], one.view(samples, -1), torch.nan) for one in (scores, losses)
-            )
-            residual = apart / (float(terms.abs().sum()) or side.size or 1.0)
-            return Derivative(table, losses, name, "; ".join(reasons) or None, residual)
-        reasons.append(f"{name}: off by {apart:.1e} from the gradient of a plain reverse pass")
-    msg = f"model: no way to score positions agrees with the gradient of a plain pass ({'; '.join(reasons)})"
-    raise ValueError(msg)
-
-
-class _Side(NamedTuple):
-    """Drawn weights `(n t,)`, and the plain gradient of the weighted losses along the direction."""
-
-    weights: Tensor
-    value: float
-    size: float
-    eps: float
-
-
-def _weight_losses(function: Function, direction: Point, batch: Batch) -> _Side:
-    with function.preserve():
-        parameters = function.parameters()
-        losses = function(batch)
-        pair = torch.rand(2, len(losses), generator=seed_generator(), dtype=torch.float64, device="cpu").to(
-            losses
-        )
-        weights = (0.5 + pair[0]) * torch.where(pair[1] < 0.5, -1.0, 1.0)
-        pieces = vjp(losses, weights, parameters)
-        return _Side(weights, *project(pieces, [direction[name] for name in parameters]), precision(losses))
+    left = dict(list(methods.items())[known:])
+    usual = resample(batch, finite)
+    proved, reasons = find_proved(function, direction, usual, left, [(usual, None)])
+    reasons = [*filter(None, [found.reason]), *reasons]
+    if proved is None:
+        msg = f"model: expected finite gradients of positions with finite losses ({'; '.join(reasons)})"
+        raise ValueError(msg)
+    table, losses = (
+        torch.where(finite[:, None], one.view(samples, -1), torch.nan)
+        for one in (proved.scores, proved.losses)
+    )
+    return Derivative(table, losses, proved.method, "; ".join(reasons) or None, proved.residual)

@@ -10,16 +10,14 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from lai_torch._graph.prove import check_overwritten
-from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point, inner, vjp
 from lai_torch._model.preserve import reentrant
 from lai_torch._model.snapshot import check_owned as check_owned_leaves
-from lai_torch._model.snapshot import find_name, find_other_leaves, nodes
+from lai_torch._model.snapshot import find_other_leaves, nodes
 from lai_torch._model.walk import list_parameters
 
 
-def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> None:
+def check_owned(function: Function, losses: Tensor) -> None:
     """Raise if the losses depend on a parameter that neither the model nor the loss holds."""
     if not losses.requires_grad:
         msg = (
@@ -29,23 +27,7 @@ def check_owned(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> N
         raise ValueError(msg)
     if any("CheckpointFunction" in type(node).__name__ for node in nodes(losses)):
         raise reentrant()
-    check_owned_leaves(
-        function.loss,
-        _strangers(function, losses, batch),
-        lambda: _strangers(function, function(batch), batch),
-    )
-    others = list(find_other_leaves(losses, function.parameters().values()).values())
-    if others:  # without them, a function on no way to a parameter would not run backwards
-        try:
-            torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
-        except RuntimeError as error:
-            check_overwritten(error)
-            raise
-
-
-def _strangers(function: Function, losses: Tensor, batch: tuple[Any, Any]) -> dict[int, Tensor]:
-    """Return the leaves of the losses' graph that nobody handed over, by identity."""
-    return find_other_leaves(losses, [*tensors(batch), *function.parameters().values()])
+    check_owned_leaves(find_other_leaves(losses, function.parameters().values()))
 
 
 def precision(losses: Tensor) -> float:
@@ -65,7 +47,7 @@ def check_reads_outputs(model: nn.Module, loss: Any, losses: Tensor, outputs: It
     names = {id(parameter): repr(name) for name, parameter in list_parameters(model, loss).items()}
     msg = (
         "backward: 'selective' expects a loss that depends on what trains by the model's outputs alone, this "
-        f"one reads {names.get(id(found)) or find_name(loss, found)} itself; use backward='kept'"
+        f"one reads {names.get(id(found), 'another tensor')} itself; use backward='kept'"
     )
     raise ValueError(msg)
 

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from lai_torch._exact.directional import METHODS, check_owned, precision
-from lai_torch._exact.proof import Batch, Plain, Proof, resample
+from lai_torch._exact.proof import Batch, check_halves, find_bounded, find_proved, list_others, resample
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
-from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import modules_of
 
 
@@ -71,40 +70,32 @@ class Prover:
                     pass  # not as it was: prove again
                 else:
                     if bool((torch.isfinite(scores) & torch.isfinite(losses)).all()):
-                        everyone = torch.ones_like(losses, dtype=torch.bool)
-                        plain = Plain(losses, draws=False, precision=proved.precision)
-                        Proof(self.function, {}, batch, plain, everyone).compare_halves()
+                        check_halves(self.function, batch, losses, proved.precision)
                         return Derivative(scores, losses, proved.method, proved.reason, None)
         return self._prove(direction, batch, kind)
 
     def _prove(self, direction: Point, batch: Batch, kind: Any) -> Derivative:
         """Find the first way that is proved, without the samples that have no finite gradient."""
-        # first: an error of the model itself is raised as it is
-        plain = self._plain(batch)
-        finite = torch.isfinite(plain.losses)
+        with self.function.preserve():  # first: an error of the model itself is raised as it is
+            graph = self.function(batch)
+            check_owned(self.function, graph)
+            losses, eps = graph.detach(), precision(graph)
+            del graph
+        finite = torch.isfinite(losses)
         while bool(finite.any()):
-            proof = Proof(self.function, direction, resample(batch, finite), plain, finite)
-            found, reasons = proof.first(self.methods)
+            given = resample(batch, finite)
+            others = list_others(self.function, given, losses, finite, eps)
+            found, reasons = find_proved(self.function, direction, given, self.methods, others)
             if found is not None:
-                name, scores, residual = found
                 reason = "; ".join(reasons) or None
                 calls = self._proved[kind].calls if kind in self._proved else 1
-                self._proved[kind] = _Proved(name, reason, plain.precision, calls)
-                scores = torch.where(finite, scores, torch.nan)
-                return Derivative(scores, plain.losses, name, reason, residual)
+                self._proved[kind] = _Proved(found.method, reason, eps, calls)
+                scores = torch.where(finite, found.scores, torch.nan)
+                return Derivative(scores, losses, found.method, reason, found.residual)
             # an infinite gradient spoils every way: again, without the samples that have one
-            finite = proof.find_bounded()
-        nothing = torch.full_like(plain.losses, torch.nan)
-        return Derivative(nothing, plain.losses, next(iter(self.methods)), None, None)
-
-    def _plain(self, batch: Batch) -> Plain:
-        """Run the model once without changes, so that its own errors are raised as they are."""
-        with self.function.preserve():
-            streams = Streams(modules_of(self.function.model, self.function.loss))
-            losses = self.function(batch)
-            draws = streams.has_moved()
-            check_owned(self.function, losses, batch)
-            return Plain(losses.detach(), draws, precision(losses))
+            finite = find_bounded(self.function, direction, given, finite)
+        nothing = torch.full_like(losses, torch.nan)
+        return Derivative(nothing, losses, next(iter(self.methods)), None, None)
 
     def _kind(self, batch: Batch) -> Any:
         """Return what a proof depends on besides values: shapes, parameters, modes and hooks."""

@@ -122,7 +122,7 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         # Of passes that drew other random numbers no two losses can be compared.
         kept = half.to(device) & _draws_alike(drawn, after)
         if _draws_alike(drawn, after):
-            _check_unmoved(problem, moved[kept], plain, kept, eps)
+            check_unmoved(problem, moved[kept], plain, kept, eps)
         compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
         if compared and _differ(problem, moved, plain[index.to(device)], everyone, eps):
             # A sample's rows do not carry its loss to another place.
@@ -155,7 +155,7 @@ def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps:
             raise CoupledError(msg) from alone
         # random numbers would be others for half of the rows
         if drawn is None and alone[1] is None:
-            _check_unmoved(problem, alone[0], plain, half.to(plain.device), eps)
+            check_unmoved(problem, alone[0], plain, half.to(plain.device), eps)
 
 
 def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
@@ -187,7 +187,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: flo
     return walk(resized) if resized.requires_grad else None
 
 
-def _check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor, eps: float) -> None:
+def check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor, eps: float) -> None:
     """Raise if the losses of the samples that are kept have changed: `moved` holds those alone."""
     moved, expected = moved.detach(), plain.detach()[kept]
     if not _differ(problem, moved, expected, kept, eps):

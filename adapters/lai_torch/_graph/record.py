@@ -367,8 +367,7 @@ class Reader:
         """Return what the records of a graph are made of."""
         sources = Sources(graph, self.names)
         uses = find_uses(graph, places, sources)
-        foreign = {key: leaf for key, leaf in sources.foreign.items() if isinstance(leaf, nn.Parameter)}
-        check_owned(self.loss, foreign, lambda: foreign)
+        check_owned(sources.foreign.values())
         routed = {
             use.source.names[0]
             for use in uses

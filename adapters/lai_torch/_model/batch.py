@@ -1,14 +1,11 @@
 """A batch as the user hands it over: how many samples, some of its rows, the model's call on it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakTensorKeyDictionary
 
-_STAYING: Any = WeakTensorKeyDictionary()
-"""Tensors that hold no rows, however long their first axis is."""
 Loss = Callable[[Any, Any], Tensor]
 """`loss(outputs, targets) -> (n,)`: one number per sample, unnormalised."""
 
@@ -167,39 +164,7 @@ def _build_dense_error(side: str, kind: str, way_out: str) -> ValueError:
 
 def holds_rows(tensor: Tensor, samples: int) -> bool:
     """Whether a tensor of a batch is taken to hold a row of each sample."""
-    return bool(tensor.ndim) and tensor.shape[0] == samples and tensor not in _STAYING
-
-
-Place = tuple[Any, ...]
-"""Where an entry of a batch is: keys and numbers, from the outside in."""
-
-
-def mark_staying(known: tuple[Place, ...], batch: Any) -> tuple[Place, ...]:
-    """Keep whole in a batch the entries that hold no rows; return their places, `known` ones and new ones.
-
-    As many positions as samples, and a mask of positions looks like rows: where it did not in another
-    batch, it stays as it is. Inputs of which none holds a row of each sample tell nothing: they may not be
-    those of the targets.
-    """
-    samples, placed = count(*batch), list(_walk_tensors(batch))
-    if any(one.ndim and one.shape[0] == samples for one in tensors(batch[0])):
-        found = (place for place, one in placed if one.ndim and one.shape[0] != samples)
-        known += tuple(place for place in found if place not in known)
-    for place, tensor in placed:
-        if place in known:
-            _STAYING[tensor] = True
-        else:  # a batch that failed may have told something else
-            _STAYING.pop(tensor, None)
-    return known
-
-
-def _walk_tensors(tree: Any, *place: Any) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    """Yield the tensors of a batch and where they are."""
-    if isinstance(tree, Tensor):
-        yield place, tree
-        return
-    for name, part in _list_parts(tree):
-        yield from _walk_tensors(part, *place, name)
+    return bool(tensor.ndim) and tensor.shape[0] == samples
 
 
 def _list_parts(tree: Any) -> Iterable[tuple[Any, Any]]:

@@ -142,53 +142,55 @@ class Function:
         return check_losses(losses_of(self.model, self.loss, batch), count(*batch))
 
 
-def gradient(
+def gradient(function: Function, batch: tuple[Any, Any], **options: Any) -> Point:
+    """Return the gradient of the mean or summed losses, all of which count; see `finite_gradient`."""
+    found = finite_gradient(function, batch, every=True, **options)
+    assert found is not None  # there is a sample
+    return found
+
+
+def finite_gradient(
     function: Function,
     batch: tuple[Any, Any],
     *,
     reduction: str,
     size: int | None = None,
     role: str = "validation",
-) -> Point:
-    """Return the gradient of the mean or summed losses, `size` rows at a time where nothing couples them.
+    every: bool = False,
+) -> Point | None:
+    """Return the gradient over the samples whose loss is finite, or `every` sample; None if there are none.
 
-    It is what reverse mode gives on the user's own model: hooks and custom backward passes included.
+    It is what reverse mode gives on the user's own model, hooks and custom backward passes included, `size`
+    rows at a time where nothing couples them.
     """
-    samples, parameters = count(*batch), function.parameters()
-    in_training = any(module.training for module in modules_of(function.model, function.loss))
-    # BatchNorm would normalise each chunk by itself
-    if in_training or size is None:
+    samples, parameters, counted = count(*batch), function.parameters(), 0
+    # BatchNorm would normalise each chunk by itself, in a loss, too
+    loss = function.loss if isinstance(function.loss, nn.Module) else nn.Identity()
+    in_loss = loss.training and next(loss.buffers(), None) is not None
+    if size is None or in_loss or any(module.training for module in modules_of(function.model)):
         size = samples
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
     for start in range(0, samples, size):
         part = rows(batch, slice(start, start + size), samples)
         with function.preserve():
             losses = function(part)
-            found = vjp(losses, torch.ones_like(losses), parameters)
+            finite = torch.isfinite(losses) | every
+            whole = bool(finite.all())
+            if whole:
+                found = vjp(losses, torch.ones_like(losses), parameters)
+        kept = int(finite.sum())
+        if not kept:
+            continue
+        counted += kept
+        if not whole:  # an infinite loss would spoil the sum
+            part = rows(part, finite.nonzero().squeeze(1), len(losses))
+            with function.preserve():
+                losses = function(part)
+                found = vjp(losses, torch.ones_like(losses), parameters)
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
-                total[name] += piece
-    return _reduce(total, samples, reduction, role)
-
-
-def finite_gradient(
-    function: Function, batch: tuple[Any, Any], *, reduction: str, role: str = "validation"
-) -> Point | None:
-    """Return the gradient over the samples whose loss is finite; None if there are none."""
-    parameters = function.parameters()
-    with function.preserve():
-        losses = function(batch)
-        finite = torch.isfinite(losses)
-        every = bool(finite.all())
-        if every:
-            found = vjp(losses, torch.ones_like(losses), parameters)
-    if not every:  # an infinite loss would spoil the sum
-        kept = finite.nonzero().squeeze(1)
-        part = rows(batch, kept, len(finite))
-        return gradient(function, part, reduction=reduction, role=role) if kept.numel() else None
-    named = zip(parameters.items(), found, strict=True)
-    total = {name: torch.zeros_like(one) if piece is None else densify(piece) for (name, one), piece in named}
-    return _reduce(total, len(losses), reduction, role)
+                total[name] += densify(piece)
+    return _reduce(total, counted, reduction, role) if counted else None
 
 
 def densify(gradient: Tensor) -> Tensor:

@@ -1,11 +1,8 @@
 """What a forward pass may write, as it was before: random streams, buffers and parameters."""
 
-import functools
-import inspect
 import random
 import sys
-import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter, methodcaller
 from typing import Any
@@ -198,28 +195,19 @@ def nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
             ahead += [following for following, _ in node.next_functions]
 
 
-def find_other_leaves(losses: Tensor, known: Iterable[Tensor]) -> dict[int, Tensor]:
-    """Return the leaves of the losses' graph other than the `known` ones, by identity."""
+def find_other_leaves(losses: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
+    """Return the leaves of the losses' graph other than the `known` ones."""
     ids = set(map(id, known))
     leaves = (getattr(node, "variable", None) for node in nodes(losses))  # of those that add to `.grad`
-    return {id(leaf): leaf for leaf in leaves if leaf is not None and id(leaf) not in ids}
+    return [leaf for leaf in leaves if leaf is not None and id(leaf) not in ids]
 
 
-def check_owned(loss: Any, found: Mapping[int, Tensor], again: Callable[[], Mapping[int, Tensor]]) -> None:
-    """Raise if one of the leaves that nobody handed over is a parameter; warn of another tensor.
-
-    A tensor that is no `Parameter` may want a gradient by oversight. One that forward itself makes, as a
-    place to take a force at, is another one when the losses are computed `again`.
-    """
-    still = again() if found else {}
-    for key, leaf in found.items():
-        if key in still:
-            message = (
-                f"loss: it depends on {find_name(loss, leaf)} of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
-            )
-            if isinstance(leaf, nn.Parameter):
-                raise ValueError(message)
-            warnings.warn(message, UserWarning, stacklevel=2)
+def check_owned(leaves: Iterable[Tensor]) -> None:
+    """Raise if one of the leaves that nobody handed over is a parameter."""
+    for leaf in leaves:
+        if isinstance(leaf, nn.Parameter):
+            msg = f"loss: it depends on a parameter of shape {tuple(leaf.shape)}, which {NOT_OWNED}"
+            raise ValueError(msg)
 
 
 def check_returned(parameters: Mapping[str, nn.Parameter]) -> None:
@@ -234,28 +222,3 @@ def check_returned(parameters: Mapping[str, nn.Parameter]) -> None:
                 "{'use_reentrant': False})"
             )
             raise ValueError(msg)
-
-
-def find_name(loss: Any, leaf: Tensor) -> str:
-    """Return what a loss calls a tensor that it holds or closes over, if that can be seen."""
-    while isinstance(loss, functools.partial):
-        held = [*loss.args, *loss.keywords.values()]
-        if any(one is leaf for one in held):
-            return "an argument of a partial"
-        loss = loss.func
-    outside: dict[str, Any] = {}
-    function = getattr(loss, "__func__", loss)
-    if inspect.isfunction(function):
-        closed = inspect.getclosurevars(function)
-        outside = {**closed.globals, **closed.nonlocals}
-    owner = getattr(loss, "__self__", None if inspect.isfunction(loss) else loss)
-    outside |= {f"self.{name}": value for name, value in getattr(owner, "__dict__", {}).items()}
-    for name, value in outside.items():
-        if value is leaf:
-            return repr(name)
-        # a module that the loss holds, not one that was handed over
-        if isinstance(value, nn.Module):
-            for path, parameter in value.named_parameters():
-                if parameter is leaf:
-                    return repr(f"{name}.{path}")
-    return "a tensor"

@@ -292,21 +292,6 @@ def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tenso
     return torch.tensor([known[str(label)] for label in labels], device="cpu")
 
 
-def choose_device(name: str | None) -> torch.device:
-    """Return the device of a name, or the usual one, after checking that this machine has it."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        known = torch.empty(0, device=name).device.type != "meta"  # that one holds no numbers
-    except (RuntimeError, AssertionError):  # of a name that torch does not know, and of a missing device
-        known = False
-    if not known:
-        has = "cpu, cuda" if torch.cuda.is_available() else "cpu"
-        msg = f"expected a device that torch has here ({has}), got {name!r}"
-        raise ValueError(msg)
-    return torch.device(name)
-
-
 SHOWN = 60
 """Characters of a text that the terminal shows; the report shows ten times as many."""
 THUMBNAIL = (320, 320)
@@ -361,8 +346,6 @@ def score(
     Writes scores.csv, lowest score first, and scores.html to the output folder. A positive score helps. A
     run that was interrupted goes on when it is started again.
     """
-    with name_argument("--device"):
-        place = choose_device(device)
     with name_argument(f"--data {data}"):
         samples = read_samples(data)
     with name_argument(f"--validation {validation}"):
@@ -373,7 +356,8 @@ def score(
             raise ValueError(msg)
     with name_argument(f"--model {model}"):
         problem = load_problem(model, images=samples.are_images, max_length=sizes["max_length"])
-        problem.model.to(place)
+    with name_argument("--device"):
+        problem.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     try:
         table = score_samples(problem, samples, good, output / "parts", estimator, sizes["batch_size"])
     except (TypeError, ValueError, OSError) as error:

@@ -23,7 +23,6 @@ from lai_core.mixtures import Mixture
 from lai_torch.integrations.losses import classification_losses, next_token_losses
 from lai_torch.integrations.sampling import MixtureSampler
 from lai_torch.integrations.sources import Sources
-from lai_torch.options import with_defaults
 from lai_torch.report import Report
 
 LOSSES = (
@@ -63,17 +62,6 @@ def check_own_loss(trainer: Any, curated: type) -> None:
             f"compute_loss: expected the library's own, got that of {owner.__name__}, which a curated step "
             "does not call: it weighs the losses of single samples; pass what it computes as a function "
             "sample_loss(outputs, batch) -> (n,)"
-        )
-        raise ValueError(msg)
-
-
-def check_one_part(curation: Mapping[str, Any], micro_batches: int) -> None:
-    """Raise if an estimator reads an optimizer step in one part, and the trainer cuts it."""
-    estimator = with_defaults(curation.get("estimator", "lai"))
-    if micro_batches > 1 and not estimator.in_parts:
-        msg = (
-            f"gradient_accumulation_steps: expected 1 with {estimator.name!r}, which reads a step in one "
-            f"part, got {micro_batches}; pass 1, or use 'lai'"
         )
         raise ValueError(msg)
 

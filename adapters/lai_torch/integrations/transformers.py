@@ -21,7 +21,6 @@ from lai_torch.integrations._trainer import (
     Mixing,
     WithGroups,
     check_losses,
-    check_one_part,
     check_own_loss,
     last_whole,
     names_of,
@@ -101,7 +100,6 @@ class Curated:
         usual = {} if mixture is None else USUAL | {"refresh": period}
         given = {**usual, **(curation or {})}
         self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
-        check_one_part(self.curation, trainer.args.gradient_accumulation_steps)
         chosen = validation_set(trainer.eval_dataset, validation)
         self._validation = chosen
         if not isinstance(validation, str):

@@ -38,10 +38,7 @@ class KeepAbove:
     normalize: str = "kept"
 
     def __post_init__(self) -> None:
-        number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
-        if not number or math.isnan(self.threshold):
-            msg = f"threshold: expected a number, got {self.threshold!r}"
-            raise ValueError(msg)
+        check_number("threshold", self.threshold)
 
     def __call__(self, scores: Tensor) -> Tensor:
         """Return the weights `(n,)`."""

@@ -63,9 +63,6 @@ TRAINERS = {
     "TypeError: validation: expected the data set that samples are to help, …got NoneType; hold one out": (
         lambda: CuratedTrainer(language_model(), arguments("trained"), eval_dataset={"a": sequences(3, 2)})
     ),
-    "ValueError: gradient_accumulation_steps: expected 1 with 'preconditioned_lai', …got 2": (
-        lambda: trainer({"gradient_accumulation_steps": 2}, curation={"estimator": "preconditioned_lai"})
-    ),
     "ValueError: compute_loss_func: expected None, got <function": (
         lambda: trainer(compute_loss_func=lambda *_: None)
     ),

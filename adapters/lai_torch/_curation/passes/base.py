@@ -259,9 +259,6 @@ class WholePass:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
-        before = None
-        if self.tracer.every_layer:
-            before = Streams(modules_of(self.model, self.tracer.loss))
         try:
             trace, losses = self.tracer(batch, live=True)
         except NotFiniteError:
@@ -274,18 +271,12 @@ class WholePass:
             raise ValueError(msg)
         if self.tracer.every_layer and not bool(torch.isfinite(losses).all()):
             return self.kept.forward(batch, summary)
-        readings = self._read(trace, losses.detach(), summary, before)
+        readings = self._read(trace, losses.detach(), summary)
         return Forward(readings, functools.partial(self.backward, batch, losses))
 
-    def _read(self, trace: Any, losses: Tensor, summary: Any, before: Streams | None) -> Iterator[Reading]:
-        """Yield the reading; one unlike the summary has the pass run again, on the same draws."""
-        try:
-            self.check_alike(trace, summary)
-        except ValueError:
-            # the pass that follows is to draw the random numbers of this one
-            if before is not None:
-                before.restore()
-            raise
+    def _read(self, trace: Any, losses: Tensor, summary: Any) -> Iterator[Reading]:
+        """Yield the reading; one unlike the summary has the pass run again."""
+        self.check_alike(trace, summary)
         yield Reading(losses, trace)
 
     def backward(

@@ -1,7 +1,5 @@
 """Parameters in parts on several processes, gathered one block at a time while a model runs."""
 
-import signal
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,18 +132,10 @@ class Blocks:
         self.group, self.blocks = group, blocks
         self._held: list[Tensor] = []
         self._index: int | None = None
-        self.interrupted = False
-
-    def check_uninterrupted(self) -> None:
-        """Raise if there was an interruption from the keyboard. No other process waits for this one here."""
-        if self.interrupted:
-            self.interrupted = False
-            raise KeyboardInterrupt
 
     def read(self, index: int, place: int) -> Tensor:
         """Return a parameter of a block whole; the block before is freed first."""
         if self._index != index:
-            self.check_uninterrupted()
             self.free()
             self._round(index)
         return self._held[place]
@@ -230,11 +220,9 @@ def gather_parameters(
             yield
             return
         group.settles = blocks.settle
-        with _note_interruptions(blocks):
-            yield
-            with group.raise_together():
-                blocks.check_uninterrupted()
-                _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
+        yield
+        with group.raise_together():
+            _check_unwritten((module, name, whole[id(parameter)]) for module, name, parameter in held)
     finally:
         group.settles = None
         blocks.free()
@@ -243,25 +231,6 @@ def gather_parameters(
         for own, table, registered in hooks:
             own[table] = registered
         forget(whole=True)
-
-
-@contextmanager
-def _note_interruptions(blocks: Blocks) -> Iterator[None]:
-    """Note an interruption from the keyboard in place of raising it, for it may come in a round."""
-
-    def note(*_: Any) -> None:
-        blocks.interrupted = True
-
-    handler = signal.getsignal(signal.SIGINT)
-    main = threading.current_thread() is threading.main_thread()
-    if handler is not signal.default_int_handler or not main:  # nothing raises
-        yield
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
 
 
 def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, Any]]) -> None:

@@ -1,6 +1,5 @@
 """What several processes cannot do, said by name on each of them before anything runs."""
 
-import re
 import zlib
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -14,8 +13,6 @@ from lai_torch._model.batch import tensors
 from lai_torch.options import Estimator, KeptOptions
 
 CALLS = ("step", "score", "weigh")
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""What the text of a function says that is another on each process."""
 
 
 def check_spread(
@@ -64,29 +61,7 @@ def check_spread(
         raise ValueError(msg)
 
 
-def check_alike(
-    engine: Engine, model: nn.Module, optimizer: Any, validation: Validation, options: dict[str, Any]
-) -> None:
-    """Raise on every process unless what should be the same on each is."""
-    _check_options(engine, options | _settings(optimizer) | validation.describe())
-    _check_values(engine, model, validation)
-
-
-def _check_options(engine: Engine, options: dict[str, Any]) -> None:
-    """Raise on every process unless each was given the same options."""
-    here = {name: ADDRESS.sub("", repr(value)) for name, value in options.items()}
-    told = engine.group.objects(here)
-    for name, first in told[0].items():
-        for rank, given in enumerate(told):
-            if given.get(name) != first:
-                msg = (
-                    f"{name}: expected the same on every process, got {first} on process 0 and "
-                    f"{given.get(name)} on process {rank}; make the curator alike on all of them"
-                )
-                raise ValueError(msg)
-
-
-def _check_values(engine: Engine, model: nn.Module, validation: Validation) -> None:
+def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
     """Raise on every process unless parameters and validation set are the same on each."""
     if engine.group.size == 1:
         return
@@ -145,13 +120,3 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
             "learning rates, and load the same state_dict"
         )
         raise ValueError(msg)
-
-
-def _settings(optimizer: Any) -> dict[str, Any]:
-    """Return an optimizer's options by name."""
-    groups = [] if optimizer is None else optimizer.param_groups
-    told: dict[str, Any] = {"optimizer": f"{type(optimizer).__name__} of {len(groups)} groups"}
-    for index, group in enumerate(groups):
-        each = {name: value for name, value in group.items() if "param" not in name}
-        told |= {f"optimizer.param_groups[{index}][{name!r}]": value for name, value in each.items()}
-    return told

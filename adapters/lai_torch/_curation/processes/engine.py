@@ -86,8 +86,8 @@ class Engine:
             for name, usual in AVERAGING.items()
             if getattr(each, name, usual) != usual
         ]
-        hooks = getattr(self._wrapper, "_comm_hooks", ())
-        off += [f"the hook {hook!r}" for hook, over in hooks if not _averages(hook, over, self._wrapper)]
+        hooks = [hook for hook, _ in getattr(self._wrapper, "_comm_hooks", ())]
+        off += [f"the hook {hook!r}" for hook in hooks if getattr(hook, "__name__", "") not in HOOKS]
         if off:
             msg = (
                 f"model: expected its wrapper to average gradients over the {self.group.size} processes, "
@@ -174,14 +174,6 @@ def _check_whole_layers(model: nn.Module, *, sharded: bool) -> None:
                 "features (tensor parallel); shard by fully_shard alone, or score a whole copy beforehand"
             )
             raise ValueError(msg)
-
-
-def _averages(hook: Any, over: Any, wrapper: Any) -> bool:
-    """Whether a communication hook is one of torch's that average, over the wrapper's processes."""
-    default = sys.modules.get("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
-    if not any(hook is getattr(default, name, None) for name in HOOKS):
-        return False
-    return dist.get_process_group_ranks(over) == dist.get_process_group_ranks(wrapper.process_group)
 
 
 def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
