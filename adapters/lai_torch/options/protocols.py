@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
@@ -44,8 +45,14 @@ def check_policy(policy: Any, parts: int | None = None) -> None:
         raise TypeError(msg) from error
 
 
+_WANTED: WeakKeyDictionary[Policy, frozenset[str]] = WeakKeyDictionary()
+
+
 def wants(policy: Policy) -> frozenset[str]:
     """Return which of `SEEN` a policy's signature names, and with `**` what its own `policy` asks for."""
+    # read once: that takes as long as a small policy; not every callable can be a key
+    with suppress(KeyError, TypeError):
+        return _WANTED[policy]
     parameters: Mapping[str, inspect.Parameter] = {}
     with suppress(ValueError):  # a policy that is written in C
         parameters = inspect.signature(policy).parameters
@@ -54,6 +61,8 @@ def wants(policy: Policy) -> frozenset[str]:
         found = found.difference(policy.keywords)
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         found = found.union(*map(wants, unwrap(policy)[1:2]))
+    with suppress(TypeError):
+        _WANTED[policy] = found
     return found
 
 

@@ -1,11 +1,17 @@
-"""Whether tensors are finite, from one number: a sum of squares is finite only if its terms are."""
+"""Whether tensors are finite, from one number each: a sum of squares is finite only if its terms are."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors
 
+SMALL = 2**18
+"""Bytes, at most, that are copied side by side: of many small tensors that takes less than a norm of each."""
+_FORM, _BYTES = attrgetter("layout", "device", "dtype"), attrgetter("nbytes")
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
+HALVES = (torch.float16, torch.bfloat16)
 
 
 def witness(tensors: Sequence[Tensor]) -> Tensor | None:
@@ -14,11 +20,24 @@ def witness(tensors: Sequence[Tensor]) -> Tensor | None:
     It may be infinite though all entries are finite: their squares, or the sum of them, may overflow. So it
     can acquit, and `are_finite` looks at every entry where it does not.
     """
-    if not _PLAIN.issuperset(map(type, tensors)) or any(one.layout != torch.strided for one in tensors):
+    forms = list(map(_FORM, tensors))
+    found = dict.fromkeys(forms)
+    if not _PLAIN.issuperset(map(type, tensors)) or any(layout != torch.strided for layout, *_ in found):
         return None
-    if not tensors:
+    norms: list[Tensor] = []
+    for form in found:
+        group = [one for one, own in zip(tensors, forms, strict=True) if own == form]
+        wider = torch.float32 if form[2] in HALVES else None
+        if sum(map(_BYTES, group)) <= SMALL:
+            norms.append(torch.linalg.vector_norm(_flatten_dense_tensors(group), dtype=wider))
+        else:
+            norms.append(torch.stack(torch._foreach_norm(group, 2, dtype=wider)).sum())
+    if not norms:
         return torch.zeros((), device="cpu")
-    return torch.nn.utils.get_total_norm(tensors)
+    first, *others = norms
+    for other in others:
+        first = first + other.to(first.device)
+    return first
 
 
 def are_finite(tensors: Sequence[Tensor], seen: bool | None = None) -> bool:
