@@ -372,10 +372,18 @@ class Assembly:
             # LLI is of this use of a matrix alone, wherever else the matrix is used.
             source = readouts[-1].layer.source
             named: dict[str, Any] = {"bias": record.bias, "name": record.name}
+            named["groups"] = self._count_groups(readouts[-1].layer)
             sides = record.activations, record.output_gradients
             own = lai.LayerTrace(*sides, weight=source and source.key, valid=record.valid, **named)
             readouts[-1] = Readout(readouts[-1].layer, own, own=True)
         return readouts
+
+    def _count_groups(self, layer: Layer) -> int:
+        """Return of how many matrices side by side a layer's is made; LAI reads it as one."""
+        if self.graph.names[layer.node] == CONVOLUTION:
+            return int(self.saved(self.graph.nodes[layer.node], "groups"))
+        sides = self.read(layer.node, layer.slot, layer.place)
+        return 1 if sides is None else sides.groups
 
     def build_layers(self, owned: Mapping[tuple[int, int], Record]) -> list[Readout]:
         """Return the layers that LAI sees, in order, the last one last."""
@@ -458,17 +466,21 @@ class Assembly:
             return own.unfolded()
         if own is not None:
             return own
-        flat = None
-        if convolved:
-            flat = self._convolve(layer.node, layer.slot, layer.place, gradient)
-        if flat is None:
+        if not convolved:
             return self._read_out(layer)
-        patches, biased = flat.unfolded(), layer.node in self.plan.biases
-        return lai.ReadoutTrace(patches.activations, patches.output_gradients, bias=biased, name=layer.name)
+        assert isinstance(layer.place, Axis)
+        # every map is a sample to the convolution, of which several may be one sample's
+        front = Axis(0, 1, 1, len(gradient))
+        flat = self._convolve(layer.node, layer.slot, front, gradient)
+        assert flat is not None  # see `check_patches`
+        patches = flat.unfolded()
+        both: list[Any] = [patches.activations, patches.output_gradients]
+        rows, outputs = (flatten_positions(layer.place.move_to_front(one)) for one in both)
+        return lai.ReadoutTrace(rows, outputs, bias=layer.node in self.plan.biases, name=layer.name)
 
     def _join(self, owned: Mapping[tuple[int, int], Record]) -> Readout:
         """Return several uses of the last matrix as one layer with the positions of all."""
-        parts: list[Any] = [self._read_out(layer) for layer in self.plan.last]
+        parts: list[Any] = [self._finish(one, owned.get((one.node, one.slot))) for one in self.plan.last]
         sides = _join_positions(parts)
         first = self.plan.last[0]
         ghosts: list[Any] = [owned[key] for one in self.plan.last if (key := (one.node, one.slot)) in owned]
@@ -477,6 +489,7 @@ class Assembly:
             readout = lai.ReadoutTrace(sides[0], sides[1], bias=biased, name=first.name)
             return Readout(first, readout, own=False)
         options: dict[str, Any] = {"bias": ghosts[0].bias, "weight": ghosts[0].weight, "name": first.name}
+        options["groups"] = ghosts[0].groups
         return Readout(first, lai.LayerTrace(sides[0], sides[1], **options), own=True)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lai_torch._graph.places import DEAD, NONE, RAGGED, SUMMED, Place, Places
-from lai_torch._graph.products import NORMS, PRODUCTS, find_weight
+from lai_torch._graph.places import DEAD, NONE, RAGGED, SUMMED, Axis, Place, Places
+from lai_torch._graph.products import CONVOLUTION, NORMS, PRODUCTS, find_weight, read_geometry
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import COPIES, MOVES, Source, Sources, Use, is_moved_parameter
 from lai_torch._graph.walk import Graph, name_function
@@ -170,6 +170,22 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
         )
         raise ValueError(msg)
     return reached
+
+
+def check_patches(graph: Graph, saved: Saved, last: list[Layer]) -> None:
+    """Raise unless the patches are read that a last convolution multiplies with its own matrix."""
+    for layer in last:
+        if graph.names[layer.node] != CONVOLUTION or not layer.trains:
+            continue
+        node, axes = graph.nodes[layer.node], len(graph.shape((layer.node, 0))) - 2
+        maps = layer.slot == 1 and isinstance(layer.place, Axis) and layer.place.axis == 0
+        if not maps or read_geometry(saved, node, axes) is None:
+            msg = (
+                f"layer {layer.name!r}: expected a last layer whose rows LAI and LLI can read, got a "
+                "transposed convolution, or one whose samples do not come first; use estimator 'ghost' or "
+                "'exact'"
+            )
+            raise ValueError(msg)
 
 
 _ADDING = frozenset(f"{name}Backward{number}" for name in ("Add", "Sub", "Rsub") for number in (0, 1))

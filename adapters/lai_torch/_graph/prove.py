@@ -363,6 +363,8 @@ class Sketch:
         if recorded.numel() != prod(shape):
             return abs(norm(recorded) - norm(values))
         ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
+        if recorded.ndim == 2 and len(shape) == 3 and len(recorded) % shape[0] == 0:
+            ways.append(recorded.unflatten(0, (shape[0], -1)).mT)  # of matrices one below the other
         found = [_project(way.reshape(shape), self.shape) for way in ways]
         return min(norm(one - values.to(one)) for one in found)
 
