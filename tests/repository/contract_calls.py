@@ -25,6 +25,7 @@ def core(activations: Any, output_gradients: Any, second_moment: Any, scores: An
     summary = lai.summarize((each for each in [trace]), "ghost")
     sum([summary, summary + summary])
     lai.lai_scores(summary, trace, layer_weights=second_moment)
+    lai.keep_positive(scores, normalize="kept")
     lai.keep_top(scores, fraction, normalize="batch")
 
 
