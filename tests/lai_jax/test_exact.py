@@ -68,15 +68,6 @@ def test_reduced_precision_is_its_own_rounding():
         np.testing.assert_allclose(found, expected, atol=2**-7 * np.abs(expected).max())
 
 
-def test_batch_size_dependent_functions_are_refused():
-    def divided(params, inputs):
-        return clipping(params, inputs) / len(inputs)
-
-    for call in (exact_scores, lai_jax.exact_scores):
-        with pytest.raises(ValueError, match="each as a batch of one, got others: samples are coupled"):
-            call(divided, PARAMS, squares, *SIDES)
-
-
 def test_losses_with_nan_constants_are_scored():
     def focal(outputs, targets):  # its logsumexp with weights holds a NaN, which is unequal to itself
         labels = jax.nn.sigmoid(targets)[:, None] * jnp.ones_like(outputs)

@@ -148,11 +148,3 @@ def test_other_models_are_refused_by_name(model, message):
     params["stack"] = drawn(2, 4, 4) if model is looped else drawn(2, 2, 2)
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):
         lai_jax.trace_gates(model, params, squares, *data(5))
-
-
-def test_a_shared_matrix_is_refused():
-    def shared(params, inputs):
-        return jnp.tanh(jnp.tanh(inputs @ params["a"]) @ params["a"]) @ params["o"]
-
-    with pytest.raises(ValueError, match=r"\('a'\): expected a matrix of its own"):
-        stepped((shared, weights(a=(4, 4), o=(4, 3)), squares), data(5), data(5), estimator="gate_lai")

@@ -23,9 +23,9 @@ def chosen(x):
     return (jnp.abs(lax.stop_gradient(x[:, 0])) * 3).astype(int) % 5
 
 
-def convolved(maps, kernel, *, strides=(1,), groups=1):
+def convolved(maps, kernel, *, strides=(1,), dilation=None, groups=1):
     numbers = ("NCH", "OIH", "NCH") if kernel.ndim == 3 else ("NCHW", "OIHW", "NCHW")
-    options = {"dimension_numbers": numbers, "feature_group_count": groups}
+    options = {"dimension_numbers": numbers, "feature_group_count": groups, "rhs_dilation": dilation}
     return lax.conv_general_dilated(maps, kernel, strides, "SAME", **options)
 
 
@@ -50,8 +50,8 @@ READ = {
         lambda p, h, x: convolved(h.reshape(-1, 1, 2, 3), p["w"], strides=(2, 2)).mean((2, 3)),
         (3, 1, 2, 2),
     ),
-    "grouped convolution": (
-        lambda p, h, x: convolved(h.reshape(-1, 3, 2), p["w"], groups=3).mean(2),
+    "grouped, dilated convolution": (
+        lambda p, h, x: convolved(h.reshape(-1, 3, 2), p["w"], groups=3, dilation=(2,)).mean(2),
         (3, 1, 2),
     ),
     "shared convolution": (convolved_twice, (3, 3, 2)),

@@ -57,19 +57,6 @@ def test_inputs_may_be_tuples_or_mappings():
         np.testing.assert_allclose(scores, lai.ghost_scores(trace, trace), rtol=1e-9)
 
 
-def test_traces_and_summaries_are_pytrees():
-    trace = jax.jit(lambda params, batch: lai_jax.trace(DEEP.apply, params, squares, *batch))
-    traced = trace(DEEP.params, BATCH)
-    assert isinstance(traced, lai.Trace)
-    doubled = jax.tree.map(lambda leaf: 2 * leaf, traced)
-    np.testing.assert_allclose(doubled.layers[0].activations, 2 * BATCH[0])
-    assert doubled.layers[0].name == traced.layers[0].name
-    summary = jax.jit(lambda t: lai.summarize(t, "lai"))(traced)
-    assert summary.layouts == lai.summarize(traced, "lai").layouts
-    np.testing.assert_allclose(lai.lai_scores(summary, traced), lai.lai_scores(traced, traced))
-    np.testing.assert_allclose((summary + summary).totals[0][0], 2 * summary.totals[0][0])
-
-
 def test_coverage_names_what_uses_each_parameter():
     found = lai_jax.coverage(*MODEL, *BATCH)
     assert found.fraction == 1.0

@@ -1,21 +1,20 @@
 """False claims that the harness must refuse whatever their proofs are, by what each aims at.
 
-True at the sizes that an author asks and false beyond; a hypothesis hidden in a symbol's sign; `MEANING` as a
-wild card; claims that the solver cannot translate, false at few points. What finitely many sizes and points
-cannot see is listed in `ACCEPTED`: there a compared induction, or the kernel, decides.
+True at the sizes that an author asks and false beyond; `MEANING` as a wild card; claims that the solver
+cannot translate, false at few points. What finitely many sizes and points cannot see is listed in `ACCEPTED`:
+there a compared induction, or the kernel, decides.
 """
 
 import dataclasses
 
 import sympy as sp
 
-from proofs import prove_gain, prove_gap, prove_geometric, prove_ghost
+from proofs import prove_gain, prove_gap
 from proofs._harness import MEANING, AtMost, Equal, Statement, under
 from proofs._symbols import product, total
 
 x, y, u, v = sp.symbols("x y u v", real=True)
 a = sp.Symbol("a", nonnegative=True)
-c, LAST = sp.symbols("c beta0_0", real=True)
 n = sp.Symbol("n", integer=True, positive=True)
 pi, half = sp.pi, sp.Rational(1, 2)
 
@@ -30,10 +29,9 @@ def layers(relation, *given):
     return claims(relation, *given, depths=(1, 2, 3))
 
 
-def altered(statement, claim, given=None):
-    """Put another claim into a proved statement, and other hypotheses."""
-    changed = dataclasses.replace(statement, claim=claim, arguments=None, sample=None)
-    return dataclasses.replace(changed, given=given) if given else changed
+def altered(statement, claim):
+    """Put another claim into a proved statement."""
+    return dataclasses.replace(statement, claim=claim, arguments=None, sample=None)
 
 
 def numbers(depth, name="s", **sign):
@@ -69,32 +67,6 @@ def with_extra(statement, extra):
     return altered(statement, claim)
 
 
-def hidden(statement, name, sign, *, bars=True):
-    """Declare a proved statement's symbols of some name to have a sign; drop the bars if that is true."""
-
-    def signed(relations, bars=True):
-        for relation in relations:
-            sides = []
-            for side in map(sp.sympify, (relation.lhs, relation.rhs)):
-                new = {
-                    s: sp.Symbol(s.name, **{sign: True}) for s in side.free_symbols if s.name.startswith(name)
-                }
-                sides.append(side.xreplace(new))
-            rhs = sides[1] if bars else sides[1].replace(sp.Abs, lambda inside: inside)
-            yield dataclasses.replace(relation, lhs=sides[0], rhs=rhs)
-
-    return altered(
-        statement,
-        lambda depth: tuple(signed(statement.relations(depth), bars)),
-        lambda depth: tuple(signed(statement.given(depth))),
-    )
-
-
-def half_where_nothing_is_left(depth):
-    first, *others = prove_geometric.LLI.relations(depth)
-    return (AtMost(first.lhs, first.rhs / 2), *others)
-
-
 BEYOND = {
     "a sum of forty layers": powers_of_a(40),
     "Cauchy-Schwarz with twelve layers": layers(spread),
@@ -102,21 +74,8 @@ BEYOND = {
         lambda depth: AtMost(0, product(numbers(depth, "x", real=True)) ** 2 * (sp.Integer(9) - depth) ** 3)
     ),
     "a long identity of three sizes from the fifth on": from_a_size_on(prove_gain.NEAREST, 5),
-    "a longer one of two sizes from the fourth on": from_a_size_on(prove_ghost.CHAIN, 4),
 }
-HIDDEN = {
-    "the gap's bound without bars": hidden(prove_gap.BOUND, "beta", "nonnegative", bars=False),
-    "last similarities of one sign": hidden(prove_geometric.LLI, "beta", "nonnegative"),
-}
-MEANT = {
-    "what is claimed": claims(AtMost(x, y), *under(MEANING, (AtMost(x, y),))),
-    "a last similarity of zero": altered(
-        prove_geometric.LLI,
-        half_where_nothing_is_left,
-        lambda depth: prove_geometric.LLI.given(depth) + under(MEANING, (Equal(LAST, 0),)),
-    ),
-    "a cosine of one": claims(AtMost(1, c), *under(MEANING, (AtMost(1, c),)), slug="norm-product-bound"),
-}
+MEANT = {"what is claimed": claims(AtMost(x, y), *under(MEANING, (AtMost(x, y),)))}
 POINTS = {
     "a sine of 84 pi x": claims(Equal(x**2, x**2 + sp.sin(84 * pi * x))),
     "a proved bound and a sine of another period": with_extra(
@@ -129,7 +88,7 @@ POINTS = {
 }
 OBSCURE = {
     f"{kind}: {name}": statement
-    for kind, table in {"beyond": BEYOND, "sign": HIDDEN, "meaning": MEANT, "points": POINTS}.items()
+    for kind, table in {"beyond": BEYOND, "meaning": MEANT, "points": POINTS}.items()
     for name, statement in table.items()
 }
 ACCEPTED = {"beyond: a sum of forty layers"}

@@ -15,70 +15,28 @@ import lai_core as lai
 
 
 def core(activations: Any, output_gradients: Any, second_moment: Any, scores: Any, fraction: float) -> None:
-    """Call `lai_core` as design and README do."""
+    """Call `lai_core` as design and README do, where a type could be too narrow."""
     layer = lai.LayerTrace(activations, output_gradients=None, bias=False, weight=None, groups=1, name="")
     layer = lai.LayerTrace(activations, output_gradients, True, "w", 2, "fc1")
     trace = lai.Trace([layer, layer])
-    validation = training = trace
-    lai.ghost_kernel(validation, training)
-    lai.lai_kernel(validation, training, layer_weights=None, positions="tokens")
-    lai.lai_kernel(validation, training, layer_weights=[1.0, 0.5], positions="mean", memory_budget=2**20)
-    lai.lli_kernel(validation, training)
-    lai.ghost_scores(validation, training, exclude_self=False)
-    lai.lai_scores(validation, training, layer_weights=second_moment, positions="flatten", exclude_self=True)
-    lai.lli_scores(validation, training)
-    lai.preconditioned_lai_scores(validation, training, second_moment, exponent=1.0, epsilon=1e-8)
+    lai.lai_kernel(trace, trace, layer_weights=None, positions="tokens")
+    lai.lai_kernel(trace, trace, layer_weights=[1.0, 0.5], positions="mean", memory_budget=2**20)
     lai.update_second_moment(None, output_gradients, decay=0.999)
-    summary = lai.summarize(validation, "lai", positions="tokens")
     summary = lai.summarize((each for each in [trace]), "ghost")
-    summary = summary + summary
-    sum([summary, summary])
-    lai.lai_scores(summary, training)
+    sum([summary, summary + summary])
+    lai.lai_scores(summary, trace, layer_weights=second_moment)
     lai.keep_positive(scores, normalize="kept")
     lai.keep_top(scores, fraction, normalize="batch")
-    lai.reweight(scores)
-    lai.sampling_probabilities(scores, floor=0.1)
 
 
-def torch_adapter(model: Any, loss: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
-    """Call `lai_torch` as the contract does."""
-    lai_torch.trace(model, loss, inputs, targets, gradients="output", partial=False, last=None)
-    curator = lai_torch.Curator(
-        model,
-        loss,
-        optimizer,
-        (inputs, targets),
-        estimator="lai",
-        policy=lai.keep_positive,
-        warmup=0,
-        refresh=1,
-        validation_fraction=1.0,
-        generator=None,
-    )
-    curator.step(inputs, targets)
-    _weights, _report = curator.score(inputs, targets)
-    scores: Tensor = _report.scores
-    weights: Tensor = lai.keep_positive(scores)
-    report = curator.step(inputs, targets)
+def torch_adapter(model: Any, loss: Any, batch: Any) -> None:
+    """Read what `lai_torch` returns as the contract does."""
+    curator = lai_torch.Curator(model, loss, None, batch, estimator="lai", policy=lai.keep_positive)
+    report = curator.step(*batch)
     if isinstance(report, lai_torch.ScoredReport):
-        weights = report.scores
-    del weights
-    lai_torch.coverage(model, loss, inputs, targets)
-    lai_torch.selfcheck(model, loss, inputs, targets)
-    lai_torch.exact_scores(
-        model,
-        loss,
-        (inputs, targets),
-        (inputs, targets),
-        at="start",
-        learning_rate=None,
-        reduction="mean",
-        optimizer=None,
-        max_norm=None,
-        method=None,
-        explain=False,
-    )
-    batch = inputs, targets
+        weights: Tensor = lai.keep_positive(report.scores)
+        del weights
+    _weights, _report = curator.score(*batch)
     _scores, _method, _reason, _residual = lai_torch.exact_scores(model, loss, batch, batch, explain=True)
 
 
@@ -114,16 +72,6 @@ def policies(model: Any, loss: Any, validation: Any) -> None:
     lai_torch.top_samples(model, loss, validation, validation, estimator="lli")
     lai_jax.score(model, {}, loss, validation, 1, 2, policy=functools.partial(lai.keep_top, fraction=0.5))
     lai_jax.curated_update(model, loss, None, policy=lai.drop_harmful, estimator="exact")
-
-
-def jax_adapter(apply: Any, params: Any, loss: Any, tx: Any, inputs: Any, targets: Any, state: Any) -> None:
-    """Call `lai_jax` as the contract does."""
-    trace = lai_jax.trace(apply, params, loss, inputs, targets, gradients="output", partial=False, last=None)
-    summary = lai.summarize(trace, "lai")
-    update = lai_jax.curated_update(apply, loss, tx, estimator="lai", policy=lai.keep_positive)
-    _params, _state, _report = update(params, state, summary, inputs, targets)
-    lai_jax.coverage(apply, params, loss, inputs, targets)
-    lai_jax.selfcheck(apply, params, loss, inputs, targets)
 
 
 def wrong(model: Any, loss: Any, validation: Any, batch: Any) -> None:

@@ -43,21 +43,6 @@ def _convolved(inputs: Any, kernel: Any, **options: Any) -> Any:
     return lax.conv_general_dilated(inputs, kernel, dimension_numbers=("NHWC", "HWIO", "NHWC"), **settings)
 
 
-def grouped_cnn() -> Model:
-    """Convolutions with groups, stride, dilation and uneven padding; pooling; a dense head."""
-    draw = drawn(1)
-    params = shaped(draw, k1=(3, 3, 2, 8), b1=(8,), k2=(3, 2, 4, 6), b2=(6,), head=(6, CLASSES))
-
-    def apply(params: Any, inputs: Any) -> Any:
-        maps = jax.nn.relu(_convolved(inputs, params["k1"], feature_group_count=2) + params["b1"])
-        maps = lax.reduce_window(maps, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-        options = {"padding": ((1, 0), (0, 2)), "rhs_dilation": (1, 2), "feature_group_count": 2}
-        maps = jax.nn.relu(_convolved(maps, params["k2"], **options) + params["b2"])
-        return maps.mean((1, 2)) @ params["head"]
-
-    return Model(apply, params, classification, classified(8, 8, 4))
-
-
 def _frozen_norm(maps: Any, norm: Any, statistics: Any) -> Any:
     return (maps - statistics["mean"]) * lax.rsqrt(statistics["var"] + 1e-5) * norm["gain"] + norm["offset"]
 
@@ -155,22 +140,6 @@ def gpt_neo(width: int, *, heads: int, depth: int, length: int, vocabulary: int,
     return _language_model(draw, (vocabulary, length, width), blocks, apply_blocks)
 
 
-def rnn() -> Model:
-    """Recur by scan, with a learned start."""
-    draw = drawn(7)
-    params = shaped(draw, u=(3, 5), v=(5, 5), b=(5,), start=(5,), w=(5, CLASSES))
-
-    def apply(params: Any, inputs: Any) -> Any:
-        def cell(state: Any, value: Any) -> tuple[Any, None]:
-            return jnp.tanh(value @ params["u"] + state @ params["v"] + params["b"]), None
-
-        start = jnp.broadcast_to(params["start"], (inputs.shape[0], 5))
-        state, _ = lax.scan(cell, start, jnp.moveaxis(inputs, 1, 0))
-        return state @ params["w"]
-
-    return Model(apply, params, classification, classified(6, 3))
-
-
 def mixture() -> Model:
     """Experts chosen sample by sample under vmap, and a branch for the whole batch by cond."""
     draw = drawn(9)
@@ -193,10 +162,8 @@ def mixture() -> Model:
 
 MODELS: dict[str, Callable[[], Model]] = {
     "mlp": mlp,
-    "grouped_cnn": grouped_cnn,
     "resnet": resnet,
     "gpt_scan": gpt_scan,
-    "rnn": rnn,
     "mixture": mixture,
     "equinox_cnn": equinox_cnn,
     "linen_attention": linen_attention,
