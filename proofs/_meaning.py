@@ -79,7 +79,6 @@ SIGNS: dict[str, dict[str, str]] = {
     "hedge-step": {r"$K \ge 2$": "a > 0", r"$H > 0$": "h > 0", STEP: "e > 0"},
     "mixture-regret": {r"$\pi_k > 0$ with $\sum_k \pi_k = 1$": "p > 0", EXPONENTIAL: "u > 0"},
     "part-variance": {COUNT: "n > 0", SQUARE: "s > 0"},
-    "empirical-bernstein": {SQUARE: "sigma >= 0, sd >= 0", DISTANCE: "D >= 0, R >= 0, u >= 0, v >= 0"},
     "false-discovery-rate": {CHANCE: "p >= 0, q > 0"},
     "zeta-bound": {"A2": "C >= 0"},
     "app-abs-gap": {EXAMPLE: "r > 0, rho > 0"},

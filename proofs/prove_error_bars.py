@@ -1,11 +1,6 @@
-r"""Scores with error bars: their variance from parts, a bound without a law, and a false discovery rate.
+r"""Scores with error bars: their variance from parts, and a false discovery rate.
 
 The variance is unbiased for parts of any sizes.
-
-Of the empirical Bernstein interval (Maurer and Pontil, "Empirical Bernstein bounds and sample variance
-penalization", COLT 2009, Theorem 4) two inequalities in probability are cited, which fail with probability
-delta / 2 each: Bennett's with the true variance (their Theorem 3), and that of the sample's standard
-deviation (their Theorem 10). That the interval follows from them is proved.
 
 Of the false discovery rate (Benjamini and Yekutieli, "The control of the false discovery rate in multiple
 testing under dependency", Annals of Statistics 29, 2001, Theorem 1.3) everything is proved. There p_ik is the
@@ -17,8 +12,8 @@ from dataclasses import replace
 
 import sympy as sp
 
-from proofs._harness import AtMost, Equal, Statement, Steps, settled, under
-from proofs._rewrites import becomes, each, given, plus, times
+from proofs._harness import AtMost, Equal, Statement, settled, under
+from proofs._rewrites import becomes, given, times
 from proofs._symbols import dot, numbers, total
 
 s = sp.Symbol("s", positive=True)
@@ -53,21 +48,6 @@ def equal_share(depth: int) -> sp.Expr:
     """Correlate the sum with the first part's deviation from an equal share of it."""
     _, errors = names(depth)
     return expected(depth, total(errors) * (errors[0] - total(errors) / depth))
-
-
-D, sigma, sd, R, u, v = sp.symbols("D sigma sd R u v", nonnegative=True)
-
-
-def bernstein(depth: int) -> AtMost:
-    """State the bound, given the two cited ones; u = sqrt(2 L / n) and v = sqrt(2 L / (n - 1))."""
-    return AtMost(D, sd * u + sp.Rational(7, 6) * R * v**2)
-
-
-def cited(depth: int) -> tuple[AtMost, ...]:
-    """State the two cited inequalities, and that u is at most v."""
-    law = "the $m$ parts are independent and of one law"  # of which two cited inequalities are made
-    bounds = AtMost(D, sigma * u + R * u**2 / 6), AtMost(sigma, sd + R * v)
-    return under(law, (*bounds, AtMost(u, v)))
 
 
 q = sp.Symbol("q", positive=True)
@@ -105,17 +85,6 @@ MUTANTS = {
     ),
     "each part takes the same share of the sum": becomes(equal_share, only=1, of="lhs"),
 }
-BERNSTEIN = Statement(
-    "empirical-bernstein",
-    "any number of parts; the two inequalities in probability are cited",
-    bernstein,
-    given=cited,
-)
-BERNSTEIN_MUTANTS = {
-    "a smaller constant": plus(-R * v**2 / 6),
-    "v that may be less than u": given(lambda r, depth: None if r.lhs == u else r),
-    "no standard deviation": each("sd", 0),
-}
 # One sample that does no harm adds at most q / n to the false discovery rate.
 DISCOVERIES = Statement(
     "false-discovery-rate",
@@ -134,21 +103,6 @@ DISCOVERIES_MUTANTS = {
 @settled("part-variance", STATEMENT, MUTANTS)
 def prove_part_variance() -> None:
     """Expand one part's square, add all parts up, and take the mean."""
-
-
-@settled("empirical-bernstein", BERNSTEIN, BERNSTEIN_MUTANTS)
-def prove_empirical_bernstein(statement: Statement, steps: Steps) -> None:
-    """Put one inequality into the other; what is missing of the bound is a sum of products of slacks."""
-    first, second, w = sp.symbols("f g w", nonnegative=True)
-    larger = u + w
-    deviation = sd + R * larger - first
-    distance = deviation * u + R * u**2 / 6 - second
-    bound = sd * u + sp.Rational(7, 6) * R * larger**2
-    # v (v - u) and v^2 - u^2 in products of u and w = v - u
-    rest = [first * u, second, R * u * w, R * w**2, R * u * w / 3, R * w**2 / 6]
-    missing = steps.nonnegative("what is missing", bound - distance, rest)
-    slacks = {first: sd + R * v - sigma, second: sigma * u + R * u**2 / 6 - D, w: v - u}
-    steps.conclude(statement, lambda depth: missing.at(slacks), depths=(1,))
 
 
 @settled("false-discovery-rate", DISCOVERIES, DISCOVERIES_MUTANTS)

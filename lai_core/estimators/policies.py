@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 from typing import Any, TypeVar
 
 from jaxtyping import Bool, Float
@@ -275,39 +275,29 @@ DEPENDENCE = ("arbitrary", "positive")
 
 
 def score_intervals(
-    parts: Array, *, level: float = 0.95, sizes: Any = None, bound: Any = None
+    parts: Array, *, level: float = 0.95, sizes: Any = None
 ) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
     r"""Intervals for the scores that a validation set of this size has on average over its draws.
 
-    Implements :eq:`part-variance` and :eq:`empirical-bernstein`. Without `bound` the interval is the normal
-    one, :math:`S \pm t\, \sqrt n\, \hat\sigma` with Student's t of m - 1 degrees of freedom, m being the
-    number of parts that have samples: right if the parts' scores are normal, as sums of many samples nearly
-    are. With `bound` it is the empirical Bernstein one, right whatever their law, and wider.
+    Implements :eq:`part-variance`. The interval is the normal one, :math:`S \pm t\, \sqrt n\, \hat\sigma`
+    with Student's t of m - 1 degrees of freedom, m being the number of parts that have samples: right if the
+    parts' scores are normal, as sums of many samples nearly are.
 
     Parameters
     ----------
     parts
         `(m, n_train)`: the training samples' scores against m parts of the validation set. A kernel will
-        do: its parts are single samples. A single part says nothing of its error, which is then infinite;
-        with `bound` there have to be two.
+        do: its parts are single samples. A single part says nothing of its error, which is then infinite.
     level
         How often the interval is to hold the mean score, in (0, 1): for each training sample by itself.
     sizes
         `(m,)`, how many validation samples each part has: an array of the parts' namespace or a sequence
         of numbers. A part of size 0 does not count. None: all parts have the same size.
-    bound
-        A number or `(n_train,)`: what the mean of a part's products can be in absolute value, known
-        before the draw. Of LLI under cross-entropy it is at most :math:`2 \|a_j\| \max_z \|a_z\|`.
 
     Returns
     -------
     tuple
         Lower and upper ends, `(n_train,)` each, around the scores `parts.sum(0)`.
-
-    Raises
-    ------
-    ValueError
-        If both `sizes` and `bound` are given.
 
     Examples
     --------
@@ -318,9 +308,9 @@ def score_intervals(
     [True, False]
     """
     check_number("level", level, above=0.0, below=1.0)
-    spread = _spread(parts, sizes, bound)
-    score, width = spread.score, spread.half_width((1.0 - level) / 2)
-    return score - width, score + width
+    spread = _spread(parts, sizes)
+    width = upper_quantile(spread.xp, (1.0 - level) / 2, spread.freedom) * spread.error
+    return spread.score - width, spread.score + width
 
 
 def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_train"]:
@@ -338,8 +328,7 @@ def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_trai
     array
         `(n_train,)`, in the scores' units.
     """
-    spread: Any = _spread(parts, sizes, None)
-    return spread.error
+    return _spread(parts, sizes).error
 
 
 def drop_harmful(
@@ -348,7 +337,6 @@ def drop_harmful(
     rate: float = 0.1,
     dependence: str = "arbitrary",
     sizes: Any = None,
-    bound: Any = None,
     normalize: str = "kept",
 ) -> Float[Array, " n_train"]:
     r"""Drop the samples that hurt for certain: a share of at most `rate` of those dropped does not.
@@ -359,8 +347,8 @@ def drop_harmful(
 
     Parameters
     ----------
-    parts, sizes, bound
-        As for `score_intervals`: without `bound` the tests are Student's, with it Bernstein's.
+    parts, sizes
+        As for `score_intervals`; the tests are Student's.
     rate
         The false discovery rate, in (0, 1]: what share of the dropped samples may, on average over draws
         of the validation set, do no harm.
@@ -385,7 +373,7 @@ def drop_harmful(
     check_number("rate", rate, above=0.0, at_most=1.0)
     check_choice("dependence", dependence, DEPENDENCE)
     check_choice("normalize", normalize, NORMALIZATIONS)
-    spread = _spread(parts, sizes, bound)
+    spread = _spread(parts, sizes)
     dropped = _step_up(spread.xp, spread.p_values, float(rate), dependence)
     kept = spread.xp.isfinite(spread.score) & ~dropped
     return _normalize_kept(spread.xp, spread.xp.astype(kept, spread.score.dtype), normalize)
@@ -405,16 +393,13 @@ def _step_up(xp: Namespace, p_values: Array, rate: float, dependence: str) -> Bo
 
 
 @dataclass(frozen=True)
-class _Normal:
+class _Spread:
     """Scores as normal variables: Student's t, of an array of degrees of freedom."""
 
     xp: Namespace
     score: Array
     error: Array
     freedom: Array
-
-    def half_width(self, tail: float) -> Array:
-        return upper_quantile(self.xp, tail, self.freedom) * self.error
 
     @property
     def p_values(self) -> Array:
@@ -425,48 +410,18 @@ class _Normal:
         return xp.where(xp.isfinite(self.score) & xp.isfinite(self.error), tail, one)
 
 
-@dataclass(frozen=True)
-class _Bernstein:
-    """Scores as sums of bounded variables, off by `root x + linear x^2` with x^2 = log(2 / chance)."""
-
-    xp: Namespace
-    score: Array
-    root: Array
-    linear: Array
-
-    def half_width(self, tail: float) -> Array:
-        square = log(2.0 / tail)
-        return self.root * square**0.5 + self.linear * square
-
-    @property
-    def p_values(self) -> Array:
-        """2 exp(-x^2) at the x at which the upper end of the interval is 0; 1 where it is above 1."""
-        xp = self.xp
-        below = xp.where(self.score < 0, -self.score, xp.zeros_like(self.score))
-        # root x + linear x^2 = below, by the root of the quadratic that subtracts nothing
-        x = quotient(xp, 2.0 * below, self.root + xp.sqrt(self.root**2 + 4.0 * self.linear * below), 0.0)
-        chance, one = 2.0 * xp.exp(-x * x), xp.ones_like(x)
-        return xp.where(chance < 1.0, chance, one)
-
-
-def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
+def _spread(parts: Array, sizes: Any) -> _Spread:
     """Check the parts' scores, and return their sum with what says how far it can be off."""
     xp = namespace_of({"parts": parts})
-    least = 1 if bound is None else 2
-    if parts.ndim != 2 or parts.shape[0] < least:
+    if parts.ndim != 2 or parts.shape[0] < 1:
         msg = (
-            f"parts: expected shape (m, n_train), the scores against m parts of the validation set, {least} "
-            f"or more, got {tuple(parts.shape)}"
+            "parts: expected shape (m, n_train), the scores against m >= 1 parts of the validation set, got "
+            f"{tuple(parts.shape)}"
         )
         raise ValueError(msg)
     check_not_empty("parts", parts)
     check_floating("parts", parts, xp)
     values = cast(xp, parts, accumulation_dtype(xp, parts.dtype))
-    if bound is not None:
-        if sizes is not None:
-            msg = "sizes: expected None beside a bound, which is for parts of one size; leave one of them out"
-            raise ValueError(msg)
-        return _bernstein(xp, values, bound)
     weights = _sizes(xp, values, sizes)
     samples = xp.sum(weights)
     score = xp.sum(values, axis=0)
@@ -478,25 +433,7 @@ def _spread(parts: Array, sizes: Any, bound: Any) -> _Normal | _Bernstein:
     freedom = xp.maximum(freedom, xp.zeros_like(freedom))
     # One part or none has an infinite error, whatever the quantile is that multiplies it.
     error = xp.sqrt(quotient(xp, samples * squares, freedom, inf))
-    return _Normal(xp, score, error, xp.maximum(freedom, xp.ones_like(freedom)))
-
-
-def _bernstein(xp: Namespace, values: Array, bound: Any) -> _Bernstein:
-    """Return the spread of m variables in [-bound, bound]; the sum is off by m times what the mean is."""
-    count, samples = map(int, values.shape)
-    if is_array(bound):
-        check_array("bound", bound, str(samples))
-        namespace_of({"parts": values, "bound": bound})
-        bound = cast(xp, bound, values.dtype)
-    else:
-        check_number("bound", bound, above=0.0)
-    score = xp.sum(values, axis=0)
-    deviation = values - score / count
-    variance = xp.sum(deviation * deviation, axis=0) / (count - 1)
-    # Maurer and Pontil: the mean of m values in an interval of length r = 2 bound is off by at most
-    # sqrt(2 V / m) x + 7 r / (3 (m - 1)) x^2, and the sum by m times that.
-    linear = xp.zeros_like(score) + (count * 7.0 / (3.0 * (count - 1))) * 2.0 * bound
-    return _Bernstein(xp, score, xp.sqrt(2.0 * count * variance), linear)
+    return _Spread(xp, score, error, xp.maximum(freedom, xp.ones_like(freedom)))
 
 
 def _sizes(xp: Namespace, values: Array, sizes: Any) -> Array:
