@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any
 
 from jaxtyping import Float
 
@@ -59,6 +58,7 @@ def gradient_noise(norms: PerSample, mean_norm: Constant, /) -> tuple[Scalar, Sc
     return noise, square - noise
 
 
+@checked
 def fieller_interval(
     numerators: Float[Array, " steps"], denominators: Float[Array, " steps"], /, *, confidence: float = 0.95
 ) -> tuple[Scalar, Scalar]:
@@ -101,13 +101,7 @@ def fieller_interval(
     if not 0.0 < confidence < 1.0:
         msg = f"confidence: expected a number in (0, 1), got {confidence!r}"
         raise ValueError(msg)
-    return _find_interval(numerators, denominators, confidence)
-
-
-@checked
-def _find_interval(x: Float[Array, " steps"], y: Float[Array, " steps"], confidence: float) -> Any:
-    """Solve for the ratios that pairs do not refute."""
-    steps = int(x.shape[0])
+    x, y, steps = numerators, denominators, int(numerators.shape[0])
     if steps < 2:
         msg = f"numerators: expected those of 2 pairs or more, got {steps}"
         raise ValueError(msg)

@@ -11,9 +11,6 @@ from typing import Any
 from lai_core._engine.checks import check_count
 from lai_core.diagnosis.report import Diagnosis
 
-AGE = 16
-"""Numbers for which a limit is used: sorting a window at every step costs more than a small model may."""
-
 
 class SpikeRule:
     """Tell a spike from what a run's last numbers were.
@@ -61,7 +58,6 @@ class SpikeRule:
             msg = f"warmup: expected at most the window of {window} numbers, got {warmup}"
             raise ValueError(msg)
         self._numbers: deque[float] = deque(maxlen=self.window)
-        self._age, self._limit = AGE, math.inf
 
     @property
     def usual(self) -> float | None:
@@ -73,7 +69,6 @@ class SpikeRule:
         spikes = self._spikes(number)
         if math.isfinite(number):
             self._numbers.append(number)
-            self._age += 1
         return spikes
 
     def _spikes(self, number: float) -> bool:
@@ -83,22 +78,20 @@ class SpikeRule:
             return number > self.threshold
         if len(self._numbers) < self.warmup:
             return False
-        if self._age >= AGE:
-            middle = statistics.median(self._numbers)
-            spread = statistics.median(abs(one - middle) for one in self._numbers)
-            self._age = 0
-            self._limit = max(middle + self.deviations * spread, self.ratio * middle)
-        return number > self._limit
+        middle = statistics.median(self._numbers)
+        if number <= self.ratio * middle:  # as most are: sorting the window once more would cost as much
+            return False
+        spread = statistics.median(abs(one - middle) for one in self._numbers)
+        return number > middle + self.deviations * spread
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the rule remembers, as plain numbers."""
-        return {"numbers": list(self._numbers), "age": self._age, "limit": self._limit}
+        return {"numbers": list(self._numbers)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` returned."""
         self._numbers.clear()
         self._numbers.extend(map(float, state["numbers"]))
-        self._age, self._limit = int(state["age"]), float(state["limit"])
 
 
 class SpikeLog:

@@ -123,19 +123,17 @@ def test_spans_are_shortest_with_most_mass():
 
 
 def judge(numbers, window, warmup, deviations, ratio):
-    """Say of each number whether it spikes; the limit is computed of the window and kept for 16 numbers."""
-    known, limit, age, said = [], math.inf, 16, []
+    """Say of each number whether it spikes, by the window before it."""
+    known, said = [], []
     for number in numbers:
         if not math.isfinite(number):
             said.append(True)
             continue
-        if len(known) >= warmup and age >= 16:
-            last, age = np.array(known[-window:]), 0
-            middle = np.median(last)
-            limit = max(middle + deviations * np.median(np.abs(last - middle)), ratio * middle)
-        said.append(len(known) >= warmup and number > limit)
+        last = np.array(known[-window:])
+        middle = np.median(last) if known else math.nan
+        spread = np.median(np.abs(last - middle)) if known else math.nan
+        said.append(len(known) >= warmup and number > max(middle + deviations * spread, ratio * middle))
         known.append(number)
-        age += 1
     return said
 
 
@@ -162,10 +160,12 @@ def test_spikes_are_numbers_outside_the_window(given):
 
 
 def test_limits_are_no_spikes():
-    rule, same = SpikeRule(threshold=2.0), SpikeRule(warmup=2, window=2)
+    rule = SpikeRule(threshold=2.0)
     assert [rule.judge(one) for one in (2.0, 2.5, math.inf, 1.0)] == [False, True, True, False]
     assert (rule.usual, SpikeRule().usual) == (2.0, None)
-    assert [same.judge(one) for one in (1.0, 1.0, 2.0, 2.1)] == [False, False, False, True]
+    for last, spikes in ((2.0, False), (2.1, True)):
+        rule = SpikeRule(warmup=2)
+        assert [rule.judge(one) for one in (1.0, 1.0, last)] == [False, False, spikes]
     for name in ("threshold", "deviations", "ratio"):
         for value in (0.0, -1.0, math.inf):
             with pytest.raises(ValueError, match=rf"^{name}: expected a positive number, got {value}$"):
