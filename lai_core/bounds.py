@@ -83,11 +83,8 @@ __all__ = [
 def decay_powers(*, rho: Constant, depth: int) -> tuple[Constant, ...]:
     r"""Compute :math:`\rho^{2(L-l)}` for l = 1, ..., L: by how much A1 lets similarities decay.
 
-    Implements :eq:`admissible-weights` and :eq:`decay-bounds-gain`. The powers are the largest layer
-    weights for which the printed geometric bound holds: :math:`|b - w_l| \le \rho^{2(L-l)}` for every ratio
-    b between 0 and :math:`\rho^{2(L-l)}` if and only if :math:`0 \le w_l \le \rho^{2(L-l)}`, so that LLI
-    (0) is inside and LAI (1) outside. And they are the largest gains :math:`c_l` of the paper's noise
-    model that A1 leaves room for: for gradients of second moment S and a backward operator of mean
+    Implements :eq:`decay-bounds-gain`: the powers are the largest gains :math:`c_l` of the noise model
+    that A1 leaves room for: for gradients of second moment S and a backward operator of mean
     :math:`\bar A`, whose noise is centred given the gradient, it implies :math:`\mathrm{tr}(\bar A^\top
     \bar A S) \le \rho^{2(L-l)} \mathrm{tr}\,S`. Small rho and gains near 1 exclude each other.
 

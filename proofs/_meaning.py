@@ -87,7 +87,6 @@ SIGNS: dict[str, dict[str, str]] = {
     "lli-relative-gap": {"A1": "rho > 0", "A2": "C_a > 0", _FLOOR: "abar > 0", _LAST: "beta >= 0"},
     "app-var-beta": {NORM: "rho >= 0", SQUARE: "sigma >= 0"},
     "gradient2": {EXAMPLE: "c > 0"},
-    "admissible-weights": {r"$\rho \ge 0$": "r >= 0, s >= 0, T >= 0", DISTANCE: "d > 0"},
     "random-weights-variance": {r"weights are independent Gaussians of mean zero and variance $v$": "v > 0"},
     "lai-two-sided": {_BELOW: "alpha >= 0", _LAST: "beta >= 0"},
     "relative-below-one": {_EACH: "alpha >= 0", _INSIDE: "beta >= 0"},

@@ -1,33 +1,12 @@
-r"""Layer weights: which ones the printed bound allows, and what each way of choosing them minimises.
-
-Weights act layer by layer, so that worst cases add up over layers and validation samples, and one
-term is enough.
-"""
+r"""Layer weights: which one fits best, layer by layer, as the layers' terms add up."""
 
 import sympy as sp
 
-from proofs._harness import MEANING, AtMost, Equal, Statement, settled, under
-from proofs._rewrites import becomes, each, put, times
+from proofs._harness import Equal, Statement, settled
+from proofs._rewrites import becomes, times
 from proofs._symbols import dot, numbers, total
 
-T, s, r = sp.symbols("T s r", nonnegative=True)
-d = sp.symbols("d", positive=True)
 w = sp.symbols("w", real=True)
-
-
-def admissible(depth: int) -> tuple[AtMost, ...]:
-    """State that the printed bound T holds for weights in [0, T] and fails for others, worst ratio for worst.
-
-    A ratio is ``s T`` and a weight inside ``r T``, with s and r from 0 to 1; d is how far a weight
-    lies outside.
-    """
-    below, above = -d, T + d
-    return (
-        AtMost(s * T - r * T, T),
-        AtMost(r * T - s * T, T),
-        AtMost(T, sp.Max(abs(0 - below), abs(T - below)), strict=True),
-        AtMost(T, sp.Max(abs(0 - above), abs(T - above)), strict=True),
-    )
 
 
 def pair_names(pairs: int) -> tuple:
@@ -54,18 +33,6 @@ def decoupled(pairs: int) -> Equal:
     return Equal(worse(pairs, best(pairs)), next(misfits) - next(misfits))
 
 
-STATEMENT = Statement(
-    "admissible-weights",
-    "any depth, any rate; one layer, as layers' terms add up",
-    admissible,
-    given=lambda depth: under(MEANING, (AtMost(s, 1), AtMost(r, 1))),
-    arguments=lambda depth: (s, r, T, d),
-)
-MUTANTS = {
-    "no bound at all": times(0, only=0),
-    "weights above the ratio's end": put({r * T: T + r}, only=1, of="lhs"),
-    "weights outside that are inside": each("d", lambda d: -d, only=2),
-}
 DECOUPLED = Statement(
     "calibrated-decoupled",
     "any number of pairs, each layer by itself",
@@ -78,11 +45,6 @@ DECOUPLED_MUTANTS = {
     "alpha not squared": becomes(lambda pairs: worse(pairs, best(pairs, 1)), of="lhs"),
     "twice the distance": times(2, of="lhs"),
 }
-
-
-@settled("admissible-weights", STATEMENT, MUTANTS)
-def prove_admissible_weights() -> None:
-    """Inside: T = b + e = w + f. Outside: at the far end of the ratios the error is T + d."""
 
 
 @settled("calibrated-decoupled", DECOUPLED, DECOUPLED_MUTANTS)

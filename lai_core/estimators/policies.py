@@ -440,18 +440,15 @@ def _sizes(xp: Namespace, values: Array, sizes: Any) -> Array:
     count = int(values.shape[0])
     if sizes is None:
         return xp.ones_like(values[:, 0])
-    if is_array(sizes):
-        if tuple(sizes.shape) != (count,):
-            msg = f"sizes: expected shape ({count},), one size for each part, got {tuple(sizes.shape)}"
-            raise ValueError(msg)
-        namespace_of({"parts": values, "sizes": sizes})
-        return cast(xp, sizes, values.dtype)
-    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
-        msg = f"sizes: expected an array or a sequence of numbers, got {type(sizes).__name__}"
-        raise TypeError(msg)
-    if len(sizes) != count:
-        msg = f"sizes: expected one for each of {count} parts, got {len(sizes)}"
+    if not is_array(sizes):
+        if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+            msg = f"sizes: expected an array or a sequence of numbers, got {type(sizes).__name__}"
+            raise TypeError(msg)
+        for index, size in enumerate(sizes):
+            check_number(f"sizes[{index}]", size, at_least=0.0)
+        sizes = xp.asarray([float(size) for size in sizes], dtype=values.dtype, device=device_of(values))
+    if tuple(sizes.shape) != (count,):
+        msg = f"sizes: expected shape ({count},), one size for each part, got {tuple(sizes.shape)}"
         raise ValueError(msg)
-    for index, size in enumerate(sizes):
-        check_number(f"sizes[{index}]", size, at_least=0.0)
-    return xp.asarray([float(size) for size in sizes], dtype=values.dtype, device=device_of(values))
+    namespace_of({"parts": values, "sizes": sizes})
+    return cast(xp, sizes, values.dtype)

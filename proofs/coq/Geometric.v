@@ -310,17 +310,6 @@ rewrite big_nat [X in _ <= X]big_nat; apply: ler_sum => l hl.
 by rewrite !normrM mulrCA; apply: ler_wpmul2l => //; apply: small.
 Qed.
 
-Theorem admissible_weights : Statements.Geometric.admissible_weights.
-Proof.
-move=> R rho w k rho0; set t := rho ^+ _; have t0 : 0 <= t by rewrite exprn_ge0.
-split=> [h|/andP [w0 wt] b /andP [b0 bt]].
-  have := h 0; have := h t; rewrite lexx t0 lexx sub0r normrN => /(_ isT) h1 /(_ isT) h2.
-  by move: h1 h2; rewrite !ler_norml ler_subl_addl ler_addr => /andP [_ ->] /andP [_ ->].
-rewrite ler_norml ler_subl_addr ler_subr_addl; apply/andP; split.
-  by apply: (@le_trans _ _ 0) => //; rewrite subr_le0.
-by apply: le_trans bt _; rewrite ler_addl.
-Qed.
-
 Theorem assumptions_met : Statements.Geometric.assumptions_met.
 Proof.
 move=> R n L rho /andP [rho0 rho1]; set r := last_weight rho L.

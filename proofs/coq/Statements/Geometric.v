@@ -112,12 +112,6 @@ Definition relative_limit := forall (R : realFieldType) d n L (V : 'I_n -> trace
   `| `|lai L.+1 V j - ghost L.+1 V j| / `|lai L.+1 V j| - `|1 - last / all| |
   <= delta * ((\sum_z \sum_(1 <= l < L.+1) `|alpha (V z) j l * beta (V z) j L.+1|) / `|all|).
 
-(** The weights for which weighted LAI obeys the printed bound, layer by layer. *)
-(* Implements: admissible-weights *)
-Definition admissible_weights := forall (R : realDomainType) (rho w : R) k,
-  (* $\rho \ge 0$ *) 0 <= rho ->
-  (forall b, 0 <= b <= rho ^+ (2 * k) -> `|b - w| <= rho ^+ (2 * k)) <-> 0 <= w <= rho ^+ (2 * k).
-
 (** What the bounds of this appendix assume can be met, all of it together: at every depth of two layers or
     more, for every rho and any number of validation samples, by a linear chain. *)
 (* Implements: gradient-norm-decay *)

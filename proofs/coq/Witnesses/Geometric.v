@@ -67,9 +67,6 @@ move=> R; take_halving R 3%N; exists 1; split=> [z l _|].
 by rewrite sumr_const card_ord halving_signal mul1r halving_alphas -mulr_natr -natrM pnatr_eq0.
 Qed.
 
-Lemma admissible_weights : ltac:(witness Statements.Geometric.admissible_weights).
-Proof. by move=> R; exists 1; exact: ler01. Qed.
-
 Lemma assumptions_met : ltac:(witness Statements.Geometric.assumptions_met).
 Proof.
 have found (R : rcfType) : exists n, (1 < n)%N /\ exists L, (1 < L)%N /\ exists rho : R, 0 < rho < 1 /\

@@ -110,10 +110,9 @@ PARTS = np.ones((3, 2))
 REFUSED: Table = {
     "ValueError: parts: expected shape (m, n_train)…got (2,)": lambda: lai.score_intervals(PARTS[0]),
     "ValueError: parts: …m >= 1 parts…got (0, 2)": lambda: lai.score_intervals(PARTS[:0]),
-    "ValueError: sizes: expected one for each of 3 parts, got 2": (
-        lambda: lai.score_intervals(PARTS, sizes=[1, 2])
-    ),
-    "ValueError: sizes: expected shape (3,)": lambda: lai.score_intervals(PARTS, sizes=np.ones(2)),
+    "ValueError: sizes: expected shape (3,), one size for each part, got (2,)": [
+        lambda sizes=sizes: lai.score_intervals(PARTS, sizes=sizes) for sizes in ([1, 2], np.ones(2))
+    ],
     "ValueError: sizes[1]: expected": lambda: lai.score_intervals(PARTS, sizes=[1.0, -1e-3, 1.0]),
     "TypeError: sizes: expected an array or a sequence of numbers, got int": (
         lambda: lai.score_intervals(PARTS, sizes=3)
