@@ -28,13 +28,11 @@ signal_covariance, noise_covariance
 
 from jaxtyping import Float
 
-from lai_core._engine.namespace import Array, matmul, xp_of
+from lai_core._engine.namespace import Array, xp_of
 from lai_core._theory.algebra import apply, dot
 from lai_core._theory.arrays import Layers, Outcomes, Scalar, checked
 
 __all__ = [
-    "covariances",
-    "expectation",
     "ghost_signal_noise",
     "ghost_variance",
     "ghost_variance_lower_bound",
@@ -54,34 +52,6 @@ __all__ = [
 
 
 # Ghost and LAI outcome by outcome, and their variances from moments: identities, and a printed one.
-
-
-@checked
-def expectation(values: Float[Array, "... outcomes"], probabilities: Outcomes, /) -> Float[Array, "..."]:
-    """Compute the mean of random variables with finitely many outcomes.
-
-    Parameters
-    ----------
-    values
-        What each variable is in each outcome.
-    """
-    return dot(xp_of(values), values, probabilities)
-
-
-@checked
-def covariances(
-    left: Float[Array, "p outcomes"], right: Float[Array, "q outcomes"], probabilities: Outcomes, /
-) -> Float[Array, "p q"]:
-    """Compute covariances of every variable of one list with every variable of another.
-
-    Parameters
-    ----------
-    left, right
-        What each variable is in each outcome.
-    """
-    xp = xp_of(left)
-    from_mean = [variables - dot(xp, variables, probabilities)[:, None] for variables in (left, right)]
-    return matmul(xp, from_mean[0] * probabilities, xp.matrix_transpose(from_mean[1]))
 
 
 @checked

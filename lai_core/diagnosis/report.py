@@ -322,25 +322,18 @@ def conclude(
     named = sorted(bad) or [kept[row] for row in found or cancelling]
     rest = _drop_rows(own, found)[-1] if found else length
 
-    def spread(values: Sequence[float]) -> Array:
-        whole = [math.nan] * samples
-        for row, value in zip(kept, values, strict=True):
-            whole[row] = value
-        return _array(whole, losses)
+    def spread(values: Sequence[Any], nothing: Any = math.nan) -> Array:
+        known = dict(zip(kept, values, strict=True))
+        return _array([known.get(row, nothing) for row in range(samples)], losses)
 
     positions = own.positions
-    if positions is not None:
-        empty = [[math.nan] * len(positions[0]) for _ in range(samples)]
-        for row, values in zip(kept, positions, strict=True):
-            empty[row] = values
-        positions = _array(empty, losses)
     return Diagnosis(
         losses,
         spread(norms),
         {name: spread([math.sqrt(square) for square in values]) for name, values in layers.items()},
         spread([product / own.total if own.total > 0 else 0.0 for product in own.products]),
         spread(_cosines(own, squares)),
-        positions,
+        None if positions is None else spread(positions, [math.nan] * len(positions[0])),
         length,
         rest,
         tuple(named),

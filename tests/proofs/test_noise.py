@@ -38,10 +38,10 @@ def law_of(numbers):
     alpha, gains, similarities, weights = (array(part) for part in numbers)
     weights = np.append(weights, 1 - weights.sum())
     rests = similarities - gains[:, None] * similarities[-1]
-    shared = similarities[-1:]
-    signal = variance.covariances(shared, shared, weights)[0, 0]
-    cross = variance.covariances(shared, rests, weights)[0]
-    return alpha, gains, np.asarray(signal), cross, variance.covariances(rests, rests, weights)
+    both = np.concatenate([similarities[-1:], rests])
+    both = both - (both @ weights)[:, None]
+    covariances = both * weights @ both.T
+    return alpha, gains, np.asarray(covariances[0, 0]), covariances[0, 1:], covariances[1:, 1:]
 
 
 def sums_of(numbers):

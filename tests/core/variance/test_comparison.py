@@ -51,7 +51,7 @@ def test_regression_slopes_decide_the_variance_order(seed, conditional):
     if known:
         np.testing.assert_allclose(gains, known[0], rtol=1e-6, atol=1e-6)
     rests = similarities - gains[:, None] * shared
-    np.testing.assert_allclose(variance.covariances(shared[None], rests, weights), 0.0, atol=1e-9)
+    np.testing.assert_allclose(rests * weights @ (shared - shared @ weights), 0.0, atol=1e-9)
     numbers = moments(shared, weights)[1], moments(alpha @ rests, weights)[1]
     found = variance.variance_criterion(alpha, gains, *map(np.asarray, numbers))
     lai = moments(alpha.sum() * shared, weights)[1]
