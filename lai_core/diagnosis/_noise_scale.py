@@ -119,11 +119,15 @@ def fieller_interval(
     zero, top = 0.0 * b, 0.0 * b + inf  # not numbers where a pair is none
     square = b * b - a * c
     refuted = (c > 0.0) & (square >= 0.0)  # of 0, and so of the ratios up to the first root
-    far = b + xp.sqrt(xp.where(square > 0.0, square, zero))
-    low = xp.where(far > 0.0, quotient(xp, c * unit_x, far * unit_y, inf), top)
-    bounded = (a > 0.0) & ((far > 0.0) | ~refuted)
-    high = quotient(xp, far * unit_x, a * unit_y, inf)
-    return xp.where(refuted, low, zero), xp.where(bounded, high, top)
+    root = xp.sqrt(xp.where(square > 0.0, square, zero))
+    # The roots are q / a and c / q, q being b and the square's root of one sign, so that nothing cancels.
+    rises = b >= 0.0
+    q = xp.where(rises, b + root, b - root)
+    one, other = quotient(xp, q * unit_x, a * unit_y, inf), quotient(xp, c * unit_x, q * unit_y, inf)
+    low, high = xp.where(rises, other, one), xp.where(rises, one, other)
+    above = xp.where(rises, q > 0.0, a * c < 0.0)  # whether b + root is above 0
+    bounded = (a > 0.0) & (above | ~refuted)
+    return xp.where(refuted, xp.where(above, low, top), zero), xp.where(bounded, high, top)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import example, given
 
 from lai_core.diagnosis import estimate_noise_scale, fieller_interval, gradient_noise
 from proofs import prove_noise_scale
@@ -42,6 +42,7 @@ def test_a_squared_mean_gradient_counterexample():
 
 @pytest.mark.equation("fieller-interval")
 @given(st.lists(st.tuples(ENTRY, ENTRY), min_size=2, max_size=8), st.sampled_from([0.5, 0.9, 0.95]))
+@example([(0.0, -2.0), (1.0, 1.0)], 0.5)  # c is a rounding of 0, and b is below it
 def test_fieller_interval_inverts_the_t_test(drawn, confidence):
     x, y = np.array(drawn).T
     t = scipy.stats.t.ppf((1 + confidence) / 2, len(x) - 1)
