@@ -20,7 +20,6 @@ BY_NUMBERS = (  # what is fixed is a number in a law whose other symbols are out
     r"fixed $\alpha$",
     r"$g_z$ and $g_j$ are fixed",
     r"groups are fixed",
-    r"$b$ is known before the draw",
     r"signs are drawn without looking at $g$ and $h$",
     r"both are drawn without looking at $g$ and $h$",
     r"they are independent of $h_z$, $h_j$ and of the gates",
@@ -41,7 +40,6 @@ BY_LAWS = (  # the law is written out: its outcomes and their chances, or its mo
     r"$z \ne j$",
     r"part $i$ has a score of mean $n_i \mu$ and variance $n_i \sigma^2$",
     r"the parts are independent",
-    r"the parts lie in $[-b, b]$",
     r"given activations, gates, column norms **and the last gradients**, the directions of the columns are "
     r"uniform and independent over layers",
     r"both samples share them",

@@ -153,7 +153,6 @@ CASES = [
     (ratios.STATEMENT, 3, gap_range(0), "lhs"),
     (ratios.STATEMENT, 3, gap_range(1), "rhs", 1),
     (prove_decay_bounds_gain.STATEMENT, 3, lambda n: bounds.decay_powers(rho=n[0], depth=4)[0]),
-    (prove_layer_weights.STATEMENT, 1, lambda n: bounds.decay_powers(rho=n[2] ** 0.5, depth=2)[0]),
     (prove_layer_weights.DECOUPLED, 3, worse_fit, "lhs"),
 ]
 
