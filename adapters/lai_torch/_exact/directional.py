@@ -27,7 +27,10 @@ def check_owned(function: Function, losses: Tensor) -> None:
         raise ValueError(msg)
     if any("CheckpointFunction" in type(node).__name__ for node in nodes(losses)):
         raise reentrant()
-    check_owned_leaves(find_other_leaves(losses, function.parameters().values()))
+    others = find_other_leaves(losses, function.parameters().values())
+    check_owned_leaves(others)
+    if others:  # without them, a function that writes `.grad`, on no way to a parameter, would not run
+        torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
 
 
 def precision(losses: Tensor) -> float:
