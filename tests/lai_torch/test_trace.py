@@ -1,5 +1,6 @@
 """Traces: exact over every kind of layer and parameter, refusing by name, leaving nothing behind."""
 
+import functools
 import gc
 import weakref
 
@@ -111,6 +112,10 @@ LAST = {
         ),
         (4, 5, 3),
     ),
+    "copies of one": (
+        lambda o, x: torch.bmm(by_head(o, x), o.last.expand(4, 5, 3)).tanh().mean(0),
+        (5, 3),
+    ),
     "maps side by side": (
         lambda o, x: functional.conv2d(in_maps(o, x), o.last).tanh().mean((2, 3)).view(len(x), 2, 3).sum(1),
         (3, 2, 3, 1),
@@ -146,6 +151,23 @@ def test_transposed_convolutions_end_no_trace(padding):
     )
     with pytest.raises(ValueError, match=r"layer 'last': expected a last layer .* a transposed convolution"):
         lai_torch.trace(model.double(), LOSS, *batch(6, 4))
+
+
+def test_pairs_of_matrices_end_no_trace():
+    """Ghost explains their parameter; no row is multiplied with a matrix of its own, nor all with one."""
+    model = Part(
+        lambda own, x: (
+            torch.bmm(by_head(own, x), own.last[:, None].expand(2, 2, 5, 3).reshape(4, 5, 3)).tanh().mean(0)
+        ),
+        part=nn.Linear(4, 20),
+        last=nn.Parameter(randn(2, 5, 3)),
+    ).double()
+    given = batch(6, 4)
+    with pytest.raises(ValueError, match="layer 'last': expected a last layer whose rows LAI and LLI"):
+        lai_torch.trace(model, LOSS, *given)
+    trace = lai_torch.trace(model, LOSS, *given, gradients="all")
+    close = functools.partial(torch.testing.assert_close, rtol=1e-11, atol=1e-13)
+    close(lai.ghost_kernel(trace, trace), exact_kernel(model, LOSS, *given, 6))
 
 
 def test_matrices_without_readout_are_named():

@@ -472,7 +472,7 @@ class Assembly:
         # every map is a sample to the convolution, of which several may be one sample's
         front = Axis(0, 1, 1, len(gradient))
         flat = self._convolve(layer.node, layer.slot, front, gradient)
-        assert flat is not None  # see `check_patches`
+        assert flat is not None  # see `check_readable`
         patches = flat.unfolded()
         both: list[Any] = [patches.activations, patches.output_gradients]
         rows, outputs = (flatten_positions(layer.place.move_to_front(one)) for one in both)

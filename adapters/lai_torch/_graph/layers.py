@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._graph.places import DEAD, NONE, RAGGED, SUMMED, Axis, Place, Places
-from lai_torch._graph.products import CONVOLUTION, NORMS, PRODUCTS, find_weight, read_geometry
+from lai_torch._graph.products import CONVOLUTION, NORMS, PRODUCTS, find_weight, read_geometry, read_sides
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import COPIES, MOVES, Source, Sources, Use, is_moved_parameter
 from lai_torch._graph.walk import Graph, name_function
@@ -172,18 +172,25 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
     return reached
 
 
-def check_patches(graph: Graph, saved: Saved, last: list[Layer]) -> None:
-    """Raise unless the patches are read that a last convolution multiplies with its own matrix."""
+def check_readable(graph: Graph, saved: Saved, last: list[Layer]) -> None:
+    """Raise unless the rows, or the patches, are read that a last layer multiplies with its own matrix."""
     for layer in last:
-        if graph.names[layer.node] != CONVOLUTION or not layer.trains:
+        node, place = graph.nodes[layer.node], layer.place
+        if not layer.trains:
             continue
-        node, axes = graph.nodes[layer.node], len(graph.shape((layer.node, 0))) - 2
-        maps = layer.slot == 1 and isinstance(layer.place, Axis) and layer.place.axis == 0
-        if not maps or read_geometry(saved, node, axes) is None:
+        if graph.names[layer.node] == CONVOLUTION:
+            axes = len(graph.shape((layer.node, 0))) - 2
+            maps = layer.slot == 1 and isinstance(place, Axis) and place.axis == 0
+            readable = maps and read_geometry(saved, node, axes) is not None
+        else:
+            # of routed rows their gradients tell
+            routed = not isinstance(place, Axis)
+            readable = routed or read_sides(graph, saved, layer.node, layer.slot, None, place) is not None
+        if not readable:
             msg = (
                 f"layer {layer.name!r}: expected a last layer whose rows LAI and LLI can read, got a "
-                "transposed convolution, or one whose samples do not come first; use estimator 'ghost' or "
-                "'exact'"
+                "transposed convolution, a matrix that is several ones' in a batch of products, or samples "
+                "that do not come first; use estimator 'ghost' or 'exact'"
             )
             raise ValueError(msg)
 

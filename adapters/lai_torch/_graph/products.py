@@ -98,12 +98,32 @@ def read_sides(
         return None
     if other.ndim == 2 or turned.axis == 0 or name == LINEAR:
         return _front(other, gradient, turned)
-    # Of a batch of products, each with a matrix of its own, all are groups of one.
-    blocks = other.movedim(0, 1).flatten(1)
-    outputs = None if gradient is None else gradient.movedim(0, 1).flatten(1)
+    blocks = other.movedim(0, 1)
+    outputs = None if gradient is None else gradient.movedim(0, 1)
     merged = Axis(0, turned.outer, turned.inner, turned.samples)
+    edge = graph.edges[node][slot]
+    matrices = other.shape[0] if edge is None else _count_matrices(graph, edge)
+    if matrices == 1:  # copies of one matrix, which is used at as many positions
+        return _front(blocks, outputs, merged)
+    if matrices != other.shape[0]:
+        return None
+    # Of a batch of products, each with a matrix of its own, all are groups of one.
+    blocks, outputs = blocks.flatten(1), None if outputs is None else outputs.flatten(1)
     front = None if outputs is None else merged.move_to_front(outputs)
     return Sides(merged.move_to_front(blocks), front, other.shape[0])
+
+
+def _count_matrices(graph: Graph, edge: Edge) -> int:
+    """Return how many of the matrices `(b, rows, columns)` at an edge are not copies of one another."""
+    entries, matrix = [graph.shape(edge).numel()], graph.shape(edge)[-2:].numel()
+    while graph.names[edge[0]] in COPIES and len(graph.edges[edge[0]]) == 1:
+        (child,) = graph.edges[edge[0]]
+        if child is None:
+            break
+        edge = child
+        entries.append(graph.shape(edge).numel())
+    # fewer where they are expanded, more where one of many is selected
+    return min(entries) // matrix
 
 
 def fits_factor(graph: Graph, saved: Saved, node: int, slot: int, place: Axis) -> bool:

@@ -16,7 +16,7 @@ from lai_torch._graph.averaging import average_again, find_average
 from lai_torch._graph.layers import (
     Layer,
     check_past,
-    check_patches,
+    check_readable,
     find_biases,
     find_last,
     find_layers,
@@ -396,7 +396,7 @@ class Reader:
                     layers.append(layer)
             last = find_last(graph, layers, self.last)
             check_past(graph, uses, layers, last, biases)
-            check_patches(graph, Saved(), last)
+            check_readable(graph, Saved(), last)
             unread = find_unread(graph, uses, layers) | self._find_ragged(graph, places, sources) | unread
         except ValueError as error:
             # Ghost needs no last layer, unless one was named
