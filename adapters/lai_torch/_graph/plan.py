@@ -52,6 +52,8 @@ class Plan:
     # whether all of it holds for other batches with the same graph
     settled: bool = True
     calls: int = 0
+    # of the parameters when the graph was first proved, until it is proved again
+    versions: dict[str, int] | None = None
 
     @cached_property
     def uses_by_name(self) -> Mapping[str, list[Use]]:

@@ -185,7 +185,7 @@ class Reader:
         plan = self._plans.get(key)
         if plan is not None and plan.holds(graph):
             plan.calls += 1
-            if not self.again or plan.calls & (plan.calls - 1):  # at calls 2, 4, 8, ... it is proved again
+            if not self._is_due(plan):
                 received = collect_gradients(graph, plan, every=self.every)
                 if plan.is_still_dead(received):
                     return self._assemble(graph, plan, positions, received)
@@ -200,6 +200,8 @@ class Reader:
         # a plan that does not hold for other batches is made again for each
         if recording.plan.settled:
             recording.plan.calls = calls
+            if calls == 1:
+                recording.plan.versions = self._count_writes()
             self._plans[key] = recording.plan
             if len(self._plans) > PLANS:
                 self._plans.popitem(last=False)
@@ -222,6 +224,16 @@ class Reader:
             raise CoupledError(msg)
         self._other = signature, plan
         return self._assemble(graph, plan, ())
+
+    def _is_due(self, plan: Plan) -> bool:
+        """Whether a graph is to be proved again: on the first batch after a step, at calls 4, 8, ..."""
+        # Batches before a step are of the same parameters, and a proof takes as long as ten steps; what was
+        # zero at the start may couple samples after it.
+        if not self.again:
+            return False
+        if plan.calls < 4:
+            return plan.versions is not None and plan.versions != self._count_writes()
+        return not plan.calls & (plan.calls - 1)
 
     @property
     def names(self) -> dict[int, str]:
