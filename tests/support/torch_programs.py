@@ -137,6 +137,8 @@ ALONE = {
     *("checkpointed_in_chunks", "divided_by_samples", "in_chunks"),
     *("cross_attention", "normed_convolution"),
     *("normalised_alone", "normalised_always", "masked_outputs", "module_hooked"),
+    *("matrix_a_position", "matrices_as_rows", "matrices_twice", "copies_of_one"),
+    *("maps_side_by_side", "groups_of_maps_twice"),
 }
 """Parts, losses and heads tried by themselves: random programs draw what they drew before these came."""
 

@@ -73,9 +73,6 @@ MADE = {
     ),
     "TypeError: policy: …got keep_top (missing a required argument: 'frac": lambda: made(policy=lai.keep_top),
     "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
-    "TypeError: policy: …any of losses, groups, step, validation_losses, measured": (
-        lambda: made(policy=lambda scores, temperature: scores)
-    ),
     "TypeError: policy: …got keep_positive …; give it the rest, such as the sizes of the parts, as": (
         lambda: made(estimator=lai_torch.LAI(parts=3), policy=lai_torch.Scheduled(lai.keep_positive, bool))
     ),
@@ -102,9 +99,6 @@ MADE = {
     ),
     "TypeError: validation: …got tuple; pass one whose collate_fn returns such": (
         lambda: stepped(iter([(*data(4), 1)]))
-    ),
-    "TypeError: validation: expected the loader to give mappings, or pairs": (
-        lambda: stepped(iter([data(5)[0]]))
     ),
     "ValueError: validation: expected at least one batch from the loader, got none": lambda: stepped([]),
     "ValueError: validation: expected tensors that hold numbers": (
