@@ -24,10 +24,6 @@ def squared(outputs, targets):
     return (outputs[:, 0] - targets) ** 2
 
 
-def crossed(outputs, targets):
-    return nn.functional.cross_entropy(outputs, targets, reduction="none")
-
-
 def contrastive(outputs, targets):
     """Compare each row with another one of the batch: it takes no batch of another size."""
     own = torch.arange(len(outputs)) ^ 1
@@ -58,17 +54,8 @@ def mlp():
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
-def convolutions(norm=nn.Identity):
-    first = nn.Sequential(nn.Conv2d(3, 8, 3), norm(), nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2), nn.ReLU())
-    return nn.Sequential(first, nn.Flatten(), nn.Linear(32, 5))
-
-
 def numbers():
     return torch.randn(N, 4), torch.randn(N)
-
-
-def pictures():
-    return torch.rand(N, 3, 8, 8), torch.randint(5, (N,))
 
 
 def sentences():
@@ -80,10 +67,6 @@ def lying(batch, row):
     batch[1][row] = 300.0
 
 
-def bright(batch, row):
-    batch[0][row] *= 255.0
-
-
 def stressed(batch, row):
     batch[1][0][row, 4] = (batch[0][row, 4] + 1) % WORDS  # a tied head predicts the word itself
     batch[1][1][row, 4] = 100.0
@@ -91,11 +74,9 @@ def stressed(batch, row):
 
 MODELS = {
     "mlp": (mlp, squared, numbers, lying),
-    "convolutions": (convolutions, crossed, pictures, bright),
     "gpt": (gpt, weighted, sentences, stressed),
     "tied": (lambda: gpt(tied=True), weighted, sentences, stressed),
     "coupled": (mlp, contrastive, numbers, None),
-    "group norm": (lambda: convolutions(lambda: nn.GroupNorm(2, 8)), crossed, pictures, None),
 }
 
 
