@@ -112,7 +112,7 @@ def check(folder, expected):
 )
 def test_texts_are_scored_by_line(tmp_path, kind, size, options):
     model = language_model(tmp_path / "model", kind, **options)
-    texts = ["the cat sat on a mat", "zz zz", "", "a dog ran fast", " ".join(["the cat ran"] * 9)]
+    texts = ["the cat sat on a mat", "zz zz zz", "", "a dog ran fast", " ".join(["the cat ran"] * 9)]
     good = ["the cat ran", "a dog sat on a mat"]
     (tmp_path / "data.txt").write_text("\n".join(texts))
     (tmp_path / "good.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in good))

@@ -73,8 +73,13 @@ def test_groups_have_a_floor():
     assert named.group_drops == {"a": 0.0, "b": 0.5, "c": 0.5}
     parts = [(batch[0][rows], batch[1][rows]) for rows in (slice(5), slice(5, 12))]
     assert curator.weigh(parts, groups=[names[:5], names[5:]])[1].group_drops == named.group_drops
-    report = curator.score(*batch, groups=groups)[1]
+    weights, report = curator.score(*batch, groups=groups)
     assert report.group_drops == {0: 0.0, 1: 0.5, 2: 0.5}
+    assert float(weights.sum()) == pytest.approx(1.0)
+    for group in (1, 2):
+        members = groups == group
+        own = report.scores[members]
+        assert torch.equal(weights[members] > 0, own >= own.sort(descending=True).values[1])
 
 
 def test_the_audits_lines(tmp_path):

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, batch, curated, labels, network, randn, recurrent
-from tests.support.torch_modules import Part, held, holding
+from tests.support.torch_modules import Part
 from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
 from tests.support.workloads.torch_oracle import exact_kernel
@@ -151,19 +151,3 @@ def test_coverage_names_frozen_parameters():
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
     assert found.fraction == 1.0
     assert found.unexplained == {}
-
-
-@holding(lambda: held(body=nn.Linear(4, 8, bias=False), head=nn.Linear(4, 3)))
-def sliced(own, inputs):
-    """Multiply by a part of a matrix."""
-    return own.head(torch.relu(inputs @ own.body.weight[:4].T))
-
-
-def test_dead_samples_have_their_layers():
-    """All of a sample's units are off, so that no gradient tells which matrix is a parameter's."""
-    model, inputs = sliced().double(), torch.eye(4).double() + 1
-    with torch.no_grad():
-        model.body.weight.abs_()
-    inputs[1] *= -1
-    read = [lai_torch.trace(model, LOSS, inputs[rows], labels(4)[rows]).layers for rows in (slice(4), [1])]
-    assert [[layer.name for layer in layers] for layers in read] == [["body", "head"]] * 2
