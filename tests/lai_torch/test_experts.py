@@ -138,15 +138,10 @@ def test_experts_are_left_out_once_known(few, many, chunk):
     for _ in range(2):
         scores = curator.score(*sides["batch"])[1].scores
         torch.testing.assert_close(scores, lai.lai_scores(*dense, positions="mean"))
-
-
-@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
-def test_calibration_leaves_out_known_experts():
-    inputs = randn(4, 4, 4).double() + torch.tensor([3, 3, -3, 3]).view(4, 1, 1)
     estimator = lai_torch.CalibratedLAI(positions="mean")
-    curator = curated(branching().double(), (inputs[:2], labels(4)[:2]), estimator=estimator)
+    calibrated = curated(model, sides["validation"], estimator=estimator)
     for _ in range(2):
-        report = curator.score(inputs, labels(4))[1]
+        report = calibrated.score(*sides["batch"])[1]
         assert report.layer_weights.shape == (2,)
         assert bool(torch.isfinite(report.scores).all())
 

@@ -64,6 +64,16 @@ def test_selective_passes_under_autocast(kind):
             assert one.grad.dtype is torch.float32
 
 
+def test_a_loss_may_have_fewer_digits():
+    """Gradients to a parameter in float32 agree to its own digits, whatever the model computes in."""
+    inputs, targets = batch(6, 1)
+    loss = nn.Module()
+    loss.scale = nn.Parameter(torch.ones(4))
+    loss.forward = lambda outputs, targets: LOSS(outputs * loss.scale, targets)
+    trace = lai_torch.trace(network().double(), loss, inputs.double(), targets, gradients="all")
+    assert trace.layers[0].samples() == 6
+
+
 def test_own_forward_functions_are_restored():
     model = network()
     plain = model.forward

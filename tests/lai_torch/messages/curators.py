@@ -6,6 +6,7 @@ import pickle
 
 import lai_torch
 import torch
+from accelerate import Accelerator
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.data import TensorDataset
@@ -220,7 +221,18 @@ def under_autocast():
         made(SINGLE, backward="whole", model=network().float()).step(*SINGLE)
 
 
+def while_accelerate_accumulates():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, optimizer = accelerator.prepare(model := network(), sgd(model))
+    curator = made(model=model, optimizer=optimizer)
+    with accelerator.accumulate(model):
+        curator.step(*data(6))
+
+
 STEPPED = {
+    "ValueError: …inside accelerator.accumulate(), where it does not at every batch; …Curator(accumulate=)": (
+        while_accelerate_accumulates
+    ),
     "ValueError: …'whole' …autocast lose three digits": under_autocast,
     "TypeError: …expected weights as a floating-point tensor, got torch.bool": weighing(lambda s: s > 0),
     "TypeError: …one per sample, got list": weighing(lambda s: s.tolist()),
