@@ -38,6 +38,12 @@ def nested():
     return traced(inputs=rows, targets=torch.tensor([0, 1]))
 
 
+def clipped():
+    model = network()
+    model[2].weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    return model
+
+
 SCALAR = "loss: expected one number per sample, shape (6,), got"
 INPUTS = "inputs: expected a tensor, a tuple or a mapping, got"
 ENTRY = "with an entry for each; collate it to tensors"
@@ -70,6 +76,7 @@ MESSAGES = {
     "ValueError: …expected at least one trainable parameter for gradients='all'": (
         lambda: traced(network().requires_grad_(False), gradients="all")
     ),
+    "ValueError: …of ['2.weight'] do not add up …: a hook": lambda: traced(clipped(), gradients="all"),
     "ValueError: layer 'last': expected a last layer … a transposed convolution": lambda: traced(
         Part(
             lambda p, x: p.last(p.first(x).view(6, 2, 4, 2)).mean((2, 3)),
