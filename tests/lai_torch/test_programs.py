@@ -13,7 +13,7 @@ from lai_torch._graph.walk import Graph
 from torch import nn
 
 import lai_core as lai
-from tests.support.torch_heads import HEADS, UNREAD
+from tests.support.torch_heads import HEADS, MATRICES, UNREAD
 from tests.support.torch_judge import FAULTS, KERNELS, METHODS, TOLERANCE, error, gradients, judge, truth
 from tests.support.torch_modules import held, holding
 from tests.support.torch_parts import SOUND, UNSOUND
@@ -126,7 +126,10 @@ def test_every_loss_is_scored_exactly(loss):
     assert judge("exact", 2, ("linear", "tanh", loss, "flat", ""))[0] == "exact"
 
 
-@pytest.mark.parametrize("head", HEADS)
+QUICK = [pytest.param(head, marks=pytest.mark.quick) for head in MATRICES]
+
+
+@pytest.mark.parametrize("head", [*QUICK, *(head for head in HEADS if head not in MATRICES)])
 def test_every_head_is_exact_or_refused(head):
     made_of = ("linear", "tanh", "cross_entropy", head, "")
     one = program(2, made_of=made_of)

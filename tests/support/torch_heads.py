@@ -206,4 +206,9 @@ BEHIND: dict[str, Head] = {
     ),
 }
 """Heads with temperatures, norms and offsets behind the last layer, which are no layers."""
+MATRICES = (
+    *("matrix_a_position", "matrices_as_rows", "matrices_twice", "copies_of_one"),
+    *("maps_side_by_side", "groups_of_maps_twice"),
+)
+"""Heads that are read whose matrix is several matrices, or several rows' of a sample."""
 HEADS = READOUTS | READ | {name: made for name, (made, _) in UNREAD.items()} | BEHIND
