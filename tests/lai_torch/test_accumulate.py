@@ -5,7 +5,6 @@ import copy
 import lai_torch
 import pytest
 import torch
-from accelerate import Accelerator
 from lai_torch.integrations.rows import kept_rows
 
 import lai_core as lai
@@ -61,22 +60,6 @@ def test_parts_that_keep_nothing(backward, name):
     else:
         steps_by_hand(twin, batches, [report.weights for report in reports])
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-
-
-def test_accumulate_of_accelerate_is_refused():
-    """It would neither step nor clear gradients at every batch, and the curator would count steps."""
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    model = network()
-    prepared, optimizer = accelerator.prepare(model, sgd(model))
-    curator = lai_torch.Curator(prepared, LOSS, optimizer, data(20))
-    before = copy.deepcopy(model.state_dict())
-    message = (
-        r"inside accelerator\.accumulate\(\), where it does not at every batch; .* Curator\(accumulate=\)"
-    )
-    with accelerator.accumulate(prepared), pytest.raises(ValueError, match=message):
-        curator.step(*data(6))
-    assert curator.steps == 0
-    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("alone", "warmup"), [(True, 0), (False, 0), (False, 1)])

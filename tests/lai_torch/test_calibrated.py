@@ -20,21 +20,16 @@ def network():
     return nn.Sequential(*layers).double()
 
 
-def slopes(model, batch, loss=LOSS, positions="tokens"):
+def slopes(model, batch):
     """Fit, through zero, the slope of Ghost's part on LAI's over all pairs of samples, layer by layer."""
-    trace, found = lai_torch.trace(model, loss, *batch, gradients="all"), []
-    layers = [layer for layer in trace.layers if isinstance(layer, lai.LayerTrace | lai.ConvolutionTrace)]
+    trace, found = lai_torch.trace(model, LOSS, *batch, gradients="all"), []
+    layers = [layer for layer in trace.layers if isinstance(layer, lai.LayerTrace)]
     alone, apart = lai.Trace(layers), ~torch.eye(len(batch[1]), dtype=torch.bool)
     for layer, only in zip(layers, torch.eye(len(layers)).tolist(), strict=True):
-        part = lai.lai_kernel(alone, alone, layer_weights=only, positions=positions)[apart]
+        part = lai.lai_kernel(alone, alone, layer_weights=only)[apart]
         ghost = lai.ghost_kernel(lai.Trace([layer]), lai.Trace([layer]))[apart]
         found.append((ghost @ part) / (part @ part))
     return torch.stack(found)
-
-
-def weighted(model, sides, weights, loss=LOSS, positions="tokens"):
-    traces = [lai_torch.trace(model, loss, *side) for side in sides]
-    return lai.lai_scores(*traces, layer_weights=weights.tolist(), positions=positions)
 
 
 @pytest.mark.parametrize(("size", "rows"), [(7, [0, 2, 5, 8, 11, 14, 17]), (1, [0, 10])])
@@ -43,44 +38,12 @@ def test_weights_fit_on_a_batchs_worth(size, rows):
     report = curated(model, validation).score(*batch)[1]
     expected = slopes(model, tuple(side[rows] for side in validation))  # at equal distances
     torch.testing.assert_close(report.layer_weights, expected, rtol=1e-10, atol=0)
-    scores = weighted(model, (validation, batch), expected)
+    sides = [lai_torch.trace(model, LOSS, *side) for side in (validation, batch)]
+    scores = lai.lai_scores(*sides, layer_weights=expected.tolist())
     torch.testing.assert_close(report.scores, scores, rtol=1e-10, atol=1e-12)
     assert expected[-1] == pytest.approx(1.0)
     assert bool(((expected[:-1] - 1.0).abs() > 0.1).all())
     assert lai_torch.Curator(model, LOSS, None, validation).score(*batch)[1].layer_weights is None
-
-
-def spread(outputs, targets):
-    """One loss a sample, over all positions."""
-    return nn.functional.cross_entropy(outputs.movedim(-1, 1), targets, reduction="none").sum(1)
-
-
-SHARED = nn.Linear(4, 4)
-MODELS = {
-    "convolution": ((1, 4), nn.Conv1d(1, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(9, 3)),
-    "shared": ((4,), SHARED, nn.Tanh(), SHARED, nn.Tanh(), nn.Linear(4, 3)),
-}
-
-
-@pytest.mark.parametrize("name", ["tokens", "mean", "flatten", *MODELS])
-def test_weights_are_ghosts_slopes(name):
-    """At positions, of a convolution, and of each use of a shared matrix."""
-    if name in MODELS:
-        shape, *layers = MODELS[name]
-        inputs, targets = data(6)
-        batch, loss = (inputs.reshape(-1, *shape), targets), LOSS
-    else:
-        layers, loss = [nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4)], spread
-        batch = torch.randn(6, 7, 3, dtype=torch.float64), torch.randint(4, (6, 7))
-    model = nn.Sequential(*layers).double()
-    positions = {"convolution": "mean", "shared": "tokens"}.get(name, name)
-    estimator = "calibrated_lai" if name in MODELS else lai_torch.CalibratedLAI(positions=name)
-    report = lai_torch.Curator(model, loss, None, batch, estimator=estimator).score(*batch)[1]
-    expected = slopes(model, batch, loss, positions)
-    torch.testing.assert_close(report.layer_weights, expected, rtol=1e-9, atol=0)
-    scores = weighted(model, (batch, batch), expected, loss, positions)
-    torch.testing.assert_close(report.scores, scores, rtol=1e-9, atol=1e-12)
-    assert report.positions == positions
 
 
 KINDS = (lai_torch.LAI, lai_torch.LLI, lai_torch.Ghost, lai_torch.PreconditionedLAI, lai_torch.CalibratedLAI)

@@ -99,13 +99,24 @@ def check(folder, expected):
     assert (folder / "scores.html").exists()
 
 
-def test_texts_are_scored_by_line(tmp_path):
-    model = language_model(tmp_path / "model")
-    texts = ["the cat sat on a mat", "zz zz", "", "a dog ran fast", "the dog sat zz on the mat"]
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        (4, {}),
+        (4, {"padding_side": "left", "pad_token": "zz"}),
+        (1, {"padding_side": "right"}),
+        (4, {"eos_token": None}),
+    ],
+    ids=["default", "left", "right", "no token to pad with"],
+)
+def test_texts_are_scored_by_line(tmp_path, kind, size, options):
+    model = language_model(tmp_path / "model", kind, **options)
+    texts = ["the cat sat on a mat", "zz zz zz", "", "a dog ran fast", " ".join(["the cat ran"] * 9)]
     good = ["the cat ran", "a dog sat on a mat"]
     (tmp_path / "data.txt").write_text("\n".join(texts))
     (tmp_path / "good.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in good))
-    done = score(tmp_path, data="data.txt", good="good.jsonl")
+    done = score(tmp_path, "--batch-size", size, data="data.txt", good="good.jsonl")
     losses = [token_losses(model, text) for text in texts if text]
     scores = by_autograd(model, losses, [token_losses(model, text) for text in good])
     check(tmp_path / "out", {str(at): score for at, score in enumerate(scores)})
@@ -130,25 +141,6 @@ def test_folders_of_texts(tmp_path):
         ids = torch.tensor([[WORDS.index(word) for word in text.split()]])
         losses.append(cross_entropy(model(ids).logits, torch.tensor([CLASSES[name[:3]]])))
     check(tmp_path / "out", dict(zip(texts, by_autograd(model, losses, losses), strict=True)))
-
-
-@pytest.mark.parametrize("kind", CONFIGS)
-@pytest.mark.parametrize(
-    "options",
-    [{"padding_side": "left", "pad_token": "zz"}, {"padding_side": "right"}, {"eos_token": None}],
-    ids=["left", "right", "no token to pad with"],
-)
-def test_padding_changes_no_score(tmp_path, kind, options):
-    model = language_model(tmp_path / "model", kind, **options)
-    texts = ["the cat sat on a mat", "a dog", "zz zz zz", "the dog ran fast on the mat a", "the cat ran " * 9]
-    (tmp_path / "data.txt").write_text("\n".join(texts))
-    losses = [token_losses(model, text) for text in texts]
-    expected = {str(at): one for at, one in enumerate(by_autograd(model, losses, losses))}
-    for size in (1, 4):
-        score(
-            tmp_path, "--batch-size", size, "--output", tmp_path / f"{size}", data="data.txt", good="data.txt"
-        )
-        check(tmp_path / f"{size}", expected)
 
 
 @pytest.mark.parametrize(

@@ -98,20 +98,6 @@ def test_ghost_is_exact_on_mixtral(way):
     assert found.explained["model.layers.0.mlp.experts.gate_up_proj"] == ("expert",)
 
 
-@holding(lambda: held(bank=nn.Parameter(torch.randn(2, 4, 4)), head=nn.Linear(4, 3)))
-def idle(own, inputs):
-    """Go through one matrix of a bank, and some rows by the other one to nothing."""
-    rows = (inputs[:, 0] > 0).nonzero().squeeze(1)
-    off = torch.relu(-(inputs[rows] @ own.bank[1]).abs() - 1)
-    return own.head((inputs @ own.bank[0]).index_add(0, rows, off))
-
-
-@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
-def test_idle_matrices_of_a_bank():
-    trace = lai_torch.trace(idle().double(), LOSS, *drawn(6, 3))
-    assert [layer.name for layer in trace.layers] == ["head"]
-
-
 @holding(lambda: held(body=nn.Linear(4, 4, bias=False), head=nn.Linear(4, 3)))
 def looped(own, inputs):
     """Run each sample by itself."""
@@ -152,15 +138,10 @@ def test_experts_are_left_out_once_known(few, many, chunk):
     for _ in range(2):
         scores = curator.score(*sides["batch"])[1].scores
         torch.testing.assert_close(scores, lai.lai_scores(*dense, positions="mean"))
-
-
-@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
-def test_calibration_leaves_out_known_experts():
-    inputs = randn(4, 4, 4).double() + torch.tensor([3, 3, -3, 3]).view(4, 1, 1)
     estimator = lai_torch.CalibratedLAI(positions="mean")
-    curator = curated(branching().double(), (inputs[:2], labels(4)[:2]), estimator=estimator)
+    calibrated = curated(model, sides["validation"], estimator=estimator)
     for _ in range(2):
-        report = curator.score(inputs, labels(4))[1]
+        report = calibrated.score(*sides["batch"])[1]
         assert report.layer_weights.shape == (2,)
         assert bool(torch.isfinite(report.scores).all())
 

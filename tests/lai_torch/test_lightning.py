@@ -1,7 +1,6 @@
 """Curation in Lightning: automatic and manual optimization, processes and restarts are one run."""
 
 import lai_torch
-import lightning.pytorch as pl
 import pytest
 import torch
 from lai_torch.integrations.lightning import Curation
@@ -9,7 +8,7 @@ from lai_torch.integrations.lightning import Curation
 from lai_core.mixtures import Mixture, group_scores
 from tests.lai_torch.support import LOSS, data
 from tests.support.workloads.launches import in_ways, launch
-from tests.support.workloads.lightning_runs import Module, mixed, rows_of, train
+from tests.support.workloads.lightning_runs import Module, fitted, mixed, rows_of, train
 from tests.support.workloads.torch_processes import VALIDATION, batch, largest, network
 
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning's own
@@ -89,15 +88,8 @@ def test_steps_without_objective_are_told(tmp_path):
         def training_step(self, given, index):
             return LOSS(self.net(given[0]), given[1]).mean()
 
-    curation = Curation(LOSS, data(5), model=lambda module: module.net)
-    options = {
-        "accelerator": "cpu",
-        "logger": False,
-        "enable_progress_bar": False,
-        "enable_checkpointing": False,
-    }
-    trainer = pl.Trainer(max_epochs=1, callbacks=[curation], enable_model_summary=False, **options)
+    module = Forgetful(Curation(LOSS, data(5), model=lambda module: module.net), 1)
     loader = torch.utils.data.DataLoader(rows_of(0, 1), batch_size=None)
     with pytest.warns(UserWarning, match=r"return curation\.objective\(batch\) from training_step") as said:
-        trainer.fit(Forgetful(curation, 1), loader)
+        fitted(module, loader, f"{tmp_path}/1.ckpt", 0, 1, ckpt_path=None, max_epochs=1)
     assert sum("objective" in str(each.message) for each in said) == 1

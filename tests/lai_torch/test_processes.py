@@ -18,7 +18,6 @@ from tests.support.workloads.launches import launch
 from tests.support.workloads.torch_processes import (
     CASES,
     ENGINES,
-    LOSS,
     batch,
     errors,
     largest,
@@ -107,12 +106,6 @@ def found():
     return launch(everything, PROCESSES, QUICK, timeout=120)
 
 
-def one_process(model=None, **options):
-    model = network() if model is None else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return lai_torch.Curator(model, LOSS, optimizer, options.pop("validation", batch(12, 1)), **options)
-
-
 def rows_by_process():
     """Return the batch with process 0's rows first, as the processes see it."""
     inputs, targets = batch(8, 2)
@@ -175,7 +168,7 @@ def test_a_loader_dry_on_one(found):
     inputs, targets = batch(12, 3)
     first, second = torch.tensor([0, 1, 2, 3, 7, 8, 9, 10, 11]), torch.tensor([4, 5, 6])
     loader = iter([(inputs[first], targets[first]), (inputs[second], targets[second])])
-    curator = one_process(validation=loader)
+    curator, _ = curated(0, process_group=None, validation=loader)
     with pytest.warns(UserWarning, match="the iterator has ended .* made 1 step ago stays in use") as said:
         expected = [curator.step(*rows_by_process()).scores for _ in range(4)]
     assert len(said) == 1
@@ -186,7 +179,7 @@ def test_a_loader_dry_on_one(found):
 
 def test_groups_of_the_whole_batch(found):
     groups = torch.cat([torch.arange(4) % 2] * PROCESSES)
-    curator = one_process(policy=lai_torch.GroupFloor(0.5))
+    curator, _ = curated(0, process_group=None, policy=lai_torch.GroupFloor(0.5))
     numbers = curator.step(*rows_by_process(), groups=groups).group_drops
     named = curator.score(*rows_by_process(), groups=[*NAMES[0], *NAMES[1]])[1].group_drops
     assert set(named) == {"even", "odd", "third"}
@@ -213,9 +206,9 @@ def test_a_block_that_raises_on_one(found):
 
 def test_data_parallel_is_refused():
     with pytest.raises(ValueError, match=re.escape("got DataParallel; use one of those")):
-        one_process(model=nn.DataParallel(network()))
+        curated(0, process_group=None, model=nn.DataParallel(network()))
 
 
 def test_a_group_needs_processes():
     with pytest.raises(ValueError, match=r"process_group: expected torch.distributed to be initialized"):
-        one_process(process_group=dist.group.WORLD or object())
+        curated(0, process_group=dist.group.WORLD or object())

@@ -13,7 +13,7 @@ from lai_torch._graph.walk import Graph
 from torch import nn
 
 import lai_core as lai
-from tests.support.torch_heads import HEADS, UNREAD
+from tests.support.torch_heads import HEADS, MATRICES, UNREAD
 from tests.support.torch_judge import FAULTS, KERNELS, METHODS, TOLERANCE, error, gradients, judge, truth
 from tests.support.torch_modules import held, holding
 from tests.support.torch_parts import SOUND, UNSOUND
@@ -85,22 +85,6 @@ def test_every_part_is_scored_exactly(part):
         assert found.residual < 1e-12
 
 
-FOUND = [
-    # a batch of one is placed by its twin, where gradients leave it open
-    ("lai", 2633, ("functional", "encoder_time_first", "rnn", "closed_over", "last", "")),
-    ("lai", 2840, ("encoder_time_first", "once", "bag_largest", "fused", "last", "shared")),
-    ("lai", 3408, ("ensemble", "list_saved", "cross_entropy", "last", "tied")),
-    # data of a proof that take other rows; graphs that vary
-    ("ghost", 2908, ("grouped", "time_first", "functional", "hooked", "fused", "last", "")),
-    ("ghost", 129, ("looped", "cross_entropy", "vector", "")),
-]
-
-
-@pytest.mark.parametrize(("method", "seed", "made_of"), FOUND)
-def test_programs_that_once_were_refused(method, seed, made_of):
-    assert judge(method, seed, made_of)[0] == "exact"
-
-
 def test_overwritten_tensors_are_refused():
     one = program(4124, made_of=("scripted", "renormalised", "penalised", "flat", "shared"))
     with pytest.raises(ValueError, match="writes what a backward pass reads"):
@@ -142,7 +126,10 @@ def test_every_loss_is_scored_exactly(loss):
     assert judge("exact", 2, ("linear", "tanh", loss, "flat", ""))[0] == "exact"
 
 
-@pytest.mark.parametrize("head", HEADS)
+QUICK = [pytest.param(head, marks=pytest.mark.quick) for head in MATRICES]
+
+
+@pytest.mark.parametrize("head", [*QUICK, *(head for head in HEADS if head not in MATRICES)])
 def test_every_head_is_exact_or_refused(head):
     made_of = ("linear", "tanh", "cross_entropy", head, "")
     one = program(2, made_of=made_of)
@@ -152,7 +139,8 @@ def test_every_head_is_exact_or_refused(head):
     if head not in UNREAD:
         readout, _ = METHODS["lai"](one)
         assert {trace.layers[-1].name, readout.layers[-1].name} <= {"head.w", "head.layer"}
-        torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.lli_kernel(readout, readout))
+        if not isinstance(trace.layers[-1], lai.ReadoutTrace):  # Ghost may have its own record of the matrix
+            torch.testing.assert_close(lai.lli_kernel(trace, trace), lai.lli_kernel(readout, readout))
         assert judge("lai", 2, made_of) == ("exact", "")
         return
     with pytest.raises(ValueError, match=rf"the loss depends on 'head\.\w+' \(used by .*({UNREAD[head][1]})"):

@@ -8,16 +8,15 @@ import lai_torch
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import lai_core as lai
 from tests.lai_torch.support import LOSS, batch, curated, labels, network, randn, recurrent
-from tests.support.torch_modules import Part, held, holding
+from tests.support.torch_modules import Part
 from tests.support.torch_programs import program
 from tests.support.workloads import torch_exactness, torch_models
-from tests.support.workloads.torch_oracle import exact_kernel, per_sample_gradients
+from tests.support.workloads.torch_oracle import exact_kernel
 
 # the whole ResNet-18 is in the benchmark; it takes as long as all others
 ARCHITECTURES = sorted(set(torch_models.MODELS) - {"resnet18_32"})
@@ -95,64 +94,6 @@ def by_head(own, inputs):
     return torch.tanh(own.part(inputs)).view(len(inputs), 4, 5).transpose(0, 1)
 
 
-def in_maps(own, inputs):
-    """Return the hidden numbers as maps, two for each sample."""
-    return torch.tanh(own.part(inputs)).view(2 * len(inputs), 2, 5, 1)
-
-
-LAST = {
-    "a matrix each": (
-        lambda o, x: torch.einsum("hnd,hdc->nhc", by_head(o, x), o.last).tanh().mean(1),
-        (4, 5, 3),
-    ),
-    "matrices as rows": (lambda o, x: torch.bmm(by_head(o, x), o.last.mT).tanh().mean(0), (4, 3, 5)),
-    "all of them twice": (
-        lambda o, x: (torch.bmm(by_head(o, x), o.last).tanh() + torch.bmm(by_head(o, x).sin(), o.last)).mean(
-            0
-        ),
-        (4, 5, 3),
-    ),
-    "copies of one": (
-        lambda o, x: torch.bmm(by_head(o, x), o.last.expand(4, 5, 3)).tanh().mean(0),
-        (5, 3),
-    ),
-    "maps side by side": (
-        lambda o, x: functional.conv2d(in_maps(o, x), o.last).tanh().mean((2, 3)).view(len(x), 2, 3).sum(1),
-        (3, 2, 3, 1),
-    ),
-    "groups of maps, twice": (
-        lambda o, x: sum(
-            functional.conv2d(h.view(len(x), 4, 5, 1), o.last, groups=2).tanh().mean((2, 3))[:, 1:]
-            for h in (in_maps(o, x), in_maps(o, x).sin())
-        ),
-        (4, 2, 3, 1),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LAST)
-def test_lli_is_of_the_last_matrix(name):
-    computes, shape = LAST[name]
-    model = Part(computes, part=nn.Linear(4, 20), last=nn.Parameter(randn(*shape))).double()
-    given = batch(6, 4)
-    trace = lai_torch.trace(model, LOSS, *given)
-    model.part.requires_grad_(requires_grad=False)
-    gradients = per_sample_gradients(model, LOSS, *given, 6)
-    torch.testing.assert_close(lai.lli_kernel(trace, trace), gradients @ gradients.T, rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.parametrize("padding", [0, 1])
-def test_transposed_convolutions_end_no_trace(padding):
-    """LAI would multiply maps where the convolution multiplies patches."""
-    model = Part(
-        lambda own, x: own.last(own.part(x).tanh().view(len(x), 2, 5, 2)).mean((2, 3)),
-        part=nn.Linear(4, 20),
-        last=nn.ConvTranspose2d(2, 3, 3, padding=padding),
-    )
-    with pytest.raises(ValueError, match=r"layer 'last': expected a last layer .* a transposed convolution"):
-        lai_torch.trace(model.double(), LOSS, *batch(6, 4))
-
-
 def test_pairs_of_matrices_end_no_trace():
     """Ghost explains their parameter; no row is multiplied with a matrix of its own, nor all with one."""
     model = Part(
@@ -210,19 +151,3 @@ def test_coverage_names_frozen_parameters():
     assert found.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
     assert found.fraction == 1.0
     assert found.unexplained == {}
-
-
-@holding(lambda: held(body=nn.Linear(4, 8, bias=False), head=nn.Linear(4, 3)))
-def sliced(own, inputs):
-    """Multiply by a part of a matrix."""
-    return own.head(torch.relu(inputs @ own.body.weight[:4].T))
-
-
-def test_dead_samples_have_their_layers():
-    """All of a sample's units are off, so that no gradient tells which matrix is a parameter's."""
-    model, inputs = sliced().double(), torch.eye(4).double() + 1
-    with torch.no_grad():
-        model.body.weight.abs_()
-    inputs[1] *= -1
-    read = [lai_torch.trace(model, LOSS, inputs[rows], labels(4)[rows]).layers for rows in (slice(4), [1])]
-    assert [[layer.name for layer in layers] for layers in read] == [["body", "head"]] * 2

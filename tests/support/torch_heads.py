@@ -63,6 +63,15 @@ def chunked(part: Any, hidden: Tensor) -> Tensor:
     return checkpoint(functional.linear, hidden, part.w, use_reentrant=False)
 
 
+def twice(function: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
+    return (function(hidden).tanh() + function(hidden.sin())).mean(0)
+
+
+def convolved(maps: Tensor, kernel: Tensor, **options: int) -> Tensor:
+    """Average the maps that a convolution makes of each sample's `(channels, length)`."""
+    return functional.conv2d(maps[..., None], kernel, **options).tanh().mean((2, 3))
+
+
 def module_hooked(t: int, d: int) -> nn.Module:
     """Read by a module with hooks that scale gradients of outputs and inputs, and look at a weight's."""
     layer = backward_hook(linear(d, CLASSES), 0.5)
@@ -101,6 +110,22 @@ READ: dict[str, Head] = {
         lambda p, h: hooked(functional.linear(h, p.w), lambda g: g * torch.arange(3.0)), 3, 0
     ),
     "dots": number(lambda p, h: torch.vmap(lambda one: torch.dot(one, p.w))(h)),
+    "matrix_a_position": head(lambda p, h: torch.einsum("ntd,tdc->ntc", h, p.w).tanh().mean(1), -1, 0, 3),
+    "matrices_as_rows": head(lambda p, h: torch.bmm(h.transpose(0, 1), p.w.mT).tanh().mean(0), -1, 3, 0),
+    "matrices_twice": head(lambda p, h: twice(lambda one: torch.bmm(one, p.w), h.transpose(0, 1)), -1, 0, 3),
+    "copies_of_one": head(
+        lambda p, h: torch.bmm(h.transpose(0, 1), p.w.expand(h.shape[1], -1, -1)).tanh().mean(0), 0, 3
+    ),
+    "maps_side_by_side": head(
+        lambda p, h: convolved(h.reshape(-1, 2, h.shape[2]), p.w).unflatten(0, (len(h), -1)).sum(1),
+        3,
+        2,
+        3,
+        1,
+    ),
+    "groups_of_maps_twice": head(
+        lambda p, h: sum(convolved(one, p.w, groups=2)[:, 1:] for one in (h, h.sin())), 4, 2, 3, 1
+    ),
 }
 UNREAD: dict[str, tuple[Head, str]] = {
     "summed_product": (number(lambda p, h: (h * p.w).sum(-1)), "mul"),
@@ -145,7 +170,7 @@ UNREAD: dict[str, tuple[Head, str]] = {
     ),
     "cosines": (
         of_mean(lambda p, h: functional.cosine_similarity(h[:, None], p.w, dim=-1), 3, 0),
-        "linalg_vector_norm",
+        "mul|linalg_vector_norm",
     ),
     "gain_and_norm": (behind(lambda p, o: functional.normalize(o * p.v), 3), "mul"),
     "mean_of_maps": (
@@ -181,4 +206,9 @@ BEHIND: dict[str, Head] = {
     ),
 }
 """Heads with temperatures, norms and offsets behind the last layer, which are no layers."""
+MATRICES = (
+    *("matrix_a_position", "matrices_as_rows", "matrices_twice", "copies_of_one"),
+    *("maps_side_by_side", "groups_of_maps_twice"),
+)
+"""Heads that are read whose matrix is several matrices, or several rows' of a sample."""
 HEADS = READOUTS | READ | {name: made for name, (made, _) in UNREAD.items()} | BEHIND

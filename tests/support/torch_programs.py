@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.torch_heads import CLASSES, HEADS, READOUTS
+from tests.support.torch_heads import CLASSES, HEADS, MATRICES, READOUTS
 from tests.support.torch_modules import Part
 from tests.support.torch_parts import DOUBLE, SOUND, UNSOUND, masked, weights
 
@@ -137,6 +137,7 @@ ALONE = {
     *("checkpointed_in_chunks", "divided_by_samples", "in_chunks"),
     *("cross_attention", "normed_convolution"),
     *("normalised_alone", "normalised_always", "masked_outputs", "module_hooked"),
+    *MATRICES,
 }
 """Parts, losses and heads tried by themselves: random programs draw what they drew before these came."""
 

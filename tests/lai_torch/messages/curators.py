@@ -6,6 +6,7 @@ import pickle
 
 import lai_torch
 import torch
+from accelerate import Accelerator
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.data import TensorDataset
@@ -73,9 +74,6 @@ MADE = {
     ),
     "TypeError: policy: …got keep_top (missing a required argument: 'frac": lambda: made(policy=lai.keep_top),
     "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
-    "TypeError: policy: …any of losses, groups, step, validation_losses, measured": (
-        lambda: made(policy=lambda scores, temperature: scores)
-    ),
     "TypeError: policy: …got keep_positive …; give it the rest, such as the sizes of the parts, as": (
         lambda: made(estimator=lai_torch.LAI(parts=3), policy=lai_torch.Scheduled(lai.keep_positive, bool))
     ),
@@ -102,9 +100,6 @@ MADE = {
     ),
     "TypeError: validation: …got tuple; pass one whose collate_fn returns such": (
         lambda: stepped(iter([(*data(4), 1)]))
-    ),
-    "TypeError: validation: expected the loader to give mappings, or pairs": (
-        lambda: stepped(iter([data(5)[0]]))
     ),
     "ValueError: validation: expected at least one batch from the loader, got none": lambda: stepped([]),
     "ValueError: validation: expected tensors that hold numbers": (
@@ -226,7 +221,18 @@ def under_autocast():
         made(SINGLE, backward="whole", model=network().float()).step(*SINGLE)
 
 
+def while_accelerate_accumulates():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, optimizer = accelerator.prepare(model := network(), sgd(model))
+    curator = made(model=model, optimizer=optimizer)
+    with accelerator.accumulate(model):
+        curator.step(*data(6))
+
+
 STEPPED = {
+    "ValueError: …inside accelerator.accumulate(), where it does not at every batch; …Curator(accumulate=)": (
+        while_accelerate_accumulates
+    ),
     "ValueError: …'whole' …autocast lose three digits": under_autocast,
     "TypeError: …expected weights as a floating-point tensor, got torch.bool": weighing(lambda s: s > 0),
     "TypeError: …one per sample, got list": weighing(lambda s: s.tolist()),

@@ -32,24 +32,10 @@ def without_sources():
 
 STREAM = Dataset.from_list(sequences(3, 1)).to_iterable_dataset()
 SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
-KEYWORD = "TypeError: …got an unexpected keyword argument"
 TRAINERS = {
-    f"{KEYWORD} 'max_norm'": [
-        lambda: trainer(curation={"max_norm": 0.5}),
-        lambda: trainer(max_norm=0.5),
-        lambda: Curation(LOSS, HELD, max_norm=0.5),
-        lambda: lai_torch.Weigher(network(), LOSS, HELD, max_norm=0.5),
-    ],
-    "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got 'whole'": (
-        lambda: trainer(curation={"backward": "whole"})
-    ),
     "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got KeptOptions(autocast=": (
         lambda: Curation(LOSS, HELD, backward=lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu")))
     ),
-    "TypeError: …got multiple values for keyword argument 'process_group'": lambda: Curation(
-        LOSS, HELD, process_group=None
-    ),
-    "TypeError: …got multiple values for argument 'loss'": lambda: trainer(curation={"loss": LOSS}),
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})
     ),

@@ -4,15 +4,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from tests.support.torch_modules import Part
 from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels
 from tests.support.workloads.transformer_models import (
     bert,
     convnext,
     gpt2,
-    gpt_neo,
     llama,
     lora,
     padded_ids,
@@ -74,17 +71,6 @@ def encoder(n: int) -> Case:
     return Case(Encoder(5), classification, padded_ids(11, 5, n)[0], labels(n))
 
 
-def checkpointed(n: int) -> Case:
-    """Compute a layer's activations again in the backward pass, with dropout inside."""
-    layers = {"body": nn.Linear(6, 8), "head": nn.Linear(8, CLASSES)}
-    again = nn.Sequential(nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.2))
-
-    def computes(own: Part, inputs: Tensor) -> Tensor:
-        return own.head(checkpoint(own.again, own.body(inputs), use_reentrant=False))
-
-    return Case(Part(computes, again=again, **layers), classification, torch.randn(n, 6), labels(n))
-
-
 MODELS: dict[str, Callable[[int], Case]] = {
     build.__name__: build
     for build in (
@@ -94,11 +80,9 @@ MODELS: dict[str, Callable[[int], Case]] = {
         vit,
         bert,
         gpt2,
-        gpt_neo,
         llama,
         lora,
         t5_encoder,
         encoder,
-        checkpointed,
     )
 }

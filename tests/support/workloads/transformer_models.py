@@ -91,12 +91,6 @@ def gpt2(n: int = SAMPLES) -> Case:
     return language_model(transformer("GPT2LMHeadModel", bos_token_id=0, eos_token_id=0), n)
 
 
-def gpt_neo(n: int = SAMPLES) -> Case:
-    """GPT-Neo: global and local attention, tied head."""
-    kinds = {"attention_types": [[["global", "local"], 1]], "window_size": 4}
-    return language_model(transformer("GPTNeoForCausalLM", bos_token_id=0, eos_token_id=0, **kinds), n)
-
-
 def llama(n: int = SAMPLES) -> Case:
     """Llama: RMSNorm, rotary positions, grouped-query attention."""
     model = transformer("LlamaForCausalLM", heads=4, intermediate_size=24, num_key_value_heads=2)
