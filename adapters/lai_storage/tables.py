@@ -1,7 +1,8 @@
 """Tables of a data set's scores, in parts that appear whole or not at all: a run goes on where it stopped.
 
-A folder belongs to one run. Its manifest, `run.json`, says what the scores are of and which tables there are;
-each part says which parameters and which samples it is of. Readers read what the manifest lists.
+A folder belongs to one run. Its manifest, `run.json`, says which options the scores are of and which tables
+there are; each part says by fingerprints which model, loss, validation set and samples it is of. Readers read
+what the manifest lists.
 
 Needs the extra `dataset`.
 """
@@ -32,58 +33,55 @@ NUMBERED = "part-{:06d}.parquet"
 MADE_OF = b"lai"
 """Where a part's metadata say what it is of."""
 DIFFERS = {
-    "model": "other code or attributes",
-    "parameters": "other parameters or buffers",
-    "loss": "other code, closure or parameters",
+    "model": "other parameters, buffers or classes",
+    "loss": "another name or other parameters",
     "validation": "other samples, or a summary of others",
-    "estimator": "other functions among its options",
 }
 """What another fingerprint means."""
 
 
-def begin_run(folder: Path, run: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
+def begin_run(folder: Path, run: Mapping[str, Any]) -> None:
     """Write a folder's manifest; where a run was begun before, raise unless it is the same one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         msg = f"folder: expected one that is there or can be made, got {str(folder)!r} ({error})"
         raise ValueError(msg) from error
-    begun = _settle(folder / RUN, {**run, "fingerprints": fingerprints})
-    for name in fingerprints:
-        if begun.get("fingerprints", {}).get(name) != fingerprints[name]:
-            raise _make_name_error(name, folder)
+    _settle(folder / RUN, run)
 
 
 def end_stream(folder: Path, samples: int, rows: int) -> None:
     """Write how many samples a stream had; raise if it had another number before, or parts beyond."""
     beyond = folder / NUMBERED.format(-(-samples // rows))
     if beyond.exists() and not (folder / END).exists():
-        raise _make_ids_error(beyond, [])
+        raise _make_samples_error(beyond)
     _settle(folder / END, {"samples": samples})
 
 
-def _settle(path: Path, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Write plain values, unless there are some; return what is there, and raise if it differs in a value."""
+def _settle(path: Path, run: Mapping[str, Any]) -> None:
+    """Write plain values; where some are there already, raise unless they are the same."""
     if not path.exists():
         write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)))
     begun = _load(path)
     for name in {**begun, **run}:
-        if name != "fingerprints" and begun.get(name) != run.get(name):
+        if begun.get(name) != run.get(name):
             argument = "rows_per_file" if name == "rows" else name
             msg = (
                 f"{argument}: expected {begun.get(name)!r}, with which the scores in {path.parent} were "
                 f"begun, got {run.get(name)!r}; pass another folder, or delete this one"
             )
             raise ValueError(msg)
-    return begun
 
 
-def _make_name_error(name: str, folder: Path) -> ValueError:
-    argument = "model" if name == "parameters" else name
-    return ValueError(
-        f"{argument}: expected the one with which the scores in {folder} were begun, got one with "
-        f"{DIFFERS[name]}; pass another folder, or delete this one"
-    )
+def _check_marks(folder: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise if a part is of another model, loss or validation set than expected."""
+    for name, differs in DIFFERS.items():
+        if found.get(name) != expected.get(name):
+            msg = (
+                f"{name}: expected the one with which the scores in {folder} were begun, got one with "
+                f"{differs}; pass another folder, or delete this one"
+            )
+            raise ValueError(msg)
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -110,15 +108,14 @@ def write_parts(
     score: Callable[[Rows], Mapping[str, Any]],
     *,
     rows: int,  # of a part
-    parameters: str,  # their fingerprint
+    made_of: Mapping[str, str],  # fingerprints
     checkpoint: str,
     progress: Callable[[int], Any],
 ) -> None:
-    """Score the parts that are missing; raise if one that is there is of other parameters or samples."""
+    """Score the parts that are missing; raise if one that is there is of something else."""
     folder.mkdir(exist_ok=True)
     for path in folder.glob(NUMBERED.replace("{:06d}", "[0-9]" * 6)):
-        if _read_marks(path).get("parameters") != parameters:
-            raise _make_name_error("parameters", folder)
+        _check_marks(folder, _read_marks(path), made_of)
     length = _load(folder / END).get("samples", math.inf) if (folder / END).exists() else math.inf
     for number, batches in parts:
         if number * rows >= length:
@@ -132,29 +129,23 @@ def write_parts(
                 yield rows
 
         if path.exists():
-            ids = [one for rows in read() for one in rows.labels["id"]]
+            samples = sum(rows.samples for rows in read())
             if content.hexdigest() != _read_marks(path).get("samples"):
-                raise _make_ids_error(path, ids)
+                raise _make_samples_error(path)
         else:
             columns = join_columns(map(score, read()))
+            samples = len(columns["id"])
             if checkpoint:
-                columns["checkpoint"] = [checkpoint] * len(columns["id"])
-            made_of = {"part": [checkpoint, number], "parameters": parameters, "samples": content.hexdigest()}
-            table = pa.table(columns, metadata={MADE_OF: json.dumps(made_of)})
+                columns["checkpoint"] = [checkpoint] * samples
+            marks = {"part": [checkpoint, number], **made_of, "samples": content.hexdigest()}
+            table = pa.table(columns, metadata={MADE_OF: json.dumps(marks)})
             write_whole(path, partial(pq.write_table, table, write_page_checksum=True))
-            ids = columns["id"]
-        progress(len(ids))
+        progress(samples)
 
 
-def _make_ids_error(path: Path, ids: Sequence[Any]) -> ValueError:
-    before = _read_part(path)["id"].to_pylist()
-    pairs = enumerate(zip(before, ids, strict=False))
-    place = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
-    others = "samples of the same ids with another content"
-    if before != ids:
-        others = f"others from row {place} of it on"
+def _make_samples_error(path: Path) -> ValueError:
     return ValueError(
-        f"dataset: expected the samples that {path} was made of, in their order, got {others}; pass the data "
+        f"dataset: expected the samples that {path} was made of, in their order, got others; pass the data "
         "as they were, or another folder"
     )
 
@@ -229,11 +220,10 @@ def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Tab
             "start the same score_dataset again, it goes on where it stopped"
         )
         raise ValueError(msg)
-    made_of = [_read_marks(path) for path in paths]
-    if len({one.get("parameters") for one in made_of}) > 1:
-        raise _make_name_error("parameters", folder)
+    marks = [_read_marks(path) for path in paths]
     tables = list(map(_read_part, paths))
-    for number, (one, path, table) in enumerate(zip(made_of, paths, tables, strict=True)):
+    for number, (one, path, table) in enumerate(zip(marks, paths, tables, strict=True)):
+        _check_marks(folder, one, marks[0])
         if one.get("part", [checkpoint, number]) != [checkpoint, number]:
             raise _broken(path, "it is another part, copied here")
         if len(table) != min(rows, samples - number * rows):

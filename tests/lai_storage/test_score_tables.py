@@ -31,7 +31,7 @@ class Listed(BatchScorer):
 
     @property
     def _made_of(self):
-        return {"model": "a list", "parameters": str(self.factor), "loss": "none"}
+        return {"model": str(self.factor), "loss": "none"}
 
     def _numbers(self, pair):
         chosen = [int(number) for number in pair[0]]
@@ -73,7 +73,7 @@ def written(folder, source=None, checkpoints=None, labels=None, scorer=None, **o
     labels = {"ids": None, "groups": None} | (labels or {})
     options = {"rows": 3, "process": (0, 1), "progress": False} | options
     settings = {"estimator": options.pop("estimator", "lai")}
-    score_source(folder, scorer, source, checkpoints, at, settings, {}, labels, **options)
+    score_source(folder, scorer, source, checkpoints, at, settings, labels, **options)
     return [number for each in made for number in each.asked]
 
 
@@ -95,9 +95,8 @@ def test_parts_are_consecutive_and_tables_ranked(tmp_path, kind):
     run = json.loads((folder / "run.json").read_text())
     assert (run["rows"], run["checkpoints"], run["estimator"]) == (3, None, "lai")
     assert run["samples"] == (7 if kind == "data set" else None)
-    assert {*run["fingerprints"]} == {"model", "loss", "validation"}
     marks = json.loads(pq.read_schema(folder / "part-000000.parquet").metadata[b"lai"])
-    assert (marks["part"], marks["parameters"], len(marks["samples"])) == (["", 0], "1.0", 32)
+    assert (marks["part"], marks["model"], len(marks["samples"])) == (["", 0], "1.0", 32)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -269,7 +268,11 @@ def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
         ({"estimator": "ghost"}, r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass"),
         ({"rows": 4}, r"^rows_per_file: expected 3, with which .* were begun, got 4; pass another"),
         ({"checkpoints": {"a": 1.0}}, r"^checkpoints: expected None, .* got \['a'\]"),
-        ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters or buffers; pass another"),
+        ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters, buffers or classes; pass"),
+        (
+            {"scorer": Listed(validation=(INPUTS, INPUTS + 1))},
+            r"^validation: expected the one .* a summary of others; pass another",
+        ),
     ],
 )
 def test_other_runs_are_refused_with_differences(tmp_path, changed, message):
@@ -284,7 +287,7 @@ def test_parts_of_different_runs_never_mix(tmp_path):
         written(tmp_path / name, scorer=Listed(factor))
     part = "part-000001.parquet"
     (tmp_path / "one" / part).write_bytes((tmp_path / "other" / part).read_bytes())
-    with pytest.raises(ValueError, match=r"^model: expected the one .* other parameters or buffers"):
+    with pytest.raises(ValueError, match=r"^model: expected the one .* other parameters, buffers"):
         read_scores(tmp_path / "one")
 
 
@@ -337,7 +340,7 @@ def test_streams_of_other_lengths_change_nothing(tmp_path):
     (tmp_path / "end.json").unlink()
     with pytest.raises(ValueError, match=r"^dataset: expected the samples that .*part-000002"):
         written(tmp_path, streamed(range(6)))
-    with pytest.raises(ValueError, match=r"^dataset: .*part-000002\.parquet was made of.* row 2 of it on"):
+    with pytest.raises(ValueError, match=r"^dataset: expected the samples that .*part-000002"):
         written(tmp_path, streamed(range(8)))
     (tmp_path / "part-000002.parquet").unlink()
     written(tmp_path, streamed(range(6)))
@@ -346,8 +349,8 @@ def test_streams_of_other_lengths_change_nothing(tmp_path):
     assert not (tmp_path / "part-000002.parquet").exists()
 
 
-def test_reordered_ids_are_found_by_row(tmp_path):
+def test_reordered_ids_are_refused(tmp_path):
     written(tmp_path, labels={"ids": [*"abcdefg"]})
-    with pytest.raises(ValueError, match=r"^dataset: .*part-000001\.parquet was made of.* row 1 of it on"):
+    with pytest.raises(ValueError, match=r"^dataset: .*part-000001\.parquet was made of, in their order"):
         written(tmp_path, labels={"ids": [*"abcdgfe"]})
     assert pq.read_schema(tmp_path / "part-000001.parquet").names[0] == "id"
