@@ -72,8 +72,6 @@ def rows_of(values: Any) -> Any:
         return found if isinstance(found, list) else found.astype(kind.to_pandas_dtype())
     if hasattr(values, "iloc"):
         values = values.to_numpy()
-    if np.ma.is_masked(values):
-        return values.tolist()  # None where it is masked
     if is_array(values) and (not isinstance(values, np.ndarray) or values.dtype.kind in "biufc"):
         return np.array(to_numpy(values)) if isinstance(values, np.ndarray) else values
     rows = list(values)
@@ -132,9 +130,6 @@ def labels_of(role: str, values: Any, samples: int) -> list[Any]:
         raise TypeError(msg)
     if len(found) != samples:
         msg = f"{role}: expected one per sample, {samples}, got {len(found)}"
-        raise ValueError(msg)
-    if kinds == {int} and not -(2**63) <= min(found) <= max(found) < 2**63:
-        msg = f"{role}: expected whole numbers of 64 bits with a sign, got {max(found)}; pass them as text"
         raise ValueError(msg)
     return found
 

@@ -279,13 +279,12 @@ def score_source(
                 folder / name,
                 parts,
                 partial(score_rows, score=one._numbers),
-                rows=rows,
                 made_of={**one._made_of, "validation": validation},
                 checkpoint=name,
                 progress=bar.update,
             )
         if isinstance(source, Stream):
-            end_stream(folder / name, source.samples or 0, rows)
+            end_stream(folder / name, source.samples or 0)
     return read_scores(folder) if process[1] == 1 else None
 
 

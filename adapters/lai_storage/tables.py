@@ -8,7 +8,6 @@ Needs the extra `dataset`.
 """
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -50,11 +49,8 @@ def begin_run(folder: Path, run: Mapping[str, Any]) -> None:
     _settle(folder / RUN, run)
 
 
-def end_stream(folder: Path, samples: int, rows: int) -> None:
-    """Write how many samples a stream had; raise if it had another number before, or parts beyond."""
-    beyond = folder / NUMBERED.format(-(-samples // rows))
-    if beyond.exists() and not (folder / END).exists():
-        raise _make_samples_error(beyond)
+def end_stream(folder: Path, samples: int) -> None:
+    """Write how many samples a stream had; raise if it had another number before."""
     _settle(folder / END, {"samples": samples})
 
 
@@ -62,7 +58,7 @@ def _settle(path: Path, run: Mapping[str, Any]) -> None:
     """Write plain values; where some are there already, raise unless they are the same."""
     if not path.exists():
         write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)))
-    begun = _load(path)
+    begun = json.loads(path.read_text())
     for name in {**begun, **run}:
         if begun.get(name) != run.get(name):
             argument = "rows_per_file" if name == "rows" else name
@@ -84,30 +80,11 @@ def _check_marks(folder: Path, found: Mapping[str, Any], expected: Mapping[str, 
             raise ValueError(msg)
 
 
-def _load(path: Path) -> dict[str, Any]:
-    """Read a file of plain values."""
-    try:
-        found = json.loads(path.read_text())
-    except (ValueError, OSError, RecursionError) as error:
-        raise _broken(path, error) from error
-    if not isinstance(found, dict) or not isinstance(found.get("samples", 0), int | None):
-        raise _broken(path, "it holds other values")
-    return found
-
-
-def _broken(path: Path, why: object) -> ValueError:
-    return ValueError(
-        f"{path}: expected a whole file that score_dataset wrote, got one that cannot be read ({why}); "
-        "delete it, and start the same score_dataset again"
-    )
-
-
 def write_parts(
     folder: Path,
     parts: Iterable[tuple[int, Iterable[Rows]]],  # this process's parts by number, each in batches
     score: Callable[[Rows], Mapping[str, Any]],
     *,
-    rows: int,  # of a part
     made_of: Mapping[str, str],  # fingerprints
     checkpoint: str,
     progress: Callable[[int], Any],
@@ -116,11 +93,7 @@ def write_parts(
     folder.mkdir(exist_ok=True)
     for path in folder.glob(NUMBERED.replace("{:06d}", "[0-9]" * 6)):
         _check_marks(folder, _read_marks(path), made_of)
-    length = _load(folder / END).get("samples", math.inf) if (folder / END).exists() else math.inf
     for number, batches in parts:
-        if number * rows >= length:
-            msg = f"samples: expected {length}, with which the scores in {folder} were begun, got more"
-            raise ValueError(f"{msg}; pass another folder, or delete this one")
         path, content = folder / NUMBERED.format(number), blake2b(digest_size=16)
 
         def read(batches: Iterable[Rows] = batches, content: Any = content) -> Iterator[Rows]:
@@ -131,38 +104,29 @@ def write_parts(
         if path.exists():
             samples = sum(rows.samples for rows in read())
             if content.hexdigest() != _read_marks(path).get("samples"):
-                raise _make_samples_error(path)
+                msg = (
+                    f"dataset: expected the samples that {path} was made of, in their order, got others; "
+                    "pass the data as they were, or another folder"
+                )
+                raise ValueError(msg)
         else:
             columns = join_columns(map(score, read()))
             samples = len(columns["id"])
             if checkpoint:
                 columns["checkpoint"] = [checkpoint] * samples
-            marks = {"part": [checkpoint, number], **made_of, "samples": content.hexdigest()}
+            marks = {**made_of, "samples": content.hexdigest()}
             table = pa.table(columns, metadata={MADE_OF: json.dumps(marks)})
             write_whole(path, partial(pq.write_table, table, write_page_checksum=True))
         progress(samples)
 
 
-def _make_samples_error(path: Path) -> ValueError:
-    return ValueError(
-        f"dataset: expected the samples that {path} was made of, in their order, got others; pass the data "
-        "as they were, or another folder"
-    )
-
-
 def _read_marks(path: Path) -> dict[str, Any]:
     """Return the fingerprints of what a part is of."""
-    try:
-        return dict(json.loads((pq.read_schema(path).metadata or {}).get(MADE_OF, "{}")))
-    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
-        raise _broken(path, error) from error
+    return dict(json.loads((pq.read_schema(path).metadata or {}).get(MADE_OF, "{}")))
 
 
 def _read_part(path: Path) -> pa.Table:
-    try:
-        found = pq.read_table(path, partitioning=None, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise _broken(path, error) from error
+    found = pq.read_table(path, partitioning=None, page_checksum_verification=True)
     return found.replace_schema_metadata()
 
 
@@ -186,49 +150,36 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
     Raises
     ------
     ValueError
-        If parts are missing, for the run was interrupted and goes on when it is started again; if a file
-        is cut short, or parts are of several parameters.
+        If parts are missing, for the run was interrupted and goes on when it is started again; if parts are
+        of several models.
     """
     folder = Path(folder)
     if not (folder / RUN).exists():
         msg = f"{folder}: expected a folder that score_dataset wrote, found no {RUN} in it"
         raise FileNotFoundError(msg)
-    run = _load(folder / RUN)
-    rows, names = run.get("rows"), run.get("checkpoints") or [""]
-    if "samples" not in run or not isinstance(rows, int) or rows < 1 or not isinstance(names, list):
-        raise _broken(folder / RUN, "it lacks a value")
-    tables = [_read_table(folder, str(name), run) for name in names]
+    run = json.loads((folder / RUN).read_text())
+    tables = [_read_table(folder, name, run) for name in run["checkpoints"] or [""]]
     return _rank(_average(tables)) if average else pa.concat_tables(map(_rank, tables))
 
 
 def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Table:
-    """Read the parts of one checkpoint, each of which says that it is in its place."""
-    folder, samples, rows = folder / checkpoint, run["samples"], run["rows"]
-    if samples is None and (folder / END).exists():
-        samples = _load(folder / END).get("samples")
-    if samples is None:
+    """Read the parts of one checkpoint, all of one run."""
+    folder, samples = folder / checkpoint, run["samples"]
+    if samples is None and (folder / END).exists():  # of a stream
+        samples = json.loads((folder / END).read_text())["samples"]
+    paths = [folder / NUMBERED.format(part) for part in range(-(-(samples or 0) // run["rows"]))]
+    missing = [path.name for path in paths if not path.exists()]
+    if missing or samples is None:
+        lacks = f"{len(missing)} of {len(paths)} parts, {missing[0]} first" if missing else "a stream's end"
         msg = (
-            f"{folder}: expected the scores of a stream up to its end, which is missing: start the same "
-            "score_dataset again, it goes on where it stopped"
-        )
-        raise ValueError(msg)
-    paths = [folder / NUMBERED.format(part) for part in range(-(-samples // rows))]
-    missing = [path for path in paths if not path.exists()]
-    if missing:
-        msg = (
-            f"{folder}: expected {len(paths)} parts, {len(missing)} are missing ({missing[0].name} first): "
-            "start the same score_dataset again, it goes on where it stopped"
+            f"{folder}: expected all scores, {lacks} missing: start the same score_dataset again, it goes on "
+            "where it stopped"
         )
         raise ValueError(msg)
     marks = [_read_marks(path) for path in paths]
-    tables = list(map(_read_part, paths))
-    for number, (one, path, table) in enumerate(zip(marks, paths, tables, strict=True)):
+    for one in marks:
         _check_marks(folder, one, marks[0])
-        if one.get("part", [checkpoint, number]) != [checkpoint, number]:
-            raise _broken(path, "it is another part, copied here")
-        if len(table) != min(rows, samples - number * rows):
-            raise _broken(path, f"it has {len(table)} rows")
-    return pa.concat_tables(tables)
+    return pa.concat_tables(map(_read_part, paths))
 
 
 def _rank(table: pa.Table) -> pa.Table:

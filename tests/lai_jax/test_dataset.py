@@ -61,7 +61,7 @@ def test_runs_resume_and_average_checkpoints(tmp_path):
     for index in (0, 1):
         options = {"checkpoints": checkpoints, "process": (index, 2)}
         if index == 0:
-            with pytest.raises(ValueError, match="1 are missing"):
+            with pytest.raises(ValueError, match="1 of 2 parts"):
                 scored(folder, **options)
         else:
             assert scored(folder, **options) == whole
