@@ -10,25 +10,13 @@ from typing import Any
 from lai_core._adapters import is_array
 from lai_storage._safetensors import to_numpy
 
-__all__ = ["fingerprint"]
-
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def fingerprint(value: Any) -> str:
-    """Return what tells a value from others of another content.
-
-    Parameters
-    ----------
-    value
-        Arrays, numbers and text, and containers, dataclasses and partial functions of these: their contents.
-        A function or a class counts by its qualified name, not by its code, anything else by its class.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
+    """Return what tells a value from others of another content, 32 hexadecimal digits."""
+    # Seen is what arrays, numbers, text, containers, dataclasses and partial functions hold. A function or a
+    # class counts by its qualified name, not by its code, anything else by its class.
     found = blake2b(digest_size=16)
     for part in _walk(value):
         found.update(b"%d:" % memoryview(part).nbytes)

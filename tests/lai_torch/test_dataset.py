@@ -2,7 +2,6 @@
 
 import lai_torch
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
@@ -148,7 +147,6 @@ def test_dictionaries_have_ids_and_groups(tmp_path):
         "stream": iter(found),
         "set": found,
         "loader": DataLoader(found, batch_size=2, shuffle=True),
-        "a Series": pd.Series(found, index=[*range(len(found))][::-1]),
         "rows of datasets": Dataset.from_list(found),
         "stream of datasets": Dataset.from_list(found).to_iterable_dataset(),
     }.items():

@@ -47,8 +47,6 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
     collate: Callable[[Any], Any] = partial(collate_items, role, default_collate)
     if loader is not None and loader.collate_fn is not default_collate:
         collate = loader.collate_fn
-    if hasattr(held, "iloc") and not hasattr(held, "columns"):  # a Series, whose items count by position
-        held = list(held)
     numbered = hasattr(held, "__len__") and hasattr(held, "__getitem__")
     unfit = (
         isinstance(held, str | bytes | Mapping | Tensor) or hasattr(held, "iloc") or hasattr(held, "schema")
@@ -78,13 +76,7 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
     def load(span: range, size: int) -> Iterator[Any]:
         # the loader's own stream: its workers' seeds are none of training's draws
         options: Any = {"collate_fn": collate, "num_workers": workers, "generator": make_generator()}
-        try:
-            yield from DataLoader(Subset(held, span), batch_size=size, **options)
-        except Exception as error:
-            if not str(error).startswith("Caught "):  # it was raised here, in its own words
-                raise
-            msg = f"{role}: expected samples that its workers load, got {str(error).strip().splitlines()[-1]}"
-            raise ValueError(msg) from error
+        yield from DataLoader(Subset(held, span), batch_size=size, **options)
 
     return Indexed(len(held), size, load)
 
