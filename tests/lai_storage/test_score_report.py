@@ -69,7 +69,7 @@ def test_samples_are_shown_as_given(tmp_path):
         np.testing.assert_array_equal(shown, pixels)
 
 
-def test_lists_stop_and_empty_columns_say_why(tmp_path):
+def test_lists_stop_and_empty_columns_explain(tmp_path):
     many = pa.table(
         {
             "id": range(30),
