@@ -157,7 +157,7 @@ def test_padding_changes_no_score(tmp_path, kind, options):
             "\ufeffthe cat\r\na\u2028dog\x0cran\n\n \rmat".encode(),
             ["the cat", "a\u2028dog\x0cran", " \rmat"],
         ),
-        ("data.csv", '\ufefftext,label\n"a ""b"",\nc",01\n2024,1\n'.encode(), ['a "b",\nc', "2024"]),
+        ("data.csv", '\ufefftext,label\n"a ""b"",\r\nc",01\n2024,1\n'.encode(), ['a "b",\r\nc', "2024"]),
         ("data.jsonl", b'{"text": "a\\nb"}\r\n\r\n{"text": "\\u2028c"}', ["a\nb", "\u2028c"]),
         ("data.csv", b"text\n" + b"a" * 200_000, ["a" * 200_000]),
     ],
@@ -190,6 +190,7 @@ def test_images_in_folders(tmp_path):
                 place = tmp_path / side / name / (at * "deep") / f"{at}.png"
                 place.parent.mkdir(exist_ok=True)
                 Image.fromarray(pixels).save(place)
+    (tmp_path / "data" / "cat" / ".hidden.jpg").write_bytes(b"no image")
     done = score(tmp_path, estimator="exact")
 
     def loss(path):
