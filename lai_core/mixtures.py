@@ -495,7 +495,7 @@ class Mixture:
         nothing = tuple(0.0 for _ in shares)
         self._state = MixtureState(shares, shares, nothing, nothing, nothing, 0.0, 0.0, nothing)
         self.history: list[MixtureUpdate] = []
-        """All updates, those before a resumed state included, for `lai_storage.report.write_mixture`."""
+        """All updates, those before a resumed state included."""
 
     @property
     def weights(self) -> tuple[float, ...]:

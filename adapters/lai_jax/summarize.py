@@ -24,8 +24,7 @@ from lai_jax._curation.options import (
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
-from lai_jax._recording.assemble import measure, records_of
-from lai_jax._recording.recorders import Valid
+from lai_jax._recording.recorders import Valid, record_trace
 from lai_jax.validation import Sketch, Validation
 
 
@@ -199,11 +198,11 @@ def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, si
         raise ValueError(msg)
     chosen = take(batch, jnp.arange(used) * samples // used)
     model, plan = problem.plan_trace(chosen, everything=False)
-    measured = measure(model, plan, everything=True)
-    trace = problem.masked(lai.Trace(records_of(model, plan, measured, everything=True)), chosen)
+    losses, trace = record_trace(model, plan, everything=True)
+    trace = problem.masked(trace, chosen)
     pairs = zip(plan.records, trace.layers, strict=True)
     layers = [(planned, record) for planned, record in pairs if planned.use.is_layer]
-    finite = jnp.isfinite(measured.losses)
+    finite = jnp.isfinite(losses)
     counted = finite[:, None] & finite[None, :] & ~jnp.eye(used, dtype=bool)
     parts = []
     for planned, record in layers:

@@ -13,7 +13,7 @@ from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_jax._program.model import read
 from lai_jax._recording.plan import make_plan, use_name
-from lai_jax._recording.recorders import GateRecorder, TraceRecorder, Valid, mask_trace
+from lai_jax._recording.recorders import Valid, mask_trace, record_gates, record_trace
 
 
 def trace(
@@ -98,7 +98,7 @@ def trace(
     everything = gradients == "all"
     model = read(apply, params, loss, inputs, targets, partial=partial)
     plan = make_plan(model, last, partial=partial, everything=everything)
-    found = TraceRecorder(everything=everything).run(model, plan)[1]
+    found = record_trace(model, plan, everything=everything)[1]
     return mask_trace(found, valid, inputs)
 
 
@@ -147,7 +147,7 @@ def trace_gates(
     (5, 5)
     """
     model = read(apply, params, loss, inputs, targets)
-    return GateRecorder().run(model, make_plan(model, last))[1]
+    return record_gates(model, make_plan(model, last))[1]
 
 
 def per_sample_norms(

@@ -100,7 +100,7 @@ class BatchScorer(ABC):
     @property
     @abstractmethod
     def _made_of(self) -> dict[str, str]:
-        """Fingerprints: of the model's code, as `model`, of its `parameters`, and of the `loss`."""
+        """Fingerprints of the `model`, with its parameters, and of the `loss`."""
 
     @abstractmethod
     def _numbers(self, pair: Any) -> Mapping[str, Any]:
@@ -164,7 +164,7 @@ class BatchScorer(ABC):
 
                 msg = (
                     "validation: expected a summary made with this model and loss, got one whose "
-                    f"{name.replace('parameters', 'model')} had {DIFFERS[name]}; sum it up anew"
+                    f"{name} had {DIFFERS[name]}; sum it up anew"
                 )
                 raise ValueError(msg)
         return held.summary
@@ -229,7 +229,6 @@ def score_source(
     checkpoints: Mapping[str, Any] | None,
     at: Callable[[str, Any], BatchScorer],  # a scorer at a checkpoint
     settings: Mapping[str, Any],  # plain values that scores depend on
-    fingerprints: Mapping[str, str],  # and what else they depend on
     labels: Mapping[str, Any],  # `ids` and `groups`
     *,
     rows: int,
@@ -268,9 +267,8 @@ def score_source(
 
     folder = Path(folder)
     run = {"samples": source.samples, "rows": rows, "checkpoints": names, **settings}
-    made_of = {name: one for name, one in scorer._made_of.items() if name != "parameters"}
-    made_of |= {"validation": fingerprint(scorer._validation()), **fingerprints}
-    begin_run(folder, run, made_of)
+    validation = fingerprint(scorer._validation())
+    begin_run(folder, run)
     for name in names or [""]:
         one = scorer if checkpoints is None else at(name, checkpoints[name])
         parts = ((part, read(one, part, batches)) for part, batches in source.parts(rows, process))
@@ -281,13 +279,12 @@ def score_source(
                 folder / name,
                 parts,
                 partial(score_rows, score=one._numbers),
-                rows=rows,
-                parameters=one._made_of["parameters"],
+                made_of={**one._made_of, "validation": validation},
                 checkpoint=name,
                 progress=bar.update,
             )
         if isinstance(source, Stream):
-            end_stream(folder / name, source.samples or 0, rows)
+            end_stream(folder / name, source.samples or 0)
     return read_scores(folder) if process[1] == 1 else None
 
 

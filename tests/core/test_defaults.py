@@ -45,7 +45,6 @@ USUAL = {
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {
     ("top_samples", "progress"): False,
-    ("write_mixture", "title"): "Shares of the sources",
     **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
     **{
         (name, "positions"): "tokens"

@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -31,7 +30,7 @@ class Listed(BatchScorer):
 
     @property
     def _made_of(self):
-        return {"model": "a list", "parameters": str(self.factor), "loss": "none"}
+        return {"model": str(self.factor), "loss": "none"}
 
     def _numbers(self, pair):
         chosen = [int(number) for number in pair[0]]
@@ -73,7 +72,7 @@ def written(folder, source=None, checkpoints=None, labels=None, scorer=None, **o
     labels = {"ids": None, "groups": None} | (labels or {})
     options = {"rows": 3, "process": (0, 1), "progress": False} | options
     settings = {"estimator": options.pop("estimator", "lai")}
-    score_source(folder, scorer, source, checkpoints, at, settings, {}, labels, **options)
+    score_source(folder, scorer, source, checkpoints, at, settings, labels, **options)
     return [number for each in made for number in each.asked]
 
 
@@ -95,9 +94,8 @@ def test_parts_are_consecutive_and_tables_ranked(tmp_path, kind):
     run = json.loads((folder / "run.json").read_text())
     assert (run["rows"], run["checkpoints"], run["estimator"]) == (3, None, "lai")
     assert run["samples"] == (7 if kind == "data set" else None)
-    assert {*run["fingerprints"]} == {"model", "loss", "validation"}
     marks = json.loads(pq.read_schema(folder / "part-000000.parquet").metadata[b"lai"])
-    assert (marks["part"], marks["parameters"], len(marks["samples"])) == (["", 0], "1.0", 32)
+    assert (marks["model"], len(marks["samples"])) == ("1.0", 32)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -105,12 +103,12 @@ def test_stopped_runs_resume_with_missing_parts(tmp_path, kind):
     written(tmp_path, SOURCES[kind]())
     table = read_scores(tmp_path)
     (tmp_path / "part-000001.parquet").unlink()
-    with pytest.raises(ValueError, match=r"expected 3 parts, 1 are missing \(part-000001.parquet first\)"):
+    with pytest.raises(ValueError, match=r"1 of 3 parts, part-000001\.parquet first missing: start"):
         read_scores(tmp_path)
     (tmp_path / ".part-000001.parquet.0").write_text("left by one that was killed")
     (tmp_path / "end.json").unlink(missing_ok=True)
     if kind == "stream":
-        with pytest.raises(ValueError, match="the scores of a stream up to its end, which is missing: start"):
+        with pytest.raises(ValueError, match="expected all scores, a stream's end missing: start"):
             read_scores(tmp_path)
     assert written(tmp_path, SOURCES[kind]()) == [3, 4, 5]
     assert written(tmp_path, SOURCES[kind]()) == []
@@ -137,12 +135,6 @@ def test_streams_of_whole_parts_end_cleanly(tmp_path):
     assert len(read_scores(tmp_path / "even")) == 6
     with pytest.raises(ValueError, match=r"^dataset: expected at least one sample, got none$"):
         written(tmp_path / "none", streamed([]))
-
-
-def test_single_samples_and_checkpoints_are_averaged(tmp_path):
-    written(tmp_path, checkpoints={"a": 2.0}, rows=1)
-    averaged = read_scores(tmp_path, average=True)
-    np.testing.assert_array_equal(averaged["score"], [2.0 * score for score in SCORES[:7]])
 
 
 def test_one_pass_streams_allow_one_checkpoint(tmp_path):
@@ -222,7 +214,6 @@ LABELS = {
     "objects of numpy": (np.array([*"abcdefg"], object), [*"abcdefg"]),
     "chunks of Arrow": (pa.chunked_array([[*"abc"], [*"defg"]]), [*"abcdefg"]),
     "numbers of numpy": ([*np.arange(7)], [*range(7)]),
-    "the largest numbers": ([*range(5), -(2**63), 2**63 - 1],) * 2,
     "flags": ([True, False] * 3 + [True], [True, False] * 3 + [True]),
     "a Series": (pd.Series([*"abcdefg"], index=[*range(7)][::-1]), [*"abcdefg"]),
 }
@@ -243,10 +234,6 @@ def test_labels_are_matched_by_position(tmp_path, case, role):
         ({"labels": {"ids": [0.5] * 7}}, TypeError, "^ids: expected whole numbers .* got float$"),
         ({"labels": {"ids": [1, "a"] * 3 + [2]}}, TypeError, "^ids: .* got int, str$"),
         ({"labels": {"ids": {*"abcdefg"}}}, TypeError, "^ids: expected whole numbers .* got set$"),
-        *(
-            ({"labels": {"ids": [0] * 6 + [far]}}, ValueError, "^ids: expected whole numbers of 64 bits with")
-            for far in (2**63, -(2**63) - 1)
-        ),
         ({"labels": {"ids": "uid"}}, ValueError, "^ids: expected a batch with a column 'uid', got tuple$"),
         ({"checkpoints": [1.0]}, TypeError, "^checkpoints: expected a mapping of names"),
         ({"checkpoints": {}}, ValueError, "^checkpoints: expected names .* got none"),
@@ -269,7 +256,11 @@ def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
         ({"estimator": "ghost"}, r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass"),
         ({"rows": 4}, r"^rows_per_file: expected 3, with which .* were begun, got 4; pass another"),
         ({"checkpoints": {"a": 1.0}}, r"^checkpoints: expected None, .* got \['a'\]"),
-        ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters or buffers; pass another"),
+        ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters, buffers or classes; pass"),
+        (
+            {"scorer": Listed(validation=(INPUTS, INPUTS + 1))},
+            r"^validation: expected the one .* a summary of others; pass another",
+        ),
     ],
 )
 def test_other_runs_are_refused_with_differences(tmp_path, changed, message):
@@ -284,43 +275,18 @@ def test_parts_of_different_runs_never_mix(tmp_path):
         written(tmp_path / name, scorer=Listed(factor))
     part = "part-000001.parquet"
     (tmp_path / "one" / part).write_bytes((tmp_path / "other" / part).read_bytes())
-    with pytest.raises(ValueError, match=r"^model: expected the one .* other parameters or buffers"):
+    with pytest.raises(ValueError, match=r"^model: expected the one .* other parameters, buffers"):
         read_scores(tmp_path / "one")
 
 
-@pytest.mark.parametrize("name", ["run.json", "part-000001.parquet"])
-@pytest.mark.parametrize("content", [b"", b"{", b"PAR1"])
-def test_truncated_files_are_named(tmp_path, name, content):
+def test_altered_bytes_are_refused(tmp_path):
     written(tmp_path)
-    (tmp_path / name).write_bytes(content)
-    for run in (partial(read_scores, tmp_path), partial(written, tmp_path)):
-        with pytest.raises(ValueError, match=rf"{name}: expected a whole file .*; delete it, and start the"):
-            run()
-
-
-def test_altered_parts_are_named(tmp_path):
-    written(tmp_path / "a")
-    first, second = (tmp_path / "a" / f"part-00000{part}.parquet" for part in (0, 1))
-    whole = first.read_bytes()
-    flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(30, 46))
-    for content in (second.read_bytes(), *flipped):
-        first.write_bytes(content)
-        with pytest.raises(
-            ValueError, match=r"part-000000.parquet: expected a whole file .*; delete it, and"
-        ):
-            read_scores(tmp_path / "a")
-    pq.write_table(pq.ParquetFile(second).read().slice(0, 2), second)
-    first.write_bytes(whole)
-    with pytest.raises(ValueError, match=r"part-000001.parquet: expected a whole file .* 2 rows"):
-        read_scores(tmp_path / "a")
-
-
-@pytest.mark.parametrize("content", ["[]", "{}", '{"samples": 7}', '{"samples": "x", "rows": 3}'])
-def test_incomplete_manifests_are_named(tmp_path, content):
-    written(tmp_path)
-    (tmp_path / "run.json").write_text(content)
-    with pytest.raises(ValueError, match=r"run\.json: expected a whole file that score_dataset wrote"):
-        read_scores(tmp_path)
+    path = tmp_path / "part-000000.parquet"
+    whole = path.read_bytes()
+    for at in range(30, 46):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(OSError, match=r"CRC|Corrupt|deserialize|Thrift"):
+            read_scores(tmp_path)
 
 
 def test_foreign_files_in_folders_are_ignored(tmp_path):
@@ -332,22 +298,16 @@ def test_foreign_files_in_folders_are_ignored(tmp_path):
         written(tmp_path / "b")
 
 
-def test_streams_of_other_lengths_change_nothing(tmp_path):
-    written(tmp_path, streamed(range(9)))
-    (tmp_path / "end.json").unlink()
-    with pytest.raises(ValueError, match=r"^dataset: expected the samples that .*part-000002"):
-        written(tmp_path, streamed(range(6)))
-    with pytest.raises(ValueError, match=r"^dataset: .*part-000002\.parquet was made of.* row 2 of it on"):
-        written(tmp_path, streamed(range(8)))
-    (tmp_path / "part-000002.parquet").unlink()
-    written(tmp_path, streamed(range(6)))
-    with pytest.raises(ValueError, match=r"^samples: expected 6, .* got more; pass another folder"):
-        written(tmp_path, streamed(range(7)))
-    assert not (tmp_path / "part-000002.parquet").exists()
+def test_streams_of_other_lengths_are_refused(tmp_path):
+    written(tmp_path, streamed(range(7)))
+    for samples in (6, 8):
+        with pytest.raises(ValueError, match=r"^(dataset|samples): expected (the samples|7, with)"):
+            written(tmp_path, streamed(range(samples)))
+    assert len(read_scores(tmp_path)) == 7
 
 
-def test_reordered_ids_are_found_by_row(tmp_path):
+def test_reordered_ids_are_refused(tmp_path):
     written(tmp_path, labels={"ids": [*"abcdefg"]})
-    with pytest.raises(ValueError, match=r"^dataset: .*part-000001\.parquet was made of.* row 1 of it on"):
+    with pytest.raises(ValueError, match=r"^dataset: .*part-000001\.parquet was made of, in their order"):
         written(tmp_path, labels={"ids": [*"abcdgfe"]})
     assert pq.read_schema(tmp_path / "part-000001.parquet").names[0] == "id"

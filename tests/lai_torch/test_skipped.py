@@ -66,8 +66,7 @@ def run(batches, options, backward, estimator):
 
 
 def moments(curator):
-    state = curator.state_dict()
-    return state["second_moment"], (state["input_second_moments"] or {}).get("parts")
+    return curator.state.second_moment, curator.state.input_second_moments
 
 
 @pytest.mark.parametrize(("bad", "options", "backward", "estimator"), CASES)

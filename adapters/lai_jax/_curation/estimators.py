@@ -11,7 +11,7 @@ import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
 from lai_jax._curation.moments import Moment, update_moment, update_moments
-from lai_jax._curation.passes import Back, Recorded, directional_pass, run_shared, separate_pass
+from lai_jax._curation.passes import Back, Recorded, chain_pass, directional_pass, run_shared, separate_pass
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zero_out
 from lai_jax._curation.warned import warn_of_unread
@@ -19,7 +19,7 @@ from lai_jax._exact.validation_gradient import ValidationGradient, validation_gr
 from lai_jax._program.model import Model
 from lai_jax._recording.plan import Plan
 from lai_jax._recording.planned import PlannedRecord
-from lai_jax._recording.recorders import GateRecorder, Recorder, TraceRecorder
+from lai_jax._recording.recorders import record_gates, record_trace
 from lai_jax.validation import Sketch, Validation
 
 
@@ -52,13 +52,13 @@ class _Traced:
     """
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
-    recorder: Recorder = TraceRecorder()
+    everything = False  # whether every output gradient is recorded
 
     def trace(self, problem: Problem, batch: Batch, counted: Any) -> tuple[lai.Trace, jax.Array]:
         """Return the trace of validation samples, and which of them count."""
-        model, plan = problem.plan_trace(batch, everything=self.recorder.everything)
+        model, plan = problem.plan_trace(batch, everything=self.everything)
         self.check(model, plan)
-        losses, trace = self.recorder.run(model, plan)
+        losses, trace = record_trace(model, plan, everything=self.everything)
         trace = problem.masked(trace, batch)
         counted = counted & jnp.isfinite(losses) & finite(trace)
         return zero_out(trace, counted), counted
@@ -69,7 +69,7 @@ class _Traced:
     def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
         """Share one forward pass, unless the rows to train on are to be run again."""
         run = separate_pass if recompute else run_shared
-        return run(problem, self.recorder, batch)
+        return run(problem, batch, everything=self.everything)
 
 
 class _Gradients(_Traced):
@@ -91,7 +91,7 @@ class _Gradients(_Traced):
 class Ghost(_Gradients):
     """All traced parameters."""
 
-    recorder = TraceRecorder(everything=True)
+    everything = True
 
 
 class LLI(_Gradients):
@@ -163,14 +163,17 @@ class GateLAI(_Traced):
     """LAI with output gradients carried down a chain by its gates."""
 
     sides: tuple[type, ...] = (GateTrace,)
-    recorder = GateRecorder()
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
         """Return the chain's trace."""
-        losses, chain = self.recorder.run(*problem.plan_trace(batch, everything=self.recorder.everything))
+        losses, chain = record_gates(*problem.plan_trace(batch, everything=False))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
         trace, gates = zero_out(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)
+
+    def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
+        """Run forward for scoring, and again for training."""
+        return chain_pass(problem, batch)
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         """Score with the gates of both sides."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+import lai_core as lai
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import fill_rows, put_stand_ins
 from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weigh_rows
@@ -20,8 +21,8 @@ from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import check_finite
 from lai_jax._program.losses import check_targets, is_batched, losses_of_leaves, take
 from lai_jax._program.tail import find_last_part, tail_of
-from lai_jax._recording.assemble import Measured, measure
-from lai_jax._recording.recorders import Recorder
+from lai_jax._recording.assemble import Measured, measure, records_of
+from lai_jax._recording.recorders import record_gates, record_trace
 
 Back = Callable[[jax.Array, jax.Array | None], list[jax.Array]]
 """The way back."""
@@ -31,12 +32,11 @@ class Recorded(NamedTuple):
     """What a forward pass gives to be scored."""
 
     losses: jax.Array  # `(n,)`
-    trace: Any  # what the recorder made of the batch
+    trace: Any  # of the batch
 
 
-def run_shared(problem: Problem, recorder: Recorder, batch: Batch) -> tuple[Recorded, Back]:
+def run_shared(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Recorded, Back]:
     """Run forward once for scoring and training."""
-    everything = recorder.everything
     model, plan = problem.plan_trace(batch, everything=everything)
     moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
     tail = None if everything else tail_of(model.program, plan.records[-1].use)
@@ -46,20 +46,20 @@ def run_shared(problem: Problem, recorder: Recorder, batch: Batch) -> tuple[Reco
     end = model.program.outputs[0] if part is None else part.start
 
     layers = frozenset(own.number for own in model.program.uses() if own.is_layer)
-    slots = [*recorder.slots(model, plan), *(slot for each in (tail, part) if each for slot in each.slots)]
+    slots = [slot for each in (tail, part) if each for slot in each.slots]
     value, vjp, (losses, records, values) = jax.vjp(
         lambda leaves: value_of_leaves(model, leaves, model.data, end, layers, slots), moving, has_aux=True
     )
     gradients = jnp.ones_like(value) if part is None else part.pull_back(values)
     if everything:  # takes a backward pass of its own
-        trace = recorder.run(model, plan)[1]
+        trace = record_trace(model, plan, everything=True)[1]
     else:
         if tail is None:  # the last layer is inside a loop or branch: differentiate from there
             measured = measure(model, plan, everything=False)
         else:
             cotangent = replace(tail, end=end).pull_back(values, gradients)
             measured = Measured(losses, records, {plan.records[-1].use.number: cotangent})
-        trace = recorder.record(model, plan, measured, values)
+        trace = lai.Trace(records_of(model, plan, measured, everything=False))
 
     def back(weights: jax.Array, best: jax.Array | None) -> list[jax.Array]:
         again = partial(weigh_gradient, problem, batch, weights)
@@ -78,10 +78,17 @@ def run_shared(problem: Problem, recorder: Recorder, batch: Batch) -> tuple[Reco
     return Recorded(losses[: model.real], problem.masked(trace, batch)), back
 
 
-def separate_pass(problem: Problem, recorder: Recorder, batch: Batch) -> tuple[Recorded, Back]:
+def separate_pass(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Recorded, Back]:
     """Run forward for scoring, and for training again, with the rows that are kept."""
-    losses, trace = recorder.run(*problem.plan_trace(batch, everything=recorder.everything))
+    planned = problem.plan_trace(batch, everything=everything)
+    losses, trace = record_trace(*planned, everything=everything)
     return Recorded(losses, problem.masked(trace, batch)), partial(weigh_gradient, problem, batch)
+
+
+def chain_pass(problem: Problem, batch: Batch) -> tuple[Recorded, Back]:
+    """Run a chain of layers forward for scoring by its gates, and again for training."""
+    recorded = record_gates(*problem.plan_trace(batch, everything=False))
+    return Recorded(*recorded), partial(weigh_gradient, problem, batch)
 
 
 def directional_pass(problem: Problem, batch: Batch) -> tuple[Any, Back]:

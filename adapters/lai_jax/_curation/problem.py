@@ -25,9 +25,9 @@ class Problem:
     valid: Valid | None = None  # from a batch's inputs to the positions that count; None: all do
     spread: Spread = field(default_factory=Spread)  # over which devices chosen rows lie
 
-    def masked(self, recorded: Any, batch: Batch) -> Any:
-        """Return a batch's trace with the positions that count; a chain with gates has none."""
-        return mask_trace(recorded, self.valid, batch[0]) if isinstance(recorded, lai.Trace) else recorded
+    def masked(self, trace: lai.Trace, batch: Batch) -> lai.Trace:
+        """Return a batch's trace with the positions that count."""
+        return mask_trace(trace, self.valid, batch[0])
 
     def read(self, batch: Batch) -> Model:
         """Read the losses of a batch as a program."""

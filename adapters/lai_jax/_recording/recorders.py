@@ -1,7 +1,6 @@
 """From a model and its plan to what estimators score: a trace, or the trace of a chain with its gates."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,59 +18,26 @@ Valid = Callable[[Any], jax.Array | None]
 """From a batch's inputs to its mask `(n, t)`, not zero where a position counts; None: all count."""
 
 
-@dataclass(frozen=True)
-class TraceRecorder:
-    """Records a trace."""
-
-    # whether of every output gradient, what Ghost needs: this takes a backward pass of its own
-    everything: bool = False
-
-    def run(self, model: Model, plan: Plan) -> tuple[jax.Array, lai.Trace]:
-        """Run the model forward and back once."""
-        measured = measure(model, plan, self.everything)
-        return measured.losses[: model.real], lai.Trace(records_of(model, plan, measured, self.everything))
-
-    def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
-        """Return no slots: inputs and output gradients of layers are enough."""
-        return ()
-
-    def record(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> lai.Trace:
-        """Return the trace."""
-        return lai.Trace(records_of(model, plan, measured, everything=False))
+def record_trace(model: Model, plan: Plan, *, everything: bool) -> tuple[jax.Array, lai.Trace]:
+    """Run the model forward and back once; of `everything`, what Ghost needs, back through all of it."""
+    measured = measure(model, plan, everything)
+    return measured.losses[: model.real], lai.Trace(records_of(model, plan, measured, everything))
 
 
-class GateRecorder:
-    """Records a chain of layers with the gates between them."""
-
-    everything = False
-
-    def run(self, model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
-        """Run the chain forward, and back to its last layer's output."""
-        links_of(model, plan)  # raises unless it is a chain
-        values: dict[int, Any] = {}
-        wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
-        (losses,), records = run(model.program, model.arguments, {}, wanted, values)
-        last = plan.records[-1].use
-        tail: Any = tail_of(model.program, last)  # of a chain's last layer there is one
-        measured = Measured(losses, records, {last.number: tail.pull_back(values)})
-        return losses[: model.real], self.record(model, plan, measured, values)
-
-    def slots(self, model: Model, plan: Plan) -> tuple[int, ...]:
-        """Return the slots of what lies between the layers."""
-        return tuple(slot for link in links_of(model, plan) for slot in (*link.between.slots, link.weight))
-
-    def record(self, model: Model, plan: Plan, measured: Measured, values: Mapping[int, Any]) -> GateTrace:
-        """Return the trace with its gates."""
-        links = links_of(model, plan)
-        return GateTrace(
-            lai.Trace(records_of(model, plan, measured, everything=False)),
-            tuple(gates_of(model, link, values) for link in links),
-            tuple(squared_column_norms(matrix_above(link, values)) for link in links),
-        )
-
-
-Recorder = TraceRecorder | GateRecorder
-"""Records one batch, by a run of its own or from a run that somebody else makes."""
+def record_gates(model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
+    """Run a chain of layers forward, and back to its last layer's output."""
+    links = links_of(model, plan)  # raises unless it is a chain
+    values: dict[int, Any] = {}
+    wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
+    (losses,), records = run(model.program, model.arguments, {}, wanted, values)
+    last = plan.records[-1].use
+    tail: Any = tail_of(model.program, last)  # of a chain's last layer there is one
+    measured = Measured(losses, records, {last.number: tail.pull_back(values)})
+    return losses[: model.real], GateTrace(
+        lai.Trace(records_of(model, plan, measured, everything=False)),
+        tuple(gates_of(model, link, values) for link in links),
+        tuple(squared_column_norms(matrix_above(link, values)) for link in links),
+    )
 
 
 def mask_trace(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -> lai.Trace:

@@ -93,8 +93,9 @@ class Scorer(BatchScorer):
 
     @property
     def _made_of(self) -> dict[str, str]:
-        found = {"model": (self.apply, self.last, self.valid), "parameters": self._ready, "loss": self.loss}
-        return {name: fingerprint(part) for name, part in found.items()}
+        leaves = {jax.tree_util.keystr(at): leaf for at, leaf in jax.tree.leaves_with_path(self._ready)}
+        model = self.apply, self.last, self.valid, leaves
+        return {"model": fingerprint(model), "loss": fingerprint(self.loss)}
 
     def _numbers(self, pair: Any) -> dict[str, Any]:
         """Return the numbers of a batch, cut into parts of one size, for one program."""

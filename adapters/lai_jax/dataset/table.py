@@ -108,7 +108,6 @@ def score_dataset(
         checkpoints,
         lambda checkpoint, state: scorer._move_to(state),
         {**shared, "batch_size": batch_size},
-        {},
         labels,
         rows=rows_per_file,
         process=(jax.process_index(), jax.process_count()) if process is None else process,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from lai_storage import storable
+from lai_storage._values import flatten_value, rebuilt
 from lai_storage.columns import collate_items, columns_of
 from lai_storage.scoring import Indexed, Stream
 from torch import Tensor, nn
@@ -20,10 +21,10 @@ from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.checks import check_summary
 from lai_torch._curation.estimators import make_scorer
 from lai_torch._curation.readings import Reading, chunks
-from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
+from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import make_generator
-from lai_torch._model.batch import Loss, count, map_tensors, rows
+from lai_torch._model.batch import Loss, count, rows
 from lai_torch._model.preserve import run_alone, use_eval_mode
 from lai_torch.dataset.identity import tensors_of
 from lai_torch.options import Estimator
@@ -46,8 +47,6 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
     collate: Callable[[Any], Any] = partial(collate_items, role, default_collate)
     if loader is not None and loader.collate_fn is not default_collate:
         collate = loader.collate_fn
-    if hasattr(held, "iloc") and not hasattr(held, "columns"):  # a Series, whose items count by position
-        held = list(held)
     numbered = hasattr(held, "__len__") and hasattr(held, "__getitem__")
     unfit = (
         isinstance(held, str | bytes | Mapping | Tensor) or hasattr(held, "iloc") or hasattr(held, "schema")
@@ -77,13 +76,7 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
     def load(span: range, size: int) -> Iterator[Any]:
         # the loader's own stream: its workers' seeds are none of training's draws
         options: Any = {"collate_fn": collate, "num_workers": workers, "generator": make_generator()}
-        try:
-            yield from DataLoader(Subset(held, span), batch_size=size, **options)
-        except Exception as error:
-            if not str(error).startswith("Caught "):  # it was raised here, in its own words
-                raise
-            msg = f"{role}: expected samples that its workers load, got {str(error).strip().splitlines()[-1]}"
-            raise ValueError(msg) from error
+        yield from DataLoader(Subset(held, span), batch_size=size, **options)
 
     return Indexed(len(held), size, load)
 
@@ -230,4 +223,8 @@ def _device(model: nn.Module) -> torch.device | None:
 
 def move_side(side: Any, device: torch.device | None) -> Any:
     """Return a validation side on a device."""
-    return side if device is None else unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))
+    if device is None:
+        return side
+    tensors: list[Tensor] = []
+    structure = flatten_value(side, "side", tensors, in_file=False)
+    return rebuilt(structure, [tensor.to(device) for tensor in tensors], "side")

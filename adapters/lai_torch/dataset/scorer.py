@@ -15,7 +15,7 @@ from lai_torch._curation.checks import check_kinds
 from lai_torch._curation.readings import chunks
 from lai_torch._curation.validation import move_to_model
 from lai_torch._model.batch import Loss, count
-from lai_torch.dataset.identity import code_of, tensors_of
+from lai_torch.dataset.identity import content_of
 from lai_torch.dataset.loaded import Loaded, Summary, cut, move_side, options_of
 from lai_torch.options import Estimator, EstimatorName, with_defaults
 
@@ -100,11 +100,10 @@ class Scorer(BatchScorer):
 
     @property
     def _made_of(self) -> dict[str, str]:
-        model = self._model
-        modules = self.loss.modules() if isinstance(self.loss, nn.Module) else ()
-        loss = self.loss, [module.training for module in modules]  # a loss runs in its own mode
-        found = {"model": list(code_of(model)), "parameters": tensors_of(model), "loss": loss}
-        return {name: fingerprint(part) for name, part in found.items()}
+        loss: Any = self.loss
+        if isinstance(loss, nn.Module):
+            loss = content_of(loss), loss.training  # a loss runs in its own mode
+        return {"model": fingerprint(content_of(self._model)), "loss": fingerprint(loss)}
 
     def _numbers(self, pair: Any) -> dict[str, Any]:
         from lai_storage.columns import NUMBERS  # needs numpy

@@ -6,7 +6,6 @@ from os import PathLike
 from typing import Any, Literal
 
 import torch
-from lai_storage.identity import fingerprint
 from lai_storage.scoring import Stream, score_source
 from torch import Tensor, nn
 
@@ -48,7 +47,8 @@ def score_dataset(
     times.
 
     An interrupted run goes on where it stopped when it is started again with the same arguments: each part
-    appears whole or not at all, and no sample is lost or stands there twice. Processes share the work. A
+    appears whole or not at all, and no sample is lost or stands there twice. Resume with the same code:
+    functions and classes are compared by name, data and parameters by content. Processes share the work. A
     stream is read again from its start, and only the missing parts are scored; a stream with other ids than
     those in the table is refused.
 
@@ -154,7 +154,6 @@ def score_dataset(
             checkpoints,
             load,
             {"estimator": options_of(scorer.estimator), "parts": parts, "batch_size": batch_size},
-            {"estimator": fingerprint(scorer.estimator)},
             {"ids": ids, "groups": groups},
             rows=rows_per_file,
             process=process or _process(),

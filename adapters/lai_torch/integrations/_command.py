@@ -4,8 +4,11 @@ Needs the extra `command`.
 """
 
 import contextlib
+import csv
 import inspect
+import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,6 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 import torch
 import transformers
 from lai_storage.report import empty_columns, write_report
@@ -63,48 +65,42 @@ def name_argument(argument: str) -> Iterator[None]:
 
 
 def read_samples(path: Path) -> Samples:
-    """Read a file of texts, numbered from 0, or a folder of texts or of images, named by path."""
+    """Read a file of texts, numbered from 0, or a folder of images, named by path."""
     if path.is_dir():
         return _read_folder(path)
     if path.suffix not in READERS:
-        msg = f"expected a folder of texts or images, or a file of texts, one of {', '.join(READERS)}"
+        msg = f"expected a folder of images, or a file of texts, one of {', '.join(READERS)}"
         raise ValueError(msg)
-    columns = READERS[path.suffix](path)
-    if "text" not in columns:
-        msg = f"expected a column 'text', got {sorted(columns)}"
-        raise ValueError(msg)
-    texts = columns["text"]
-    if not texts:
+    records = READERS[path.suffix](path)
+    if not records:
         msg = "expected texts, got none"
         raise ValueError(msg)
-    for number, text in enumerate(texts):
-        _check_text(f"sample {number}", text)
-    return Samples(range(len(texts)), texts, columns.get("label", [None] * len(texts)))
+    for number, record in enumerate(records):
+        _check_text(number, record)
+    texts, labels = ([record.get(name) for record in records] for name in ("text", "label"))
+    return Samples(range(len(texts)), texts, labels)
 
 
 def _read_folder(folder: Path) -> Samples:
-    """Read all texts, or all images, at any depth; the class is the folder's first level."""
+    """Find all images, at any depth; the class is the folder's first level."""
     files = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()]
-    files = [file for file in files if not any(part.startswith(".") for part in file.parts)]
-    texts = [file for file in files if file.suffix.lower() == ".txt"]
-    images = [file for file in files if file.suffix.lower() in IMAGES]
-    # neither, or a mixture of which a model reads half
-    if bool(texts) == bool(images):
-        msg = f"expected either .txt files or images in it, got {len(texts)} and {len(images)} of them"
+    images = [
+        file
+        for file in files
+        if file.suffix.lower() in IMAGES and not any(part.startswith(".") for part in file.parts)
+    ]
+    if not images:
+        msg = f"expected images in it, got none; texts are read from a file, one of {', '.join(READERS)}"
         raise ValueError(msg)
-    contents: list[Any] = [folder / file for file in images]
-    for file in texts:
-        contents.append(_decode(folder / file))
-        _check_text(str(file), contents[-1])
-    found = texts or images
-    labels = [file.parts[0] if len(file.parts) > 1 else None for file in found]
-    return Samples([file.as_posix() for file in found], contents, labels)
+    labels = [file.parts[0] if len(file.parts) > 1 else None for file in images]
+    return Samples([file.as_posix() for file in images], [folder / file for file in images], labels)
 
 
-def _check_text(name: str, text: Any) -> None:
+def _check_text(number: int, record: Any) -> None:
+    text = record.get("text") if isinstance(record, dict) else None
     if not isinstance(text, str) or not text.strip():
         got = "an empty one" if isinstance(text, str) else type(text).__name__
-        msg = f"expected a text in {name}, got {got}; leave that sample out"
+        msg = f"expected a text in sample {number}, as {{'text': ...}}, got {got}; leave that sample out"
         raise ValueError(msg)
 
 
@@ -123,21 +119,6 @@ def _lines(path: Path) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def _read_json(path: Path) -> dict[str, list[Any]]:
-    """Read one array of records, or one record a line."""
-    whole = _decode(path)
-    # an array, whatever the file's name ends with
-    if whole.lstrip().startswith("["):
-        records = json.loads(whole)
-    else:
-        records = [_read_record(number, line) for number, line in enumerate(_lines(path))]
-    if not all(isinstance(record, dict) for record in records):
-        msg = 'expected records, as {"text": ...}, got other values'
-        raise ValueError(msg)
-    names = {name for record in records for name in record} & {"text", "label"}
-    return {name: [record.get(name) for record in records] for name in names}
-
-
 def _read_record(number: int, line: str) -> Any:
     try:
         return json.loads(line)
@@ -146,30 +127,20 @@ def _read_record(number: int, line: str) -> Any:
         raise ValueError(msg) from error
 
 
-def _read_csv(path: Path) -> dict[str, list[Any]]:
+def _read_csv(path: Path) -> list[dict[str, Any]]:
     """Read a table whose texts may hold line ends; classes are text: "01" is not 1."""
-    types = {"text": pa.string(), "label": pa.string()}
-    table = pyarrow.csv.read_csv(
-        path,
-        # one block: a quoted text may be longer than the reader's own
-        read_options=pyarrow.csv.ReadOptions(block_size=path.stat().st_size + 1),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=types),
-    )
-    names = table.column_names
-    for name in types:
-        if names.count(name) > 1:
-            msg = f"expected one column of each name, got {names.count(name)} called {name!r}"
-            raise ValueError(msg)
-    return table.to_pydict()
+    csv.field_size_limit(sys.maxsize)  # else 128 KiB a text
+    table = csv.DictReader(io.StringIO(_decode(path), newline=""))
+    if "text" not in (table.fieldnames or ()):
+        msg = f"expected a column 'text', got {table.fieldnames}"
+        raise ValueError(msg)
+    return list(table)
 
 
-READERS: dict[str, Callable[[Path], dict[str, list[Any]]]] = {
-    ".txt": lambda path: {"text": _lines(path)},
+READERS: dict[str, Callable[[Path], list[Any]]] = {
+    ".txt": lambda path: [{"text": line} for line in _lines(path)],
     ".csv": _read_csv,
-    ".json": _read_json,
-    ".jsonl": _read_json,
-    ".parquet": lambda path: pyarrow.parquet.ParquetFile(path).read().to_pydict(),
+    ".jsonl": lambda path: [_read_record(number, line) for number, line in enumerate(_lines(path))],
 }
 
 
@@ -286,7 +257,7 @@ def class_numbers(labels: Sequence[Any], classes: dict[str, int]) -> torch.Tenso
     if unknown:
         msg = (
             f"label: expected one of the model's classes, {sorted(classes)}, or its number, got "
-            f"{unknown[:5]}; a file's column `label` or the first level of folders says it"
+            f"{unknown[:5]}; a file's column `label` or a folder's first level says it"
         )
         raise ValueError(msg)
     return torch.tensor([known[str(label)] for label in labels], device="cpu")
@@ -312,7 +283,7 @@ def main() -> None:
     "--data",
     required=True,
     type=SAMPLES,
-    help="What to score: a file or a folder of texts, a folder of images.",
+    help="What to score: a file of texts, a folder of images.",
 )
 @click.option("--validation", required=True, type=SAMPLES, help="Good samples, in the same form.")
 @click.option(
@@ -339,9 +310,9 @@ def score(
 ) -> None:
     """Score every sample of DATA by what a training step on it does to the loss on VALIDATION.
 
-    Texts: a .txt file with one text a line; a .csv, .json, .jsonl or .parquet file with a column `text`
-    and, for a classifier, `label`; a folder of .txt files, one text each. Images: a folder. In a folder the
-    first level names the class, as the model names it; below it, files may lie at any depth.
+    Texts: a .txt file with one text a line; a .csv or .jsonl file with a column `text` and, for a
+    classifier, `label`. Images: a folder, whose first level names the class, as the model names it; below it,
+    files may lie at any depth.
 
     Writes scores.csv, lowest score first, and scores.html to the output folder. A positive score helps. A
     run that was interrupted goes on when it is started again.

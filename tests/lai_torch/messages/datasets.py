@@ -18,13 +18,6 @@ COLUMNS = {"uid": NAMES, "x": DATA[0].tolist(), "y": DATA[1].tolist(), "text": N
 STREAM = Stream(zip(*DATA, strict=True))
 
 
-class Broken(TensorDataset):
-    def __getitem__(self, index):
-        if index == 3:
-            raise KeyError("the fourth")
-        return super().__getitem__(index)
-
-
 def table(data=DATA, validation=VALIDATION, **options):
     """Return a call that scores a data set, and writes nothing where it is refused."""
 
@@ -80,9 +73,6 @@ SETS = {
     ),
     "TypeError: dataset: expected a pair": table("abcd"),
     "ValueError: …got num_workers=1; pass the stream itself": (table(DataLoader(STREAM, num_workers=1))),
-    "ValueError: dataset: expected samples that its workers load": unread(
-        DataLoader(Broken(*DATA), num_workers=1)
-    ),
     "ValueError: dataset: expected a DataLoader": unread(DataLoader(TensorDataset(*DATA), batch_size=None)),
     "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
     "ValueError: validation: expected samples to sum up with each … got a summary": (
