@@ -49,32 +49,28 @@ def _subclasses(kind: type[Any]) -> Iterator[type]:
         yield from (each, *_subclasses(each))
 
 
-def flatten_value(value: Any, where: str, arrays: list[Any], *, in_file: bool = True) -> Any:
+def flatten_value(value: Any, where: str, arrays: list[Any]) -> Any:
     """Return `value` as what JSON holds, with each array's place in `arrays`, which is added to."""
-
-    def flatten(part: Any, place: str) -> Any:
-        return flatten_value(part, where + place, arrays, in_file=in_file)
-
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}  # JSON has no infinity
     if is_array(value):
         dtype = getattr(value.dtype, "name", str(value.dtype).rpartition(".")[2])  # torch's have no name
-        if in_file and not _KEPT.fullmatch(dtype):
+        if not _KEPT.fullmatch(dtype):
             msg = f"{where}: expected an array of flags, whole numbers or floats up to 64 bits, got {dtype}"
             raise TypeError(msg)
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if isinstance(value, Mapping):
-        pairs = [(key, flatten(item, f"[{key!r}]")) for key, item in value.items()]
-        return {"mapping": [[flatten(key, ", a key"), item] for key, item in pairs]}
+        pairs = [(key, flatten_value(item, f"{where}[{key!r}]", arrays)) for key, item in value.items()]
+        return {"mapping": [[flatten_value(key, f"{where}, a key", arrays), item] for key, item in pairs]}
     if type(value) in (tuple, list):
-        each = [flatten(part, f"[{index}]") for index, part in enumerate(value)]
+        each = [flatten_value(part, f"{where}[{index}]", arrays) for index, part in enumerate(value)]
         return {type(value).__name__: each}
     if _kinds().get(_name_kind(type(value))) is type(value):
         names = [field.name for field in fields(value)]  # type: ignore[arg-type]  # kinds are dataclasses
-        parts = {name: flatten(getattr(value, name), f".{name}") for name in names}
+        parts = {name: flatten_value(getattr(value, name), f"{where}.{name}", arrays) for name in names}
         return {"kind": _name_kind(type(value)), "fields": parts}
     msg = (
         f"{where}: expected an array, a number, text, a trace, a summary, or tuples, lists and mappings of "

@@ -308,7 +308,7 @@ class Weigher:
 
     @run_alone
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up a state that `state_dict` returned.
+        """Take up a state that `state_dict` returned, of this release or the one before.
 
         Parameters
         ----------

@@ -1,5 +1,6 @@
 """An interrupted run goes on bit for bit, a killed one loses nothing, and a long one holds on to nothing."""
 
+import copy
 import gc
 import io
 import pathlib
@@ -124,6 +125,32 @@ def test_interrupted_runs_resume_bitwise(kind, options):
         assert stepped(resumed[2], batches, number) == expected[number:]
         for half, uninterrupted in zip(resumed, whole, strict=True):
             assert plain(half.state_dict()) == plain(uninterrupted.state_dict())
+
+
+def of_the_release_before(state):
+    """Return a state in the form in which the release before wrote it."""
+    old = {name: state[name] for name in ("steps", "skipped", "dropped", "estimator", "generator")}
+    side = state["side"]
+    if "fields" in side:
+        side = side | {"fields": {name: one for name, one in side["fields"].items() if name != "sketch"}}
+    old["summary"] = {"summary": side, "served": state["served"], "losses": state["validation_losses"]}
+    old["scorer"] = {"sketch": None, "routed": [], "left": [], "second_moment": state["second_moment"]}
+    moments = state["input_second_moments"]
+    old["scorer"]["input_second_moments"] = None if moments is None else tuple(moments["parts"])
+    return old | {"timed": [], "backward": state["backward"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [CASES[0], CASES[3], CASES[5], ("tokens", CASES[14][1] | {"policy": lai.reweight})]
+)
+def test_states_of_the_last_release(kind, options):
+    (model, optimizer, curator), batches = parts(kind, options)
+    stepped(curator, batches[:4], 0)
+    states = model.state_dict(), optimizer.state_dict(), of_the_release_before(curator.state_dict())
+    resumed, _ = parts(kind, options)
+    for owner, state in zip(resumed, copy.deepcopy(states), strict=True):
+        owner.load_state_dict(state)
+    assert stepped(resumed[2], batches, 4) == stepped(curator, batches, 4)
 
 
 @pytest.mark.weekly

@@ -1,13 +1,14 @@
 """What a step depends on beside model, optimizer and batch, as one value, and that value as plain data."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from lai_storage import storable
-from lai_storage._values import flatten_value, rebuilt
 from torch import Tensor
 
 import lai_core as lai
+from lai_core.records.convolution import Geometry
+from lai_torch.trace import GateTrace
 
 
 @storable
@@ -69,17 +70,31 @@ class CuratorState:
 LIVE = {"batches", "contributions", "versions"}
 """Fields that hold of `.grad` and of the parameters as they are in memory: a resumed run begins them anew."""
 
+KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        ValidationSide,
+        lai.ValidationSummary,
+        lai.Trace,
+        GateTrace,
+        lai.LayerTrace,
+        lai.ReadoutTrace,
+        lai.ExpertTrace,
+        lai.ConvolutionTrace,
+        Geometry,
+    )
+}
+"""The dataclasses that sides are made of."""
+
 
 def dump_state(state: CuratorState) -> dict[str, Any]:
-    """Return the fields of a state as plain values, with the tensors in a list beside them."""
-    tensors: list[Tensor] = []
-    kept = {one.name: getattr(state, one.name) for one in fields(state) if one.name not in LIVE}
-    plain = {name: flatten_value(value, name, tensors, in_file=False) for name, value in kept.items()}
-    return plain | {"tensors": tensors}
+    """Return the fields of a state as tensors and plain values."""
+    return {one.name: pack(getattr(state, one.name)) for one in fields(state) if one.name not in LIVE}
 
 
 def load_state(state: CuratorState, saved: Any) -> CuratorState:
     """Return the state that `dump_state` wrote; raise unless it is of a curator such as has `state`."""
+    saved = _convert_old(saved)
     expected = {*dump_state(state), "generator"}
     missing = sorted(expected - saved.keys()) if isinstance(saved, dict) else sorted(expected)
     if missing:
@@ -95,5 +110,47 @@ def load_state(state: CuratorState, saved: Any) -> CuratorState:
         if not isinstance(saved[name], int) or saved[name] < 0:
             msg = f"state: expected a whole number of {name!r}, 0 or more, got {saved[name]!r}"
             raise ValueError(msg)
-    names = expected - {"generator", "tensors"}
-    return CuratorState(**{name: rebuilt(saved[name], saved["tensors"], "state") for name in names})
+    return CuratorState(**{name: unpack(saved[name]) for name in expected - {"generator"}})
+
+
+def _convert_old(saved: Any) -> Any:
+    """Return a state that the release before this one wrote in the fields of this one."""
+    if not (isinstance(saved, dict) and {"scorer", "summary"} <= saved.keys()):
+        return saved
+    scorer, summary = saved["scorer"], saved["summary"]
+    old = {"timed": (), "backward": None} | saved
+    new = {one.name: one.default for one in fields(CuratorState) if one.name not in {*LIVE, "estimator"}}
+    new |= {name: old[name] for name in ("estimator", "steps", "skipped", "dropped", "backward")}
+    side = summary["summary"]
+    if isinstance(side, dict) and side["kind"] != "ValidationSide":  # a gradient alone
+        side = pack(ValidationSide((unpack(side),)))
+    # one that was sketched as it is no longer done is made anew
+    new["side"] = None if scorer.get("sketch") is not None else side
+    new |= {"served": summary["served"], "validation_losses": summary["losses"], "timed": pack(old["timed"])}
+    moments = ("second_moment", "input_second_moments")
+    new |= {name: pack(scorer.get(name)) for name in moments}
+    new |= {name: pack(scorer.get(name, ())) for name in ("routed", "left")}
+    return new | {"generator": saved["generator"]}
+
+
+def pack(value: Any) -> Any:
+    """Return nested dataclasses, tuples and lists as dictionaries that name them."""
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {field.name: pack(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": type(value).__name__, "fields": held}
+    if isinstance(value, tuple | list):
+        return {"kind": "tuple", "parts": [pack(part) for part in value]}
+    if isinstance(value, dict):  # whose keys may be anything, `kind` too
+        return {"kind": "dict", "parts": [[key, pack(part)] for key, part in value.items()]}
+    return value
+
+
+def unpack(plain: Any) -> Any:
+    """Return what `pack` wrote down."""
+    if not isinstance(plain, dict):
+        return plain
+    if plain["kind"] == "tuple":
+        return tuple(unpack(part) for part in plain["parts"])
+    if plain["kind"] == "dict":
+        return {key: unpack(part) for key, part in plain["parts"]}
+    return KINDS[plain["kind"]](**{name: unpack(value) for name, value in plain["fields"].items()})

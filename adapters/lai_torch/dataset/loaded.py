@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from lai_storage import storable
-from lai_storage._values import flatten_value, rebuilt
 from lai_storage.columns import collate_items, columns_of
 from lai_storage.scoring import Indexed, Stream
 from torch import Tensor, nn
@@ -21,10 +20,10 @@ from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.checks import check_summary
 from lai_torch._curation.estimators import make_scorer
 from lai_torch._curation.readings import Reading, chunks
-from lai_torch._curation.state import CuratorState, ValidationSide
+from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import make_generator
-from lai_torch._model.batch import Loss, count, rows
+from lai_torch._model.batch import Loss, count, map_tensors, rows
 from lai_torch._model.preserve import run_alone, use_eval_mode
 from lai_torch.dataset.identity import tensors_of
 from lai_torch.options import Estimator
@@ -223,8 +222,4 @@ def _device(model: nn.Module) -> torch.device | None:
 
 def move_side(side: Any, device: torch.device | None) -> Any:
     """Return a validation side on a device."""
-    if device is None:
-        return side
-    tensors: list[Tensor] = []
-    structure = flatten_value(side, "side", tensors, in_file=False)
-    return rebuilt(structure, [tensor.to(device) for tensor in tensors], "side")
+    return side if device is None else unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))
