@@ -9,6 +9,8 @@ import runpy
 import sys
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 import transformers
@@ -141,6 +143,12 @@ def test_texts_of_classes(tmp_path):
     check(tmp_path / "out", {str(at): score for at, score in enumerate(scores)})
 
 
+def parquet(columns):
+    written = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), written)
+    return written.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "texts"),
     [
@@ -152,6 +160,7 @@ def test_texts_of_classes(tmp_path):
         ("data.csv", '\ufefftext,label\n"a ""b"",\r\nc",01\n2024,1\n'.encode(), ['a "b",\r\nc', "2024"]),
         ("data.jsonl", b'{"text": "a\\nb"}\r\n\r\n{"text": "\\u2028c"}', ["a\nb", "\u2028c"]),
         ("data.csv", b"text\n" + b"a" * 200_000, ["a" * 200_000]),
+        ("data.parquet", parquet({"text": ["a", "b"], "label": [1, 0]}), ["a", "b"]),
     ],
 )
 def test_lines_and_texts(tmp_path, name, content, texts):

@@ -84,6 +84,10 @@ OTHER_RUNS = {
     "a buffer without a name": ("model", {"model": Scaled(shift=0.1)}),
     "a class": ("model", {"model": Scaled(net=network().insert(1, torch.nn.GELU()))}),
     "a frozen layer": ("model", {"model": Scaled(net=network().requires_grad_(requires_grad=False))}),
+    "a setting of a loss": (
+        "loss",
+        {"loss": torch.nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)},
+    ),
     "validation": ("validation", {"validation": drawn(8, 3)}),
     "a loss's parameters": (
         "loss",

@@ -98,6 +98,20 @@ def test_ghost_is_exact_on_mixtral(way):
     assert found.explained["model.layers.0.mlp.experts.gate_up_proj"] == ("expert",)
 
 
+@holding(lambda: held(bank=nn.Parameter(torch.randn(2, 4, 4)), head=nn.Linear(4, 3)))
+def idle(own, inputs):
+    """Go through one matrix of a bank, and some rows by the other one to nothing."""
+    rows = (inputs[:, 0] > 0).nonzero().squeeze(1)
+    off = torch.relu(-(inputs[rows] @ own.bank[1]).abs() - 1)
+    return own.head((inputs @ own.bank[0]).index_add(0, rows, off))
+
+
+@pytest.mark.filterwarnings("ignore:.*LAI has no readout")
+def test_idle_matrices_of_a_bank():
+    trace = lai_torch.trace(idle().double(), LOSS, *drawn(6, 3))
+    assert [layer.name for layer in trace.layers] == ["head"]
+
+
 @holding(lambda: held(body=nn.Linear(4, 4, bias=False), head=nn.Linear(4, 3)))
 def looped(own, inputs):
     """Run each sample by itself."""

@@ -1,4 +1,4 @@
-"""What torch's modules are made of, for fingerprints of runs: classes, and the bytes of all tensors."""
+"""What torch's modules are made of, for fingerprints of runs: classes, settings and the bytes of tensors."""
 
 from typing import Any
 
@@ -8,13 +8,24 @@ from torch import Tensor, nn
 
 
 def content_of(model: nn.Module) -> dict[str, Any]:
-    """Return the class of each module, and a fingerprint of each parameter and buffer, by name."""
+    """Return each module's class and settings, and a fingerprint of each parameter and buffer, by name."""
     model = getattr(model, "_orig_mod", model)  # of a compiled one
     classes = {name: type(module) for name, module in model.named_modules(remove_duplicate=False)}
+    settings = {name: _settings_of(module) for name, module in model.named_modules()}
     # frozen layers have no score
     trains = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     tensors = {name: fingerprint(_bytes_of(tensor)) for name, tensor in tensors_of(model).items()}
-    return {"classes": classes, "trains": trains, "tensors": tensors}
+    return {"classes": classes, "settings": settings, "trains": trains, "tensors": tensors}
+
+
+def _settings_of(module: nn.Module) -> dict[str, Any]:
+    """Return a module's attributes that are numbers or text, such as a temperature; its mode is none."""
+    named = vars(module).items()
+    return {
+        name: one
+        for name, one in named
+        if isinstance(one, int | float | str) and name != "training" and not name.startswith("_")
+    }
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

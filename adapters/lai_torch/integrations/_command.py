@@ -18,6 +18,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.parquet
 import torch
 import transformers
 from lai_storage.report import empty_columns, write_report
@@ -141,6 +142,7 @@ READERS: dict[str, Callable[[Path], list[Any]]] = {
     ".txt": lambda path: [{"text": line} for line in _lines(path)],
     ".csv": _read_csv,
     ".jsonl": lambda path: [_read_record(number, line) for number, line in enumerate(_lines(path))],
+    ".parquet": lambda path: pyarrow.parquet.read_table(path).to_pylist(),
 }
 
 
@@ -310,7 +312,7 @@ def score(
 ) -> None:
     """Score every sample of DATA by what a training step on it does to the loss on VALIDATION.
 
-    Texts: a .txt file with one text a line; a .csv or .jsonl file with a column `text` and, for a
+    Texts: a .txt file with one text a line; a .csv, .jsonl or .parquet file with a column `text` and, for a
     classifier, `label`. Images: a folder, whose first level names the class, as the model names it; below it,
     files may lie at any depth.
 
