@@ -82,7 +82,7 @@ def norm(outputs):
 PARTS = {
     "last": "positions table layernorm attention",
     "tempered": "convolution groupnorm gain scalar depthwise",
-    "half_of_an_offset": "left functional merged time_first",
+    "half_of_an_offset": "functional merged time_first",
     "normed": "normed_weight heads scaled",
     "offset_maps": "sliced transposed shared",
     "flat": "detached checkpointed written residual_in_place",

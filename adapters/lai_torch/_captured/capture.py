@@ -19,20 +19,10 @@ from lai_torch._model.preserve import preserve
 from lai_torch._model.walk import list_parameters
 
 _serial = itertools.count()
-EXPECTED = (
-    "backward: 'selective' expects a model that compiles in one graph with a free batch size, this one does "
-    "not ({}); use backward='kept'"
-)
 
 
 class Captured:
-    """A model as one graph, captured once for every batch size.
-
-    Attributes
-    ----------
-    captures
-        How many times it was captured: once, and again where something else than the batch size varies.
-    """
+    """A model as one graph, captured once for every batch size, and again where something else varies."""
 
     def __init__(
         self,
@@ -42,7 +32,7 @@ class Captured:
     ) -> None:
         from torch._dynamo.backends.common import aot_autograd
 
-        self.model, self.captures = model, 0
+        self.model = model
         self._split: tuple[fx.GraphModule, fx.GraphModule, int] | None = None
         self._last: tuple[Pair, dict[str, Any]] | None = None
         self._inputs: set[int] = set()
@@ -81,19 +71,13 @@ class Captured:
             # an error of the model's own comes up as it is
             with preserve(self.model), torch.no_grad():
                 call(self.model, inputs)
-            raise ValueError(EXPECTED.format(self._explain(error))) from error
-
-    def _explain(self, error: Exception) -> str:
-        from torch._dynamo.exc import FailOnRecompileLimitHit
-        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
-
-        if isinstance(error, FailOnRecompileLimitHit):
-            return f"compiled {self.captures} times, each call changes what the graph depends on"
-        if isinstance(error, ConstraintViolationError):
-            return "it fixes the size of the batch"
-        # a back end's own error, which the compiler wraps
-        said = getattr(error, "inner_exception", error)
-        return next(iter(str(said).splitlines()), type(said).__name__)
+            # a back end's own error, which the compiler wraps
+            said = str(getattr(error, "inner_exception", error)) or type(error).__name__
+            msg = (
+                "backward: 'selective' expects a model that compiles in one graph, with a free batch size, "
+                f"got one that does not ({said.splitlines()[0]}); use backward='kept'"
+            )
+            raise ValueError(msg) from error
 
     def read(self, found: list[Tensor], last: str | None) -> Run:
         """Return what the call kept, for its differentiable outputs."""
@@ -120,7 +104,6 @@ class Captured:
             return graph.forward
         forward, backward, returned = self._split
         self._split = None
-        self.captures += 1
         pair = Pair(forward, backward, returned)
 
         run = functools.partial(bind_weakly(self._run), pair, returned)

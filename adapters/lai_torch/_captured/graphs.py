@@ -23,7 +23,6 @@ class Layer:
     inputs: fx.Node  # inputs, output: the nodes of its input and of itself
     output: fx.Node
     names: tuple[str, ...]  # the parameters that its weight is computed from
-    left: bool = False  # whether it is `W a`, features on the first axis
     geometry: dict[str, Any] | None = None  # what else a convolution has
 
     @property
@@ -54,9 +53,6 @@ class _Graph:
         inputs: Any
         weight: Any
         inputs, weight = (arguments[index] for index in _PRODUCTS[node.target])
-        left = node.target is torch.ops.aten.mm.default and self._is_weight(inputs) and weight in self.batched
-        if left:
-            inputs, weight = weight, inputs
         if inputs not in self.batched or not self._is_weight(weight):
             return None
         geometry = None
@@ -64,7 +60,7 @@ class _Graph:
             if arguments[6]:  # transposed
                 return None
             geometry = _geometry(arguments, weight)
-        return Layer(inputs, node, self.names[weight], left, geometry)
+        return Layer(inputs, node, self.names[weight], geometry)
 
     def _is_weight(self, node: Any) -> bool:
         return isinstance(node, fx.Node) and node not in self.batched and bool(self.names[node])

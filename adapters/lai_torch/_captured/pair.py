@@ -66,32 +66,7 @@ MOST = 256
 
 
 class Pair:
-    """A captured forward and backward graph.
-
-    Attributes
-    ----------
-    inputs, outputs
-        The nodes that come into the forward, and those that go to the caller.
-    placeholders, names, tangents
-        What comes into the backward, and its names: what the forward saved, and at these places gradients of
-        the outputs.
-    parameters
-        Parameter names by graph input.
-    layers
-        The layers by node, in order.
-    sample_axes
-        Where each tensor holds samples, by the sizes that are not the batch's.
-    sized
-        The nodes that are computed from sizes alone.
-    own
-        Of each layer, the last one last, whether Ghost sees it too; None until an eager trace has told.
-    calls
-        How many batches were run.
-    told
-        What follows from the graphs and some sizes alone, by these.
-    run_backward
-        The backward graph as a function of a list, which it empties: what it has used is freed.
-    """
+    """A captured forward and backward graph."""
 
     def __init__(
         self,
@@ -103,18 +78,21 @@ class Pair:
         self.forward, self.backward = forward, backward
         self.nodes = {node.name: node for node in forward.graph.nodes}
         self.inputs = _placeholders(forward)
+        # what comes into the backward: what the forward saved, and at `tangents` gradients of the outputs
         self.placeholders = _placeholders(backward)
         self.names = [node.name for node in self.placeholders]
         self.tangents = [place for place, name in enumerate(self.names) if name.startswith("tangents")]
         self._results = results(forward.graph)
         self.outputs = [node for node in self._results[:returned] if isinstance(node, fx.Node)]
         self.sized = find_sized(forward.graph)
-        self.parameters: dict[str, str] = {}
-        self.layers: dict[fx.Node, Layer] = {}
+        self.parameters: dict[str, str] = {}  # their names, by graph input
+        self.layers: dict[fx.Node, Layer] = {}  # in order
+        # where each tensor holds samples, by the sizes that are not the batch's
         self.sample_axes: dict[Any, dict[fx.Node, list[Axis]]] = {}
+        # of each layer, the last one last, what `SelectivePass` asks an eager trace; None until then
         self.own: list[tuple[bool, bool] | None] | None = None
-        self.calls = 0
-        self.told: dict[Any, Any] = {}
+        self.calls = 0  # how many batches were run
+        self.told: dict[Any, Any] = {}  # what follows from the graphs and some sizes alone, by these
         self.run_backward: Callable[[Values], Any] = function_of(backward)
         self._run_forward: Callable[[Values], Any] | None = None
         self._names: list[str | None] = []

@@ -1,7 +1,6 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -96,11 +95,7 @@ class Run:
 
     def lay_out(self, node: fx.Node, value: Tensor, layer: Layer) -> Tensor:
         """Return a layer's input or output as `(n, d)`, or as `(n, t, d)` where it has positions."""
-        axis = self.sample_axis(node, layer.name)
-        # W @ h: its features come before its samples
-        if layer.left:
-            axis, value = replace(axis, axis=1 - axis.axis), value.T
-        return flatten_positions(axis.move_to_front(value))
+        return flatten_positions(self.sample_axis(node, layer.name).move_to_front(value))
 
     def vjp(
         self,

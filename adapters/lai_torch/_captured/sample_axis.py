@@ -109,8 +109,6 @@ def _place_samples(
     for axis, many in multiples.items():
         # as an input's axis of as many entries; samples outermost where no input has one
         outer, inner = inherited.get(many, (1, many))
-        if node.target is torch.ops.aten.cat.default:
-            outer, inner = _find_joined(node, axis, many, found) or (outer, inner)
         before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
         if node.target in RESHAPES and len(before) == len(multiples) == 1:
             # Reshaping keeps the order of the entries. So the number of blocks of samples that lie one after
@@ -128,17 +126,6 @@ def _place_samples(
             raise ValueError(msg)
         result.append(Axis(axis, outer, inner, ANY))
     return result
-
-
-def _find_joined(
-    node: fx.Node, axis: int, many: int, found: dict[fx.Node, list[Axis]]
-) -> tuple[int, int] | None:
-    """Return how samples lie on an axis along which whole batches are joined; None if it is not one."""
-    # p batches one after another: entry i n + j of the axis is sample j of part i, so outer = p, inner = 1.
-    given: Any = (*node.args, 0)  # the first axis, where none is given
-    parts, along = given[:2]
-    plain = all(found.get(part) == [Axis(axis, 1, 1, ANY)] for part in parts)
-    return (many, 1) if along % node.meta["val"].ndim == axis and plain else None
 
 
 def find_sized(graph: fx.Graph) -> set[fx.Node]:

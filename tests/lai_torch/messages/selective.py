@@ -92,7 +92,7 @@ MESSAGES = {
     "ValueError: …expects nothing random behind the last layer 'head'": (
         stepped(lambda: ended(lambda outputs: functional.dropout(outputs, 0.5)))
     ),
-    "ValueError: …with a free batch size, this one does not (it fixes the size of the batch)": (
+    "ValueError: …with a free batch size, got one that does not (Constraints violated": (
         stepped(lambda: body(lambda own, x: layered(own, x.view(N, -1))))
     ),
     "ValueError: …sizes that go by the shapes of the batch, this model has one that goes by its values": (

@@ -252,10 +252,7 @@ def _match_picked(
     output, end = found[0], get_gradient_edge(found[0])
     part = averaging.match_picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
     (node,), last = run.outputs, run.layers(run.outputs)[-1]
-    plain = (
-        all(one.target in {*RESHAPES, CAST} for one in run.find_nodes_after(last, run.outputs))
-        and not last.left
-    )
+    plain = all(one.target in {*RESHAPES, CAST} for one in run.find_nodes_after(last, run.outputs))
     # the losses have to pick entries of what the last layer gave, reshaped or cast at most
     if part is None or not plain or not output.is_contiguous():
         return None
