@@ -1,4 +1,4 @@
-"""Records and what is read off them: the schema, intervals and verdicts, and every page that quotes one."""
+"""Records and what is read off them: intervals and verdicts, and every page that quotes one."""
 
 import hashlib
 import math
@@ -17,27 +17,6 @@ from experiments.studies import mixtures
 ROOT = Path(__file__).parents[2]
 COMMITTED = records.committed()
 ADVICE = ROOT / "docs" / "guide" / "when-to-curate.md"
-
-
-FIVE, CLAIM = summary([0.5] * 5), {"paper": "yes", "found": 0.1, "interval": [0.0, 1.0], "verdict": "holds"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("more", {}, "record: expected an object with"),
-        ("config", {"seeds": []}, "config.seeds: expected a list of seeds"),
-        ("methods", {}, "methods: expected at least one method"),
-        ("methods", {"plain": {"x": summary([1.0])}}, "expected 5 values, one a seed, got"),
-        ("methods", {"plain": {"x": FIVE | {"mean": math.nan}}}, "mean: expected a finite number, got nan"),
-        ("methods", {"plain": {"x": FIVE | {"low": 2.5}}}, "expected low <= mean <= high"),
-        ("claims", {"it wins": CLAIM | {"verdict": "sure"}}, "verdict: expected one of"),
-        ("claims", {"it wins": CLAIM | {"interval": [1.0]}}, "interval: expected two ends"),
-    ],
-)
-def test_schema_violations_are_named(key, value, message):
-    with pytest.raises(ValueError, match=message):
-        records.check(COMMITTED["search"] | {key: value})
 
 
 @pytest.mark.parametrize("name", COMMITTED)
