@@ -159,6 +159,7 @@ EQUINOX = {
     "AvgPool2d": _equinox(lambda key: _eqx.AvgPool2d(2, 2), CHANNELS_FIRST),
     "RotaryPositionalEmbedding": _equinox(lambda key: _eqx.RotaryPositionalEmbedding(FEATURES), TOKENS),
 }
+# without recurrent layers of flax, whose state stays in float32
 NNX = {
     "Linear": _nnx(lambda rngs: nnx.Linear(FEATURES, 3, rngs=rngs), VECTOR),
     "LinearGeneral": _nnx(lambda rngs: nnx.LinearGeneral(TOKENS, 3, axis=(-2, -1), rngs=rngs), TOKENS),
@@ -174,8 +175,6 @@ NNX = {
     "MultiHeadAttention": _nnx(
         lambda rngs: nnx.MultiHeadAttention(2, FEATURES, decode=False, rngs=rngs), TOKENS
     ),
-    "RNN of LSTM": _nnx(lambda rngs: nnx.RNN(nnx.OptimizedLSTMCell(FEATURES, 3, rngs=rngs)), TOKENS),
-    "RNN of GRU": _nnx(lambda rngs: nnx.RNN(nnx.GRUCell(FEATURES, 3, rngs=rngs)), TOKENS),
 }
 LINEN = {
     "Dense": _linen(linen.Dense(3), VECTOR),
@@ -193,8 +192,5 @@ LINEN = {
     "SpectralNorm": _linen(linen.SpectralNorm(linen.Dense(3)), VECTOR, update_stats=False),
     "PReLU": _linen(linen.PReLU(), VECTOR),
     "MultiHeadDotProductAttention": _linen(linen.MultiHeadDotProductAttention(2, deterministic=True), TOKENS),
-    "RNN of LSTM": _linen(linen.RNN(linen.OptimizedLSTMCell(3)), TOKENS),
-    "RNN of GRU": _linen(linen.RNN(linen.GRUCell(3)), TOKENS),
-    "RNN of MGU": _linen(linen.RNN(linen.MGUCell(3)), TOKENS),
 }
 LAYERS: dict[str, dict[str, Callable[[], Built]]] = {"equinox": EQUINOX, "nnx": NNX, "linen": LINEN}
