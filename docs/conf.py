@@ -21,7 +21,6 @@ extensions = [
     "sphinx_copybutton",
     "anchors",
     "computed",
-    "equation_index",
     "ledger_data",
     "local_search",
     "public_modules",
@@ -60,7 +59,7 @@ html_theme = "furo"
 html_title = "lai-core"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["index-filter.js", "moved-anchors.js", "open-pictures.js"]
+html_js_files = ["moved-anchors.js", "open-pictures.js"]
 html_search_scorer = str(ROOT / "docs" / "_static" / "search-scorer.js")  # read as it is, from anywhere
 html_copy_source = False
 html_show_sphinx = False

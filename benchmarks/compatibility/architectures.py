@@ -2,18 +2,17 @@
 
 import importlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.compatibility.judge import Row, judge_first
-from benchmarks.compatibility.proportions import variants
-from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY
+from benchmarks.compatibility.judge import build_first
+from benchmarks.compatibility.shrink import MOST_PARAMETERS, SIDE, VOCABULARY, shrink
 from benchmarks.compatibility.torch_case import Case
 
 TASKS = {
@@ -27,30 +26,21 @@ BOUNDS = {torch.float64: 1e-5, torch.float32: 2e-3}
 """Many architectures compute their norms and rotations in float32, whatever their own type."""
 
 
-def cases(group: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the suite, the name and a function that judges, of one architecture."""
-    yield "transformers", group, partial(_attempt, group.split("/")[0], *groups()[group])
-
-
-@cache
-def groups() -> dict[str, tuple[type, type[nn.Module]]]:
-    """Return the configuration and the model of each architecture, by its task and name."""
+def cases() -> Iterator[tuple[str, str, Callable[[], Case]]]:
+    """Yield the suite, the name and a function that builds, of each architecture of each task."""
     import transformers
 
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
-    return {
-        f"{task}/{each.__name__}": (each.config_class or kind, each)
-        for task, mapping in TASKS.items()
-        for kind, model in getattr(auto, mapping).items()
-        for each in (model if isinstance(model, tuple) else (model,))
-    }
+    for task, mapping in TASKS.items():
+        for kind, model in getattr(auto, mapping).items():
+            for each in model if isinstance(model, tuple) else (model,):
+                yield "transformers", f"{task}/{each.__name__}", partial(_build, task, kind, each)
 
 
-def _attempt(task: str, kind: type, model: type[nn.Module]) -> Row:
-    tries = itertools.product(variants(kind), (torch.float64, torch.float32))
-    builds = (partial(_case, task, configuration, model, dtype) for configuration, dtype in tries)
-    return judge_first("no small configuration", builds)
+def _build(task: str, kind: type, model: type[nn.Module]) -> Case:
+    tries = itertools.product(shrink(model.config_class or kind), BOUNDS)
+    return build_first(partial(_case, task, configuration, model, dtype) for configuration, dtype in tries)
 
 
 def _case(task: str, configuration: Any, kind: type[nn.Module], dtype: torch.dtype) -> Case:
@@ -88,7 +78,7 @@ def _batch(
 ) -> tuple[dict[str, Tensor], Tensor]:
     if task != "image" or model.main_input_name == "input_ids":
         return language_batch(model, n, generator)
-    side = getattr(configuration, "image_size", None) or IMAGE
+    side = getattr(configuration, "image_size", None) or SIDE
     side = side[0] if isinstance(side, list | tuple) else side
     inputs = {"pixel_values": torch.randn(n, 3, side, side, generator=generator, dtype=dtype)}
     return inputs, _targets(model, inputs, generator)

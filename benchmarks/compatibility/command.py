@@ -1,73 +1,69 @@
 """`python -m benchmarks compatibility`: run the suites, write `build/compatibility.json`, hold the counts."""
 
-import itertools
+import json
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from benchmarks.compatibility.counts import ESTIMATORS, Rows, counted, pin, pinned, worse
-from benchmarks.compatibility.judge import VERDICTS, Row
+from benchmarks.compatibility.judge import ESTIMATORS, VERDICTS, judge
 from benchmarks.report import close, table
 
 SUITES = {
-    "opinfo": "opinfo",
     "moduleinfo": "moduleinfo",
     "transformers": "architectures",
     "peft": "peft_methods",
     "timm": "timm_models",
-    "harnesses": "harnesses",
     "jax-libraries": "jax_libraries",
 }
-"""Each suite's file."""
+"""Each suite's file: its `cases` yields the suite, the case's name and a function that builds it."""
 EXTRA = ("peft", "timm")
 """Suites of packages that the extra `compatibility` installs."""
-JAX = ("harnesses", "jax-libraries")
-FORGET_AFTER = 20
-"""Compiled JAX programs are dropped after so many cases, which share none."""
-Asked = tuple[str, str, Callable[[], Row]]
+JAX = "jax-libraries"
+PINNED = Path(__file__).parent / "counts.json"
+Rows = dict[str, dict[str, dict[str, Any]]]
+"""`{SUITE: {CASE: row}}`, as written."""
 
 
-def run_suites(suites: list[str], *, every: int = 1, named: Sequence[str] = (), write: bool = False) -> None:
-    """Run every n-th case of suites, or those named; exit 1 where a suite is worse than pinned."""
+def run_suites(suites: list[str], *, named: Sequence[str] = (), write: bool = False) -> None:
+    """Run the cases of suites, or those named; exit 1 where a suite is worse than pinned."""
     for suite in EXTRA:
         if suite in suites and find_spec(suite) is None:
             hint = "run `make compatibility` or install 'lai-core[compatibility]'"
             raise SystemExit(f"{suite}: not installed; {hint}")
     _prepare(suites)
-    modules = [import_module(f"benchmarks.compatibility.{SUITES[suite]}") for suite in suites]
-    found_cases = (itertools.islice(_find_cases(module, named), 0, None, every) for module in modules)
     rows: Rows = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what operations say of themselves on the way
-        for number, (suite, case, judge) in enumerate(itertools.chain.from_iterable(found_cases)):
-            rows.setdefault(suite, {})[case] = judge().json()
-            if number % FORGET_AFTER == FORGET_AFTER - 1 and "jax" in sys.modules:
-                sys.modules["jax"].clear_caches()
-    found = counted(rows, 0 if named else every)
+        for module in (import_module(f"benchmarks.compatibility.{SUITES[suite]}") for suite in suites):
+            for suite, case, build in module.cases():
+                if not named or any(fnmatchcase(case, pattern) for pattern in named):
+                    rows.setdefault(suite, {})[case] = judge(build)
+    found = count(rows)
+    pinned: dict[str, Any] = json.loads(PINNED.read_text())
     _print(found)
-    if write:
-        pin(found)
+    if write and not named:
+        PINNED.write_text(json.dumps(dict(sorted((pinned | found).items())), indent=1) + "\n")
     packages = ["torch", "transformers", "jax", "optax", "equinox", "flax"]
-    bound = "no wrong case and no crash but those recorded, and no fewer exact ones"
-    close(
-        "compatibility", found, bound, worse(found, pinned()), packages=packages, contract=rows, every=every
-    )
+    bound = "no wrong case, no crash, and no fewer exact cases than pinned"
+    complaints = find_failures(rows) + ([] if named else find_losses(found, pinned))
+    close("compatibility", found, bound, complaints, packages=packages, contract=rows)
 
 
 def _prepare(suites: list[str]) -> None:
     """Compute in float64 on one thread, so that what is wrong is seen and runs side by side are not slow."""
-    if set(suites) - set(JAX):
+    if {*suites} - {JAX}:
         import torch
 
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
         import_module("tests.support.workloads.transformer_models").fit_torchvision()
-    if set(suites) & set(JAX):
+    if JAX in suites:
         # a program runs on a few numbers: what takes time is compiling it
         flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
         cheap = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": flags}
@@ -77,15 +73,40 @@ def _prepare(suites: list[str]) -> None:
         jax.config.update("jax_enable_x64", True)
 
 
-def _find_cases(module: Any, patterns: Sequence[str]) -> Iterator[Asked]:
-    """Yield a suite's cases; of patterns with shell wildcards, those of a name or of a group of that name."""
-    for group in module.groups():
-        if any(fnmatchcase(group, pattern.split("#")[0]) for pattern in patterns or ("*",)):
-            for case in module.cases(group):
-                if any(
-                    fnmatchcase(name, pattern) for pattern in patterns or ("*",) for name in (group, case[1])
-                ):
-                    yield case
+def count(rows: Rows) -> dict[str, Any]:
+    """Return what is pinned of a run: of each suite how many cases came to what."""
+    return {
+        suite: {
+            "cases": len(found),
+            "counts": {
+                each: dict(sorted(Counter(row[each] for row in found.values() if each in row).items()))
+                for each in ESTIMATORS
+            },
+        }
+        for suite, found in rows.items()
+    }
+
+
+def find_failures(rows: Rows) -> list[str]:
+    """Return what is wrong or crashes."""
+    return [
+        f"{suite}: {estimator} of {case}: {row['reason']}"
+        for suite, found in rows.items()
+        for case, row in found.items()
+        for estimator in ESTIMATORS
+        if row.get(estimator) in {"wrong", "crash"}
+    ]
+
+
+def find_losses(found: dict[str, Any], pinned: dict[str, Any]) -> list[str]:
+    """Return where fewer cases are exact than are pinned."""
+    complaints = []
+    for suite, now in found.items():
+        for estimator, counts in pinned.get(suite, {"counts": {}})["counts"].items():
+            exact, was = now["counts"][estimator].get("exact", 0), counts.get("exact", 0)
+            if exact < was:
+                complaints.append(f"{suite}: {estimator} was exact in {was} cases, and is in {exact}")
+    return complaints
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -13,17 +13,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchmarks.compatibility.jax_case import (
-    TRAINING,
-    VALIDATION,
-    WIDTH,
-    Case,
-    around,
-    batches,
-    between,
-    drawn,
-)
-from benchmarks.compatibility.judge import REASON_LENGTH, Row, describe, judge, unfit
+from benchmarks.compatibility.jax_case import CLASSES, TRAINING, VALIDATION, WIDTH, Case, draw, place_between
+from benchmarks.compatibility.judge import REASON_LENGTH, UnfitError, squares
 
 FEATURES, POSITIONS, SIDE = 4, 5, 6
 Apply = Callable[[Any, Any], Any]
@@ -34,42 +25,32 @@ VECTOR, TOKENS = (FEATURES,), (POSITIONS, FEATURES)
 MAP, CHANNELS_FIRST = (SIDE, SIDE, FEATURES), (FEATURES, SIDE, SIDE)
 
 
-def groups() -> list[str]:
-    """Return the names of losses and layers, behind their library."""
-    losses = [f"optax/{name}" for name in _losses()]
-    return losses + [f"{library}/{name}" for library, layers in LAYERS.items() for name in layers]
+def cases() -> Iterator[tuple[str, str, Callable[[], Case]]]:
+    """Yield the suite, the name and a function that builds, of every loss and layer."""
+    for name, value in inspect.getmembers(optax.losses, callable):
+        if not name.startswith("_") and "make_" not in name:
+            yield "jax-optax", f"optax/{name}", partial(_build_loss, value)
+    for library, layers in LAYERS.items():
+        for name, layer in layers.items():
+            yield f"jax-{library}", f"{library}/{name}", partial(_build_layer, layer)
 
 
-def cases(group: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the suite, the name and a function that judges, of one loss or layer."""
-    library, name = group.split("/")
-    attempt = partial(_loss, name) if library == "optax" else partial(_layer, library, name)
-    yield f"jax-{library}", name, attempt
-
-
-def _losses() -> list[str]:
-    found = inspect.getmembers(optax.losses, callable)
-    return [name for name, value in found if not name.startswith("_") and "make_" not in name]
-
-
-def _loss(name: str) -> Row:
-    """Judge one loss on the outputs of two layers, one number a sample."""
-    function = getattr(optax.losses, name)
+def _build_loss(function: Callable[..., Any]) -> Case:
+    """Build the case of a loss on the outputs of two layers, one number a sample."""
     rng = np.random.default_rng(0)
-    net = around(lambda own, hidden: hidden, {}, 5, rng, outputs=4)
-    problem = "takes no (outputs, targets)"
+    net = place_between(lambda own, hidden: hidden, {}, 5, rng, outputs=4)
+    loss, problem = partial(_per_sample, function), ""
     for kind in ("numbers", "classes", "shares", "signs"):
-        loss = partial(_per_sample, function)
-        sides = [(drawn(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
+        sides = [(draw(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
         try:
             value = loss(net["apply"](net["params"], sides[0][0]), sides[0][1])
         except Exception as found:  # what it says of targets that are not its own
             problem = f"{type(found).__name__}: {found}"[:REASON_LENGTH]
             continue
         if value.shape == (TRAINING,) and bool(jnp.isfinite(value).all()):
-            return judge(Case(**net, loss=loss, training=sides[0], validation=sides[1]))
+            return Case(**net, loss=loss, training=sides[0], validation=sides[1])
         problem = f"of shape {value.shape} for {TRAINING} samples, or not finite"
-    return unfit(f"no loss of one sample's outputs and targets: {problem}")
+    raise UnfitError(f"no loss of one sample's outputs and targets: {problem}")
 
 
 def _per_sample(function: Callable[..., Any], outputs: Any, targets: Any) -> Any:
@@ -81,20 +62,24 @@ def _targets(rng: np.random.Generator, kind: str, n: int) -> Any:
     if kind == "classes":
         return jnp.asarray(rng.integers(0, 4, n))
     if kind == "shares":
-        return jax.nn.softmax(drawn(rng, n, 4))
-    return jnp.sign(drawn(rng, n, 4)) if kind == "signs" else drawn(rng, n, 4)
+        return jax.nn.softmax(draw(rng, n, 4))
+    return jnp.sign(draw(rng, n, 4)) if kind == "signs" else draw(rng, n, 4)
 
 
-def _layer(library: str, name: str) -> Row:
-    """Judge one layer between two others."""
-    try:
-        layer, own, shape = LAYERS[library][name]()
-        rng = np.random.default_rng(0)
-        width = int(np.prod(shape))
-        case = between(lambda own, rows: layer(own, rows.reshape(-1, *shape)), own, width, rng, batches(rng))
-    except Exception as problem:  # what the library says of its own layer in float64
-        return unfit(describe(problem))
-    return judge(case)
+def _build_layer(build: Callable[[], Built]) -> Case:
+    """Build the case of a layer between two others: it is about the layer's parameters, if it has some."""
+    layer, own, shape = build()
+    rng, width = np.random.default_rng(0), int(np.prod(shape))
+    training, validation = ((draw(rng, n, WIDTH), draw(rng, n, CLASSES)) for n in (TRAINING, VALIDATION))
+    trains = bool(jax.tree.leaves(own))
+    return Case(
+        **place_between(lambda own, rows: layer(own, rows.reshape(-1, *shape)), own, width, rng),
+        loss=squares,
+        training=training,
+        validation=validation,
+        about=("own",) if trains else ("embed",),
+        only=trains,
+    )
 
 
 def _equinox(
@@ -174,6 +159,7 @@ EQUINOX = {
     "AvgPool2d": _equinox(lambda key: _eqx.AvgPool2d(2, 2), CHANNELS_FIRST),
     "RotaryPositionalEmbedding": _equinox(lambda key: _eqx.RotaryPositionalEmbedding(FEATURES), TOKENS),
 }
+# without recurrent layers of flax, whose state stays in float32
 NNX = {
     "Linear": _nnx(lambda rngs: nnx.Linear(FEATURES, 3, rngs=rngs), VECTOR),
     "LinearGeneral": _nnx(lambda rngs: nnx.LinearGeneral(TOKENS, 3, axis=(-2, -1), rngs=rngs), TOKENS),
@@ -189,8 +175,6 @@ NNX = {
     "MultiHeadAttention": _nnx(
         lambda rngs: nnx.MultiHeadAttention(2, FEATURES, decode=False, rngs=rngs), TOKENS
     ),
-    "RNN of LSTM": _nnx(lambda rngs: nnx.RNN(nnx.OptimizedLSTMCell(FEATURES, 3, rngs=rngs)), TOKENS),
-    "RNN of GRU": _nnx(lambda rngs: nnx.RNN(nnx.GRUCell(FEATURES, 3, rngs=rngs)), TOKENS),
 }
 LINEN = {
     "Dense": _linen(linen.Dense(3), VECTOR),
@@ -208,8 +192,5 @@ LINEN = {
     "SpectralNorm": _linen(linen.SpectralNorm(linen.Dense(3)), VECTOR, update_stats=False),
     "PReLU": _linen(linen.PReLU(), VECTOR),
     "MultiHeadDotProductAttention": _linen(linen.MultiHeadDotProductAttention(2, deterministic=True), TOKENS),
-    "RNN of LSTM": _linen(linen.RNN(linen.OptimizedLSTMCell(3)), TOKENS),
-    "RNN of GRU": _linen(linen.RNN(linen.GRUCell(3)), TOKENS),
-    "RNN of MGU": _linen(linen.RNN(linen.MGUCell(3)), TOKENS),
 }
 LAYERS: dict[str, dict[str, Callable[[], Built]]] = {"equinox": EQUINOX, "nnx": NNX, "linen": LINEN}

@@ -3,20 +3,20 @@
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 import lai_core as lai
-from lai_core._adapters import rounding_bound
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[Any, Any]
 OWN = ("lai_core", "lai_torch", "lai_jax")
 """The packages whose own ValueError or TypeError is a refusal."""
+ESTIMATORS = ("ghost", "exact", "lai")
 VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
 REASON_LENGTH = 300
 BOUND = 1e-6
@@ -40,36 +40,6 @@ class WarnedError(Exception):
 
 
 @dataclass
-class Row:
-    """What one case came to: one of `VERDICTS` by estimator; None where the case does not judge it."""
-
-    ghost: str | None = None
-    exact: str | None = None
-    lai: str | None = None
-    relative_error: float | None = None  # the largest, beside the gradients that the case is about
-    reason: str = ""  # why it is not exact: the messages, or what makes the case unfit
-
-    def json(self) -> dict[str, Any]:
-        """Return the row as it is written, with what it does not judge left out."""
-        return {key: value for key, value in asdict(self).items() if value not in {None, ""}}
-
-    def add(self, estimator: str, find: Callable[[], float], bound: float) -> None:
-        """Judge one estimator: `find` returns its relative error, or raises."""
-        try:
-            error = find()
-        except Exception as problem:
-            verdict, reason = judge_error(problem)
-        else:
-            self.relative_error = max(self.relative_error or 0.0, error)
-            # a NaN is no number that came out right
-            verdict = "exact" if error <= bound else "wrong"
-            reason = "" if verdict == "exact" else f"relative error {error:.1e}"
-        setattr(self, estimator, verdict)
-        if reason:
-            self.reason = "; ".join(filter(None, [self.reason, f"{estimator}: {reason}"]))
-
-
-@dataclass
 class Side:
     """What plain differentiation says of each sample of a batch, and what LAI should see of it."""
 
@@ -90,64 +60,73 @@ class Case:
 
     A framework's class says what a loop over a batch's samples gives (`differentiate`), a batch's `losses` in
     one call, `one` sample as a batch, whether the framework has two gradients of a batch (`check`), and what
-    this library says: its `trace` of a batch and `exact_scores`, of which the next may be right where the
-    first are wrong.
+    this library says: its `trace` of a batch and `exact_scores`.
     """
 
     loss: Callable[[Any, Any], Any]
     training: Batch
     validation: Batch
     about: tuple[str, ...] = ("",)  # the error is set beside the parameters whose names begin so
-    matrices: Sequence[str] = field(default=())  # parameters, too, that LAI has to see or to name
+    matrices: Sequence[str] = ()  # parameters, too, that LAI has to see or to name
     only: bool = False  # LAI is judged on the layers of `Side` alone, without the case's own operation
     bound: float = BOUND  # the largest relative error of a right answer
-    eps: float = float(np.finfo(float).eps)  # of the coarsest type that moves other gradients, too
-    repeats: ClassVar = True
-    """Whether one call may have another gradient than the next."""
 
 
-def unfit(reason: str) -> Row:
-    """Return the row of a case that asks nothing."""
-    return Row("unfit", "unfit", "unfit", None, reason)
+def judge(build: Callable[[], Any]) -> dict[str, Any]:
+    """Build a case, and return what it came to as it is written: one of `VERDICTS` an estimator.
 
-
-def describe(problem: Exception) -> str:
-    """Return what a package says of its own operation or layer."""
-    return f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH]
-
-
-def judge(case: Any) -> Row:
-    """Return the verdicts on Ghost, the exact scores and LAI."""
+    Beside these the largest relative error, and why the case is not exact, where it is not. An estimator that
+    the case does not judge is left out.
+    """
     try:
+        case = build()
         training, validation = (case.differentiate(side) for side in (case.training, case.validation))
         _check(case, training, validation)
     except UnfitError as problem:
-        return unfit(str(problem))
-    except Exception as problem:  # plain differentiation fails: nothing to compare with
-        return unfit(describe(problem))
-    row = Row()
-    row.add("ghost", partial(_judge_ghost, case, training, validation), case.bound)
-    row.add("exact", partial(_judge_exact, case, training, validation), case.bound)
-    if training.last is not None and training.names == validation.names:
-        row.add("lai", partial(_judge_lai, case, training, validation), case.bound)
-    return row
+        return _unfit(str(problem))
+    except Exception as problem:  # what a package says of its own layer: nothing to compare with
+        return _unfit(f"fails by itself: {type(problem).__name__}: {problem}"[:REASON_LENGTH])
+    found = {"ghost": _judge_ghost, "exact": _judge_exact, "lai": _judge_lai}
+    if training.last is None or training.names != validation.names:
+        del found["lai"]
+    row: dict[str, Any] = {}
+    reasons, errors = [], []
+    for estimator, find in found.items():
+        row[estimator], reason = judge_error(partial(find, case, training, validation), case.bound, errors)
+        reasons += [f"{estimator}: {reason}"] * bool(reason)
+    row |= {"relative_error": max(errors)} if errors else {}
+    return row | ({"reason": "; ".join(reasons)} if reasons else {})
 
 
-def judge_first(problem: str, builds: Iterable[Callable[[], Case]]) -> Row:
-    """Judge the first case that is built; where none is, the row says what the last one raised."""
+def judge_error(find: Callable[[], float], bound: float, errors: list[float]) -> tuple[str, str]:
+    """Return the verdict on what finds a relative error, or raises, and the reason if it is not exact."""
+    try:
+        error = find()
+    except Exception as problem:
+        return _judge_exception(problem)
+    errors.append(error)
+    # a NaN is no number that came out right
+    return ("exact", "") if error <= bound else ("wrong", f"relative error {error:.1e}")
+
+
+def build_first(builds: Iterable[Callable[[], Case]]) -> Case:
+    """Return the first case that is built; where none is, raise what the last one raised."""
+    said = "no small configuration"
     for build in builds:
         try:
-            case = build()
+            return build()
         except Exception as refused:  # whatever a configuration or a package says of these sizes
-            problem = f"{type(refused).__name__}: {refused}"[:REASON_LENGTH]
-        else:
-            return judge(case)
-    return unfit(f"not built: {problem}")
+            said = f"{type(refused).__name__}: {refused}"[:REASON_LENGTH]
+    raise UnfitError(f"not built: {said}")
 
 
 def squares(outputs: Any, targets: Any) -> Any:
     """Half the squared distance."""
     return ((outputs - targets) ** 2).sum(1) / 2
+
+
+def _unfit(reason: str) -> dict[str, Any]:
+    return dict.fromkeys(ESTIMATORS, "unfit") | {"reason": reason}
 
 
 def _check(case: Any, training: Side, validation: Side) -> None:
@@ -159,11 +138,6 @@ def _check(case: Any, training: Side, validation: Side) -> None:
     least = min(np.abs(side.matrix(case.about)).max(initial=0.0) for side in (training, validation))
     if least <= max(NEGLIGIBLE, case.bound / 64) * largest:
         raise UnfitError("no gradient")
-    loose = case.bound / BOUND
-    if case.repeats and not np.allclose(
-        case.differentiate(case.training).matrix(), whole[0], rtol=loose * 1e-9, atol=loose * 1e-12 * largest
-    ):
-        raise UnfitError("random: another gradient at every call")
     together = case.losses(case.training)
     alone = [case.losses(case.one(case.training, i)) for i in range(len(together))]
     if not np.allclose(together, np.concatenate(alone), rtol=case.bound, atol=case.bound / 100):
@@ -173,22 +147,13 @@ def _check(case: Any, training: Side, validation: Side) -> None:
 
 def _judge_ghost(case: Any, training: Side, validation: Side) -> float:
     traces = [case.trace(batch, gradients="all") for batch in (case.validation, case.training)]
-    left, right = validation.matrix(), training.matrix()
-    rounding = rounding_bound(case.eps, np.sqrt(left**2 @ right.T**2).max())
-    sizes = _sizes(case, training, validation)
-    return _relative(lai.ghost_kernel(*traces), left @ right.T, sizes, case.bound, rounding)
+    exact, part = validation.matrix() @ training.matrix().T, _sizes(case, training, validation)
+    return _relative(lai.ghost_kernel(*traces), exact, part, case.bound)
 
 
 def _judge_exact(case: Any, training: Side, validation: Side) -> float:
-    left, right = validation.matrix(), training.matrix()
-    exact = right @ left.sum(0)
-    rounding = rounding_bound(case.eps, np.sqrt((left**2 @ right.T**2).sum(0)).max())
-    part, error = _sizes(case, training, validation).sum(0), np.inf
-    for scores in case.exact_scores():
-        error = _relative(scores, exact, part, case.bound, rounding)
-        if error <= case.bound:
-            break
-    return error
+    exact, part = training.matrix() @ validation.matrix().sum(0), _sizes(case, training, validation).sum(0)
+    return _relative(case.exact_scores(), exact, part, case.bound)
 
 
 def _sizes(case: Case, training: Side, validation: Side) -> Array:
@@ -241,19 +206,17 @@ def _judge_lai(case: Any, training: Side, validation: Side) -> float:
     return error
 
 
-def _relative(found: Any, exact: Array, part: Array, bound: float, rounding: float = 0.0) -> float:
-    """Return the largest error beside the largest entry of what the case is about, roundings apart.
+def _relative(found: Any, exact: Array, part: Array, bound: float) -> float:
+    """Return the largest error beside the largest entry of what the case is about.
 
-    An error of `bound` times the part is right; so is one of some roundings of the whole. A layer in float32
-    moves the gradients of all that comes after it by its own `rounding`: by how much, `rounding_bound` says
-    of the terms of the inner product.
+    An error of `bound` times the part is right; so is one of some roundings of the whole.
     """
-    whole = max(ROUNDINGS * float(np.finfo(exact.dtype).eps) * float(np.abs(exact).max()), rounding)
-    scale = max(float(np.abs(part).max()), whole / bound)
+    rounding = ROUNDINGS * float(np.finfo(exact.dtype).eps) * float(np.abs(exact).max())
+    scale = max(float(np.abs(part).max()), rounding / bound)
     return float(np.abs(np.asarray(found) - exact).max()) / scale
 
 
-def judge_error(problem: Exception) -> tuple[str, str]:
+def _judge_exception(problem: Exception) -> tuple[str, str]:
     """Return the verdict on an exception, and its reason: refused where this library raises it itself."""
     text = f"{type(problem).__name__}: {problem}"[:REASON_LENGTH].replace("\n", " ")
     if isinstance(problem, WarnedError):

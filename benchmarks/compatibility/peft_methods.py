@@ -4,14 +4,14 @@ import copy
 import dataclasses
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.architectures import BOUNDS, default_dtype, language_batch, per_token
-from benchmarks.compatibility.judge import judge_first
+from benchmarks.compatibility.judge import build_first
 from benchmarks.compatibility.torch_case import Case
 from tests.support.workloads.transformer_models import transformer
 
@@ -43,15 +43,11 @@ ONLY: dict[str, dict[str, Any]] = {
 """What one method's configuration asks for beyond that."""
 
 
-def groups() -> list[str]:
-    """Return the names of the methods."""
-    return [kind.value for kind in importlib.import_module("peft.mapping").PEFT_TYPE_TO_CONFIG_MAPPING]
-
-
-def cases(group: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the suite, the name and a function that judges, of one method."""
-    builds = [functools.partial(_case, group, dtype) for dtype in BOUNDS]
-    yield "peft", group, functools.partial(judge_first, "", builds)
+def cases() -> Iterator[tuple[str, str, Callable[[], Case]]]:
+    """Yield the suite, the name and a function that builds, of each method."""
+    for kind in importlib.import_module("peft.mapping").PEFT_TYPE_TO_CONFIG_MAPPING:
+        builds = [functools.partial(_case, kind.value, dtype) for dtype in BOUNDS]
+        yield "peft", kind.value, functools.partial(build_first, builds)
 
 
 def _case(method: str, dtype: torch.dtype) -> Case:

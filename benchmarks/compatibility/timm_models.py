@@ -2,7 +2,7 @@
 
 import importlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compatibility.architectures import layers_of
-from benchmarks.compatibility.judge import Row, judge_first, unfit
+from benchmarks.compatibility.judge import UnfitError, build_first
 from benchmarks.compatibility.torch_case import Case
 from tests.support.workloads.torch_parts import classification
 from tests.support.workloads.transformer_models import fit_torchvision
@@ -46,14 +46,10 @@ BOUND = 1e-5
 """Some architectures compute their norms and positions in float32, whatever their own type."""
 
 
-def groups() -> list[str]:
-    """Return the names of the modules."""
-    return list(_timm().list_modules())
-
-
-def cases(group: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the suite, the name and a function that judges, of one module's variant."""
-    yield "timm", group, partial(_attempt, group)
+def cases() -> Iterator[tuple[str, str, Callable[[], Case]]]:
+    """Yield the suite, the name and a function that builds, of one variant of each module."""
+    for module in _timm().list_modules():
+        yield "timm", module, partial(_build_smallest, module)
 
 
 def _timm() -> Any:
@@ -61,14 +57,13 @@ def _timm() -> Any:
     return importlib.import_module("timm")
 
 
-def _attempt(module: str) -> Row:
+def _build_smallest(module: str) -> Case:
     smallest = _smallest(module)
     if smallest and smallest[0][0] > MOST_PARAMETERS:
         size, variant, _ = smallest[0]
-        return unfit(f"not built: '{variant}', the smallest, has {size:,} parameters")
+        raise UnfitError(f"not built: '{variant}', the smallest, has {size:,} parameters")
     tries = itertools.product((each for each in smallest if each[0] <= MOST_PARAMETERS), SIDES)
-    builds = (partial(_case, variant, options, side) for (_, variant, options), side in tries)
-    return judge_first("no variant is built without weights", builds)
+    return build_first(partial(_case, variant, options, side) for (_, variant, options), side in tries)
 
 
 def _smallest(module: str) -> list[tuple[int, str, dict[str, Any]]]:

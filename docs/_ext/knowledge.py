@@ -17,7 +17,6 @@ NAMES = {
     "schematic": "Schematic",
     "assumption": "Assumption",
 }
-NAMESPACES = ("numpy", "torch", "jax", "strict")
 
 
 def _read(name: str) -> dict:
@@ -100,12 +99,6 @@ class Known:
         bad = sorted({outcome for outcome in outcomes.values() if outcome != "passed"})
         runs = f" ({len(outcomes)} cases)" if len(outcomes) > 1 else ""
         return f"{', '.join(bad) if bad else 'passed'}{runs}"
-
-    def namespaces(self, slug: str) -> list[str]:
-        """Name the array namespaces on which its tests ran."""
-        cases = {case for test in self.run.get(slug, {}).get("tests", {}) for case in test.split("[")[1:]}
-        words = {word for case in cases for word in re.split(r"\W+", case)}
-        return [name for name in NAMESPACES if name in words]
 
     def verified(self, slug: str) -> str:
         """Give one word for the last full run."""

@@ -1,13 +1,11 @@
 """The reference, from what is public.
 
-* ``{public-modules} package.part``: a section for every public module with names of its own.
-* ``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last,
-  except those `without`.
+``{exported} package``: what the package exports, in groups ``Title: name name``; the rest comes last, except
+those `without`.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 from typing import ClassVar
@@ -17,50 +15,6 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 from tests.support import ledger
-
-
-class PublicModules(SphinxDirective):
-    """A section for every public module of a part of a package, `package.part`."""
-
-    required_arguments = 1
-
-    def run(self):
-        """Write the sections and parse them."""
-        package, part = self.arguments[0].split(".")
-        exported = ledger.exported_names(ledger.ROOT / package / "__init__.py")
-        text = []
-        for module, path in documented(package):
-            if module.split(".")[1] != part:
-                continue
-            text += ["", f"## `{module}`", "", "```{eval-rst}", f".. automodule:: {module}"]
-            text += ["   :members:"]
-            if path.is_dir():  # what the package exports itself stands under that name
-                text += ["   :imported-members:", f"   :exclude-members: {', '.join(sorted(exported))}"]
-            text += ["```"]
-        place = nodes.Element()
-        self.state.nested_parse(StringList(text, source=package), 0, place, match_titles=True)
-        return place.children
-
-
-def documented(package):
-    """Yield the public modules that define or export names which the package does not export, by name."""
-    folder = ledger.ROOT / package
-    exported = ledger.exported_names(folder / "__init__.py")
-    for path in sorted(_modules(folder)):
-        source = path / "__init__.py" if path.is_dir() else path
-        tree = ast.parse(source.read_text(encoding="utf-8"))
-        names = {name for name, _ in ledger.definitions(tree) if name[0] != "_" and "." not in name}
-        if path.is_dir() or names - exported:
-            yield ".".join((package, *path.relative_to(folder).with_suffix("").parts)), path
-
-
-def _modules(folder):
-    """Yield public modules, and packages that export; a package that exports nothing by its modules."""
-    for path in folder.glob("[!_]*"):
-        if path.is_dir() and not ledger.exported_names(path / "__init__.py"):
-            yield from _modules(path)
-        elif path.is_dir() or path.suffix == ".py":
-            yield path
 
 
 def _source(package):
@@ -139,8 +93,7 @@ def by_public_name(app, env, node, contnode):
 
 
 def setup(app):
-    """Register the directives, and look at docstrings before napoleon does."""
-    app.add_directive("public-modules", PublicModules)
+    """Register the directive, and look at docstrings before napoleon does."""
     app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
     app.connect("autodoc-skip-member", skip_default)

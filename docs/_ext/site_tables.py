@@ -16,7 +16,6 @@ COUNTS = Path(__file__).parents[2] / "benchmarks" / "compatibility" / "counts.js
 ESTIMATORS = {"ghost": "Ghost", "exact": "`exact_scores`", "lai": "LAI"}
 VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
 JUDGED = ("exact", "part", "refused", "crash", "wrong")
-MOST = 8
 BACKWARD = {"all": "through the whole model", "output": "to the last layer's output", None: "none"}
 
 KEPT = {
@@ -73,22 +72,12 @@ def estimators(name):
 def counts():
     """Return per suite and estimator of the compatibility runs how many cases came to what."""
     rows = [
-        (_suite(suite, entry), str(entry["cases"]), name, *(str(counts.get(v, 0)) for v in VERDICTS))
+        (suite, str(entry["cases"]), name, *(str(counts.get(v, 0)) for v in VERDICTS))
         for suite, entry in json.loads(COUNTS.read_text()).items()
         for estimator, name in ESTIMATORS.items()
         if (counts := entry["counts"][estimator])
     ]
     return table(("suite", "cases", "estimator", *VERDICTS), rows)
-
-
-def reasons():
-    """Return per suite the most frequent reasons of refusals, and of cases that ask nothing."""
-    rows = [
-        (suite, ESTIMATORS.get(each["estimator"], "all"), each["verdict"], str(each["cases"]), _why(each))
-        for suite, entry in json.loads(COUNTS.read_text()).items()
-        for each in entry["reasons"][:MOST]
-    ]
-    return table(("suite", "estimator", "verdict", "cases", "reason, and an example"), rows)
 
 
 def claims():
@@ -157,12 +146,3 @@ def _verdict(row):
 
 def _found(links):
     return links.functions, links.tests, links.proofs
-
-
-def _suite(suite, entry):
-    return suite if entry["every"] == 1 else f"{suite} (1 case in {entry['every']})"
-
-
-def _why(each):
-    text = f"{each['reason']} (`{each['example']}`)"
-    return text.replace("|", "\\|").replace("<", "\\<").replace("$", "\\$").replace("[", "\\[")

@@ -17,6 +17,7 @@ from html import escape
 from docutils import nodes
 from docutils.statemachine import StringList
 from knowledge import (
+    Known,
     anchor,
     formula_address,
     formula_anchor,
@@ -29,6 +30,7 @@ from knowledge import (
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
+from experiments.harness.page import markdown
 from tests.support import ledger, proved
 
 
@@ -232,6 +234,28 @@ def show_assumptions(app, what, name, obj, options, lines):
         first = next(at for at, line in enumerate(lines) if line.startswith("Implements"))
         end = lines.index("", first) if "" in lines[first:] else len(lines)
         lines[end:end] = [text for line in said for text in ("", line)]
+
+
+def list_statements():
+    """Return all statements as tables in markdown: by the paper's sections, then ours."""
+    known, groups = Known(), {}
+    for slug, entry in known.entries.items():
+        cells = (
+            f"{{statement}}`{slug}` `{slug}`",
+            known.place(slug),
+            known.badge(slug),
+            ", ".join(f"{{statement}}`{other}`" for other in entry.corrected),
+            ", ".join(f"{{py:obj}}`{name}`" for name in known.links.functions.get(slug, [])),
+            f"{{evidence}}`{slug}`",
+        )
+        part = re.match(r"(Section|Appendix)s? (\w+)", entry.place)
+        if "new" in entry.source or part is None:
+            key = (2, "", "Ours")
+        else:
+            key = (part[1] == "Appendix", part[2], f"{part[1]} {part[2]}")
+        groups.setdefault(key, []).append(cells)
+    head = ("statement", "place", "verdict", "see instead", "function", "evidence")
+    return "\n\n".join(f"**{key[-1]}**\n\n{markdown(head, rows)}" for key, rows in sorted(groups.items()))
 
 
 def outdated(app, env, added, changed, removed):

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import lai_torch
-import torch
 from torch import Tensor
 
 import lai_core as lai
@@ -84,53 +83,3 @@ for name, start in (
     ("LAI, error bars", curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful)),
 ):
     METHODS[name] = start
-
-RULES: dict[str, Any] = {
-    "positive": lambda scores, labels: lai.keep_positive(scores),
-    "soft weights": lambda scores, labels: lai.reweight(scores),
-    "half of each class": lambda scores, labels: lai_torch.GroupFloor(0.5)(scores, groups=labels),
-}
-
-
-def ruled(estimator: str, rule: str, *, mixed: bool, every: int = 1) -> Callable[[Run], Step]:
-    """Return the start of a run that weighs each batch by a rule, or by the majority of its epochs so far.
-
-    Scores every so many epochs, by a quarter of the validation set; in between the majority holds. `mixed`:
-    each step is followed by one on a batch of the validation set.
-    """
-
-    def start(run: Run) -> Step:
-        found = curator(run, estimator, validation_fraction=0.25)
-        votes = torch.zeros(len(run.labels))  # for keeping, less those against
-
-        def step(rows: Tensor) -> Tensor:
-            if round(run.progress * run.task.epochs) % every == 0:
-                scores = report(found, run, rows, train=False).scores
-                votes[rows] += scores.sign()
-            if rule in RULES:
-                weights = run.update(rows, RULES[rule](scores, run.labels[rows]))
-            else:
-                weights = run.train_on(votes >= 0)(rows)
-            if mixed:
-                run.mix_in()
-            return weights
-
-        return step
-
-    return start
-
-
-GRID: list[str] = []
-"""The policies of the search, written down before any of them was run."""
-for estimator, rule, every, mixed in (
-    (*each, mixed)
-    for each in (
-        *(("LAI", rule, 1) for rule in (*RULES, "majority")),
-        ("LAI", "majority", 4),
-        ("Ghost", "majority", 4),
-    )
-    for mixed in (False, True)
-):
-    name = f"{estimator}, {rule}" + ", each fourth epoch" * (every > 1) + ", mixed in" * mixed
-    METHODS[name] = ruled(estimator.lower(), rule, mixed=mixed, every=every)
-    GRID.append(name)

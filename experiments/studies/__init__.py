@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 from experiments.harness import page, record
 from experiments.harness.study import Study
 from experiments.studies import (
-    budget,
     cost,
     dynamics,
     fidelity,
@@ -13,7 +12,6 @@ from experiments.studies import (
     mixtures,
     noisy_labels,
     pretraining,
-    search,
 )
 
 ORDER = (
@@ -23,11 +21,9 @@ ORDER = (
     noisy_labels,
     cost,
     dynamics,
-    search,
     mixtures,
-    budget,
 )
-"""That of the paper's sections 5 and 6; then what would make it win."""
+"""That of the paper's sections 5 and 6; then sources."""
 STUDIES: dict[str, Study] = {study.STUDY.name: study.STUDY for study in ORDER}
 
 

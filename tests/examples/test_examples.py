@@ -22,7 +22,6 @@ SHOWS = {
     "accelerate_loop": lambda plain, curated: curated > plain,
     "jax_equinox": lambda plain, curated: curated > plain,
     "jax_flax": lambda plain, curated: curated > plain,
-    "jax_haiku": lambda plain, curated: curated > plain,
     "lightning_callback": lambda plain, curated: curated > plain,
     "whole_run": lambda plain, curated: curated > plain,
     "sources": lambda fixed, moved: moved > fixed,

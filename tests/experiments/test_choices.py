@@ -1,7 +1,5 @@
 """What each way to choose keeps where that is known, what it pays, and who is judged on which seeds."""
 
-from types import SimpleNamespace
-
 import lai_torch
 import pytest
 import torch
@@ -13,7 +11,7 @@ from experiments.methods import redundant
 from experiments.methods.base import LOSS, METHODS, Outcome, Run, Task, lowest, train
 from experiments.mixtures import arms, sources
 from experiments.mixtures.arms import Perceptrons
-from experiments.studies import mixtures, search
+from experiments.studies import mixtures
 
 BATCH, ROWS = 8, torch.arange(4, 12)
 """Of these rows four have wrong labels, then four right ones."""
@@ -109,30 +107,13 @@ def outcome(test, operations, validation=None, checks=0.0):
     return Outcome(None, test, validation or test, operations, None, None, 10.0, checks)
 
 
-def test_early_stopping_and_cost_multipliers():
+def test_early_stopping_pays_for_looking():
     found = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.1, 0.2, 0.3], checks=3.0)
     assert found.stopped() == ([0.5, 0.9, 0.7], [0.3, 0.6, 0.9])  # it pays for looking
     kept = outcome([0.5, 0.9, 0.7], [2.0, 4.0, 6.0], validation=[0.2, 0.3, 0.2])
     assert kept.stopped()[0] == [0.5, 0.9, 0.9]
     told = demo.accuracies([kept, found])
     assert [told["accuracy_mean"], told["early_stopped_mean"]] == pytest.approx([0.7, 0.8])
-    plain = outcome([0.5, 0.8, 0.9], [10.0, 20.0, 30.0])
-    for test, operations, times in (
-        ([0.5, 0.8, 0.9], [10.0, 20.0, 30.0], 1.0),
-        ([0.6, 0.9], [15.0, 20.0], 1.5),
-        ([0.6, 0.896], [15.0, 20.0], 1.5),
-        ([0.6, 0.89], [1.0, 2.0], 0.0),
-    ):
-        assert search.multiplier(outcome(test, operations), plain) == pytest.approx(times)
-
-
-def test_policies_are_judged_on_fresh_seeds(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(search, "train", lambda name, made, seed: drawn.append(seed) or outcome([0.5], [1.0]))
-    monkeypatch.setitem(search.SETTINGS, search.MAIN, lambda seed, epochs: SimpleNamespace(seed=seed))
-    for unit in search.units(search.config("quick")):
-        unit.run()
-    assert set(drawn) == {0, 1, 100, 101}  # none is both chosen on and judged on
 
 
 SEEDS, STEPS = (0, 1), 120

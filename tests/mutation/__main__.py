@@ -4,13 +4,13 @@ The well-kept tools start an interpreter for each mutant, and know neither axes 
 
 1. `places` lists every mutant: an operator, a comparison, a constant, an axis, a sign, a dropped ``abs``,
    ``conj``, ``sqrt`` or transposition, ``min`` for ``max``, two arguments swapped. Texts of errors,
-   annotations and docstrings are left alone.
+   annotations and docstrings are left alone, and what runs at import: defaults and a module's constants.
 2. One traced run of the tests notes which test reaches which line, and how long it takes. Tests on jax are
    left out: its threads outlive no fork. Those on torch and the strict namespace judge what numpy does not
    reach.
 3. Each mutant lives in a process forked from one that has imported and collected everything: the code of the
-   changed function (a default, a constant) is put in place of the old one; the tests that reach it are run
-   until one fails: first those that saw its neighbours, then the quickest and nearest.
+   changed function is put in place of the old one; the tests that reach it are run until one fails: first
+   those that saw its neighbours, then the quickest and nearest.
 
 A mutant that nothing kills is equivalent, for the reason that ``equivalent.toml`` gives, or it survives.
 ``build/mutation.json`` has every mutant with what became of it.
@@ -25,7 +25,6 @@ import json
 import math
 import os
 import random
-import select
 import signal
 import sys
 import time
@@ -57,14 +56,13 @@ TESTS = [
 ]
 EXACT = "test_attacks.py"
 """Left out: fractions take minutes to trace, and the other tests of bounds see the same mutants."""
-DEFAULTS = "tests/core/test_defaults.py"
 BACKENDS = "not jax and not compile"
 OTHERS = ("torch", "strict")
 """What the name of a test has that runs on another namespace than numpy."""
-FATES = {0: "survived", 2: "import", 3: "broken", -signal.SIGUSR1: "stuck"}
+FATES = {0: "survived", 2: "absent", 3: "broken", -signal.SIGALRM: "stuck"}
 """By how the mutant's process ended; any other way, it was killed."""
-SECONDS = 10
-"""What a test may take of a mutant: one that turns a loop endless is seen."""
+SECONDS, WAITS = 10, 60
+"""What a test may take of a mutant: one that turns a loop endless is seen, and one that waits for ever."""
 ENOUGH = 0.05
 """The share of all tests' time that one mutant may take."""
 
@@ -120,11 +118,9 @@ class Mutation:
         self.chosen, self.equivalent = chosen, equivalent
         self.seconds = {test: found["seconds"] for test, found in reach.items()}
         self.reach: dict[tuple[str, int], set[str]] = {}
-        self.of_file: dict[str, set[str]] = {}
         for test, found in reach.items():
             for file, line in found["lines"]:
                 self.reach.setdefault((file, line), set()).add(test)
-                self.of_file.setdefault(file, set()).add(test)
         self.fates: dict[str, str] = {}
         self.killers: dict[str, list[str]] = {}
         self.alive: dict[tuple[str, str], list[types.FunctionType]] = {}
@@ -159,6 +155,7 @@ class Mutation:
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """End the mutant with its first failure, before anybody writes about it."""
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of its own time, however busy the machine is
+        signal.alarm(WAITS)
         try:
             return (yield)
         except Exception:  # what skips a test is none
@@ -182,18 +179,13 @@ class Mutation:
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
         reached = {test for test in reached if not any(other in test for other in OTHERS)} or reached
-        of_defaults: set[str] = set()
-        if not reached:  # what runs at import is reached by none: defaults and constants
-            of_defaults = {test for test in self.seconds if test.startswith(DEFAULTS)}
-            reached = self.of_file.get(place.file, set()) | of_defaults
         room = Path(place.file.removeprefix("adapters/")).parts[1].removesuffix(".py").strip("_")
         seen = [*self.killers.get(f"{place.file}::{place.scope}", []), *self.killers.get(place.file, [])]
         rank = {test: number for number, test in reversed(list(enumerate(seen)))}
         chosen, left = [], ENOUGH * sum(self.seconds.values())
 
         def turn(test: str) -> tuple[int, float]:
-            near = room in test or test in of_defaults
-            return rank.get(test, len(rank)), self.seconds[test] * (1 if near else 10)
+            return rank.get(test, len(rank)), self.seconds[test] * (1 if room in test else 10)
 
         for test in sorted(reached, key=turn):
             left -= self.seconds[test]
@@ -203,7 +195,7 @@ class Mutation:
         return chosen
 
     def fate(self, place: Place, tests: list[pytest.Item]) -> str:
-        """Say what becomes of a mutant: ``killed`` and by which test, ``survived``, or ``import``."""
+        """Say what becomes of a mutant: ``killed`` and by which test, ``survived``, or another of `FATES`."""
         reader, self.pipe = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # jax warns of forks; no test that is run uses it
@@ -211,7 +203,8 @@ class Mutation:
         if not child:
             self._live(place, tests)
         os.close(self.pipe)
-        killer = _heard(reader, child)
+        with os.fdopen(reader) as pipe:
+            killer = pipe.read()  # what the mutant says before it ends
         _, status = os.waitpid(child, 0)
         for key in (f"{place.file}::{place.scope}", place.file) if killer else ():
             others = [test for test in self.killers.get(key, []) if test != killer]
@@ -222,7 +215,6 @@ class Mutation:
     def _live(self, place: Place, tests: list[pytest.Item]) -> None:
         """Be the mutant; never return."""
         try:
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             compiler.backend_compile_and_load = _skip  # its threads did not outlive the fork
             if not replace(place, ROOT, self.alive):
                 os._exit(2)
@@ -238,19 +230,6 @@ class Mutation:
 
 def _skip(*arguments: object, **options: object) -> None:
     pytest.skip("compiles")
-
-
-def _heard(reader: int, child: int) -> str:
-    """Read what a mutant says before it ends; one that waits for what will never come is put to an end."""
-    with os.fdopen(reader) as pipe:
-        before = ""
-        while not select.select([pipe], [], [], 10)[0]:
-            state = Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            now = " ".join((state[0], *state[11:13]))  # what it does, and its time so far
-            if now == before and state[0] == "S":
-                os.kill(child, signal.SIGUSR1)
-            before = now
-        return pipe.read()
 
 
 def reach() -> dict[str, dict]:
@@ -310,7 +289,7 @@ def main() -> int:
         sys.exit("no mutant was tried")
     counts = dict(Counter(fate.partition(" ")[0] for fate in fates.values()))
     killed = counts.get("killed", 0)
-    judged = len(fates) - counts.get("equivalent", 0) - counts.get("import", 0)
+    judged = len(fates) - counts.get("equivalent", 0) - counts.get("absent", 0)
     print(f"{len(listed)} mutants, {len(fates)} tried, {counts}: {killed / judged:.1%} killed")
     report = {"mutants": len(listed), "score": killed / judged, "fates": fates}
     (ROOT / "build/mutation.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

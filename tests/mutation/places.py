@@ -89,7 +89,8 @@ def _mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, str, tuple[
             return  # a guard of `zip`, as an error's text is
         if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)) or id(node) in left_over:
             return
-        yield from ((node, mutated, scope, lines) for mutated in _mutants(node))
+        if scope in functions:  # what runs at import cannot be put in place
+            yield from ((node, mutated, scope, lines) for mutated in _mutants(node))
         if isinstance(node, ast.keyword) and node.arg in {"axis", "dim"}:
             return  # the axis itself was turned
         for name, value in ast.iter_fields(node):

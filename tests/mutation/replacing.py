@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tests.mutation.places import Place
 
-PLAIN = (bool, int, float, str, list, tuple, frozenset, dict)
-"""What a constant of a module is."""
 Functions = dict[tuple[str, str], list[types.FunctionType]]
 
 
@@ -49,7 +47,7 @@ def caches(packages: tuple[str, ...]) -> list[Callable[[], None]]:
 
 
 def replace(place: Place, root: Path, alive: Functions) -> bool:
-    """Change a function's code, or what its module makes at import; whether there was any to change."""
+    """Change a function's code; whether there was any to change."""
     path = root / place.file
     source = path.read_bytes()
     start, end = place.span
@@ -63,18 +61,7 @@ def replace(place: Place, root: Path, alive: Functions) -> bool:
             changed = True
             if function.__code__.co_freevars == code.co_freevars:
                 function.__code__ = code
-    return changed or _imported(tree, path, alive)
-
-
-def _with_the_same_fields(kind: type) -> list[type]:
-    """List a class and those derived from it that repeat the defaults of its fields."""
-    same = [
-        each
-        for derived in kind.__subclasses__()
-        for each in _with_the_same_fields(derived)
-        if getattr(each, "__match_args__", None) == getattr(kind, "__match_args__", ())
-    ]
-    return [kind, *same]
+    return changed
 
 
 def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
@@ -84,41 +71,3 @@ def _codes(code: types.CodeType) -> dict[str, types.CodeType]:
         if isinstance(constant, types.CodeType):
             found |= {constant.co_qualname: constant, **_codes(constant)}
     return found
-
-
-def _imported(tree: types.CodeType, path: Path, alive: Functions) -> bool:
-    """Run a module anew, and give its defaults and its constants to whoever has the old ones."""
-    files = ((getattr(module, "__file__", None), module) for module in list(sys.modules.values()))
-    old = next((module for file, module in files if file == str(path)), None)
-    if old is None:  # no test imports it in this process
-        return False
-    fresh = types.ModuleType(old.__name__)
-    fresh.__dict__.update({name: getattr(old, name) for name in ("__file__", "__package__")})
-    known = {id(function) for each in alive.values() for function in each}
-    exec(tree, fresh.__dict__)  # the project's own source
-    pairs = [
-        (before, after)
-        for name, found in functions(str(path)).items()
-        for after in found
-        if id(after) not in known
-        for before in alive.get(name, [])
-    ]
-    for name, value in vars(fresh).items():
-        if isinstance(value, type) and value.__module__ == old.__name__:
-            same = _with_the_same_fields(vars(old)[name])
-            pairs += [(inspect.unwrap(kind.__init__), value.__init__) for kind in same]  # behind its checker
-    changed = False
-    for before, after in pairs:
-        for name in ("__defaults__", "__kwdefaults__"):
-            if repr(getattr(before, name, None)) != repr(getattr(after, name, None)):
-                setattr(before, name, getattr(after, name))
-                changed = True
-    for name, value in vars(fresh).items():
-        before = vars(old).get(name)
-        if not isinstance(value, PLAIN) or " at 0x" in repr(value) or repr(before) == repr(value):
-            continue
-        for module in list(sys.modules.values()):
-            if vars(module).get(name) is before:
-                setattr(module, name, value)
-                changed = True
-    return changed
