@@ -97,6 +97,8 @@ MADE = {
         lambda: content_of(nn.Sequential(linear())),
         lambda: content_of(nn.Sequential(linear(), nn.ReLU())),
         lambda: content_of(nn.Sequential(linear(), nn.GELU())),
+        lambda: content_of(nn.AvgPool2d((2, 1))),
+        lambda: content_of(nn.AvgPool2d((2, 2))),
         lambda: content_of(quantised()),
         lambda: content_of(nn.CrossEntropyLoss(weight=torch.ones(2))),
     ],

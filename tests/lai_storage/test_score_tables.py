@@ -270,6 +270,11 @@ def test_other_runs_are_refused_with_differences(tmp_path, changed, message):
     assert "or delete this one" in str(raised.value)
 
 
+def test_sizes_of_numpy_resume(tmp_path):
+    written(tmp_path, rows=np.int64(3))
+    assert written(tmp_path) == []
+
+
 def test_parts_of_different_runs_never_mix(tmp_path):
     for name, factor in {"one": 1.0, "other": 2.0}.items():
         written(tmp_path / name, scorer=Listed(factor))
