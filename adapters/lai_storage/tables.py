@@ -32,7 +32,7 @@ NUMBERED = "part-{:06d}.parquet"
 MADE_OF = b"lai"
 """Where a part's metadata say what it is of."""
 DIFFERS = {
-    "model": "other parameters, buffers or classes",
+    "model": "other parameters, buffers or classes, or another `valid`",
     "loss": "another name or other parameters",
     "validation": "other samples, or a summary of others",
 }
