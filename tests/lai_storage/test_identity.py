@@ -77,6 +77,7 @@ MADE = {
     "code": [
         lambda: scaled,
         lambda: nested,
+        lambda: str.upper,
         lambda: jax.jit(nested),
         lambda: functools.partial(scaled, factor=2),
         lambda: functools.partial(scaled, factor=3),
@@ -118,6 +119,11 @@ def test_code_counts_by_its_name():
     assert fingerprint(Model(1.0)) == fingerprint(Model(2.0)) == fingerprint(Model)
     own = torch.compile(linear())
     assert fingerprint(content_of(own)) == fingerprint(content_of(linear()))
+
+
+def test_a_spawned_main_is_main():
+    own, spawned = (type("Own", (), {"__module__": name}) for name in ("__main__", "__mp_main__"))
+    assert fingerprint(own) == fingerprint(spawned)
 
 
 PRINTED = """
