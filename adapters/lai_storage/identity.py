@@ -26,7 +26,9 @@ def fingerprint(value: Any) -> str:
 def _walk(value: Any) -> Iterator[Any]:
     """Yield bytes: what each node is, with the number of its members, then the members' own."""
     kind = value if hasattr(value, "__qualname__") else type(value)
-    yield f"{kind.__module__}.{kind.__qualname__}".encode()
+    # spawned processes call the main module otherwise; methods of C have none
+    module = str(getattr(kind, "__module__", None)).replace("__mp_main__", "__main__")
+    yield f"{module}.{kind.__qualname__}".encode()
     members: list[Any] = []
     if isinstance(value, _PLAIN):
         yield repr(value).encode()

@@ -76,7 +76,7 @@ def write_report(
     Raises
     ------
     TypeError
-        If the table is of another kind.
+        If the table, or what `show` returns, is of another kind.
     ValueError
         If a sample stands in the table more than once, as with several checkpoints.
     """
@@ -135,10 +135,17 @@ def _sample(value: Any) -> Any:
     if isinstance(value, str):
         return value
     written = io.BytesIO()
-    if hasattr(value, "save"):
-        value.save(written, format="png")
-    else:
-        imsave(written, value, format="png", cmap="gray")
+    try:
+        if hasattr(value, "save"):
+            value.save(written, format="png")
+        else:
+            imsave(written, value, format="png", cmap="gray")
+    except (AttributeError, OSError, TypeError, ValueError) as error:
+        msg = (
+            "show: expected text, an array (h, w) or (h, w, 3), or an image of PIL that PNG can hold, got "
+            f"{type(value).__name__}: {error}"
+        )
+        raise TypeError(msg) from error
     return Markup(f'<img alt="" src="data:image/png;base64,{b64encode(written.getvalue()).decode()}">')
 
 

@@ -32,7 +32,7 @@ NUMBERED = "part-{:06d}.parquet"
 MADE_OF = b"lai"
 """Where a part's metadata say what it is of."""
 DIFFERS = {
-    "model": "other parameters, buffers or classes",
+    "model": "other parameters, buffers or classes, or another `valid`",
     "loss": "another name or other parameters",
     "validation": "other samples, or a summary of others",
 }
@@ -57,7 +57,7 @@ def end_stream(folder: Path, samples: int) -> None:
 def _settle(path: Path, run: Mapping[str, Any]) -> None:
     """Write plain values; where some are there already, raise unless they are the same."""
     if not path.exists():
-        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1)))
+        write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1, default=int)))
     begun = json.loads(path.read_text())
     for name in {**begun, **run}:
         if begun.get(name) != run.get(name):

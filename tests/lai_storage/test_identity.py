@@ -77,6 +77,7 @@ MADE = {
     "code": [
         lambda: scaled,
         lambda: nested,
+        lambda: str.upper,
         lambda: jax.jit(nested),
         lambda: functools.partial(scaled, factor=2),
         lambda: functools.partial(scaled, factor=3),
@@ -97,6 +98,8 @@ MADE = {
         lambda: content_of(nn.Sequential(linear())),
         lambda: content_of(nn.Sequential(linear(), nn.ReLU())),
         lambda: content_of(nn.Sequential(linear(), nn.GELU())),
+        lambda: content_of(nn.AvgPool2d((2, 1))),
+        lambda: content_of(nn.AvgPool2d((2, 2))),
         lambda: content_of(quantised()),
         lambda: content_of(nn.CrossEntropyLoss(weight=torch.ones(2))),
     ],
@@ -116,6 +119,11 @@ def test_code_counts_by_its_name():
     assert fingerprint(Model(1.0)) == fingerprint(Model(2.0)) == fingerprint(Model)
     own = torch.compile(linear())
     assert fingerprint(content_of(own)) == fingerprint(content_of(linear()))
+
+
+def test_a_spawned_main_is_main():
+    own, spawned = (type("Own", (), {"__module__": name}) for name in ("__main__", "__mp_main__"))
+    assert fingerprint(own) == fingerprint(spawned)
 
 
 PRINTED = """

@@ -69,6 +69,12 @@ def test_samples_are_shown_as_given(tmp_path):
         np.testing.assert_array_equal(shown, pixels)
 
 
+@pytest.mark.parametrize("shown", [None, 3, np.zeros((3, 4, 5)), Image.new("CMYK", (2, 2))])
+def test_unfit_samples_are_named(tmp_path, shown):
+    with pytest.raises(TypeError, match=r"^show: expected text, an array .*, got .*: "):
+        write_report(table(), tmp_path / "page.html", show=lambda name: shown)
+
+
 def test_lists_stop_and_empty_columns_explain(tmp_path):
     many = pa.table(
         {

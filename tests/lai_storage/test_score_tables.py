@@ -256,7 +256,10 @@ def test_what_does_not_fit_is_named(tmp_path, options, kind, message):
         ({"estimator": "ghost"}, r"^estimator: expected 'lai', with which the scores .* got 'ghost'; pass"),
         ({"rows": 4}, r"^rows_per_file: expected 3, with which .* were begun, got 4; pass another"),
         ({"checkpoints": {"a": 1.0}}, r"^checkpoints: expected None, .* got \['a'\]"),
-        ({"scorer": Listed(2.0)}, r"^model: expected the one .* other parameters, buffers or classes; pass"),
+        (
+            {"scorer": Listed(2.0)},
+            r"^model: expected the one .* other parameters, buffers or classes, or another `valid`; pass",
+        ),
         (
             {"scorer": Listed(validation=(INPUTS, INPUTS + 1))},
             r"^validation: expected the one .* a summary of others; pass another",
@@ -268,6 +271,11 @@ def test_other_runs_are_refused_with_differences(tmp_path, changed, message):
     with pytest.raises(ValueError, match=message) as raised:
         written(tmp_path, **changed)
     assert "or delete this one" in str(raised.value)
+
+
+def test_sizes_of_numpy_resume(tmp_path):
+    written(tmp_path, rows=np.int64(3))
+    assert written(tmp_path) == []
 
 
 def test_parts_of_different_runs_never_mix(tmp_path):

@@ -229,7 +229,10 @@ def test_language_models_are_sketched(tmp_path):
         ("data.xls", b"a", "expected a folder of images, or a file of texts, one of .txt, .csv"),
         ("data.txt", b"\n", "expected texts, got none"),
         ("data.txt", b"a\nb\xe9", "expected UTF-8 in data.txt, got byte 0xe9 at 3"),
-        ("data.csv", b"words\na b\n", "expected a column 'text', got ['words']"),
+        ("data.csv", b"words\na b\n", "expected one column 'text', got ['words']"),
+        ("data.csv", b"text,text\na,b\n", "expected one column 'text', got ['text', 'text']"),
+        ("data.csv", b"text\na\nb, c\n", "expected the columns ['text'] in sample 1, got [' c'] beyond them"),
+        ("data.csv", b'text\n"a\nb\n', "unexpected end of data"),
         (
             "data.csv",
             b"text,label\na,1\n,1\n",

@@ -50,6 +50,15 @@ def test_samples_that_begin_to_meet(name, estimator, backward):
         assert curator.steps == before
 
 
+def test_meeting_after_an_accumulated_step():
+    net = Net(BY_VALUES["where"])
+    curator = curated(net.eval(), batch(9), refresh=100, accumulate=5)
+    for step in range(5):  # the fourth call is proved, before the step
+        curator.step(*batch(step))
+    with pytest.raises(ValueError, match="coupled"):
+        curator.step(*coupling.meeting(net))
+
+
 def test_meeting_is_seen_among_draws():
     """In a network that draws a number for each value, so that no two runs are alike."""
     net = Net(noise=torch.randn_like, front=lambda x: x - (x.amax() > 9) * x.mean(0))

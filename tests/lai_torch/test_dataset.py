@@ -80,6 +80,7 @@ class Scaled(torch.nn.Module):
 
 OTHER_RUNS = {
     "estimator": ("estimator", {"estimator": "ghost"}),
+    "an estimator's function": ("model", {"estimator": lai_torch.LAI(valid=len)}),
     "parameters": ("model", {"model": Scaled(net=network(4))}),
     "a buffer without a name": ("model", {"model": Scaled(shift=0.1)}),
     "a class": ("model", {"model": Scaled(net=network().insert(1, torch.nn.GELU()))}),

@@ -42,15 +42,16 @@ class Refresh:
             state = self._make(state, size)
         return replace(state, served=state.served + 1)
 
-    def read_versions(self) -> tuple[int, ...] | None:
+    def read_versions(self) -> tuple[tuple[int, bool], ...] | None:
         """Return the versions of the parameters, by which it shows that a later step finds others.
 
-        A side that is not old yet is made again where others changed them since, by a checkpoint or by
-        steps of a plain loop. One process alone asks that: several have to make it together.
+        A side that is not old yet is made again where others changed them since, by a checkpoint, by steps
+        of a plain loop or by thawing one. One process alone asks that: several have to make it together.
         """
         if self.given is not None or self.scorer.group.size > 1:
             return None
-        return tuple(parameter._version for parameter in list_parameters(self.model).values())
+        held = list_parameters(self.model).values()
+        return tuple((parameter._version, parameter.requires_grad) for parameter in held)
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""

@@ -59,7 +59,8 @@ class CuratorState:
     # The batches whose gradients wait in `.grad` for the optimizer, and how many of them kept a sample.
     batches: int = 0
     contributions: int = 0
-    versions: tuple[int, ...] | None = None  # of the parameters, where the curator itself left them
+    # of the parameters, and whether each trains, where the curator itself left them
+    versions: tuple[tuple[int, bool], ...] | None = None
 
     @property
     def age(self) -> int:

@@ -52,7 +52,7 @@ class Plan:
     # whether all of it holds for other batches with the same graph
     settled: bool = True
     calls: int = 0
-    # of the parameters when the graph was first proved, until it is proved again
+    # of the parameters when the graph was first proved, until it is proved after a step
     versions: dict[str, int] | None = None
 
     @cached_property

@@ -200,8 +200,9 @@ class Reader:
         # a plan that does not hold for other batches is made again for each
         if recording.plan.settled:
             recording.plan.calls = calls
-            if calls == 1:
-                recording.plan.versions = self._count_writes()
+            versions = self._count_writes()
+            if plan is None or plan.versions == versions:  # no step yet
+                recording.plan.versions = versions
             self._plans[key] = recording.plan
             if len(self._plans) > PLANS:
                 self._plans.popitem(last=False)
@@ -231,9 +232,9 @@ class Reader:
         # zero at the start may couple samples after it.
         if not self.again:
             return False
-        if plan.calls < 4:
-            return plan.versions is not None and plan.versions != self._count_writes()
-        return not plan.calls & (plan.calls - 1)
+        if plan.versions is not None and plan.versions != self._count_writes():
+            return True
+        return plan.calls >= 4 and not plan.calls & (plan.calls - 1)
 
     @property
     def names(self) -> dict[int, str]:

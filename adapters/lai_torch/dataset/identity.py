@@ -19,12 +19,12 @@ def content_of(model: nn.Module) -> dict[str, Any]:
 
 
 def _settings_of(module: nn.Module) -> dict[str, Any]:
-    """Return a module's attributes that are numbers or text, such as a temperature; its mode is none."""
+    """Return a module's attributes that are numbers, text or tuples, such as a stride; its mode is none."""
     named = vars(module).items()
     return {
         name: one
         for name, one in named
-        if isinstance(one, int | float | str) and name != "training" and not name.startswith("_")
+        if isinstance(one, int | float | str | tuple) and name != "training" and not name.startswith("_")
     }
 
 

@@ -103,7 +103,8 @@ class Scorer(BatchScorer):
         loss: Any = self.loss
         if isinstance(loss, nn.Module):
             loss = content_of(loss), loss.training  # a loss runs in its own mode
-        return {"model": fingerprint(content_of(self._model)), "loss": fingerprint(loss)}
+        model = content_of(self._model), getattr(self.estimator, "valid", None)
+        return {"model": fingerprint(model), "loss": fingerprint(loss)}
 
     def _numbers(self, pair: Any) -> dict[str, Any]:
         from lai_storage.columns import NUMBERS  # needs numpy

@@ -8,7 +8,6 @@ import csv
 import inspect
 import io
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,12 +129,18 @@ def _read_record(number: int, line: str) -> Any:
 
 def _read_csv(path: Path) -> list[dict[str, Any]]:
     """Read a table whose texts may hold line ends; classes are text: "01" is not 1."""
-    csv.field_size_limit(sys.maxsize)  # else 128 KiB a text
-    table = csv.DictReader(io.StringIO(_decode(path), newline=""))
-    if "text" not in (table.fieldnames or ()):
-        msg = f"expected a column 'text', got {table.fieldnames}"
+    csv.field_size_limit(2**31 - 1)  # else 128 KiB a text
+    table = csv.DictReader(io.StringIO(_decode(path), newline=""), strict=True)
+    names = [*(table.fieldnames or ())]
+    if names.count("text") != 1 or names.count("label") > 1:
+        msg = f"expected one column 'text', got {names}"
         raise ValueError(msg)
-    return list(table)
+    records = list(table)
+    for number, record in enumerate(records):
+        if table.restkey in record:  # a comma in a text without quotes
+            msg = f"expected the columns {names} in sample {number}, got {record[table.restkey]} beyond them"
+            raise ValueError(msg)
+    return records
 
 
 READERS: dict[str, Callable[[Path], list[Any]]] = {
