@@ -30,8 +30,7 @@ def exact_scores(
     pass over the batch along it: any architecture, any parameter, no layers to find. Where a function brings
     a reverse rule of its own (`jax.custom_vjp`), it is one gradient a sample, or a position. There, and where
     an operation is not followed, `apply` and `loss` must accept a batch of one, with which the batch is
-    compared. Indices have to lie inside of what they read: outside, JAX's forward mode takes the nearest
-    entry's derivative, and its reverse mode none.
+    compared.
 
     Parameters
     ----------

@@ -152,16 +152,15 @@ def convolutions(params, inputs):
 
 @ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
 def read_outside(params, ids):
-    """Read what lies outside of a table as zeros, and as the last row."""
+    """Read what lies outside of a table as zeros, as the last row, and as the last row without a gradient."""
     table = params["table"].at[ids]
-    read = table.get(mode="fill", fill_value=0.0) + table.get(mode="clip")
+    read = table.get(mode="fill", fill_value=0.0) + table.get(mode="clip") + params["table"][ids]
     return jnp.tanh(read.sum(1)) @ params["o"]
 
 
 @ruled(IDS, ["o"], table=(6, 4), o=(4, 2))
 def read_inside(params, ids):
-    """Read a table in a branch, recomputed in a loop."""
-    ids = ids % 6
+    """Read outside of a table in a branch, recomputed in a loop."""
 
     def layer(hidden, place):
         read = lambda table: lax.cond(place > 0, lambda t: t[ids], lambda t: 2 * t[ids], table)  # noqa: E731

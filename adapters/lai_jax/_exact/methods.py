@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lai_jax._exact.gathers import drop_outside
 from lai_jax._program.losses import batch_size, take
 from lai_jax._program.program import programs_of
 from lai_jax._program.rules.primitives import names
@@ -20,7 +21,7 @@ _OWN_REVERSE = names("custom_vjp_call custom_transpose_call linear_call custom_l
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
     """Push the direction forward, through all samples at once."""
-    return jax.jvp(lambda values: losses(values, batch), (at,), (direction,))
+    return jax.jvp(drop_outside(lambda values: losses(values, batch)), (at,), (direction,))
 
 
 def sample_by_sample(
