@@ -66,7 +66,7 @@ class Passes:
             kind = tracer.lowered.kind
             self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, autocast=kind)
         elif tracer is not None and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, tracer, self.kept, scorer.check_alike)
+            self.shared = WholePass(model, tracer, self.kept)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
     def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:

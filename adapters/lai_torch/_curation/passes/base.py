@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._curation.estimators import Scorer
+from lai_torch._curation.estimators import Scorer, Tracer
 from lai_torch._curation.readings import Batch, Reading, chunks
-from lai_torch._curation.tracer import Tracer
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
 from lai_torch._graph.record import NotFiniteError
@@ -250,17 +249,15 @@ class WholePass:
         tracer: Tracer,  # reads the trace off the forward pass
         # the pass that trains on the other rows where a loss is not finite: its row would spoil the gradient
         kept: KeptPass,
-        check_alike: Callable[[Any, Any], None],  # raises if a trace does not go with a summary
     ) -> None:
         self.model, self.tracer, self.kept = model, tracer, kept
-        self.check_alike = check_alike
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
         try:
-            trace, losses = self.tracer(batch, live=True)
+            trace, losses = self.tracer.trace(batch, live=True)
         except NotFiniteError:
             return self.kept.forward(batch, summary)
         if not losses.requires_grad:
@@ -276,7 +273,7 @@ class WholePass:
 
     def _read(self, trace: Any, losses: Tensor, summary: Any) -> Iterator[Reading]:
         """Yield the reading; one unlike the summary has the pass run again."""
-        self.check_alike(trace, summary)
+        self.tracer.check_alike(trace, summary)
         yield Reading(losses, trace)
 
     def backward(
