@@ -5,7 +5,7 @@ trains, and goes back through all of it with weights.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,8 @@ class Gradient:
     # what was minimised here, a number; None where no row ran
     objective: Tensor | None = None
     moved: bool = False  # whether rows that ran here may be other processes' own
+    used: bool = True  # whether it stayed: what is not finite is taken away again
+    updated: bool = False  # whether the optimizer steps with it
 
 
 Backward = Callable[..., Gradient]
@@ -144,31 +146,23 @@ def check_unhooked(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
-@dataclass(frozen=True)
-class Losses:
-    """What is minimised on some rows."""
+def weigh_losses(terms: Sequence[Tensor], weights: Tensor, fraction: float = 1.0) -> Tensor:
+    """Return the weighted sum over the first rows, one for each weight, and a fraction of a single number.
 
-    losses: Tensor  # `(n,)`, the losses that are scored, too
-    # what trains and does not score: `(n,)`, or a single number; None without
-    auxiliary: Tensor | None = None
-
-    def total(self, weights: Tensor, fraction: float = 1.0) -> Tensor:
-        """Return the weighted sum over the first rows, one for each weight, and so much of a single number.
-
-        Rows without a weight, behind the others, count for nothing, but are in the graph.
-        """
-        size = len(weights)
-        terms = [one for one in (self.losses, self.auxiliary) if one is not None]
-        parts = []
-        for each in terms:
-            if not each.ndim:
-                parts.append(each * fraction if fraction else 0.0 * each.nan_to_num())
-                continue
-            counted = each if len(each) == size else each[:size]
-            parts.append((counted * weights.to(each)).sum())
-            if len(each) > size:
-                parts.append(0.0 * each[size:].nan_to_num().sum())
-        return functools.reduce(torch.add, parts)
+    The terms are the losses that are scored, `(n,)`, and what trains and does not score, if anything does.
+    Rows without a weight, behind the others, count for nothing, but are in the graph.
+    """
+    size = len(weights)
+    parts = []
+    for each in terms:
+        if not each.ndim:
+            parts.append(each * fraction if fraction else 0.0 * each.nan_to_num())
+            continue
+        counted = each if len(each) == size else each[:size]
+        parts.append((counted * weights.to(each)).sum())
+        if len(each) > size:
+            parts.append(0.0 * each[size:].nan_to_num().sum())
+    return functools.reduce(torch.add, parts)
 
 
 class KeptPass:
@@ -211,12 +205,12 @@ class KeptPass:
             if len(weighed.shares) > 1 or index is None or "more than 1 value per channel" not in str(error):
                 raise
             return Gradient("kept", losses)
-        total = found.total(weighed.shares)
+        total = weigh_losses(found, weighed.shares)
         # a batch of an accumulated step counts with its part
         if parts != 1:
             total = total / parts
         self._backpropagate(total)
-        values = found.losses.detach().to(losses)
+        values = found[0].detach().to(losses)
         losses = values if index is None else losses.index_copy_(0, index, values)
         return Gradient("kept", losses, total.detach())
 
@@ -225,14 +219,13 @@ class KeptPass:
             total = self.scaler.scale(total)
         total.backward()
 
-    def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
-        """Run a model forward on rows that are trained on."""
+    def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> list[Tensor]:
         with self._autocast():
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             if self.auxiliary is None:
-                return Losses(losses)
-            return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
+                return [losses]
+            return [losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples)]
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.autocast is None:

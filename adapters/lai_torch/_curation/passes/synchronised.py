@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lai_torch._curation.estimators import Scorer
-from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, find_coupling, keep_buffers
+from lai_torch._curation.passes.base import Gradient, KeptPass, find_coupling, keep_buffers, weigh_losses
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
@@ -44,14 +44,14 @@ class SynchronisedPass(KeptPass):
             trained, shares, index = balance_rows(batch, weighed, group)
         # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
-        values = found.losses.detach()[: len(shares)].to(losses)
+        values = found[0].detach()[: len(shares)].to(losses)
         moved = trained is not batch
         if not moved:
             losses = values if index is None else losses.index_copy_(0, index, values)
         objective = (values * shares.to(values)).sum()
         share = self._share(len(shares))
-        if found.losses.numel():
-            self._backpropagate(found.total(shares, share) * (self.engine.factor / parts))
+        if found[0].numel():
+            self._backpropagate(weigh_losses(found, shares, share) * (self.engine.factor / parts))
         for buffer, before in buffers:
             buffer.data.copy_(before)
         return Gradient("kept", losses, objective, moved)
@@ -64,7 +64,7 @@ class SynchronisedPass(KeptPass):
 
     def _run(
         self, batch: Batch, index: Tensor | None, shares: Tensor
-    ) -> tuple[Losses, list[tuple[Tensor, Tensor]]]:
+    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
         """Run the kept rows, or rows that count for nothing; raise everywhere or nowhere.
 
         Returns the losses, those of rows that count for nothing behind them, and the buffers to put back
@@ -77,7 +77,7 @@ class SynchronisedPass(KeptPass):
                 part, size = self._part(batch, index, len(shares))
                 if size and not len(shares):
                     buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
-                found = Losses(shares[:0])
+                found = [shares[:0]]
                 # a process with no row to run takes part in the collectives alone
                 if size:
                     found = self._run_rows(self.engine.trained, part, size)
