@@ -335,11 +335,9 @@ class Weigher:
         return self.state.dropped
 
     def _undo(self) -> Undo:
-        """Return what puts back, where its block raises, all that a step changes in place."""
         return Undo(self.model, self._scoring.scorer.loss, self._validation.generator, self._optimizer)
 
     def _curates(self) -> bool:
-        """Say whether the next step scores its batch."""
         return self.steps >= self.warmup and applies(self.policy, self.steps)
 
     def _meet(self, call: str, curated: bool = True) -> None:
@@ -365,14 +363,12 @@ class Weigher:
         return state, scored, weighed.weights, report
 
     def _add_traffic(self, report: Report) -> Report:
-        """Return a report with what the call told the other processes."""
         if self._group.size == 1:
             return report
         collectives, sent = self._group.take_traffic()
         return replace(report, collectives=collectives, bytes_sent=sent)
 
     def _warn_of_nothing(self) -> None:
-        """Warn where a policy has kept nothing for a long time."""
         if self.state.idle == EMPTY:
             warnings.warn(
                 f"policy: nothing was kept in {EMPTY} steps in a row, so that nothing trained; look at "

@@ -426,7 +426,6 @@ def share(own: Measured, group: Group) -> Measured:
 
 
 def _put(losses: Tensor, found: Tensor, kept: Sequence[int]) -> Tensor:
-    """Return losses with those of the rows that were kept."""
     index = torch.tensor(kept, device=losses.device)
     return losses.index_copy(0, index, found[index].to(losses.dtype))
 
@@ -483,7 +482,6 @@ def _name_key(explained: Mapping[Any, list[str]], key: Any) -> str | None:
 
 
 def _find_coupling(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the norms that normalise with the statistics of the batch because they train."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -539,7 +537,6 @@ def _use_running_statistics(norms: Any) -> Iterator[None]:
 
 
 def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
-    """Return the losses of a pass that leaves nothing behind."""
     model, loss = reader.model, reader.loss
     with preserve(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
         return check_losses(losses_of(model, loss, batch), count(*batch)).detach()

@@ -229,7 +229,6 @@ def check_ids(ids: Any, samples: int) -> None:
 
 
 def _list_ids(ids: Any, samples: int) -> list[Any]:
-    """Return ids as plain values."""
     if ids is None:
         return list(range(samples))
     # arrays of any library give plain numbers so

@@ -277,7 +277,6 @@ def _check_scaled(
 
 
 def _find_reader(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, names: Tensor) -> int:
-    """Return a segment whose losses have a gradient at other positions' contents."""
     for name in names[names >= 0].tolist():
         others = (segments != name).flatten()
         if any(bool(one[others].any()) for one in gradients((segments == name).double())):

@@ -73,7 +73,7 @@ def moments(curator):
 @pytest.mark.parametrize(("bad", "options", "backward", "estimator"), CASES)
 def test_a_skipped_step_changes_nothing(bad, options, backward, estimator):
     torch.manual_seed(1)
-    first, second, third = (data(8) for _ in range(3))
+    first, second, third = (data(8) for _ in range(5))
     reports, found = run([first, bad(second), third], options, backward, estimator)
     assert [report.skipped for report in reports] == [False, True, False]
     assert not reports[1].updated
@@ -118,7 +118,7 @@ def test_too_few_finite_rows(backward):
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).double()
     curator = curated(model, data(9), policy=EVERYTHING, backward=backward, refresh=9)
-    for _ in range(2):  # of batches that are proved the finite rows are read alone, before the policy is asked
+    for _ in range(4):  # of a batch that is proved the finite rows are read alone, before the policy is asked
         curator.step(*data(6))
     twin, batch = copy.deepcopy(model), NAN(data(6))
     report = curator.step(*batch)

@@ -109,7 +109,6 @@ class Scorer:
         return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
 
     def _share(self, validation: Batch | None) -> Batch | None:
-        """Return what this process reads of a set: its share of one that each has whole."""
         if validation is None or not self.one_set:
             return validation
         return share_of(validation, self.group)
@@ -320,7 +319,6 @@ class Tracer:
     def _add(
         self, total: lai.ValidationSummary | None, trace: lai.Trace, positions: str | None, seed: int | None
     ) -> lai.ValidationSummary:
-        """Return the sum of a summary and another chunk's."""
         if total is not None:
             self._check_alike(total, trace)
         one = self._summarize(trace, positions, seed)
@@ -394,7 +392,6 @@ class Tracer:
         return Scored(parts, reading.losses, positions, weights)
 
     def _positions_for(self, trace: Any) -> str | None:
-        """Return how positions are read; None where that is no choice."""
         return (self.positions or default_positions(trace)) if self.facts.positions else None
 
     def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
@@ -509,7 +506,6 @@ def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
 
 
 def _score_derivatives(state: CuratorState, side: Side, reading: Reading) -> Scored:
-    """Return the derivatives that were read."""
     del state, side  # along which they were taken
     found = reading.seen
     return Scored(found.scores[None], found.losses, method=found.method, reason=found.reason)
@@ -584,7 +580,6 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
 
 
 def _descend(function: Function, point: Point, step: Point, optimizer: Any) -> Point:
-    """Return the parameters after a step of SGD, each group at its learning rate."""
     pairs = ((id(one), float(group["lr"])) for group in optimizer.param_groups for one in group["params"])
     rates, parameters = dict(pairs), function.parameters()
     return {name: value - rates.get(id(parameters[name]), 0.0) * step[name] for name, value in point.items()}

@@ -105,7 +105,6 @@ class Passes:
         return time.perf_counter()
 
     def _acts_alike(self, batch: Batch) -> bool:
-        """Whether `kept` and `whole` score alike, on every process: nothing is another in training mode."""
         assert isinstance(self.shared, WholePass)
         with self.group.raise_together():
             differs = not acts_alike(self.shared.tracer, batch)
@@ -187,7 +186,6 @@ class Scoring:
         return state, forwards[0], scored
 
     def _size(self, samples: int) -> int:
-        """Return how many validation samples are read at once: no more than a batch has."""
         if self._fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
         return min(samples, self._chunk or samples)
@@ -294,12 +292,10 @@ class Scoring:
 
 
 def _note_validation(error: Exception) -> None:
-    """Have an error say that it came up on the validation set, not on the batch."""
     error.add_note("This happened while tracing the validation set.")
 
 
 def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
-    """Return what there is to score against without a draw."""
     if validation.is_batch:
         return Itself(exclude_self=validation.source == "batch", positions=positions)
     if validation.is_summary:

@@ -56,7 +56,6 @@ def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace
 
 
 def _group_layouts(found: Layouts) -> defaultdict[str, list[Any]]:
-    """Return the layouts of each parameter's records."""
     grouped: defaultdict[str, list[Any]] = defaultdict(list)
     for layout in found:
         key = str(dict(layout)["weight key"])

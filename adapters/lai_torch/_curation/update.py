@@ -142,7 +142,6 @@ def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
 
 
 def _add(earlier: list[tuple[Tensor, Tensor]]) -> None:
-    """Add the gradients of earlier batches of a step to this one's."""
     for parameter, gradient in earlier:
         if parameter.grad is None:
             parameter.grad = gradient

@@ -206,7 +206,6 @@ def view_real(tensor: Tensor) -> Tensor:
 
 
 def _reduce(total: Point, samples: int, reduction: str, role: str) -> Point:
-    """Return a sum of gradients, or their mean, after checking that it is finite."""
     for name, value in total.items():
         if not bool(torch.isfinite(value).all()):
             msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"

@@ -70,7 +70,6 @@ def _parts(state: Any) -> Any:
 
 
 def _has_same_state(now: Any, before: Any) -> bool:
-    """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
     pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
     plain = now[0] == before[0] and _parts(now[1]) == _parts(before[1])
     return plain and all(torch.equal(a, b) for a, b in pairs)

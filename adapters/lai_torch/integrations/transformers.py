@@ -111,7 +111,6 @@ class Curated:
         trainer.add_callback(Keeping(self))
 
     def _prepare_data(self, dataset: Any) -> Any:
-        """Return a data set as the trainer prepares those that it evaluates."""
         return dataset
 
     @property
@@ -139,7 +138,6 @@ class Curated:
         return {"curator": self.curator.state_dict(), "mixing": mixing}
 
     def _read_state(self) -> dict[str, Any] | None:
-        """Return the state in the checkpoint from which the run goes on; None of a new run."""
         return None if self._resumed is None else torch.load(self._resumed, weights_only=True)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -274,7 +272,6 @@ class Curated:
         return self._compute_trained(model, batch)[1]
 
     def _compute_trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
-        """Return the outputs, and each sample's loss as it is trained on."""
         outputs = model(**self._parts(batch)[0])
         return outputs, self.sample_loss(outputs, batch)
 
@@ -316,7 +313,6 @@ class Curated:
         return found
 
     def _set_signature_columns_if_needed(self) -> None:
-        """Keep the groups' column of a data set."""
         trainer: Any = super()
         trainer._set_signature_columns_if_needed()
         columns = self._signature_columns  # type: ignore[attr-defined]
@@ -324,11 +320,9 @@ class Curated:
             columns.append(self.groups)
 
     def _drop_groups(self, batch: Any) -> dict[str, Any]:
-        """Return what goes into the model and the loss."""
         return {name: value for name, value in batch.items() if name != self.groups}
 
     def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what goes into the model, and what the loss sees."""
         # a decoder behind an encoder makes its inputs of the labels; other models would only compute a loss
         batch = self._drop_groups(batch)
         encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]

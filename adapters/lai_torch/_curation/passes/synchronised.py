@@ -57,7 +57,6 @@ class SynchronisedPass(KeptPass):
         return Gradient("kept", losses, objective, moved)
 
     def _share(self, kept: int) -> float:
-        """Return the share of all trained rows that run here, if a single number is to be added up."""
         if self.auxiliary is None:
             return 1.0
         return kept / max(self.engine.group.totals(kept)[0], 1.0)

@@ -245,7 +245,6 @@ def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, Any]]) -> None:
 
 
 def _defer_gathering(blocks: Blocks, index: int, place: int) -> Gathered:
-    """Return a parameter that is gathered when it is read."""
     parameter = blocks.blocks[index][place]
     form = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
     return Gathered(Stored(partial(blocks.read, index, place)), form, parameter.device)
