@@ -138,7 +138,7 @@ class Weigher:
         process_group: Any = None,
     ) -> None:
         optimizer, accumulate, max_norm, backward = self._training
-        check_kinds(model, loss, generator)
+        check_kinds(model, loss)
         if generator is None:
             generator = make_generator()
         training = KeptOptions()

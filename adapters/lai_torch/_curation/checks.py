@@ -36,8 +36,8 @@ def check_model(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
-def check_kinds(model: Any, loss: Any, generator: Any) -> None:
-    """Raise unless model, loss and generator are of the kinds that they are taken for."""
+def check_kinds(model: Any, loss: Any) -> None:
+    """Raise unless model and loss are of the kinds that they are taken for."""
     check_kinds_served([type(model)])
     if not isinstance(model, nn.Module):
         msg = f"model: expected a torch.nn.Module, got {_kind_of(model)}"
@@ -48,9 +48,6 @@ def check_kinds(model: Any, loss: Any, generator: Any) -> None:
             f"loss: expected a function loss(outputs, targets) -> (n,), got {_kind_of(loss)}; for example "
             "torch.nn.CrossEntropyLoss(reduction='none')"
         )
-        raise TypeError(msg)
-    if generator is not None and not isinstance(generator, torch.Generator):
-        msg = f"generator: expected a torch.Generator on the CPU, or None, got {_kind_of(generator)}"
         raise TypeError(msg)
 
 

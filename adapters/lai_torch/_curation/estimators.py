@@ -42,7 +42,7 @@ from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import NotFiniteError, Reader, Recording
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, Point, UnusableError, finite_gradient, losses_of
-from lai_torch._model.precision import Lowered
+from lai_torch._model.precision import lower_precision
 from lai_torch._model.preserve import preserve
 from lai_torch._model.valid import Masks
 from lai_torch.options import LAI, CalibratedLAI, Estimator, PreconditionedLAI
@@ -144,8 +144,8 @@ def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
 
 def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: "Tracer | None" = None) -> Tensor:
     """Return the losses of a batch, in the precision of its trace; the model runs without gradients."""
-    lowered = Lowered(model, None) if tracer is None else tracer.lowered
-    with lowered(), preserve(model, loss), torch.no_grad():
+    autocast = None if tracer is None else tracer.autocast
+    with lower_precision(model, autocast), preserve(model, loss), torch.no_grad():
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
@@ -217,11 +217,11 @@ class Tracer:
         self.model, self.loss, self.facts = model, loss, estimator.facts
         self.group, self.generator, self.remakes = group, generator, remakes
         names = ("positions", "sketch", "last", "valid", "autocast")
-        self.positions, self.sketch, self.last, valid, autocast = (
+        self.positions, self.sketch, self.last, valid, self.autocast = (
             getattr(estimator, one, None) for one in names
         )
         self.memory_budget = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
-        self.lowered, self.masks = Lowered(model, autocast), Masks(valid)
+        self.masks = Masks(valid)
         # Ghost wants output gradients at every layer
         self.every_layer = self.facts.gradients == "all"
         averaged = type(estimator) is LAI and self.positions == "mean" and self.sketch is None
@@ -230,7 +230,7 @@ class Tracer:
 
     def trace(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
-        with self.lowered():
+        with lower_precision(self.model, self.autocast):
             recording = self.reader.record_live(batch) if live else self.reader.record(batch)
         losses = recording.losses if live else recording.losses.detach()
         if self.facts.gates:
@@ -427,7 +427,7 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
         )
         raise UnusableError(msg)
     every.recall(tracer.reader.routed, every.left)  # experts are left out of both
-    with tracer.lowered():
+    with lower_precision(tracer.model, tracer.autocast):
         recording = every.record(rows(part, kept, used))
     if not recording.readouts:
         raise ValueError(recording.plan.refusal)

@@ -66,8 +66,8 @@ class Passes:
         self.shared: Pass = self.kept
         tracer = scorer.tracer
         if tracer is not None and backward == "selective":
-            kind = tracer.lowered.kind
-            self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, autocast=kind)
+            options = {"autocast": tracer.autocast}
+            self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, **options)
         elif tracer is not None and backward in {"whole", "auto"}:
             self.shared = WholePass(model, tracer, self.kept)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)

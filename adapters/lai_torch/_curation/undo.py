@@ -1,7 +1,6 @@
 """Put back what a step that raises changed in place: buffers, gradients and draws."""
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -10,8 +9,6 @@ from torch import Tensor, nn
 
 from lai_torch._model.walk import modules_of
 
-_SPARSE = attrgetter("is_sparse")
-_PLAIN = {Tensor, nn.Parameter}
 STEPPING = (
     "This came while the optimizer stepped, or after it: parameters and optimizer state may have changed, "
     "and were not put back. Load a checkpoint."
@@ -72,7 +69,7 @@ class Undo:
         self._held = [p for group in self.optimizer.param_groups for p in group["params"]]
         if not begins:
             self._earlier = [(p, p.grad) for p in self._held if p.grad is not None]
-        clear(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
         return self._earlier
 
     def restore_gradients(self) -> None:
@@ -88,7 +85,7 @@ def _buffers(modules: Sequence[nn.Module]) -> Callable[[], None]:
     tables = [(module, module._buffers) for module in modules if module._buffers]
     held = [(module, name, buffer) for module, table in tables for name, buffer in table.items()]
     present = [buffer for _, _, buffer in held if buffer is not None]
-    copies = _copies(present)
+    copies = [buffer.detach().clone() for buffer in present]
 
     def restore() -> None:
         for module, name, buffer in held:
@@ -97,26 +94,3 @@ def _buffers(modules: Sequence[nn.Module]) -> Callable[[], None]:
             buffer.data.copy_(copy)  # BatchNorm writes without counting versions, so that these cannot tell
 
     return restore
-
-
-def _copies(tensors: list[Tensor]) -> list[Tensor]:
-    """Return copies, made in one call where torch has one."""
-    if not tensors:
-        return []
-    with torch.no_grad():
-        clone = getattr(torch, "_foreach_clone", None)
-        # that call takes either DTensors alone or none, and no sparse tensor
-        special = not _PLAIN.issuperset(map(type, tensors)) or any(map(_SPARSE, tensors))
-        if clone is None or special:
-            return [tensor.detach().clone() for tensor in tensors]
-        return list(clone(tensors))
-
-
-def clear(optimizer: Any) -> None:
-    """Take every gradient away, as `optimizer.zero_grad()` does, whose profiling takes as long as a layer."""
-    if type(optimizer).zero_grad is not torch.optim.Optimizer.zero_grad or "zero_grad" in vars(optimizer):
-        optimizer.zero_grad(set_to_none=True)
-        return
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None

@@ -68,7 +68,6 @@ MADE = {
     "ValueError: optimizer: expected an optimizer to step with, got None": lambda: stepped(optimizer=None),
     "TypeError: model: expected a torch.nn.Module, got": lambda: made(model=abs, optimizer=None),
     "TypeError: loss: expected a function loss(outputs, targets)": lambda: made(loss="mse"),
-    "TypeError: generator: expected a torch.Generator on the CPU": lambda: made(generator=3),
     "TypeError: policy: expected a function such as lai_core.keep_positive, got 'keep_positive'": (
         lambda: made(policy="keep_positive")
     ),
@@ -156,10 +155,6 @@ OPTIONS = {
         valid=torch.ones(6, 4)
     ),
     "TypeError: autocast: expected a floating-point type": lambda: lai_torch.KeptOptions(autocast="bfloat16"),
-    "TypeError: scaler: expected a torch.amp.GradScaler, or None, got int": lambda: lai_torch.KeptOptions(
-        scaler=3
-    ),
-    "TypeError: auxiliary: expected a function": lambda: lai_torch.KeptOptions(auxiliary=0.1),
     "ValueError: threshold: expected a finite number, got nan": lambda: lai_torch.KeepAbove(math.nan),
     "ValueError: path: expected a file in a folder that exists, got": (
         lambda: lai_torch.AuditLog("nowhere/audit.jsonl")
