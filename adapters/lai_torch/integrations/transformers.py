@@ -28,7 +28,7 @@ from lai_torch.integrations._trainer import (
     validation_set,
 )
 from lai_torch.integrations.losses import documents_of
-from lai_torch.integrations.rows import check_documents, kept_documents, kept_rows, split_into_samples
+from lai_torch.integrations.rows import check_documents, kept_documents, kept_rows, unpack
 from lai_torch.integrations.sources import USUAL
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
@@ -120,7 +120,7 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(split_into_samples(self._drop_groups(trainer._prepare_inputs(known))))
+            given = self._parts(unpack(trainer._prepare_inputs(known)))
             self._curator = Weigher(trainer.model_wrapped, self.sample_loss, given, **self.curation)
             if (saved := self._read_state()) is not None:
                 self._curator.load_state_dict(saved["curator"])
@@ -193,7 +193,7 @@ class Curated:
         groups = None
         if self.groups is not None:
             groups = [self._take_groups(self.groups, batch) for batch in batches]
-        parts = [self._parts(split_into_samples(batch)) for batch in batches]
+        parts = [self._parts(unpack(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
         with disable_autocast(curator.model):
             # once: whether documents see one another is a property of the model
@@ -247,7 +247,7 @@ class Curated:
         # an evaluation, for which nothing was weighed
         if weights is None:
             trainer: Any = super()
-            return trainer.compute_loss(model, self._drop_groups(inputs), *arguments, **options)
+            return trainer.compute_loss(model, inputs, *arguments, **options)
         outputs, losses = self._compute_trained(model, inputs)
         # the outputs are not needed again
         if self.auxiliary is None:
@@ -319,16 +319,12 @@ class Curated:
         if self.groups is not None and self.groups not in columns:
             columns.append(self.groups)
 
-    def _drop_groups(self, batch: Any) -> dict[str, Any]:
-        return {name: value for name, value in batch.items() if name != self.groups}
-
     def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         # a decoder behind an encoder makes its inputs of the labels; other models would only compute a loss
-        batch = self._drop_groups(batch)
         encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]
         labels = {"labels", *self.label_names}  # type: ignore[attr-defined]
         inputs = {name: value for name, value in batch.items() if encodes or name not in labels}
-        return inputs, batch
+        return inputs, dict(batch)
 
 
 class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]
