@@ -262,9 +262,6 @@ class AuditLog:
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path)
-        if self.path.is_dir() or not self.path.parent.is_dir():
-            msg = f"path: expected a file in a folder that exists, got {str(self.path)!r}"
-            raise ValueError(msg)
         self._file = self.path.open("a", encoding="utf-8")
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:

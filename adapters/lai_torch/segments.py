@@ -88,10 +88,6 @@ def segment_scores(
     check_choice("estimator", estimator, ("lai", "lli", "ghost", "exact"))
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
-    given: Any = segments
-    if not isinstance(given, Tensor):
-        msg = f"segments: expected a tensor (n, t) of whole numbers, got {type(given).__name__}"
-        raise TypeError(msg)
     check_segment_numbers(segments, segments.shape, count)
     segments = segments.long()
     # positions of no segment, such as padding

@@ -70,12 +70,6 @@ def check_optimizer(optimizer: Any, model: nn.Module) -> None:
     """Raise unless an optimizer, where there is one, can step on the model."""
     if optimizer is None:
         return
-    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
-        msg = (
-            f"optimizer: expected a torch.optim.Optimizer, got {_kind_of(optimizer)}; make one, such as "
-            "torch.optim.SGD(model.parameters(), lr=0.1)"
-        )
-        raise TypeError(msg)
     # `model.to(device)` may have replaced them since
     parameters = {id(parameter) for parameter in model.parameters()}
     if not any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):

@@ -202,9 +202,6 @@ class Curation(Callback):
 
 
 def _mixture(sampler: Any) -> Mixture:
-    if not isinstance(sampler, MixtureSampler | MixtureStream):
-        msg = f"sampler: expected a MixtureSampler or a MixtureStream, got {type(sampler).__name__}"
-        raise TypeError(msg)
     if not isinstance(sampler.weights, Mixture):
         msg = f"sampler: expected one whose weights are a Mixture, got {type(sampler.weights).__name__}"
         raise TypeError(msg)

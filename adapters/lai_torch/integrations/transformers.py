@@ -212,18 +212,11 @@ class Curated:
 
     def _take_groups(self, name: str, batch: dict[str, Any]) -> Tensor:
         """Take the groups of a batch's samples out of it."""
-        groups, documents = batch.pop(name, None), documents_of(batch)
+        groups = batch.pop(name, None)
         if groups is None:
             msg = (
                 f"groups: expected every batch to have an entry {name!r}, got {sorted(batch)}; "
                 "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
-            )
-            raise ValueError(msg)
-        # a packed row holds several samples, each of a group
-        if documents is not None and groups.shape != (number := int(documents[-1, -1]) + 1,):
-            msg = (
-                f"groups: expected one number a document, ({number},), got shape {tuple(groups.shape)} "
-                f"of {name!r}"
             )
             raise ValueError(msg)
         return torch.as_tensor(groups)
@@ -284,25 +277,16 @@ class Curated:
                 logs.update(self._mixing.shares())
         trainer.log(logs, *arguments, **options)
 
-    def get_eval_dataloader(self, *arguments: Any, **options: Any) -> Any:
-        """Return the trainer's own loader, whose batches have no groups: evaluation needs none."""
-        with self._groups_dropped():
-            return super().get_eval_dataloader(*arguments, **options)  # type: ignore[misc]
-
-    def get_test_dataloader(self, *arguments: Any, **options: Any) -> Any:
-        """Return the trainer's own loader, whose batches have no groups."""
-        with self._groups_dropped():
-            return super().get_test_dataloader(*arguments, **options)  # type: ignore[misc]
-
-    @contextmanager
-    def _groups_dropped(self) -> Iterator[None]:
-        """Make the trainer's loaders, in the block, with a collator that drops groups."""
+    def _get_dataloader(self, *arguments: Any, is_training: bool = False, **options: Any) -> Any:
         trainer: Any = self
         collate = trainer.data_collator
-        if isinstance(collate, WithGroups):
+        # an evaluation needs no groups, which may be others than those that train
+        if not is_training and isinstance(collate, WithGroups):
             trainer.data_collator = collate.drop
         try:
-            yield
+            return super()._get_dataloader(  # type: ignore[misc]
+                *arguments, is_training=is_training, **options
+            )
         finally:
             trainer.data_collator = collate
 

@@ -272,7 +272,4 @@ def with_defaults(estimator: object) -> Estimator:
     """Return an estimator that was given by name, or with its options."""
     if isinstance(estimator, Estimator):
         return estimator
-    if isinstance(estimator, type) and issubclass(estimator, Estimator):
-        msg = f"estimator: expected an estimator, got the class {estimator.__name__}; call it"
-        raise TypeError(msg)
     return ESTIMATORS[catalogue.find_estimator(estimator).name]()

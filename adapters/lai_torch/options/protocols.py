@@ -21,12 +21,6 @@ SEEN = ("losses", "groups", "step", "validation_losses", "measured")
 
 def check_policy(policy: Any, parts: int | None = None) -> None:
     """Raise unless a policy accepts scores, or per-part scores, and the arguments that it names."""
-    if isinstance(policy, type):
-        msg = f"policy: expected a function from scores to weights, got the class {policy.__name__}; call it"
-        raise TypeError(msg)
-    if not callable(policy):
-        msg = f"policy: expected a function such as lai_core.keep_positive, got {policy!r}"
-        raise TypeError(msg)
     if callable(inner := getattr(policy, "policy", None)):  # the one that it asks
         check_policy(inner, parts)
     asked, way_out = wants(policy), "functools.partial(lai_core.keep_top, fraction=0.5)"

@@ -59,20 +59,13 @@ MADE = {
     "ValueError: optimizer: expected one that steps on gradients, got LBFGS, which needs a closure": (
         lambda: lai_torch.Curator(m := network(), LOSS, torch.optim.LBFGS(m.parameters()), data(3))
     ),
-    "TypeError: optimizer: expected a torch.optim.Optimizer, got the class SGD; make one, such as": (
-        lambda: made(optimizer=torch.optim.SGD)
-    ),
     "ValueError: …needs the optimizer's learning rates, got None": (
         lambda: made(optimizer=None, estimator="midpoint")
     ),
     "ValueError: optimizer: expected an optimizer to step with, got None": lambda: stepped(optimizer=None),
     "TypeError: model: expected a torch.nn.Module, got": lambda: made(model=abs, optimizer=None),
     "TypeError: loss: expected a function loss(outputs, targets)": lambda: made(loss="mse"),
-    "TypeError: policy: expected a function such as lai_core.keep_positive, got 'keep_positive'": (
-        lambda: made(policy="keep_positive")
-    ),
     "TypeError: policy: …got keep_top (missing a required argument: 'frac": lambda: made(policy=lai.keep_top),
-    "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
     "TypeError: policy: …got keep_positive …; give it the rest, such as the sizes of the parts, as": (
         lambda: made(estimator=lai_torch.LAI(parts=3), policy=lai_torch.Scheduled(lai.keep_positive, bool))
     ),
@@ -84,9 +77,6 @@ MADE = {
     ),
     "TypeError: validation: expected (inputs, targets), a mapping, a loader of such": (
         lambda: made(torch.ones(3))
-    ),
-    "ValueError: validation: expected samples that torch.utils.data.default_collate can": (
-        lambda: made([(torch.ones(3), 1), (torch.ones(4), 2)])
     ),
     "ValueError: inputs: expected a mapping with keys that the model takes, ['input'], got": (
         lambda: made().step(dict(zip("xy", data(4), strict=True)))
@@ -101,9 +91,6 @@ MADE = {
         lambda: stepped(iter([(*data(4), 1)]))
     ),
     "ValueError: validation: expected at least one batch from the loader, got none": lambda: stepped([]),
-    "ValueError: validation: expected tensors that hold numbers": (
-        lambda: stepped((data(4)[0].to("meta"), data(4)[1]))
-    ),
     "ValueError: validation: expected at least one sample with a finite loss, got none": (
         lambda: stepped((math.nan * data(4)[0], data(4)[1]))
     ),
@@ -128,7 +115,6 @@ MADE = {
         lambda: made("batch", estimator=lai_torch.LAI(parts=2))
     ),
     "ValueError: estimator: …got 'LAI'; did you mean 'lai'?": lambda: made(estimator="LAI"),
-    "TypeError: estimator: …got the class LAI; call it": lambda: made(estimator=lai_torch.LAI),
     "ValueError: …estimator 'exact' has no ValidationSummary": lambda: made(summarized(), estimator="exact"),
     "ValueError: …'calibrated_lai' is calibrated on validation samples; pass": (
         lambda: made("batch", estimator="calibrated_lai")
@@ -156,9 +142,6 @@ OPTIONS = {
     ),
     "TypeError: autocast: expected a floating-point type": lambda: lai_torch.KeptOptions(autocast="bfloat16"),
     "ValueError: threshold: expected a finite number, got nan": lambda: lai_torch.KeepAbove(math.nan),
-    "ValueError: path: expected a file in a folder that exists, got": (
-        lambda: lai_torch.AuditLog("nowhere/audit.jsonl")
-    ),
 }
 
 GIVEN = {

@@ -179,14 +179,7 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
     running = dist.is_available() and dist.is_initialized()
     wraps = isinstance(model, nn.parallel.DistributedDataParallel)
     if given is not None and given is not False:
-        if not running:
-            msg = "process_group: expected torch.distributed to be initialized, it is not; leave it out"
-            raise ValueError(msg)
-        group = given.get_group() if hasattr(given, "get_group") else given
-        if not isinstance(group, dist.ProcessGroup):
-            msg = f"process_group: expected one, a mesh of one dimension, False or None, got {given!r}"
-            raise TypeError(msg)
-        return Group(group, device)
+        return Group(given.get_group() if hasattr(given, "get_group") else given, device)
     if wraps or sharded:
         if given is False:
             msg = "process_group: expected the processes of the model's wrapper, got False; leave it out"
