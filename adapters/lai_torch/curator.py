@@ -16,7 +16,6 @@ from lai_torch._curation.checks import (
     check_micro_batches,
     check_model,
     check_optimizer,
-    check_parts,
     check_seen,
     check_together,
     check_trains,
@@ -154,7 +153,6 @@ class Weigher:
             chosen = with_defaults(estimator)
             self._validation = Validation(validation, validation_fraction, generator)
             check_together(chosen, self._validation, optimizer, backward)
-            check_parts(chosen, self._validation)
             check_counts(warmup, refresh, accumulate, max_norm)
             check_policy(policy, getattr(chosen, "parts", None))
             check_seen(policy, self._validation)

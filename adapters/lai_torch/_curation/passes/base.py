@@ -48,10 +48,6 @@ buffers, is called before rows run a second time; without it they stay as the fi
 """
 
 
-def keep_buffers() -> None:
-    """Restore no buffers."""
-
-
 @dataclass(frozen=True)
 class Forward:
     """One batch's forward pass; that of `kept` runs as its readings are taken."""
@@ -189,11 +185,8 @@ class KeptPass:
         with use_eval_mode(self.model):
             return self.scorer.read(part, summary)
 
-    def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
-    ) -> Gradient:
+    def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward."""
-        del restore_buffers  # nothing runs twice
         samples, index = len(weighed.weights), weighed.rows
         losses = torch.full_like(weighed.weights, torch.nan)
         if not len(weighed.shares):
@@ -275,7 +268,7 @@ class WholePass:
         losses: Tensor,
         weighed: Weighed,
         parts: int,
-        restore_buffers: Callable[[], None] = keep_buffers,
+        restore_buffers: Callable[[], None] = lambda: None,
     ) -> Gradient:
         """Go back through the whole batch, weighted."""
         if weighed.dropped:  # zero times what is not finite is not zero

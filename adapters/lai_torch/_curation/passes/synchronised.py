@@ -1,12 +1,12 @@
 """The pass `kept` on several processes: one synchronised backward pass, which all of them take part in."""
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lai_torch._curation.estimators import Scorer
-from lai_torch._curation.passes.base import Gradient, KeptPass, find_coupling, keep_buffers, weigh_losses
+from lai_torch._curation.passes.base import Gradient, KeptPass, find_coupling, weigh_losses
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
@@ -30,11 +30,8 @@ class SynchronisedPass(KeptPass):
         super().__init__(engine.model, loss, scorer, chunk, training)
         self.engine, self.balance = engine, training.balance
 
-    def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
-    ) -> Gradient:
+    def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward, on every process if one has any."""
-        del restore_buffers  # nothing runs twice
         group, losses = self.engine.group, torch.full_like(weighed.weights, torch.nan)
         if not weighed.kept:
             return Gradient("kept", losses)
