@@ -220,9 +220,6 @@ def sum_weighted_losses(weights: Tensor, losses: Tensor) -> float:
 
 def check_ids(ids: Any, samples: int) -> None:
     """Raise unless there is one id per sample."""
-    if not hasattr(ids, "__len__"):
-        msg = f"ids: expected a tensor, an array or a list with one per sample, got {type(ids).__name__}"
-        raise TypeError(msg)
     if len(ids) != samples:
         msg = f"ids: expected one per sample ({samples}), got {len(ids)}"
         raise ValueError(msg)

@@ -105,10 +105,6 @@ def load_state(state: CuratorState, saved: Any) -> CuratorState:
             f"{saved['estimator']!r}"
         )
         raise ValueError(msg)
-    for name in ("steps", "skipped", "dropped", "idle", "served"):
-        if not isinstance(saved[name], int) or saved[name] < 0:
-            msg = f"state: expected a whole number of {name!r}, 0 or more, got {saved[name]!r}"
-            raise ValueError(msg)
     return CuratorState(**{name: unpack(saved[name]) for name in expected - {"generator"}})
 
 

@@ -341,13 +341,9 @@ def score_samples(
     # output gradients are as wide as the vocabulary
     if estimator == "lai" and problem.loss is next_token_losses:
         chosen = LAI(positions="tokens", sketch=min(SKETCH, problem.model.config.vocab_size))
+    sides: Any = (list(zip(side.contents, side.labels, strict=True)) for side in (samples, good))
     data, validation = (
-        DataLoader(
-            list(zip(side.contents, side.labels, strict=True)),  # type: ignore[arg-type]
-            batch_size=batch_size,
-            collate_fn=problem.collate,
-        )
-        for side in (samples, good)
+        DataLoader[Any](side, batch_size=batch_size, collate_fn=problem.collate) for side in sides
     )
     found: pa.Table = score_dataset(
         problem.model,

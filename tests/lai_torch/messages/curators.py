@@ -178,9 +178,6 @@ GIVEN = {
     "ValueError: …LLI scores the last layer alone, '1', so that every score": (
         lambda: stepped(model=FROZEN_HEAD, estimator="lli")
     ),
-    "ValueError: state: expected a whole number of 'steps', 0 or more, got -1": (
-        lambda: resumed(lambda state: state | {"steps": -1})
-    ),
     "ValueError: state: expected what state_dict of a curator returned, got one without 'routed'": (
         lambda: resumed(lambda state: {name: state[name] for name in state if name != "routed"})
     ),
@@ -219,7 +216,6 @@ STEPPED = {
     "TypeError: groups: expected a tensor of whole numbers": lambda: made().step(*data(4), groups=[0] * 4),
     "TypeError: groups: expected whole numbers": lambda: made().step(*data(4), groups=torch.ones(4)),
     "ValueError: groups: expected shape (4,), got (2,)": lambda: made().step(*data(4), groups=torch.ones(2)),
-    "TypeError: ids: expected a tensor, an array or a": lambda: made().step(*data(4), ids=iter("abcd")),
     "ValueError: ids: expected one per sample (4), got 3": lambda: made().step(*data(4), ids="abc"),
 }
 MESSAGES = MADE | OPTIONS | GIVEN | STEPPED
