@@ -12,7 +12,7 @@ from lai_torch._curation.processes.engine import Engine, local
 from lai_torch._curation.processes.finite import are_finite, list_entries, witness
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
-from lai_torch._curation.undo import Undo
+from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
 
 
@@ -53,7 +53,7 @@ class Updater:
             ready = contributions > 0 and self._make_ready()
             # there is nothing to step with: no gradient and no statistic of these batches may stay
             if not ready:
-                self.optimizer.zero_grad(set_to_none=True)
+                clear(self.optimizer)
                 undo.restore_buffers()
             used = used and ready
             batches = contributions = 0
