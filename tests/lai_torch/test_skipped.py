@@ -61,7 +61,7 @@ def run(batches, options, backward, estimator):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     options = {"estimator": estimator, "backward": backward, **options}
     curator = lai_torch.Curator(model, LOSS, optimizer, data(9), **options)
-    reports = [curator.step(*batch) for batch in batches]
+    reports = [curator.step(*batch, groups=batch[1] * 0) for batch in batches]
     return reports, (model.state_dict(), optimizer.state_dict(), moments(curator))
 
 
@@ -76,7 +76,7 @@ def test_a_skipped_step_changes_nothing(bad, options, backward, estimator):
     first, second, third = (data(8) for _ in range(3))
     reports, found = run([first, bad(second), third], options, backward, estimator)
     assert [report.skipped for report in reports] == [False, True, False]
-    assert not reports[1].updated
+    assert (reports[1].updated, reports[1].group_drops) == (False, {0: 1.0})
     torch.testing.assert_close(found, run([first, third], options, backward, estimator)[1], rtol=0, atol=0)
 
 
