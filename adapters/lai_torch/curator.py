@@ -16,23 +16,21 @@ from lai_torch._curation.checks import (
     check_micro_batches,
     check_model,
     check_optimizer,
-    check_parts,
     check_seen,
     check_together,
     check_trains,
     count_samples,
 )
-from lai_torch._curation.outcome import Groups, count_step, gather_groups, join_groups, make_report
-from lai_torch._curation.passes.base import Losses
+from lai_torch._curation.outcome import count_step, gather_groups, join_groups, make_report
+from lai_torch._curation.passes.base import Gradient, weigh_losses
 from lai_torch._curation.processes.checks import check_alike, check_call, check_spread
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.readings import Batch, Scored
 from lai_torch._curation.scoring import Scoring
 from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo
-from lai_torch._curation.update import Update, Updater
+from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation, make_batch, make_generator
-from lai_torch._curation.weigh import Weighed
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
@@ -155,7 +153,6 @@ class Weigher:
             chosen = with_defaults(estimator)
             self._validation = Validation(validation, validation_fraction, generator)
             check_together(chosen, self._validation, optimizer, backward)
-            check_parts(chosen, self._validation)
             check_counts(warmup, refresh, accumulate, max_norm)
             check_policy(policy, getattr(chosen, "parts", None))
             check_seen(policy, self._validation)
@@ -291,7 +288,7 @@ class Weigher:
         held = [
             torch.where(weights > 0, each, torch.zeros_like(each)) if each.ndim else each for each in terms
         ]
-        return Losses(*held).total(weights, fraction) * self._engine.factor
+        return weigh_losses(held, weights, fraction) * self._engine.factor
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs, as tensors and plain values (`torch.load(weights_only=True)`).
@@ -336,11 +333,9 @@ class Weigher:
         return self.state.dropped
 
     def _undo(self) -> Undo:
-        """Return what puts back, where its block raises, all that a step changes in place."""
         return Undo(self.model, self._scoring.scorer.loss, self._validation.generator, self._optimizer)
 
     def _curates(self) -> bool:
-        """Say whether the next step scores its batch."""
         return self.steps >= self.warmup and applies(self.policy, self.steps)
 
     def _meet(self, call: str, curated: bool = True) -> None:
@@ -360,45 +355,18 @@ class Weigher:
         self._meet(call, curated)
         named, kept = gather_groups(self._group, groups), self._scoring.passes.kept
         state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
-        weighed = self._weigh(state, scored, batches, samples, named, wait=True)
-        update = Update.record_untrained(weighed, None if scored is None else scored.losses)
-        return state, scored, weighed.weights, self._report(state, scored, weighed, update, named)
-
-    def _weigh(
-        self,
-        state: CuratorState,
-        scored: Scored | None,
-        batches: list[Batch],
-        samples: int,
-        groups: Groups | None,
-        *,
-        wait: bool = False,
-    ) -> Weighed:
-        """Return the weights of this process's samples."""
-        numbers = None if groups is None else groups.numbers
-        return self._scoring.weigh(state, scored, batches, samples, self.policy, wait=wait, groups=numbers)
-
-    def _report(
-        self,
-        state: CuratorState,
-        scored: Scored | None,
-        weighed: Weighed,
-        update: Update,
-        groups: Groups | None,
-    ) -> Report:
-        """Say what became of a batch."""
-        age = 0 if scored is None else state.age
-        return make_report(self._group, scored, weighed, update, groups, step=state.steps, age=age)
+        weighed = self._scoring.weigh(state, scored, batches, samples, self.policy, wait=True, groups=named)
+        losses = torch.full_like(weighed.weights, torch.nan) if scored is None else scored.losses
+        report = make_report(self._group, scored, weighed, Gradient("kept", losses), named, state)
+        return state, scored, weighed.weights, report
 
     def _add_traffic(self, report: Report) -> Report:
-        """Return a report with what the call told the other processes."""
         if self._group.size == 1:
             return report
         collectives, sent = self._group.take_traffic()
         return replace(report, collectives=collectives, bytes_sent=sent)
 
     def _warn_of_nothing(self) -> None:
-        """Warn where a policy has kept nothing for a long time."""
         if self.state.idle == EMPTY:
             warnings.warn(
                 f"policy: nothing was kept in {EMPTY} steps in a row, so that nothing trained; look at "
@@ -546,9 +514,9 @@ class Curator(Weigher):
                 began = self._scoring.passes.read_time(self.state)
                 state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
-                weighed = self._weigh(state, scored, [batch], samples, named)
-                state, update = self._updater.accumulate(state, weighed, forward.backward, undo)
-                report = self._report(state, scored, weighed, update, named)
+                weighed = self._scoring.weigh(state, scored, [batch], samples, self.policy, groups=named)
+                state, weighed, found = self._updater.accumulate(state, weighed, forward.backward, undo)
+                report = make_report(self._group, scored, weighed, found, named, state)
                 # set once the optimizer has stepped, so that an error before leaves the counters as they were
                 after = count_step(state, scored, report)
                 # a step without scores, or that is skipped, is no measure of how long a pass takes
@@ -563,6 +531,6 @@ class Curator(Weigher):
                         self.state = after
                     raise
                 self.state = after
-            self.state = replace(after, versions=self._scoring.refresh.read_versions())
+            self.state = replace(after, versions=self._scoring.read_versions())
         self._warn_of_nothing()
         return self._add_traffic(report)

@@ -1,6 +1,6 @@
 """Which row of a batch makes its gradient: exact norms, by trace, or by one backward pass a sample."""
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -160,10 +160,7 @@ def diagnose_batches(
     """Diagnose the micro-batches of a step with a reader, which may have proved the model's graph before."""
     check_usual(usual_norm)
     with _gather_parameters(reader, process_group) as shared:
-        trained = [n for n, p in list_parameters(reader.model, reader.loss).items() if p.requires_grad]
-        if not trained:
-            msg = "model: expected at least one trainable parameter, got none"
-            raise ValueError(msg)
+        trained = _list_trained(reader)
         counts = shared.objects(len(batches))
         # processes take part batch by batch
         if len({*counts}) > 1 or not batches:
@@ -197,8 +194,17 @@ def diagnose_batches(
             excess=excess,
             trained_norm=trained_norm,
             update_excess=update_excess,
-            parameters=trained,
+            parameters=[*trained],
         )
+
+
+def _list_trained(reader: Reader) -> dict[str, nn.Parameter]:
+    named = list_parameters(reader.model, reader.loss)
+    trained = {name: one for name, one in named.items() if one.requires_grad}
+    if not trained:
+        msg = "model: expected at least one trainable parameter, got none"
+        raise ValueError(msg)
+    return trained
 
 
 @run_alone
@@ -219,19 +225,10 @@ def _diagnose_documents(
         return losses.new_zeros(documents).index_add(0, numbers, losses.flatten()[own])
 
     with _gather_parameters(reader, None):
-        trained = {n: p for n, p in list_parameters(model, loss).items() if p.requires_grad}
-        if not trained:
-            msg = "model: expected at least one trainable parameter, got none"
-            raise ValueError(msg)
+        trained = _list_trained(reader)
 
         def start(_: Sequence[int]) -> Gradients:
-            def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-                with preserve(model, loss, hooks=True):
-                    losses = compute_losses()
-                    for group in groups:
-                        yield _differentiate(losses[[kept[place] for place in group]].sum(), trained)
-
-            return gradients
+            return partial(_differentiate_groups, reader, batch, compute_losses, kept)
 
         with preserve(model, loss, hooks=True):
             found = compute_losses().detach()
@@ -252,10 +249,6 @@ def _diagnose_documents(
 
 def _count_documents(segments: Any) -> int:
     """Return how many documents there are, or raise unless each number up to the largest is one."""
-    if not isinstance(segments, Tensor) or segments.is_floating_point():
-        got = segments.dtype if isinstance(segments, Tensor) else type(segments).__name__
-        msg = f"segments: expected a tensor (n, t) of whole numbers, got {got}"
-        raise TypeError(msg)
     numbers = segments[segments >= 0].unique().tolist()
     # one without positions would be a row of gradient zero, and shift what is usual
     if not numbers or numbers[-1] != len(numbers) - 1:
@@ -426,7 +419,6 @@ def share(own: Measured, group: Group) -> Measured:
 
 
 def _put(losses: Tensor, found: Tensor, kept: Sequence[int]) -> Tensor:
-    """Return losses with those of the rows that were kept."""
     index = torch.tensor(kept, device=losses.device)
     return losses.index_copy(0, index, found[index].to(losses.dtype))
 
@@ -483,7 +475,6 @@ def _name_key(explained: Mapping[Any, list[str]], key: Any) -> str | None:
 
 
 def _find_coupling(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the norms that normalise with the statistics of the batch because they train."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -539,7 +530,6 @@ def _use_running_statistics(norms: Any) -> Iterator[None]:
 
 
 def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
-    """Return the losses of a pass that leaves nothing behind."""
     model, loss = reader.model, reader.loss
     with preserve(model, loss, hooks=True):  # with gradients: a model may take some in its forward pass
         return check_losses(losses_of(model, loss, batch), count(*batch)).detach()
@@ -547,30 +537,34 @@ def _run(reader: Reader, batch: tuple[Any, Any]) -> Tensor:
 
 def _start(reader: Reader, batch: Batch, given: tuple[Any, Any], some: Sequence[int]) -> Gradients:
     """Return what differentiates the losses of some rows, in one forward pass."""
-    model, loss, samples = reader.model, reader.loss, count(*given)
-    filled, index = _fill(given, some, samples), torch.tensor(list(some), device="cpu")
-    trained = {name: one for name, one in list_parameters(model, loss).items() if one.requires_grad}
+    filled, samples = _fill(given, some, count(*given)), count(*given)
 
-    def gradients(groups: Iterable[Sequence[int]]) -> Iterator[dict[str, Tensor]]:
-        with _replay_draws(reader, batch), preserve(model, loss, hooks=True):
-            losses = check_losses(losses_of(model, loss, filled), samples)
-            if not losses.requires_grad:
-                msg = (
-                    "loss: expected losses that depend on a trainable parameter, got ones that depend on none"
-                )
-                raise ValueError(msg)
-            for group in groups:
-                yield _differentiate(losses[index[list(group)].to(losses.device)].sum(), trained)
+    def compute_losses() -> Tensor:
+        losses = check_losses(losses_of(reader.model, reader.loss, filled), samples)
+        if not losses.requires_grad:
+            msg = "loss: expected losses that depend on a trainable parameter, got ones that depend on none"
+            raise ValueError(msg)
+        return losses
 
-    return gradients
+    return partial(_differentiate_groups, reader, batch, compute_losses, some)
 
 
-def _differentiate(loss: Tensor, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the gradient of a loss by parameter, of real numbers; its graph stays."""
-    found = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, retain_graph=True)
-    return {
-        name: view_real(densify(one)) for name, one in zip(trained, found, strict=True) if one is not None
-    }
+def _differentiate_groups(
+    reader: Reader,
+    batch: Batch,
+    compute_losses: Callable[[], Tensor],
+    some: Sequence[int],
+    groups: Iterable[Sequence[int]],
+) -> Iterator[dict[str, Tensor]]:
+    """Yield the gradient by parameter, of real numbers, of the sum of each group of some losses."""
+    trained = _list_trained(reader)
+    with _replay_draws(reader, batch), preserve(reader.model, reader.loss, hooks=True):
+        losses = compute_losses()
+        for group in groups:
+            total = losses[[some[place] for place in group]].sum()
+            found = torch.autograd.grad(total, [*trained.values()], allow_unused=True, retain_graph=True)
+            pairs = zip(trained, found, strict=True)
+            yield {name: view_real(densify(one)) for name, one in pairs if one is not None}
 
 
 # ---- rows that are not finite

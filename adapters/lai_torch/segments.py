@@ -88,10 +88,6 @@ def segment_scores(
     check_choice("estimator", estimator, ("lai", "lli", "ghost", "exact"))
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
-    given: Any = segments
-    if not isinstance(given, Tensor):
-        msg = f"segments: expected a tensor (n, t) of whole numbers, got {type(given).__name__}"
-        raise TypeError(msg)
     check_segment_numbers(segments, segments.shape, count)
     segments = segments.long()
     # positions of no segment, such as padding
@@ -277,7 +273,6 @@ def _check_scaled(
 
 
 def _find_reader(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, names: Tensor) -> int:
-    """Return a segment whose losses have a gradient at other positions' contents."""
     for name in names[names >= 0].tolist():
         others = (segments != name).flatten()
         if any(bool(one[others].any()) for one in gradients((segments == name).double())):

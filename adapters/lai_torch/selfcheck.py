@@ -280,7 +280,6 @@ def _backward_errors(
 
 
 def _weightings(samples: int, device: torch.device) -> list[Tensor]:
-    """Return the weights `(n,)` to try: unequal on a few kept samples, zero on the others."""
     index = torch.arange(samples, device=device)
     unequal = (index + 1.0) / samples
     sets = (index == samples - 1, index % 2 == 0, index >= samples // 2, index > 0)
@@ -290,7 +289,6 @@ def _weightings(samples: int, device: torch.device) -> list[Tensor]:
 def _differentiate(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], weights: Tensor
 ) -> dict[str, Tensor]:
-    """Return the gradient of the weighted losses of the whole batch, by plain eager autograd."""
     trainable = {name: p for name, p in list_parameters(model, loss).items() if p.requires_grad}
     with preserve(model, loss), float8_layers(collect_held(model, loss), trained=True):
         values = losses_of(model, loss, batch)

@@ -103,7 +103,7 @@ def test_stopped_runs_resume_with_missing_parts(tmp_path, kind):
     written(tmp_path, SOURCES[kind]())
     table = read_scores(tmp_path)
     (tmp_path / "part-000001.parquet").unlink()
-    with pytest.raises(ValueError, match="1 of 3 parts, part-000001.parquet first missing: start"):
+    with pytest.raises(ValueError, match=r"1 of 3 parts, part-000001\.parquet first missing: start"):
         read_scores(tmp_path)
     (tmp_path / ".part-000001.parquet.0").write_text("left by one that was killed")
     (tmp_path / "end.json").unlink(missing_ok=True)

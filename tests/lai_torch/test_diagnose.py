@@ -373,9 +373,7 @@ test_bad_arguments_are_named = refusals(
             call_plain(usual_norm=norm) for norm in (math.nan, 0.0)
         ],
         "ValueError: segments: expected shape": call_packed(segments=ONE[:, :4]),
-        "TypeError: segments: expected a tensor …of whole numbers, got torch.float32": call_packed(
-            segments=ONE.float()
-        ),
+        "TypeError: segments: expected integers, got torch.float32": call_packed(segments=ONE.float()),
         "ValueError: …numbered from 0 without a gap, got [7]": call_packed(segments=ONE + 7),
         "ValueError: ids: expected one for each of the 1": call_packed(segments=ONE, ids=["a", "b"]),
         "ValueError: segments: expected None with a process group": call_packed(

@@ -175,7 +175,6 @@ def test_which_rows_are_packed():
     assert documents_of({"position_ids": padded}).tolist() == [[0, 0, 0, 1, 1, 1, 1, 1]]
 
 
-NOT_PACKED = "batch: expected packed rows, with position_ids and no attention_mask, got ['input_ids']"
 NOT_APART = "model: expected the documents of a packed row not to see one another, got a loss of document 0 "
 PLACES = torch.tensor([[0, 1, 0, 1]])
 TWO = {"input_ids": torch.tensor([[1, 2, 3, 4]]), "position_ids": PLACES}
@@ -190,7 +189,6 @@ def documents_checked(losses):
 
 test_unscorable_documents_are_named = refusals(
     {
-        f"ValueError: {NOT_PACKED}": lambda: unpack({"input_ids": torch.ones(1, 4)}),
         "ValueError: batch: expected packed rows whose entries have (1, 4) positions, got 'pixels' of": (
             lambda: unpack({"position_ids": PLACES, "pixels": torch.ones(3, 2)})
         ),

@@ -36,7 +36,7 @@ def check_model(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
-def check_kinds(model: Any, loss: Any, generator: Any) -> None:
+def check_kinds(model: Any, loss: Any, generator: Any = None) -> None:
     """Raise unless model, loss and generator are of the kinds that they are taken for."""
     check_kinds_served([type(model)])
     if not isinstance(model, nn.Module):
@@ -133,6 +133,8 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         fitting = ", ".join(repr(each.name) for each in able)
         msg = f"backward: {backward!r} expects one of {fitting}, got {name!r}"
         raise ValueError(msg)
+    if getattr(estimator, "parts", None) is not None:
+        _check_is_set(validation, "parts: expected a validation set to cut")
     if getattr(estimator, "autocast", None) and backward not in {"kept", "selective"}:
         msg = f"autocast: {backward!r} trains on the pass that is scored; leave it out, or use 'selective'"
         raise ValueError(msg)
@@ -180,12 +182,6 @@ def check_seen(policy: Any, validation: Validation) -> None:
         raise TypeError(msg)
 
 
-def check_parts(estimator: Estimator, validation: Validation) -> None:
-    """Raise unless a validation set can be cut into the estimator's parts, if it has any."""
-    if getattr(estimator, "parts", None) is not None:
-        _check_is_set(validation, "parts: expected a validation set to cut")
-
-
 def _check_is_set(validation: Validation, expected: str) -> None:
     if validation.is_batch or validation.is_summary:
         got = repr(validation.source) if validation.is_batch else "a ValidationSummary"
@@ -209,7 +205,7 @@ def check_micro_batches(
         msg = "batches: expected at least one, got none"
         raise ValueError(msg)
     # what is scored against itself cannot be cut
-    whole = validation.is_batch or not estimator.in_parts
+    whole = validation.is_batch or not hasattr(estimator, "chunk")
     if whole and len(batches) > 1:
         what = f"estimator {estimator.name!r}"
         if validation.is_batch:

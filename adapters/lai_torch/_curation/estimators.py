@@ -35,16 +35,18 @@ from lai_torch._curation.readings import (
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.tracer import Tracer, UnlikeError, check_alike
+from lai_torch._curation.tracer import UnlikeError, check_alike, drop_readouts
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
-from lai_torch._graph.record import NotFiniteError, Reader
+from lai_torch._graph.gates import read_gates
+from lai_torch._graph.record import NotFiniteError, Reader, Recording
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, Point, UnusableError, finite_gradient, losses_of
-from lai_torch._model.precision import Lowered
+from lai_torch._model.precision import lower_precision
 from lai_torch._model.preserve import preserve
+from lai_torch._model.valid import Masks
 from lai_torch.options import LAI, CalibratedLAI, Estimator, PreconditionedLAI
-from lai_torch.trace import GateTrace
+from lai_torch.trace import GateTrace, check_explained
 
 Side = ValidationSide | Itself
 """What a batch is scored against."""
@@ -69,22 +71,17 @@ class Scorer:
     fit: Callable[[Batch, int, str], Tensor] | None = None
     # Whether a side that was made earlier is one of the parameters that train now.
     fits: Callable[[ValidationSide], bool] = lambda side: True
-    # Raises `UnlikeError` where a trace has other records than the side that it is scored against.
-    check_alike: Callable[[Any, Side], None] = lambda trace, side: None
-    # Draws the seed of a side's sketch; processes draw alike.
-    draw_seed: Callable[[], int | None] = lambda: None
-    tracer: Tracer | None = None  # what traces; None for estimators that read no trace
+    tracer: "Tracer | None" = None  # what traces; None for estimators that read no trace
     cut: int | None = None  # into how many parts the validation set is cut; None: it is not
     adds_up: bool = False  # whether processes add up what each finds on its part of a set
-    memory_budget: int = DEFAULT_MEMORY_BUDGET  # bytes that a summary may take
     # the processes whose batches are one: `summarize` and `score` are collectives
     group: Group = field(default_factory=Group)
     one_set: bool = True  # whether each process has the whole validation set, not a part of its own
 
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide | None:
         """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
-        seed = self.draw_seed()
-        if not self.adds_up or self.group.size == 1:
+        seed = None if self.tracer is None else self.tracer.draw_seed()
+        if self.tracer is None or not self.adds_up or self.group.size == 1:
             with self.group.raise_together():
                 return None if validation is None else self._summarize_alone(validation, size, seed)
         device = next(self.model.parameters()).device
@@ -93,7 +90,7 @@ class Scorer:
             with self.group.raise_together():
                 share = self._share(part)
                 own = None if share is None else self.sum_up(share, size, seed)
-            sides.append(sum_sides(own, self.group, device, self.memory_budget))
+            sides.append(sum_sides(own, self.group, device, self.tracer.memory_budget))
         return _join_parts(sides)
 
     def _summarize_alone(self, validation: Batch, size: int, seed: int | None) -> ValidationSide:
@@ -112,7 +109,6 @@ class Scorer:
         return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
 
     def _share(self, validation: Batch | None) -> Batch | None:
-        """Return what this process reads of a set: its share of one that each has whole."""
         if validation is None or not self.one_set:
             return validation
         return share_of(validation, self.group)
@@ -146,10 +142,10 @@ def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
     return replace(found[0], parts=tuple(part for side in found for part in side.parts))
 
 
-def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: Tracer | None = None) -> Tensor:
+def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: "Tracer | None" = None) -> Tensor:
     """Return the losses of a batch, in the precision of its trace; the model runs without gradients."""
-    lowered = Lowered(model, None) if tracer is None else tracer.lowered
-    with lowered(), preserve(model, loss), torch.no_grad():
+    autocast = None if tracer is None else tracer.autocast
+    with lower_precision(model, autocast), preserve(model, loss), torch.no_grad():
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
@@ -181,21 +177,20 @@ def make_scorer(
         return replace(_make_midpoint(model, loss, optimizer, getattr(estimator, "of", "sgd")), **shared)
     if facts.gradients is None:
         return replace(_make_exact(model, loss, getattr(estimator, "method", None)), **shared)
-    traced = Traced(model, loss, estimator, generator, group, remakes=remakes)
-    made = shared | {"read": traced.read, "sum_up": traced.sum_up, "exchange": traced.exchange}
-    made |= {"check_alike": traced.check_alike, "draw_seed": traced.draw_seed, "tracer": traced.tracer}
-    made |= {"cut": getattr(estimator, "parts", None), "memory_budget": traced.memory_budget}
+    tracer = Tracer(model, loss, estimator, generator, group, remakes=remakes)
+    made = shared | {"read": tracer.read, "sum_up": tracer.sum_up, "exchange": tracer.exchange}
+    made |= {"tracer": tracer, "cut": getattr(estimator, "parts", None)}
     # flattened positions have no summary: their traces are kept as they are
-    sums = facts.summary is not None and traced.positions != "flatten"
+    sums = facts.summary is not None and tracer.positions != "flatten"
     if isinstance(estimator, PreconditionedLAI):
-        made["multiply"] = functools.partial(_precondition, traced, estimator)
-        made["exchange"] = functools.partial(_exchange_squares, traced, estimator)
+        made["multiply"] = functools.partial(_precondition, tracer, estimator)
+        made["exchange"] = functools.partial(_exchange_squares, tracer, estimator)
     else:
-        made["multiply"] = functools.partial(traced.multiply, PRODUCTS[facts.name])
+        made["multiply"] = functools.partial(tracer.multiply, PRODUCTS[facts.name])
     # its weights are fitted on rows of the whole set, which sums over parts do not hold
     if isinstance(estimator, CalibratedLAI):
-        every = Reader(model, loss, every=True, last=traced.tracer.last, valid=traced.tracer.masks)
-        made["fit"] = functools.partial(_fit_weights, traced.tracer, every)
+        every = Reader(model, loss, every=True, last=tracer.last, valid=tracer.masks)
+        made["fit"] = functools.partial(_fit_weights, tracer, every)
         sums = False
     return Scorer(model, loss, **made, adds_up=sums)
 
@@ -203,8 +198,11 @@ def make_scorer(
 # ---- products of traces: Ghost, LAI and LLI
 
 
-class Traced:
-    """What estimators share that are a product of two traces, or of a summary and a trace."""
+class Tracer:
+    """Traces batches of one model, and multiplies two traces, or a summary and a trace.
+
+    What one batch tells of the model makes the next one cheaper: its reader remembers.
+    """
 
     def __init__(
         self,
@@ -216,22 +214,57 @@ class Traced:
         *,
         remakes: bool,
     ) -> None:
-        self.model, self.facts, self.group, self.generator = model, estimator.facts, group, generator
-        self.remakes = remakes
+        self.model, self.loss, self.facts = model, loss, estimator.facts
+        self.group, self.generator, self.remakes = group, generator, remakes
         names = ("positions", "sketch", "last", "valid", "autocast")
-        self.positions, self.sketch, last, valid, autocast = (getattr(estimator, one, None) for one in names)
-        self.memory_budget = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
-        self.tracer = Tracer(
-            model,
-            loss,
-            every_layer=self.facts.gradients == "all",
-            head_alone=self.facts.parameters == "last",
-            gates=self.facts.gates,
-            last=last,
-            valid=valid,
-            lowered=Lowered(model, autocast),
-            averaged=type(estimator) is LAI and self.positions == "mean" and self.sketch is None,
+        self.positions, self.sketch, self.last, valid, self.autocast = (
+            getattr(estimator, one, None) for one in names
         )
+        self.memory_budget = getattr(estimator, "memory_budget", DEFAULT_MEMORY_BUDGET)
+        self.masks = Masks(valid)
+        # Ghost wants output gradients at every layer
+        self.every_layer = self.facts.gradients == "all"
+        averaged = type(estimator) is LAI and self.positions == "mean" and self.sketch is None
+        options: dict[str, Any] = {"last": self.last, "valid": self.masks, "averaged": averaged}
+        self.reader = Reader(model, loss, every=self.every_layer, finite=True, **options)
+
+    def trace(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:
+        """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
+        with lower_precision(self.model, self.autocast):
+            recording = self.reader.record_live(batch) if live else self.reader.record(batch)
+        losses = recording.losses if live else recording.losses.detach()
+        if self.facts.gates:
+            return read_gates(self.reader, recording), losses
+        if recording.plan.unexplained:
+            check_explained(recording.plan.unexplained)
+        if not self.every_layer:
+            self._check_trained(recording)
+        trace = drop_readouts(recording.trace) if self.every_layer else recording.trace
+        return trace, losses
+
+    def recall(self, state: CuratorState) -> None:
+        """Take up what earlier batches told of the model's parameters."""
+        self.reader.recall(frozenset(state.routed), frozenset(state.left))
+
+    def remember(self, state: CuratorState) -> CuratorState:
+        """Return a state with what this batch told of them."""
+        routed, left = (tuple(sorted(names)) for names in (self.reader.routed, self.reader.left))
+        return replace(state, routed=routed, left=left)
+
+    def _check_trained(self, recording: Recording) -> None:
+        """Raise where none of the layers that are read trains: every score would be zero."""
+        head_alone = self.facts.parameters == "last"
+        read = recording.readouts[-1:] if head_alone else recording.readouts
+        if any(one.layer.trains for one in read):
+            return
+        what = "LAI reads layers"
+        if head_alone:
+            what = f"LLI scores the last layer alone, {read[-1].layer.name!r}"
+        msg = (
+            f"model: expected a layer that trains, got frozen ones: {what}, so that every score would be "
+            "zero; use estimator 'ghost' or 'exact', which score the parameters that train"
+        )
+        raise ValueError(msg)
 
     def draw_seed(self) -> int | None:
         """Draw the seed of a sketch, if there is to be one."""
@@ -243,7 +276,7 @@ class Traced:
         """Trace the batch. A row that is not finite has no score, and moves no other's."""
         # LAI reads one backward pass, in which no row meets another's. Ghost's rows may meet in sums where
         # they are multiplied by zero, which NaN stays: so it waits for the device, and reads the others anew.
-        reading = self._trace(batch, apart=self.tracer.every_layer)
+        reading = self._trace(batch, apart=self.every_layer)
         if reading.seen is not None:
             self.check_alike(reading.seen, side)
         return reading
@@ -251,15 +284,15 @@ class Traced:
     def _trace(self, batch: Batch, *, apart: bool) -> Reading:
         """Trace a batch; its finite rows alone, if they are read apart or are all that can be proved."""
         try:
-            trace, losses = self.tracer(batch)
+            trace, losses = self.trace(batch)
             if not apart or bool(torch.isfinite(losses).all()):
                 return Reading(losses, trace)
         except NotFiniteError:
-            losses = find_losses(self.model, self.tracer.loss, batch, self.tracer)
+            losses = find_losses(self.model, self.loss, batch, self)
         kept = torch.isfinite(losses).nonzero().squeeze(1)
         if not kept.numel():
             return Reading(losses, None, kept)
-        trace, _ = self.tracer(rows(batch, kept, losses.shape[0]))
+        trace, _ = self.trace(rows(batch, kept, losses.shape[0]))
         return Reading(losses, trace, kept)
 
     def sum_up(self, validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
@@ -286,7 +319,6 @@ class Traced:
     def _add(
         self, total: lai.ValidationSummary | None, trace: lai.Trace, positions: str | None, seed: int | None
     ) -> lai.ValidationSummary:
-        """Return the sum of a summary and another chunk's."""
         if total is not None:
             self._check_alike(total, trace)
         one = self._summarize(trace, positions, seed)
@@ -306,7 +338,7 @@ class Traced:
 
     def _check_alike(self, summary: Any, trace: Any) -> None:
         if self.group.size == 1 and isinstance(summary, lai.ValidationSummary):
-            check_alike(self.tracer.reader, summary, trace)
+            check_alike(self.reader, summary, trace)
 
     def exchange(self, readings: Iterator[Reading], side: Side) -> tuple[Iterator[Reading], Side]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
@@ -360,7 +392,6 @@ class Traced:
         return Scored(parts, reading.losses, positions, weights)
 
     def _positions_for(self, trace: Any) -> str | None:
-        """Return how positions are read; None where that is no choice."""
         return (self.positions or default_positions(trace)) if self.facts.positions else None
 
     def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
@@ -396,7 +427,7 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
         )
         raise UnusableError(msg)
     every.recall(tracer.reader.routed, every.left)  # experts are left out of both
-    with tracer.lowered():
+    with lower_precision(tracer.model, tracer.autocast):
         recording = every.record(rows(part, kept, used))
     if not recording.readouts:
         raise ValueError(recording.plan.refusal)
@@ -415,7 +446,7 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
 
 
 def _precondition(
-    traced: Traced, estimator: PreconditionedLAI, state: CuratorState, side: Side, reading: Reading
+    tracer: Tracer, estimator: PreconditionedLAI, state: CuratorState, side: Side, reading: Reading
 ) -> Scored:
     """Score with second moments that the finite rows are part of."""
     moment, of_inputs, decay = state.second_moment, state.input_second_moments, estimator.decay
@@ -426,15 +457,15 @@ def _precondition(
         of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=decay)
     moments: dict[str, Any] = {"second_moment": moment, "input_second_moments": of_inputs}
     product = functools.partial(lai.preconditioned_lai_scores, exponent=estimator.exponent, **moments)
-    return replace(traced.multiply(product, state, side, reading), **moments)
+    return replace(tracer.multiply(product, state, side, reading), **moments)
 
 
 def _exchange_squares(
-    traced: Traced, estimator: PreconditionedLAI, readings: Iterator[Reading], side: Side
+    tracer: Tracer, estimator: PreconditionedLAI, readings: Iterator[Reading], side: Side
 ) -> tuple[Iterator[Reading], Side]:
     """Add the mean square over all processes' samples, so that the second moment is that of all."""
-    readings, side = traced.exchange(readings, side)
-    group, mean, counted = traced.group, None, None
+    readings, side = tracer.exchange(readings, side)
+    group, mean, counted = tracer.group, None, None
     if estimator.scale_inputs and group.size > 1:
         msg = (
             f"scale_inputs: expected one process, whose inputs are all there are, got {group.size}; leave it "
@@ -447,7 +478,7 @@ def _exchange_squares(
             gradients, counted = _outputs(reading)
             mean = lai.update_second_moment(None, gradients, valid=counted)
     if group.size > 1 and (width := group.reduce_max(0 if mean is None else len(mean))):
-        total = torch.zeros(width + 1, dtype=torch.float64, device=next(traced.model.parameters()).device)
+        total = torch.zeros(width + 1, dtype=torch.float64, device=next(tracer.model.parameters()).device)
         if mean is not None and counted is not None:
             total[:-1] = mean.double() * counted.sum()
             total[-1] = counted.sum()
@@ -475,7 +506,6 @@ def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
 
 
 def _score_derivatives(state: CuratorState, side: Side, reading: Reading) -> Scored:
-    """Return the derivatives that were read."""
     del state, side  # along which they were taken
     found = reading.seen
     return Scored(found.scores[None], found.losses, method=found.method, reason=found.reason)
@@ -550,7 +580,6 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
 
 
 def _descend(function: Function, point: Point, step: Point, optimizer: Any) -> Point:
-    """Return the parameters after a step of SGD, each group at its learning rate."""
     pairs = ((id(one), float(group["lr"])) for group in optimizer.param_groups for one in group["params"])
     rates, parameters = dict(pairs), function.parameters()
     return {name: value - rates.get(id(parameters[name]), 0.0) * step[name] for name, value in point.items()}

@@ -3,27 +3,24 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lai_core._adapters import number_groups
+from lai_torch._curation.passes.base import Gradient
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Scored
 from lai_torch._curation.state import CuratorState
-from lai_torch._curation.update import Update
 from lai_torch._curation.weigh import Weighed
-from lai_torch.report import Report, ScoredReport
+from lai_torch.report import Report, ScoredReport, sum_weighted_losses
 
 NUMBERS, TEXT = 1, 2
 
 
-class Groups(NamedTuple):
-    """The groups of all processes' samples, and what they are called where they are text."""
-
-    numbers: Tensor
-    names: Sequence[str] = ()
+Groups = tuple[Tensor, Sequence[str]]
+"""The numbers of all processes' samples' groups, and what these are called where they are text."""
 
 
 def check_groups(groups: Any, samples: int) -> None:
@@ -76,16 +73,14 @@ def gather_groups(group: Group, groups: Any) -> Groups | None:
         groups = torch.as_tensor(number_groups(groups, names), device="cpu")
     if group.size > 1:
         groups = group.gather_rows(groups.to(group.device, torch.int64))[0]
-    return Groups(groups, names)
+    return groups, names
 
 
 def measure_dropped_shares(weights: Tensor, groups: Groups) -> dict[Any, float]:
     """Return the share of each group that got no weight."""
-    numbers = groups.numbers.to(weights.device)
+    numbers, names = groups[0].to(weights.device), groups[1]
     return {
-        groups.names[number] if groups.names else number: float(
-            (weights[numbers == number] <= 0).double().mean()
-        )
+        names[number] if names else number: float((weights[numbers == number] <= 0).double().mean())
         for number in numbers.unique().tolist()
     }
 
@@ -98,40 +93,47 @@ def make_report(
     group: Group,
     scored: Scored | None,
     weighed: Weighed,
-    update: Update,
+    gradient: Gradient,
     groups: Groups | None,
-    **told: Any,
+    state: CuratorState,
 ) -> Report:
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
-    found: dict[str, Any] = {"scores": None, "losses": update.losses}
+    found: dict[str, Any] = {"scores": None, "losses": gradient.losses}
     if scored is not None:
         # a report holds what a scored batch knows, and None of a warm-up
         found = {name: getattr(scored, name) for name in SHARED} | {"scores": scored.scores}
         found["parts"] = None if scored.sizes is None else scored.parts
-    kept, dropped, loss = update.kept, update.dropped, None
+    kept, dropped, weights, everyone = weighed.kept, weighed.dropped, weighed.weights, weighed.everyone
+    if not gradient.used:
+        dropped += int(((weights > 0) & ~torch.isfinite(gradient.losses)).sum())
+        kept, weights, everyone = 0, torch.zeros_like(weights), torch.zeros_like(everyone)
+    loss = None
     if group.size > 1:
-        loss = update.loss
-        if math.isnan(loss) and not bool((update.weights > 0).any()):
+        loss = sum_weighted_losses(weights, gradient.losses)
+        # of the rows that ran here, where those are not this process's own
+        if gradient.moved and gradient.objective is not None:
+            loss = float(gradient.objective)
+        if math.isnan(loss) and not bool((weights > 0).any()):
             loss = 0.0  # of a process that keeps no row; the others' losses still count
-        loss, everyone = group.totals(loss, dropped)
-        dropped = int(everyone)
+        loss, total = group.totals(loss, dropped)
+        dropped = int(total)
         # the sum of none would read as a loss of 0
         if not kept:
             loss = math.nan
-    weights = weighed.everyone if update.used else torch.zeros_like(weighed.everyone)
     kind = Report if scored is None else ScoredReport
     return kind(
-        weights=update.weights,
+        weights=weights,
         kept=kept,
-        kept_fraction=kept / weights.shape[0],
+        kept_fraction=kept / everyone.shape[0],
         dropped=dropped,
-        skipped=not update.used,
-        updated=update.updated,
-        group_drops=None if groups is None else measure_dropped_shares(weights, groups),
-        backward=update.backward,
-        trained_losses=update.losses,
+        skipped=not gradient.used,
+        updated=gradient.updated,
+        group_drops=None if groups is None else measure_dropped_shares(everyone, groups),
+        backward=gradient.name,
+        trained_losses=gradient.losses,
         total=loss,
-        **told,
+        step=state.steps,
+        age=0 if scored is None else state.age,
         **found,
     )
 

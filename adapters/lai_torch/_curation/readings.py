@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
@@ -75,9 +76,7 @@ def chunks(batch: Batch, size: int) -> Iterator[Batch]:
 
 def share_of(batch: Batch, group: Group) -> Batch | None:
     """Return this process's part of rows that every process has; None where it has none."""
-    samples, ranks = count(*batch), (group.rank, group.rank + 1)
-    start, end = (rank * samples // group.size for rank in ranks)
-    return rows(batch, slice(start, end), samples) if end > start else None
+    return next(islice(cut_evenly(batch, group.size), group.rank, None), None)
 
 
 def cut_evenly(batch: Batch, parts: int) -> Iterator[Batch]:

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -11,19 +12,21 @@ import torch
 from torch import nn
 
 from lai_torch._curation.estimators import Scorer, make_scorer
+from lai_torch._curation.outcome import Groups
 from lai_torch._curation.passes.base import Forward, KeptPass, WholePass, acts_alike
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
-from lai_torch._curation.readings import Batch, Scored
-from lai_torch._curation.refresh import Refresh
-from lai_torch._curation.state import CuratorState
+from lai_torch._curation.readings import Batch, Itself, Scored
+from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import UnlikeError
-from lai_torch._curation.validation import Validation, make_generator
+from lai_torch._curation.validation import Validation, make_generator, move_to_model, select_keys
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
-from lai_torch._model.batch import Loss, map_tensors
+from lai_torch._model.batch import Loss, count, map_tensors
+from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.walk import forget, list_parameters
 from lai_torch.options import LAI, Estimator, KeptOptions
 from lai_torch.options.protocols import Policy, find_measure, wants
 
@@ -63,10 +66,10 @@ class Passes:
         self.shared: Pass = self.kept
         tracer = scorer.tracer
         if tracer is not None and backward == "selective":
-            kind = tracer.lowered.kind
-            self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, autocast=kind)
+            options = {"autocast": tracer.autocast}
+            self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, **options)
         elif tracer is not None and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, tracer, self.kept, scorer.check_alike)
+            self.shared = WholePass(model, tracer, self.kept)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
     def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
@@ -102,7 +105,6 @@ class Passes:
         return time.perf_counter()
 
     def _acts_alike(self, batch: Batch) -> bool:
-        """Whether `kept` and `whole` score alike, on every process: nothing is another in training mode."""
         assert isinstance(self.shared, WholePass)
         with self.group.raise_together():
             differs = not acts_alike(self.shared.tracer, batch)
@@ -116,12 +118,12 @@ def make_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) 
 
 
 class Scoring:
-    """The first three stages of a step: pass, score, weigh.
+    """The first stages of a step: a validation side that is not old, a pass, scores, weights.
 
     Attributes
     ----------
-    scorer, refresh, passes
-        What scores, what makes the side that it scores against, and the passes to choose from.
+    scorer, passes
+        What scores, and the passes to choose from.
     """
 
     def __init__(
@@ -144,8 +146,9 @@ class Scoring:
         one_set, remakes = isinstance(validation.source, tuple), not validation.is_summary
         options: dict[str, Any] = {"group": self._group, "one_set": one_set, "remakes": remakes}
         self.scorer = make_scorer(model, loss, optimizer, estimator, validation.generator, **options)
-        keeps = "validation_losses" in wants(policy)
-        self.refresh = Refresh(model, validation, self.scorer, refresh, positions, keeps_losses=keeps)
+        self._every = refresh
+        self._keeps_losses = "validation_losses" in wants(policy)
+        self._given = _take_undrawn(validation, positions)
         self.passes = Passes(model, loss, self.scorer, backward, self._chunk, training, engine)
 
     def score(
@@ -168,8 +171,8 @@ class Scoring:
             tracer.recall(state)
         once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gather(by_block=tracer is not None), once:
-            state = self.refresh(state, self._size(samples))
-            side = state.side if self.refresh.given is None else self.refresh.given
+            state = self._refresh(state, self._size(samples))
+            side = state.side if self._given is None else self._given
             with self._group.raise_together():
                 forwards = [chosen.forward(batch, side) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)
@@ -183,10 +186,80 @@ class Scoring:
         return state, forwards[0], scored
 
     def _size(self, samples: int) -> int:
-        """Return how many validation samples are read at once: no more than a batch has."""
         if self._fits_weights:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
         return min(samples, self._chunk or samples)
+
+    def _refresh(self, state: CuratorState, size: int) -> CuratorState:
+        """Return the state with a side that is not old, made at most `size` rows at a time, for one step."""
+        if self._given is not None:
+            return state
+        elsewhere = state.versions is not None and state.versions != self.read_versions()
+        old = elsewhere or state.served >= self._every
+        if state.side is None or old or not self.scorer.fits(state.side):
+            state = self._make(state, size)
+        return replace(state, served=state.served + 1)
+
+    def read_versions(self) -> tuple[tuple[int, bool], ...] | None:
+        """Return the versions of the parameters, by which it shows that a later step finds others.
+
+        A side that is not old yet is made again where others changed them since, by a checkpoint, by steps
+        of a plain loop or by thawing one. One process alone asks that: several have to make it together.
+        """
+        if self._given is not None or self._group.size > 1:
+            return None
+        held = list_parameters(self._engine.model).values()
+        return tuple((parameter._version, parameter.requires_grad) for parameter in held)
+
+    def _make(self, state: CuratorState, size: int) -> CuratorState:
+        """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
+        drawn = self._draw()
+        ago = f"{state.served} step{'s' * (state.served > 1)} ago"
+        # no process has a batch; where one has, all take part
+        if not self._group.reduce_max(drawn is not None):
+            if state.side is None:
+                msg = "validation: expected at least one batch from the loader, got none"
+                raise ValueError(msg)
+            # said once
+            if not state.ended:
+                warnings.warn(
+                    f"validation: the iterator has ended and cannot start again; the summary made {ago} "
+                    "stays in use; pass a loader, which starts again at its end",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return replace(state, ended=True)
+        try:
+            with use_eval_mode(self._engine.model):
+                side, losses = self.scorer.summarize(drawn, size), None
+                if self._keeps_losses:
+                    losses = self.scorer.measure_losses(drawn, size)
+        # a draw that is of no use ends no run that has an earlier side
+        except UnusableError as error:
+            if state.side is None:
+                raise
+            warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
+            return state
+        # raised by the model or the loss, whose messages do not say on which batch
+        except Exception as error:
+            _note_validation(error)
+            raise
+        return replace(state, side=side, validation_losses=losses, served=0)
+
+    def _draw(self) -> Batch | None:
+        """Return the next batch of the source."""
+        forget()  # a loader runs code of the user's
+        with self._group.raise_together():
+            drawn = self._validation.draw()
+            if drawn is None:
+                return None
+            drawn = move_to_model(select_keys(self._engine.model, drawn), self._engine.model)
+            try:
+                count(*drawn)
+            except ValueError as error:
+                _note_validation(error)
+                raise
+            return drawn
 
     def weigh(
         self,
@@ -196,12 +269,12 @@ class Scoring:
         samples: int,
         policy: Policy,
         *,
-        wait: bool,
-        **told: Any,
+        wait: bool = False,
+        groups: Groups | None = None,
     ) -> Weighed:
         """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.
 
-        The policy may ask for what is `told`, the losses, and what it measures of the batches.
+        The policy may ask for the groups, the losses, and what it measures of the batches.
         """
         if scored is None:
             return weigh_alike(samples, self._group, next(self._engine.model.parameters()).device)
@@ -214,5 +287,18 @@ class Scoring:
             copies = [map_tensors(batch, torch.clone) for batch in batches]
             with self._group.raise_together():
                 own["measured"] = torch.cat([measure(*batch) for batch in copies])
-        told |= {"validation_losses": state.validation_losses, "step": state.steps}
+        numbers = None if groups is None else groups[0]
+        told = {"groups": numbers, "validation_losses": state.validation_losses, "step": state.steps}
         return weigh(self._group, scored, policy, told, own, wait=wait)
+
+
+def _note_validation(error: Exception) -> None:
+    error.add_note("This happened while tracing the validation set.")
+
+
+def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
+    if validation.is_batch:
+        return Itself(exclude_self=validation.source == "batch", positions=positions)
+    if validation.is_summary:
+        return ValidationSide((validation.source,), validation.source.positions)
+    return None

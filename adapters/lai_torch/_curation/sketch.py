@@ -15,7 +15,6 @@ AT_ONCE = 2**26
 
 @functools.lru_cache(maxsize=2)
 def _draw(seed: int, outputs: int) -> tuple[Tensor, Tensor]:
-    """Return the signs and the permutation of a sketch."""
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(2, (outputs,), generator=generator, device="cpu") * 2 - 1
     return signs, torch.randperm(outputs, generator=generator, device="cpu")

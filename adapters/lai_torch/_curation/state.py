@@ -29,7 +29,6 @@ class ValidationSide:
 
 
 def _count_samples(part: lai.ValidationSummary | lai.Trace) -> int:
-    """Return how many samples a summary was made of, or a trace has."""
     return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())
 
 

@@ -1,7 +1,7 @@
 """Optimizer steps that cannot make a parameter non-finite."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,46 +14,6 @@ from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
-from lai_torch.report import sum_weighted_losses
-
-
-@dataclass(frozen=True)
-class Update:
-    """What became of one batch."""
-
-    weights: Tensor  # `(n,)`: the weights it was trained with; zeros where a sample was dropped
-    losses: Tensor  # `(n,)`: the losses of the rows the model was trained on, NaN elsewhere
-    kept: int  # how many weights are positive
-    dropped: int  # how many rows with a positive weight were left out, their loss being not finite
-    used: bool  # whether the batch contributed a gradient
-    updated: bool  # whether the optimizer stepped
-    # the weighted sum of the losses of the rows that ran here, where those are not this process's own
-    moved: float | None = None
-    backward: str = "kept"  # which pass it took
-
-    @classmethod
-    def record_trained(cls, weighed: Weighed, found: Gradient, *, used: bool, updated: bool) -> "Update":
-        """Return what became of a batch that was trained on, if it was used."""
-        moved = None
-        if found.moved and found.objective is not None:
-            moved = float(found.objective)
-        kept, dropped, weights = weighed.kept, weighed.dropped, weighed.weights
-        if not used:
-            dropped += int(((weights > 0) & ~torch.isfinite(found.losses)).sum())
-            kept, weights = 0, torch.zeros_like(weights)
-        return cls(weights, found.losses, kept, dropped, used, updated, moved, found.name)
-
-    @classmethod
-    def record_untrained(cls, weighed: Weighed, losses: Tensor | None) -> "Update":
-        """Return what became of a batch that was weighed, and not trained on; its losses, where known."""
-        if losses is None:
-            losses = torch.full_like(weighed.weights, torch.nan)
-        return cls(weighed.weights, losses, weighed.kept, weighed.dropped, used=True, updated=False)
-
-    @property
-    def loss(self) -> float:
-        """The weighted loss that was minimised here; NaN if there was none."""
-        return sum_weighted_losses(self.weights, self.losses) if self.moved is None else self.moved
 
 
 class Updater:
@@ -73,7 +33,7 @@ class Updater:
 
     def accumulate(
         self, state: CuratorState, weighed: Weighed, backward: Backward, undo: Undo
-    ) -> tuple[CuratorState, Update]:
+    ) -> tuple[CuratorState, Weighed, Gradient]:
         """Add the gradient of `sum_j weights_j loss_j`, and make it ready at the last batch of a step.
 
         A batch whose loss or gradient is not finite contributes nothing, and one that contributes nothing
@@ -98,7 +58,7 @@ class Updater:
             used = used and ready
             batches = contributions = 0
         state = replace(state, batches=batches, contributions=contributions)
-        return state, Update.record_trained(weighed, found, used=used, updated=ready)
+        return state, weighed, replace(found, used=used, updated=ready)
 
     def step(self, undo: Undo) -> None:
         """Step with the gradient that is ready."""
@@ -182,7 +142,6 @@ def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
 
 
 def _add(earlier: list[tuple[Tensor, Tensor]]) -> None:
-    """Add the gradients of earlier batches of a step to this one's."""
     for parameter, gradient in earlier:
         if parameter.grad is None:
             parameter.grad = gradient

@@ -71,14 +71,7 @@ def collate_samples(source: Any) -> Any:
     """Return a list of single samples, whose targets have no axis, as one batch; anything else as it is."""
     if not (isinstance(source, list) and source and all(map(_is_sample, source))):
         return source
-    try:
-        return tuple(default_collate([tuple(sample) for sample in source]))
-    except (RuntimeError, TypeError) as error:
-        msg = (
-            f"validation: expected samples that torch.utils.data.default_collate can collate, got {error}; "
-            "pass a DataLoader with a collate_fn"
-        )
-        raise ValueError(msg) from error
+    return tuple(default_collate([tuple(sample) for sample in source]))
 
 
 def _is_sample(pair: Any) -> bool:
@@ -202,11 +195,4 @@ def move_to_model(batch: Batch, model: nn.Module) -> Batch:
     if len(devices) != 1 or {tensor.device for tensor in tensors(batch)} <= devices:
         return batch
     (device,) = devices
-    return map_tensors(batch, lambda one: _move_tensor(one, device))
-
-
-def _move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
-    if tensor.is_meta and device.type != "meta":
-        msg = "validation: expected tensors that hold numbers, got one on the device meta, which holds none"
-        raise ValueError(msg)
-    return tensor.to(device)
+    return map_tensors(batch, lambda one: one.to(device))

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._exact.proof import Batch, Method, find_proved, resample
-from lai_torch._exact.prover import Derivative
+from lai_torch._exact.proof import Batch, Derivative, Method, find_proved, resample
 from lai_torch._model.batch import Loss, count, usable
 from lai_torch._model.function import Function, Point, losses_of
 
@@ -69,12 +68,13 @@ def score_positions(
     left = dict(list(methods.items())[known:])
     usual = resample(batch, finite)
     proved, reasons = find_proved(function, direction, usual, left, [(usual, None)])
-    reasons = [*filter(None, [found.reason]), *reasons]
     if proved is None:
+        reasons = [*filter(None, [found.reason]), *reasons]
         msg = f"model: expected finite gradients of positions with finite losses ({'; '.join(reasons)})"
         raise ValueError(msg)
     table, losses = (
         torch.where(finite[:, None], one.view(samples, -1), torch.nan)
         for one in (proved.scores, proved.losses)
     )
-    return Derivative(table, losses, proved.method, "; ".join(reasons) or None, proved.residual)
+    reason = "; ".join(filter(None, [found.reason, proved.reason])) or None
+    return proved._replace(scores=table, losses=losses, reason=reason)

@@ -118,7 +118,6 @@ def _find_direction(
 
 
 def _momentum_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -> Tensor:
-    """Return SGD's direction, with the momentum that it would have."""
     momentum, buffer = float(group["momentum"]), state.get("momentum_buffer")
     if momentum == 0.0:
         return gradient

@@ -41,13 +41,14 @@ class Side(NamedTuple):
     eps: float
 
 
-class Proved(NamedTuple):
-    """A way that meets the identity, what it found, and how far that is from the identity, relatively."""
+class Derivative(NamedTuple):
+    """Scores and losses, `(n,)`, the method, the reason why earlier methods failed, and the residual."""
 
-    method: str
     scores: Tensor
     losses: Tensor
-    residual: float
+    method: str
+    reason: str | None
+    residual: float | None
 
 
 def draw_side(
@@ -96,7 +97,7 @@ def find_proved(
     batch: Batch,
     methods: Mapping[str, Method],
     others: Sequence[tuple[Batch, Tensor | None]],
-) -> tuple[Proved | None, list[str]]:
+) -> tuple[Derivative | None, list[str]]:
     """Return the first way that meets the identity on some batches, and why not those before it.
 
     Each comes with a mask of its losses that are those of the batch, at the same places; None: all. None is
@@ -127,7 +128,7 @@ def find_proved(
         errors = [_measure_error(scores, side) for side in sides]
         relative = max(relative for _, relative in errors)
         if all(within for within, _ in errors):
-            return Proved(name, scores, losses, relative), reasons
+            return Derivative(scores, losses, name, "; ".join(reasons) or None, relative), reasons
         # What is left may be roundings, of which a sum of gradients with such weights takes the same as the
         # gradients of single samples do.
         if not compared:

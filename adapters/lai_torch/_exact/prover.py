@@ -1,26 +1,23 @@
 """Derivatives of a batch's losses along directions, proved on the first batch of each kind."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from lai_torch._exact.directional import METHODS, check_owned, precision
-from lai_torch._exact.proof import Batch, check_halves, find_bounded, find_proved, list_others, resample
+from lai_torch._exact.proof import (
+    Batch,
+    Derivative,
+    check_halves,
+    find_bounded,
+    find_proved,
+    list_others,
+    resample,
+)
 from lai_torch._model.batch import tensors
 from lai_torch._model.function import Function, Point
 from lai_torch._model.walk import modules_of
-
-
-class Derivative(NamedTuple):
-    """Scores and losses, `(n,)`, the method, the reason why earlier methods failed, and the residual."""
-
-    scores: Tensor
-    losses: Tensor
-    method: str
-    reason: str | None
-    residual: float | None
 
 
 @dataclass
@@ -85,13 +82,12 @@ class Prover:
         while bool(finite.any()):
             given = resample(batch, finite)
             others = list_others(self.function, given, losses, finite, eps)
-            found, reasons = find_proved(self.function, direction, given, self.methods, others)
+            found, _ = find_proved(self.function, direction, given, self.methods, others)
             if found is not None:
-                reason = "; ".join(reasons) or None
                 calls = self._proved[kind].calls if kind in self._proved else 1
-                self._proved[kind] = _Proved(found.method, reason, eps, calls)
+                self._proved[kind] = _Proved(found.method, found.reason, eps, calls)
                 scores = torch.where(finite, found.scores, torch.nan)
-                return Derivative(scores, losses, found.method, reason, found.residual)
+                return found._replace(scores=scores, losses=losses)
             # an infinite gradient spoils every way: again, without the samples that have one
             finite = find_bounded(self.function, direction, given, finite)
         nothing = torch.full_like(losses, torch.nan)

@@ -28,7 +28,6 @@ def call(model: nn.Module, inputs: Any) -> Any:
 
 
 def _build_input_error(inputs: Any) -> TypeError:
-    """Build the error of what no model is called with."""
     way_out = {"list": "; pass a tuple, for model(*inputs)", "ndarray": "; pass torch.as_tensor(inputs)"}
     kind = type(inputs).__name__
     return TypeError(f"inputs: expected a tensor, a tuple or a mapping, got {kind}{way_out.get(kind, '')}")

@@ -87,13 +87,6 @@ class Function:
         named = list_parameters(self.model, self.loss)
         trainable = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         for name, parameter in trainable.items():
-            # lazy modules find their shapes in a first pass
-            if isinstance(parameter, nn.parameter.UninitializedParameter):
-                msg = f"model: parameter {name!r} has no shape yet; run the model on one batch first"
-                raise ValueError(msg)
-            if parameter.is_inference():
-                msg = f"model: parameter {name!r} was made in inference mode, and cannot train"
-                raise ValueError(msg)
             if parameter.layout != torch.strided:
                 msg = (
                     f"model: expected dense parameters, got {name!r} of layout {parameter.layout}; make its "
@@ -206,7 +199,6 @@ def view_real(tensor: Tensor) -> Tensor:
 
 
 def _reduce(total: Point, samples: int, reduction: str, role: str) -> Point:
-    """Return a sum of gradients, or their mean, after checking that it is finite."""
     for name, value in total.items():
         if not bool(torch.isfinite(value).all()):
             msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"

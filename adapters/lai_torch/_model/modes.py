@@ -74,7 +74,6 @@ def _find_own_modes(found: Held) -> list[nn.Module]:
 
 
 def _select_own(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are not torch's."""
     return {name: value for name, value in attributes.items() if name not in _TORCHS}
 
 

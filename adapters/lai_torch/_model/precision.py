@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,43 +15,30 @@ from lai_core._adapters import rounding_bound
 from lai_torch._model.walk import Held
 
 
-class Lowered:
-    """Lets a model's forward pass compute in bfloat16; what it returns, and what follows, has all digits.
+@contextmanager
+def lower_precision(model: nn.Module, kind: torch.dtype | None) -> Iterator[None]:
+    """Let a model's forward pass compute by autocast; what it returns, and what follows, has all digits.
 
     As trainers of mixed precision do it: the forward function is another one meanwhile.
     """
+    if kind is None:
+        yield
+        return
+    own, before = model.forward, vars(model).get("forward")  # where somebody has put another one before
 
-    def __init__(
-        self,
-        model: nn.Module,  # whose forward pass
-        kind: torch.dtype | None,  # the type of autocast; None: nothing is done
-    ) -> None:
-        self.model, self.kind = model, kind
-        self._own: Any = None
+    def forward(*inputs: Any, **named: Any) -> Any:
+        with torch.autocast(next(model.parameters()).device.type, kind):
+            outputs = own(*inputs, **named)
+        return raise_precision(outputs, kind)
 
-    def __call__(self) -> AbstractContextManager[None]:
-        """Run the body with that forward pass."""
-        return nullcontext() if self.kind is None or self._own is not None else self._lower()
-
-    @contextmanager
-    def _lower(self) -> Iterator[None]:
-        before = vars(self.model).get("forward")  # where somebody has put another one before
-        try:
-            self._own = self.model.forward
-            self.model.forward = self._forward
-            yield
-        finally:
-            # set while it runs: a pass within the pass is not lowered twice
-            self._own = None
-            if before is None:
-                vars(self.model).pop("forward", None)
-            else:
-                self.model.forward = before
-
-    def _forward(self, *inputs: Any, **named: Any) -> Any:
-        with torch.autocast(next(self.model.parameters()).device.type, self.kind):
-            outputs = self._own(*inputs, **named)
-        return raise_precision(outputs, self.kind)
+    try:
+        model.forward = forward
+        yield
+    finally:
+        if before is None:
+            vars(model).pop("forward", None)
+        else:
+            model.forward = before
 
 
 def raise_precision(outputs: Any, kind: torch.dtype | None) -> Any:

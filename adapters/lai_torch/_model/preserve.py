@@ -82,7 +82,6 @@ def skip_checkpoints() -> AbstractContextManager[None]:
 
 @contextmanager
 def _replace_functions(others: dict[str, Any]) -> Iterator[None]:
-    """Run the body with others in the place of what torch's module of checkpoints calls."""
     before = {name: getattr(checkpoint, name) for name in others}
     try:
         vars(checkpoint).update(others)
@@ -162,7 +161,6 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
 
 @contextmanager
 def _full_precision(held: Held) -> Iterator[None]:
-    """Switch autocast off on the devices of what a model holds."""
     with ExitStack() as stack:
         tensors = chain(held.parameters.values(), held.buffers.values())
         # a model on another device may still compute on the CPU

@@ -70,7 +70,6 @@ def _parts(state: Any) -> Any:
 
 
 def _has_same_state(now: Any, before: Any) -> bool:
-    """Whether the streams are in the same state: Python's, numpy's, torch's and the model's own."""
     pairs = zip([*now[2], *now[3]], [*before[2], *before[3]], strict=True)
     plain = now[0] == before[0] and _parts(now[1]) == _parts(before[1])
     return plain and all(torch.equal(a, b) for a, b in pairs)
@@ -148,20 +147,7 @@ def _is_same(tensor: Tensor, copy: Tensor) -> bool:
     tensor = tensor.detach()
     if (tensor.shape, tensor.dtype, tensor.layout) != (copy.shape, copy.dtype, copy.layout):
         return False
-    return all(map(torch.equal, list_strided(tensor), list_strided(copy)))
-
-
-def list_strided(tensor: Tensor) -> list[Tensor]:
-    """Return what a tensor is kept as: entries and their places, of a sparse one."""
-    if tensor.layout == torch.strided:
-        return [tensor]
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in {torch.sparse_csr, torch.sparse_bsr}:
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in {torch.sparse_csc, torch.sparse_bsc}:
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return [tensor.to_dense()]
+    return torch.equal(tensor.to_dense(), copy.to_dense())
 
 
 def count_writes(tensor: Tensor) -> int:

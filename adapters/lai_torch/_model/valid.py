@@ -106,7 +106,6 @@ def _is_mask(mask: Any, samples: int) -> bool:
 
 
 def _bind_names(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
-    """Return the inputs by the names that the model's `forward` gives them."""
     if isinstance(inputs, Mapping):
         return inputs
     if not isinstance(inputs, tuple):

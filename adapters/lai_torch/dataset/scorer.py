@@ -125,7 +125,7 @@ class Scorer(BatchScorer):
     @cached_property
     def _model(self) -> nn.Module:
         model = self.model if isinstance(self.model, nn.Module) else self.model()
-        check_kinds(model, self.loss, None)
+        check_kinds(model, self.loss)
         return model
 
     @cached_property

@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import torch
 import transformers
 from lai_storage.report import empty_columns, write_report
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from lai_torch.dataset import score_dataset
 from lai_torch.integrations._trainer import usual_loss
@@ -33,7 +34,7 @@ IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp"}
 
 
 @dataclass(frozen=True)
-class Samples(Dataset[tuple[Any, Any]]):
+class Samples:
     """Texts or paths of images, with their ids and, where they have any, their classes."""
 
     ids: Sequence[Any]
@@ -44,14 +45,6 @@ class Samples(Dataset[tuple[Any, Any]]):
     def are_images(self) -> bool:
         """Whether the samples are images."""
         return isinstance(self.contents[0], Path)
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return len(self.contents)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return a sample's content and its class."""
-        return self.contents[index], self.labels[index]
 
 
 @contextlib.contextmanager
@@ -175,7 +168,7 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
     loaded = getattr(transformers, architecture).from_pretrained(model)
     if images:
         processor = transformers.AutoImageProcessor.from_pretrained(model)
-        return Problem(loaded, classification_losses, ImageBatches(processor, config.label2id))
+        return Problem(loaded, classification_losses, partial(collate_images, processor, config.label2id))
     loss = usual_loss(loaded)
     classes = config.label2id if loss is classification_losses else None
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
@@ -189,7 +182,7 @@ def load_problem(model: str, *, images: bool, max_length: int) -> Problem:
     # a longer text would have positions that the model has no embedding of
     limits = max_length, tokenizer.model_max_length, longest
     taken = tuple(inspect.signature(loaded.forward).parameters)
-    return Problem(loaded, loss, TextBatches(tokenizer, classes, min(limits), taken))
+    return Problem(loaded, loss, partial(collate_texts, tokenizer, classes, min(limits), taken))
 
 
 def _set_padding(config: Any, tokenizer: Any, *, needed: bool) -> None:
@@ -208,44 +201,34 @@ def _set_padding(config: Any, tokenizer: Any, *, needed: bool) -> None:
     config.pad_token_id = tokenizer.pad_token_id
 
 
-@dataclass(frozen=True)
-class TextBatches:
-    """Tokenizes texts; the targets are the classes, or, of a language model, the tokens themselves."""
-
-    tokenizer: Any
-    classes: dict[str, int] | None
-    max_length: int
-    taken: tuple[str, ...]  # the model's arguments
-
-    def __call__(self, pairs: list[tuple[Any, Any]]) -> Any:
-        """Return inputs and targets."""
-        texts, labels = zip(*pairs, strict=True)
-        options = {"padding": True, "truncation": True, "max_length": self.max_length, "return_tensors": "pt"}
-        tokens = self.tokenizer(list(texts), return_attention_mask=True, **options)
-        mask = tokens["attention_mask"]
-        for text, length in zip(texts, mask.sum(1).tolist(), strict=True):
-            if not length:
-                msg = f"expected texts with at least one token of the tokenizer, got {shorten(text)!r}"
-                raise ValueError(msg)
-        inputs = {name: value for name, value in tokens.items() if name in self.taken}
-        # a classifier's targets are classes; a language model's are the tokens, without padding
-        if self.classes is not None:
-            return inputs, {"labels": class_numbers(labels, self.classes)}
-        return inputs, {"labels": tokens["input_ids"].masked_fill(mask == 0, IGNORED)}
+def collate_texts(
+    tokenizer: Any,
+    classes: dict[str, int] | None,
+    max_length: int,
+    taken: Sequence[str],  # the model's arguments
+    pairs: list[tuple[Any, Any]],
+) -> Any:
+    """Tokenize texts; the targets are the classes, or, of a language model, the tokens themselves."""
+    texts, labels = zip(*pairs, strict=True)
+    options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": "pt"}
+    tokens = tokenizer(list(texts), return_attention_mask=True, **options)
+    mask = tokens["attention_mask"]
+    for text, length in zip(texts, mask.sum(1).tolist(), strict=True):
+        if not length:
+            msg = f"expected texts with at least one token of the tokenizer, got {shorten(text)!r}"
+            raise ValueError(msg)
+    inputs = {name: value for name, value in tokens.items() if name in taken}
+    # a classifier's targets are classes; a language model's are the tokens, without padding
+    if classes is not None:
+        return inputs, {"labels": class_numbers(labels, classes)}
+    return inputs, {"labels": tokens["input_ids"].masked_fill(mask == 0, IGNORED)}
 
 
-@dataclass(frozen=True)
-class ImageBatches:
-    """Reads images by the model's processor."""
-
-    processor: Any
-    classes: dict[str, int]
-
-    def __call__(self, pairs: list[tuple[Any, Any]]) -> Any:
-        """Return inputs and targets."""
-        paths, labels = zip(*pairs, strict=True)
-        inputs = dict(self.processor([_open_image(path) for path in paths], return_tensors="pt"))
-        return inputs, {"labels": class_numbers(labels, self.classes)}
+def collate_images(processor: Any, classes: dict[str, int], pairs: list[tuple[Any, Any]]) -> Any:
+    """Read images by the model's processor."""
+    paths, labels = zip(*pairs, strict=True)
+    inputs = dict(processor([_open_image(path) for path in paths], return_tensors="pt"))
+    return inputs, {"labels": class_numbers(labels, classes)}
 
 
 def _open_image(path: Path) -> Any:
@@ -363,8 +346,9 @@ def score_samples(
     # output gradients are as wide as the vocabulary
     if estimator == "lai" and problem.loss is next_token_losses:
         chosen = LAI(positions="tokens", sketch=min(SKETCH, problem.model.config.vocab_size))
+    sides: Any = (list(zip(side.contents, side.labels, strict=True)) for side in (samples, good))
     data, validation = (
-        DataLoader[Any](side, batch_size=batch_size, collate_fn=problem.collate) for side in (samples, good)
+        DataLoader[Any](side, batch_size=batch_size, collate_fn=problem.collate) for side in sides
     )
     found: pa.Table = score_dataset(
         problem.model,

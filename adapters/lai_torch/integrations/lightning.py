@@ -138,7 +138,6 @@ class Curation(Callback):
         return [functools.partial(self._run, *part, report.kept) for part in parts]
 
     def _gather_rows(self, *columns: Tensor) -> list[Tensor]:
-        """Return the rows of all processes."""
         own, found = [column.cpu() for column in columns], [None] * self._processes
         # no process group has been started
         if self._processes == 1:
@@ -203,14 +202,11 @@ class Curation(Callback):
 
 
 def _mixture(sampler: Any) -> Mixture:
-    """Return the mixture by which a sampler draws."""
-    if not isinstance(sampler, MixtureSampler | MixtureStream):
-        msg = f"sampler: expected a MixtureSampler or a MixtureStream, got {type(sampler).__name__}"
+    weights = getattr(sampler, "weights", None)
+    if not isinstance(weights, Mixture):
+        msg = f"sampler: expected one whose weights are a Mixture, got {type(weights).__name__}"
         raise TypeError(msg)
-    if not isinstance(sampler.weights, Mixture):
-        msg = f"sampler: expected one whose weights are a Mixture, got {type(sampler.weights).__name__}"
-        raise TypeError(msg)
-    return sampler.weights
+    return weights
 
 
 class SpikeWatch(Callback):

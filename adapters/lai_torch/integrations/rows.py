@@ -49,36 +49,23 @@ def _find_kept(weights: Tensor) -> Tensor:
     return index
 
 
-def split_into_samples(batch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a batch with a row for each sample: packed documents become rows of their own.
-
-    Parameters
-    ----------
-    batch
-        As a collator made it.
-
-    Returns
-    -------
-    Mapping
-        Itself where its rows are not packed.
-    """
-    return batch if documents_of(batch) is None else unpack(batch)
-
-
-def unpack(batch: Mapping[str, Any]) -> dict[str, Any]:
+def unpack(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the documents of packed rows as rows of their own, padded at their ends.
 
     Parameters
     ----------
     batch
-        With `position_ids`, `(n, t)`, that begin at 0 in each document, and no `attention_mask`.
+        With `position_ids`, `(n, t)`, that begin at 0 in each document, and no `attention_mask`; one whose
+        rows are not packed is returned as it is.
 
     Returns
     -------
-    dict
+    Mapping
         Every `(n, t, ...)` tensor as `(documents, longest, ...)`, an `attention_mask`, and what is no tensor.
         Positions are left to the model.
     """
+    if documents_of(batch) is None:
+        return batch
     documents = _check_packed(batch)
     number, lengths = documents.flatten(), torch.bincount(documents.flatten())
     place = torch.arange(len(number), device=number.device) - (lengths.cumsum(0) - lengths)[number]
@@ -178,10 +165,7 @@ def check_documents(
 
 def _check_packed(batch: Mapping[str, Any]) -> Tensor:
     """Return each position's document, after checking that every tensor has one entry a position."""
-    documents = documents_of(batch)
-    if documents is None:
-        msg = f"batch: expected packed rows, with position_ids and no attention_mask, got {sorted(batch)}"
-        raise ValueError(msg)
+    documents: Any = documents_of(batch)
     for name, value in batch.items():
         # an entry of another form could not be cut into documents
         if isinstance(value, Tensor) and name not in LENGTHS and value.shape[:2] != documents.shape:

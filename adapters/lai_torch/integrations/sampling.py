@@ -217,9 +217,6 @@ class MixtureStream(Draws, IterableDataset[Any]):
     def _name_source(self, item: Any, source: int) -> Any:
         if self.source is None:
             return item
-        if not isinstance(item, Mapping):
-            msg = f"source: expected items that are mappings, which take a key, got {type(item).__name__}"
-            raise TypeError(msg)
         # it would be overwritten
         if self.source in item:
             msg = f"source: expected a key that items do not have, got {self.source!r}"

@@ -208,7 +208,6 @@ class SpikeMonitor:
         return found
 
     def _judge_update(self, optimizer: torch.optim.Optimizer) -> float | None:
-        """Return how many times its usual length the optimizer's next step is, if it spikes."""
         usual, length = self.updates.usual, measure_step(optimizer)
         return length / (usual or math.nan) if self.updates.judge(length) else None
 

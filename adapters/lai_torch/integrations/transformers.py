@@ -28,7 +28,7 @@ from lai_torch.integrations._trainer import (
     validation_set,
 )
 from lai_torch.integrations.losses import documents_of
-from lai_torch.integrations.rows import check_documents, kept_documents, kept_rows, split_into_samples
+from lai_torch.integrations.rows import check_documents, kept_documents, kept_rows, unpack
 from lai_torch.integrations.sources import USUAL
 
 if not hasattr(Trainer, "loss_is_scaled_for_ga"):  # without it weights would be divided, silently
@@ -111,7 +111,6 @@ class Curated:
         trainer.add_callback(Keeping(self))
 
     def _prepare_data(self, dataset: Any) -> Any:
-        """Return a data set as the trainer prepares those that it evaluates."""
         return dataset
 
     @property
@@ -121,7 +120,7 @@ class Curated:
             trainer: Any = self
             loader = trainer.get_eval_dataloader(self._validation)
             known = loader.collate_fn([loader.dataset[index] for index in range(len(loader.dataset))])
-            given = self._parts(split_into_samples(self._drop_groups(trainer._prepare_inputs(known))))
+            given = self._parts(unpack(trainer._prepare_inputs(known)))
             self._curator = Weigher(trainer.model_wrapped, self.sample_loss, given, **self.curation)
             if (saved := self._read_state()) is not None:
                 self._curator.load_state_dict(saved["curator"])
@@ -139,7 +138,6 @@ class Curated:
         return {"curator": self.curator.state_dict(), "mixing": mixing}
 
     def _read_state(self) -> dict[str, Any] | None:
-        """Return the state in the checkpoint from which the run goes on; None of a new run."""
         return None if self._resumed is None else torch.load(self._resumed, weights_only=True)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -195,7 +193,7 @@ class Curated:
         groups = None
         if self.groups is not None:
             groups = [self._take_groups(self.groups, batch) for batch in batches]
-        parts = [self._parts(split_into_samples(batch)) for batch in batches]
+        parts = [self._parts(unpack(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
         with disable_autocast(curator.model):
             # once: whether documents see one another is a property of the model
@@ -214,18 +212,11 @@ class Curated:
 
     def _take_groups(self, name: str, batch: dict[str, Any]) -> Tensor:
         """Take the groups of a batch's samples out of it."""
-        groups, documents = batch.pop(name, None), documents_of(batch)
+        groups = batch.pop(name, None)
         if groups is None:
             msg = (
                 f"groups: expected every batch to have an entry {name!r}, got {sorted(batch)}; "
                 "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
-            )
-            raise ValueError(msg)
-        # a packed row holds several samples, each of a group
-        if documents is not None and groups.shape != (number := int(documents[-1, -1]) + 1,):
-            msg = (
-                f"groups: expected one number a document, ({number},), got shape {tuple(groups.shape)} "
-                f"of {name!r}"
             )
             raise ValueError(msg)
         return torch.as_tensor(groups)
@@ -249,7 +240,7 @@ class Curated:
         # an evaluation, for which nothing was weighed
         if weights is None:
             trainer: Any = super()
-            return trainer.compute_loss(model, self._drop_groups(inputs), *arguments, **options)
+            return trainer.compute_loss(model, inputs, *arguments, **options)
         outputs, losses = self._compute_trained(model, inputs)
         # the outputs are not needed again
         if self.auxiliary is None:
@@ -274,7 +265,6 @@ class Curated:
         return self._compute_trained(model, batch)[1]
 
     def _compute_trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
-        """Return the outputs, and each sample's loss as it is trained on."""
         outputs = model(**self._parts(batch)[0])
         return outputs, self.sample_loss(outputs, batch)
 
@@ -316,25 +306,18 @@ class Curated:
         return found
 
     def _set_signature_columns_if_needed(self) -> None:
-        """Keep the groups' column of a data set."""
         trainer: Any = super()
         trainer._set_signature_columns_if_needed()
         columns = self._signature_columns  # type: ignore[attr-defined]
         if self.groups is not None and self.groups not in columns:
             columns.append(self.groups)
 
-    def _drop_groups(self, batch: Any) -> dict[str, Any]:
-        """Return what goes into the model and the loss."""
-        return {name: value for name, value in batch.items() if name != self.groups}
-
     def _parts(self, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what goes into the model, and what the loss sees."""
         # a decoder behind an encoder makes its inputs of the labels; other models would only compute a loss
-        batch = self._drop_groups(batch)
         encodes = getattr(self.model.config, "is_encoder_decoder", False)  # type: ignore[attr-defined]
         labels = {"labels", *self.label_names}  # type: ignore[attr-defined]
         inputs = {name: value for name, value in batch.items() if encodes or name not in labels}
-        return inputs, batch
+        return inputs, dict(batch)
 
 
 class CuratedTrainer(Curated, Trainer):  # type: ignore[misc]

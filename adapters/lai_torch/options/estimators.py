@@ -24,11 +24,6 @@ class Estimator:
         """What the catalogue says of it."""
         return catalogue.find_estimator(self.name)
 
-    @property
-    def in_parts(self) -> bool:
-        """Whether it may score a batch in consecutive parts."""
-        return hasattr(self, "chunk")
-
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)

@@ -8,9 +8,6 @@ import torch
 PassName = Literal["kept", "selective", "whole", "auto"]
 """The passes of a curator, by name."""
 
-SCALES = ("scale", "unscale_", "step", "update")
-"""What is asked of a scaler."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class KeptOptions:
@@ -41,11 +38,4 @@ class KeptOptions:
         cast = self.autocast
         if cast is not None and not (isinstance(cast, torch.dtype) and cast.is_floating_point):
             msg = f"autocast: expected a floating-point type, such as torch.bfloat16, or None, got {cast!r}"
-            raise TypeError(msg)
-        if self.scaler is not None and not all(hasattr(self.scaler, name) for name in SCALES):
-            msg = f"scaler: expected a torch.amp.GradScaler, or None, got {type(self.scaler).__name__}"
-            raise TypeError(msg)
-        if self.auxiliary is not None and not callable(self.auxiliary):
-            kind = type(self.auxiliary).__name__
-            msg = f"auxiliary: expected a function (outputs, targets) -> (n,) or a number, got {kind}"
             raise TypeError(msg)

@@ -33,11 +33,14 @@ def without_sources():
 STREAM = Dataset.from_list(sequences(3, 1)).to_iterable_dataset()
 SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
 TRAINERS = {
-    "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got KeptOptions(autocast=": (
-        lambda: Curation(LOSS, HELD, backward=lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu")))
-    ),
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})
+    ),
+    "TypeError: sampler: expected one whose weights are a Mixture, got NoneType": (
+        lambda: Curation(LOSS, HELD, sampler=Mixture(2))
+    ),
+    "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got KeptOptions(autocast=": (
+        lambda: Curation(LOSS, HELD, backward=lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu")))
     ),
     "ValueError: validation: expected a data set, since eval_dataset is no dictionary, got 'clean'": (
         lambda: trainer(validation="clean", eval_dataset=sequences(3, 2))
@@ -54,9 +57,6 @@ TRAINERS = {
     ),
     "ValueError: label_smoothing_factor: expected 0, got 0.1": lambda: trainer(
         {"label_smoothing_factor": 0.1}
-    ),
-    "TypeError: sampler: expected a MixtureSampler or a MixtureStream, got Mixture": (
-        lambda: Curation(LOSS, HELD, sampler=Mixture(2))
     ),
     "TypeError: sampler: expected one whose weights are a Mixture, got list": (
         lambda: Curation(LOSS, HELD, sampler=lai_torch.MixtureSampler([0, 1], [1, 1], 2))
@@ -104,9 +104,6 @@ SOURCES = {
     ),
     f"TypeError: sources[1]: {ITERABLE} generator": stream([1], (k for k in range(3))),
     "ValueError: sources[0]: expected an item at least, each time it is iterated, got none": stream([]),
-    "TypeError: source: expected items that are mappings, which take a key, got int": stream(
-        [1], source="source"
-    ),
     "ValueError: source: expected a key that items do not have, got 'x'": stream([{"x": 1}], source="x"),
 }
 MESSAGES = TRAINERS | SOURCES

@@ -5,7 +5,7 @@ trains, and goes back through all of it with weights.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lai_torch._curation.estimators import Scorer
+from lai_torch._curation.estimators import Scorer, Tracer
 from lai_torch._curation.readings import Batch, Reading, chunks
-from lai_torch._curation.tracer import Tracer
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
 from lai_torch._graph.record import NotFiniteError
@@ -37,6 +36,8 @@ class Gradient:
     # what was minimised here, a number; None where no row ran
     objective: Tensor | None = None
     moved: bool = False  # whether rows that ran here may be other processes' own
+    used: bool = True  # whether it stayed: what is not finite is taken away again
+    updated: bool = False  # whether the optimizer steps with it
 
 
 Backward = Callable[..., Gradient]
@@ -45,10 +46,6 @@ Backward = Callable[..., Gradient]
 `parts` is how many batches make the step: `accumulate`. The third argument, a function that restores the
 buffers, is called before rows run a second time; without it they stay as the first pass left them.
 """
-
-
-def keep_buffers() -> None:
-    """Restore no buffers."""
 
 
 @dataclass(frozen=True)
@@ -145,31 +142,23 @@ def check_unhooked(model: nn.Module) -> None:
             raise ValueError(msg)
 
 
-@dataclass(frozen=True)
-class Losses:
-    """What is minimised on some rows."""
+def weigh_losses(terms: Sequence[Tensor], weights: Tensor, fraction: float = 1.0) -> Tensor:
+    """Return the weighted sum over the first rows, one for each weight, and a fraction of a single number.
 
-    losses: Tensor  # `(n,)`, the losses that are scored, too
-    # what trains and does not score: `(n,)`, or a single number; None without
-    auxiliary: Tensor | None = None
-
-    def total(self, weights: Tensor, fraction: float = 1.0) -> Tensor:
-        """Return the weighted sum over the first rows, one for each weight, and so much of a single number.
-
-        Rows without a weight, behind the others, count for nothing, but are in the graph.
-        """
-        size = len(weights)
-        terms = [one for one in (self.losses, self.auxiliary) if one is not None]
-        parts = []
-        for each in terms:
-            if not each.ndim:
-                parts.append(each * fraction if fraction else 0.0 * each.nan_to_num())
-                continue
-            counted = each if len(each) == size else each[:size]
-            parts.append((counted * weights.to(each)).sum())
-            if len(each) > size:
-                parts.append(0.0 * each[size:].nan_to_num().sum())
-        return functools.reduce(torch.add, parts)
+    The terms are the losses that are scored, `(n,)`, and what trains and does not score, if anything does.
+    Rows without a weight, behind the others, count for nothing, but are in the graph.
+    """
+    size = len(weights)
+    parts = []
+    for each in terms:
+        if not each.ndim:
+            parts.append(each * fraction if fraction else 0.0 * each.nan_to_num())
+            continue
+        counted = each if len(each) == size else each[:size]
+        parts.append((counted * weights.to(each)).sum())
+        if len(each) > size:
+            parts.append(0.0 * each[size:].nan_to_num().sum())
+    return functools.reduce(torch.add, parts)
 
 
 class KeptPass:
@@ -196,11 +185,8 @@ class KeptPass:
         with use_eval_mode(self.model):
             return self.scorer.read(part, summary)
 
-    def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
-    ) -> Gradient:
+    def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward."""
-        del restore_buffers  # nothing runs twice
         samples, index = len(weighed.weights), weighed.rows
         losses = torch.full_like(weighed.weights, torch.nan)
         if not len(weighed.shares):
@@ -212,12 +198,12 @@ class KeptPass:
             if len(weighed.shares) > 1 or index is None or "more than 1 value per channel" not in str(error):
                 raise
             return Gradient("kept", losses)
-        total = found.total(weighed.shares)
+        total = weigh_losses(found, weighed.shares)
         # a batch of an accumulated step counts with its part
         if parts != 1:
             total = total / parts
         self._backpropagate(total)
-        values = found.losses.detach().to(losses)
+        values = found[0].detach().to(losses)
         losses = values if index is None else losses.index_copy_(0, index, values)
         return Gradient("kept", losses, total.detach())
 
@@ -226,14 +212,13 @@ class KeptPass:
             total = self.scaler.scale(total)
         total.backward()
 
-    def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> "Losses":
-        """Run a model forward on rows that are trained on."""
+    def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> list[Tensor]:
         with self._autocast():
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             if self.auxiliary is None:
-                return Losses(losses)
-            return Losses(losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples))
+                return [losses]
+            return [losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples)]
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.autocast is None:
@@ -250,17 +235,15 @@ class WholePass:
         tracer: Tracer,  # reads the trace off the forward pass
         # the pass that trains on the other rows where a loss is not finite: its row would spoil the gradient
         kept: KeptPass,
-        check_alike: Callable[[Any, Any], None],  # raises if a trace does not go with a summary
     ) -> None:
         self.model, self.tracer, self.kept = model, tracer, kept
-        self.check_alike = check_alike
 
     def forward(self, batch: Batch, summary: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
         try:
-            trace, losses = self.tracer(batch, live=True)
+            trace, losses = self.tracer.trace(batch, live=True)
         except NotFiniteError:
             return self.kept.forward(batch, summary)
         if not losses.requires_grad:
@@ -276,7 +259,7 @@ class WholePass:
 
     def _read(self, trace: Any, losses: Tensor, summary: Any) -> Iterator[Reading]:
         """Yield the reading; one unlike the summary has the pass run again."""
-        self.check_alike(trace, summary)
+        self.tracer.check_alike(trace, summary)
         yield Reading(losses, trace)
 
     def backward(
@@ -285,7 +268,7 @@ class WholePass:
         losses: Tensor,
         weighed: Weighed,
         parts: int,
-        restore_buffers: Callable[[], None] = keep_buffers,
+        restore_buffers: Callable[[], None] = lambda: None,
     ) -> Gradient:
         """Go back through the whole batch, weighted."""
         if weighed.dropped:  # zero times what is not finite is not zero

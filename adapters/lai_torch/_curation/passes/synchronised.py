@@ -1,12 +1,12 @@
 """The pass `kept` on several processes: one synchronised backward pass, which all of them take part in."""
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lai_torch._curation.estimators import Scorer
-from lai_torch._curation.passes.base import Gradient, KeptPass, Losses, find_coupling, keep_buffers
+from lai_torch._curation.passes.base import Gradient, KeptPass, find_coupling, weigh_losses
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
@@ -30,11 +30,8 @@ class SynchronisedPass(KeptPass):
         super().__init__(engine.model, loss, scorer, chunk, training)
         self.engine, self.balance = engine, training.balance
 
-    def backward(
-        self, batch: Batch, weighed: Weighed, parts: int, restore_buffers: Callable[[], None] = keep_buffers
-    ) -> Gradient:
+    def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward, on every process if one has any."""
-        del restore_buffers  # nothing runs twice
         group, losses = self.engine.group, torch.full_like(weighed.weights, torch.nan)
         if not weighed.kept:
             return Gradient("kept", losses)
@@ -44,27 +41,26 @@ class SynchronisedPass(KeptPass):
             trained, shares, index = balance_rows(batch, weighed, group)
         # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
-        values = found.losses.detach()[: len(shares)].to(losses)
+        values = found[0].detach()[: len(shares)].to(losses)
         moved = trained is not batch
         if not moved:
             losses = values if index is None else losses.index_copy_(0, index, values)
         objective = (values * shares.to(values)).sum()
         share = self._share(len(shares))
-        if found.losses.numel():
-            self._backpropagate(found.total(shares, share) * (self.engine.factor / parts))
+        if found[0].numel():
+            self._backpropagate(weigh_losses(found, shares, share) * (self.engine.factor / parts))
         for buffer, before in buffers:
             buffer.data.copy_(before)
         return Gradient("kept", losses, objective, moved)
 
     def _share(self, kept: int) -> float:
-        """Return the share of all trained rows that run here, if a single number is to be added up."""
         if self.auxiliary is None:
             return 1.0
         return kept / max(self.engine.group.totals(kept)[0], 1.0)
 
     def _run(
         self, batch: Batch, index: Tensor | None, shares: Tensor
-    ) -> tuple[Losses, list[tuple[Tensor, Tensor]]]:
+    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
         """Run the kept rows, or rows that count for nothing; raise everywhere or nowhere.
 
         Returns the losses, those of rows that count for nothing behind them, and the buffers to put back
@@ -77,7 +73,7 @@ class SynchronisedPass(KeptPass):
                 part, size = self._part(batch, index, len(shares))
                 if size and not len(shares):
                     buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
-                found = Losses(shares[:0])
+                found = [shares[:0]]
                 # a process with no row to run takes part in the collectives alone
                 if size:
                     found = self._run_rows(self.engine.trained, part, size)

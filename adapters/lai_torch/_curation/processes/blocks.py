@@ -194,7 +194,9 @@ def gather_parameters(
     for index, block in enumerate(parts):
         for place, part in enumerate(block):
             if by_block:
-                values: Tensor = _defer_gathering(blocks, index, place)
+                form = torch.empty(part.shape, dtype=part.dtype, device="meta")
+                stored = Stored(partial(blocks.read, index, place))
+                values: Tensor = Gathered(stored, form, part.device)
             else:
                 values = group.whole(part.detach()).contiguous()
             whole[id(part)] = nn.Parameter(values, part.requires_grad)
@@ -242,13 +244,6 @@ def _check_unwritten(parameters: Iterable[tuple[nn.Module, str, Any]]) -> None:
                 "which its parts do not see; keep in a buffer what forward writes"
             )
             raise ValueError(msg)
-
-
-def _defer_gathering(blocks: Blocks, index: int, place: int) -> Gathered:
-    """Return a parameter that is gathered when it is read."""
-    parameter = blocks.blocks[index][place]
-    form = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
-    return Gathered(Stored(partial(blocks.read, index, place)), form, parameter.device)
 
 
 def _blocks(modules: Sequence[nn.Module], block_of: Callable[[nn.Module], bool]) -> list[list[nn.Parameter]]:

@@ -1,8 +1,6 @@
 """What several processes cannot do, said by name on each of them before anything runs."""
 
 import zlib
-from dataclasses import fields, is_dataclass
-from typing import Any
 
 from torch import nn
 
@@ -79,18 +77,11 @@ def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> Non
         given, what = tensors(validation.source), "(inputs, targets)"
         way_out = "pass the whole set on each, or a loader that gives each process its own part"
     elif validation.is_summary:
-        given, what = tensors(_parts(validation.source)), "summary"
+        given, what = tensors(validation.source.totals), "summary"
         way_out = "make it on one process, and load it on the others"
     if not engine.group.has_equal(digest(given)):
         msg = f"validation: expected the same {what} on every process, got others; {way_out}"
         raise ValueError(msg)
-
-
-def _parts(value: Any) -> Any:
-    """Return nested dataclasses, such as summaries, as lists of what they hold."""
-    if is_dataclass(value):
-        return [_parts(getattr(value, field.name)) for field in fields(value)]
-    return [_parts(part) for part in value] if isinstance(value, tuple | list) else value
 
 
 def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[float]) -> None:

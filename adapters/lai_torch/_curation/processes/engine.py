@@ -121,12 +121,9 @@ class Engine:
             given.copy_(total)
             parameter.grad = given if found else None
 
-    def finite(self, gradients: Sequence[Tensor], seen: bool | None = None) -> bool:
-        """Say whether every gradient is finite, on every process where each holds its own part.
-
-        `seen` is what their witness said, if it was asked.
-        """
-        own = are_finite([local(gradient) for gradient in gradients], seen)
+    def finite(self, gradients: Sequence[Tensor]) -> bool:
+        """Say whether every gradient is finite, on every process where each holds its own part."""
+        own = are_finite([local(gradient) for gradient in gradients])
         return not self.group.reduce_max(not own) if self.sharded else own
 
     def gather(self, *, by_block: bool = True) -> AbstractContextManager[None]:

@@ -133,10 +133,7 @@ class Group:
 
     def exchange(self, taken: Tensor, given: Tensor, takes: list[int], gives: list[int]) -> None:
         """Write into `taken` what the others give: `gives` rows of `given` to each, `takes` from each."""
-        if self.size == 1:
-            taken.copy_(given)
-        else:
-            dist.all_to_all_single(taken, self.count_traffic(given), takes, gives, group=self.group)
+        dist.all_to_all_single(taken, self.count_traffic(given), takes, gives, group=self.group)
 
     def objects(self, value: Any) -> list[Any]:
         """Return every process's value, in order: for what is rare, since it is pickled."""
