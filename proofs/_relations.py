@@ -2,7 +2,7 @@
 
 import functools
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -235,7 +235,6 @@ def search_points(
     name: str,
     relations: Sequence[Relation],
     given: Sequence[Relation],
-    sample: Callable[[random.Random], Mapping[Any, Any]] | None = None,
 ) -> dict[Any, Any] | None:
     """Try the ends of what is assumed, as the solver finds them, and random points.
 
@@ -253,7 +252,7 @@ def search_points(
     sides = [sp.sympify(side) for each in (*relations, *given) for side in (each.lhs, each.rhs)]
     short = sum(map(sp.count_ops, sides)) <= FEW
     points = POINTS * (40 if short else 4)
-    wrong, admissible = glance(name, relations, given, sample, points=points, attempts=ATTEMPTS)
+    wrong, admissible = glance(name, relations, given, points=points, attempts=ATTEMPTS)
     if wrong is None and admissible < POINTS:
         raise UndecidedError(f"{name}: {admissible} admissible points")
     return wrong
@@ -263,7 +262,6 @@ def glance(
     name: str,
     relations: Sequence[Relation],
     given: Sequence[Relation],
-    sample: Callable[[random.Random], Mapping[Any, Any]] | None = None,
     *,
     points: int,
     attempts: int,
@@ -273,8 +271,8 @@ def glance(
     symbols = symbols_of(relations, given)
     admissible = 0
     for _ in range(attempts):
-        chosen = dict(sample(draw)) if sample else {}
-        if given and not chosen and draw.randrange(4):
+        chosen: dict[Any, Any] = {}
+        if given and draw.randrange(4):
             chosen = draw_within(symbols, given, draw)
         point = draw_point(symbols, draw, chosen)
         if not all(condition.holds(point) for condition in given):

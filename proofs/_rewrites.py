@@ -86,17 +86,14 @@ def without(hypothesis: str, *, about: str = "") -> Rewrite:
 
 
 def given(change: Callable[[Relation, int], Relation | None]) -> Rewrite:
-    """Change what is given, or drop it where ``change(relation, depth)`` is None.
-
-    Points are not drawn in the statement's own way, which knows the old hypotheses.
-    """
+    """Change what is given, or drop it where ``change(relation, depth)`` is None."""
 
     def rewrite(statement: Statement) -> Statement:
         def changed(depth: int) -> tuple[Relation, ...]:
             new = (change(old, depth) for old in statement.given(depth))
             return tuple(relation for relation in new if relation is not None)
 
-        return replace(statement, given=changed, sample=None)
+        return replace(statement, given=changed)
 
     return rewrite
 
@@ -121,7 +118,6 @@ def signless(name: str) -> Rewrite:
             claim=lambda depth: freed(statement.relations(depth)),
             given=lambda depth: freed(statement.given(depth)),
             arguments=None if named is None else lambda depth: free(tuple(named(depth))),
-            sample=None,
         )
 
     return rewrite

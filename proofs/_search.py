@@ -8,7 +8,7 @@ import sympy as sp
 from proofs._rational import vanishes
 from proofs._relations import POINTS, Equal, Relation, UndecidedError, allowed, glance, search_points
 from proofs._solver import EFFORT, LITTLE, Decision, decide
-from proofs._statement import SHORT, Statement, count, draws, wider
+from proofs._statement import SHORT, Statement, count, wider
 
 
 def asked(depth: int, beyond: int) -> str:
@@ -48,7 +48,7 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
             if decision.verdict == "open" and not all(map(_is_identity, relations)):
                 left.append((depth, beyond))
                 name = f"{statement.slug}, depth {depth}"
-                found = search_points(name, relations, given, draws(statement, depth))
+                found = search_points(name, relations, given)
             if found is not None:
                 return {"depth": depth, **found}, [asked(*size) for size in left]
     for depth, beyond in statement.far():  # well beyond, only what is refuted with little effort counts
@@ -59,8 +59,7 @@ def search(statement: Statement) -> tuple[dict[Any, Any] | None, list[str]]:
             found = _refuted(statement, depth, decision)
             if decision.verdict == "open":
                 name = f"{statement.slug}, depth {depth}, {beyond} more"
-                sample = draws(statement, depth)
-                found, _ = glance(name, relations, given, sample, points=POINTS // 2, attempts=POINTS * 4)
+                found, _ = glance(name, relations, given, points=POINTS // 2, attempts=POINTS * 4)
             if found is not None:
                 return {"depth": depth, **found}, [asked(*size) for size in left]
     return None, [asked(*size) for size in left]

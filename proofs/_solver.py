@@ -3,13 +3,11 @@
 A statement whose symbols are real numbers at a given depth and width is a sentence of real
 arithmetic, which z3 decides: *unsatisfiable* negation means that the statement holds at every point
 of that depth, not at the points that a search happened to draw. What has no such reading (matrices
-of symbolic size, exponents that are symbols, logarithms) is left to points and to the proof's steps.
+of symbolic size, exponents that are symbols, logarithms, cases) is left to points and to the proof's steps.
 
-Translation. Sums and products are themselves; ``Abs``, ``Max``, ``Min``, ``Piecewise``, ``sign`` and
-``Heaviside`` become conditionals; a root :math:`y = x^{p/q}` is a fresh variable with :math:`y^q = x^p`
-and ``y >= 0``; a quotient :math:`a / b` is a fresh variable with ``y b = a``, asked only where ``b`` is not
-zero, since the statement says nothing elsewhere. What a branch of a conditional introduces binds in that
-branch alone.
+Translation. Sums and products are themselves; ``Abs``, ``Max`` and ``Min`` become conditionals; a root
+:math:`y = x^{p/q}` is a fresh variable with :math:`y^q = x^p` and ``y >= 0``; a quotient :math:`a / b` is a
+fresh variable with ``y b = a``, asked only where ``b`` is not zero: elsewhere the statement says nothing.
 """
 
 import functools
@@ -78,19 +76,6 @@ class Translator:
                     lambda x, y: z3.If((x >= y) if greater else (x <= y), x, y),
                     map(self.term, expression.args),
                 )
-            case sp.sign():
-                inside = self.term(expression.args[0])
-                return z3.If(inside > 0, z3.Q(1, 1), z3.If(inside < 0, z3.Q(-1, 1), z3.Q(0, 1)))
-            case sp.Heaviside():
-                inside, middle = map(self.term, expression.args)
-                return z3.If(inside > 0, z3.Q(1, 1), z3.If(inside < 0, z3.Q(0, 1), middle))
-            case sp.Piecewise():
-                return self._piecewise(expression)
-            case sp.Sum() | sp.Product():
-                done = expression.doit()
-                if done.has(sp.Sum, sp.Product):
-                    raise UntranslatableError(str(expression))
-                return self.term(done)
         raise UntranslatableError(f"{type(expression).__name__} {expression}")
 
     def _symbol(self, symbol: Any) -> Any:
@@ -132,52 +117,6 @@ class Translator:
         root = z3.FreshReal("root")
         self.side_conditions += [inside >= 0, root >= 0, functools.reduce(operator.mul, [root] * q) == power]
         return root
-
-    def _piecewise(self, expression: Any) -> Any:
-        """Read the branches from the last to the first."""
-        branches = []
-        earlier: list[Any] = []
-        for value, condition in expression.args:
-            guard = z3.And(*map(z3.Not, earlier), self.condition(condition))
-            branches.append((guard, self._guarded(guard, value)))
-            earlier.append(guard)
-        result = branches[-1][1]
-        for guard, value in reversed(branches[:-1]):
-            result = z3.If(guard, value, result)
-        return result
-
-    def _guarded(self, guard: Any, value: Any) -> Any:
-        """Translate what is evaluated only where ``guard`` holds."""
-        outside, known = self.side_conditions, self.known
-        self.side_conditions, self.known = [], dict(known)
-        term = self.term(value)
-        inside = self.side_conditions
-        self.side_conditions, self.known = outside, known
-        # a symbol met here first is declared for all branches
-        self.side_conditions += [z3.Implies(guard, condition) for condition in inside]
-        return term
-
-    def condition(self, condition: Any) -> Any:
-        """Translate a relation or a combination of relations."""
-        comparisons = {
-            sp.StrictLessThan: lambda x, y: x < y,
-            sp.LessThan: lambda x, y: x <= y,
-            sp.StrictGreaterThan: lambda x, y: x > y,
-            sp.GreaterThan: lambda x, y: x >= y,
-            sp.Equality: lambda x, y: x == y,
-            sp.Unequality: lambda x, y: x != y,
-        }
-        match condition:
-            case sp.And() | sp.Or():
-                joined = z3.And if isinstance(condition, sp.And) else z3.Or
-                return joined(*map(self.condition, condition.args))
-            case sp.Not():
-                return z3.Not(self.condition(condition.args[0]))
-            case sp.logic.boolalg.BooleanTrue() | sp.logic.boolalg.BooleanFalse():
-                return z3.BoolVal(bool(condition))
-        if type(condition) not in comparisons:
-            raise UntranslatableError(str(condition))
-        return comparisons[type(condition)](*map(self.term, condition.args))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Statements: a claim, what it assumes, the sizes at which it is decided, and its numbers."""
 
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,7 +12,6 @@ import sympy as sp
 
 from proofs._relations import Relation
 
-Sample = Callable[[random.Random], Mapping[Any, Any]]
 SHORT = 100
 BEYOND = {3: SHORT, 12: 3 * SHORT}
 """How far beyond its author's sizes a claim is tried, and the operations up to which it is."""
@@ -52,9 +50,6 @@ class Statement:
     depths: tuple[int, ...] = (1,)
     # ``arguments(depth)`` gives the (nested) symbols that `numbers` takes, in order
     arguments: Callable[[int], Sequence[Any]] | None = None
-    # ``sample(random, depth)`` gives a dictionary of values for some of the symbols, where drawing
-    # blindly would seldom satisfy ``given``
-    sample: Callable[[random.Random, int], Mapping[Any, Any]] | None = None
     # ``(depth, values)`` at which a mutant is false, where a search would seldom find it
     witness: tuple[int, Mapping[Any, Any]] | None = None
     # what else the proof takes from the statement, reached as ``statement.part.name``
@@ -108,11 +103,6 @@ class Statement:
         if isinstance(expression, sp.MatrixExpr):
             expression = expression.as_explicit()
         return sp.lambdify(arguments, expression, modules="numpy")
-
-
-def draws(statement: Statement, depth: int) -> Sample:
-    """Give the statement's own way to draw points, if it has one, at a depth."""
-    return lambda draw: {} if statement.sample is None else statement.sample(draw, depth)
 
 
 def _affordable(at: Callable[[int], Sequence[Relation]]) -> Iterator[int]:

@@ -23,7 +23,7 @@ from proofs._relations import (
     symbols_of,
 )
 from proofs._solver import TIMEOUT, decide
-from proofs._statement import Sample, Statement, draws
+from proofs._statement import Statement
 from proofs._zero import shown_by_signs, shown_equal, shown_nonnegative, shown_to_vanish
 
 
@@ -79,7 +79,6 @@ class Steps:
             claimed, given = statement.relations(depth), statement.given(depth)
             if len(derived) != len(claimed):
                 raise UndecidedError(f"{statement.slug}: {len(derived)} of {len(claimed)} relations derived")
-            sample = draws(statement, depth)
             asked = {}
             for index, (lemma, relation) in enumerate(zip(derived, claimed, strict=True)):
                 name = f"{statement.slug}, depth {depth}, relation {index}"
@@ -87,12 +86,12 @@ class Steps:
                     continue
                 lemma = lemma if isinstance(lemma, Lemma) else Lemma(Equal(lemma, lemma))
                 for pair in _compared(name, lemma.relation, relation):
-                    _must_be_the_same(name, *pair, given, sample)
+                    _must_be_the_same(name, *pair, given)
                 if isinstance(relation, AtMost) and depth == depths[-1]:
                     _must_not_beg(name, lemma, relation, given)
                 asked |= dict.fromkeys(lemma.asked)
             for condition in asked:
-                _must_hold(f"{statement.slug}, depth {depth}", condition, given, sample)
+                _must_hold(f"{statement.slug}, depth {depth}", condition, given)
         return derive
 
     def hypothesis(self, statement: Statement, depth: int, index: int = 0) -> Lemma:
@@ -120,7 +119,7 @@ def _compared(name: str, lemma: Relation, claim: Relation) -> list[tuple[Any, An
     return [(lemma.rhs - lemma.lhs, claim.rhs - claim.lhs)]
 
 
-def _must_be_the_same(name: str, left: Any, right: Any, given: Sequence[Relation], sample: Sample) -> None:
+def _must_be_the_same(name: str, left: Any, right: Any, given: Sequence[Relation]) -> None:
     """Expand, or try exact points at which the hypotheses hold."""
     left, right = scalar_of(value_of(left)), scalar_of(value_of(right))
     difference = left - right
@@ -129,7 +128,7 @@ def _must_be_the_same(name: str, left: Any, right: Any, given: Sequence[Relation
     if not entries:
         return
     zeros = [Equal(entry, sp.S.Zero) for entry in entries]
-    wrong, tried = glance(name, zeros, given, sample, points=POINTS, attempts=ATTEMPTS)
+    wrong, tried = glance(name, zeros, given, points=POINTS, attempts=ATTEMPTS)
     if wrong is not None:
         raise RefutedError(f"{name}: {left} is derived, {right} is claimed; they differ at {wrong}")
     if tried < POINTS:
@@ -167,14 +166,14 @@ def _assumed(condition: AtMost, given: Sequence[Relation]) -> bool:
     )
 
 
-def _must_hold(name: str, condition: AtMost, given: Sequence[Relation], sample: Sample) -> None:
+def _must_hold(name: str, condition: AtMost, given: Sequence[Relation]) -> None:
     """Show what a lemma asks of the values put in: by signs, by the solver, or at points."""
     if shown_by_signs(condition) or _assumed(condition, given):
         return
     decision = decide([condition], given, timeout=TIMEOUT // 10)
     if decision.verdict == "holds":
         return
-    wrong = decision.point or search_points(name, [condition], given, sample)
+    wrong = decision.point or search_points(name, [condition], given)
     if wrong is not None:
         raise RefutedError(f"{name}: a lemma asks {condition}, which fails at {wrong}")
 

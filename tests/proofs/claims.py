@@ -31,7 +31,7 @@ def layers(relation, *given):
 
 def altered(statement, claim):
     """Put another claim into a proved statement."""
-    return dataclasses.replace(statement, claim=claim, arguments=None, sample=None)
+    return dataclasses.replace(statement, claim=claim, arguments=None)
 
 
 def numbers(depth, name="s", **sign):
