@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.compatibility.judge import build_first
-from benchmarks.compatibility.shrink import MOST_PARAMETERS, SIDE, VOCABULARY, shrink
+from benchmarks.compatibility.proportions import variants
+from benchmarks.compatibility.shrink import IMAGE, MOST_PARAMETERS, VOCABULARY
 from benchmarks.compatibility.torch_case import Case
 
 TASKS = {
@@ -39,7 +40,7 @@ def cases() -> Iterator[tuple[str, str, Callable[[], Case]]]:
 
 
 def _build(task: str, kind: type, model: type[nn.Module]) -> Case:
-    tries = itertools.product(shrink(model.config_class or kind), BOUNDS)
+    tries = itertools.product(variants(model.config_class or kind), BOUNDS)
     return build_first(partial(_case, task, configuration, model, dtype) for configuration, dtype in tries)
 
 
@@ -78,7 +79,7 @@ def _batch(
 ) -> tuple[dict[str, Tensor], Tensor]:
     if task != "image" or model.main_input_name == "input_ids":
         return language_batch(model, n, generator)
-    side = getattr(configuration, "image_size", None) or SIDE
+    side = getattr(configuration, "image_size", None) or IMAGE
     side = side[0] if isinstance(side, list | tuple) else side
     inputs = {"pixel_values": torch.randn(n, 3, side, side, generator=generator, dtype=dtype)}
     return inputs, _targets(model, inputs, generator)
