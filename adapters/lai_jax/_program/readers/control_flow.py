@@ -36,8 +36,7 @@ def _copy_output(body: Reader, eqn: Any, place: int, value: Value, wanted: Value
 
 
 def _copy(reader: Reader, eqn: Any, place: str, value: Value, wanted: Value) -> Use:
-    lenient = reader.reading.lenient
-    if not lenient and value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
+    if value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
     return reader.copy_use(eqn, place, value, wanted.where)
 
@@ -60,24 +59,14 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     # What is known of the carried values k is a fixpoint: k = joined(k, body(k)), from what enters the
     # loop. `_merge` only ever forgets (a view, known numbers, a repeated axis) or adds (leaves, layers, a
     # samples' axis), each of which can happen a finite number of times, so that the loop below ends.
-    #
-    # A carried value that begins as a constant or a parameter may turn out to be batched: a recurrent
-    # state that starts at zero. Before that is known, the body seems to add one row of parameters to each
-    # sample, which is refused elsewhere. So the body is read leniently while anything is still learnt,
-    # and once more, strictly, with what was learnt: only that reading stays, and may refuse.
-    lenient = reader.reading.lenient
-    reader.reading.lenient = lenient or not all(value.batched for value in carry)
     while True:
         body = reader.nest(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])
         results = [program.values[slot] for slot in program.outputs]
         results[:carried] = [replace(one, scaled=_move_scales(one, one.shape)) for one in results[:carried]]
         settled = [_merge(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
-        known = all(old.equals(new) for old, new in zip(carry, settled, strict=True))
-        if known and reader.reading.lenient == lenient:
+        if all(old.equals(new) for old, new in zip(carry, settled, strict=True)):
             break
-        if known:  # the strict reading comes next
-            reader.reading.lenient = lenient
         carry = settled
     # A carried value that is batched inside begins, or ends an iteration, as a value of the parameters: one
     # copy a sample is made of it on the way in, and by the body on the way out.

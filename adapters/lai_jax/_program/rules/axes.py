@@ -209,7 +209,7 @@ def output_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return rule(eqn, values)
 
 
-def copy_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -> SampleAxis:
+def copy_axis(eqn: Any, position: int, values: Sequence[Value]) -> SampleAxis:
     """Return where the samples will be in the copies of a value that meets batched ones."""
     value = values[position]
     if eqn.primitive.name in SCATTERS:
@@ -226,8 +226,6 @@ def copy_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -
     elif len(value.shape) != rank and eqn.primitive.name not in SCATTERS:
         raise unknown(eqn, "a parameter that meets samples in an array of another rank")
     size = value.shape[samples.axis]
-    if lenient:
-        return samples
     if size != 1 and samples.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
     if size == 1 and eqn.primitive.name not in ELEMENTWISE:
