@@ -25,8 +25,6 @@ from lai_jax.validation import Sketch, Validation
 
 @dataclass(frozen=True)
 class Scored:
-    """What scoring a batch gives."""
-
     # `losses`, `scores`: `(n,)` each
     losses: jax.Array
     scores: jax.Array
@@ -78,12 +76,10 @@ class _Gradients(_Traced):
     name = "ghost"
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the summed gradients."""
         trace, counted = self.trace(problem, batch, counted)
         return replace(lai.summarize(trace, self.name), samples=counted.sum())
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        """Score by the exact inner products."""
         scores = {"ghost": lai.ghost_scores, "lli": lai.lli_scores}[self.name]
         return Scored(recorded.losses, scores(validation.side, recorded.trace))
 
@@ -100,7 +96,6 @@ class LLI(_Gradients):
     name = "lli"
 
     def check(self, model: Model, plan: Plan) -> None:
-        """Raise where that layer is frozen."""
         _check_trains(plan.records[-1:], "LLI scores the last layer alone")
 
 
@@ -165,18 +160,15 @@ class GateLAI(_Traced):
     sides: tuple[type, ...] = (GateTrace,)
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the chain's trace."""
         losses, chain = record_gates(*problem.plan_trace(batch, everything=False))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
         trace, gates = zero_out(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)
 
     def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
-        """Run forward for scoring, and again for training."""
         return chain_pass(problem, batch)
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        """Score with the gates of both sides."""
         return Scored(recorded.losses, gate_lai_scores(validation.side, recorded.trace))
 
 
@@ -186,15 +178,12 @@ class Exact:
     sides: tuple[type, ...] = (ValidationGradient,)
 
     def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the summed validation gradient."""
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
     def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Any, Back]:
-        """Run forward for scoring, and again for training."""
         return directional_pass(problem, batch)
 
     def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
-        """Score by the derivative of every sample's loss."""
         return Scored(*recorded(validation.side.gradient))
 
 
@@ -231,7 +220,6 @@ def score_parts(estimator: Estimator, validation: Validation, recorded: Any, mom
 
 
 def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:
-    """Raise where none of the layers that are read trains."""
     if all(own.use.frozen for own in read):
         msg = (
             f"apply: expected a layer that trains, got a frozen one, {read[-1].name!r}: {reading}, so that "
@@ -256,7 +244,6 @@ def _check_width(validation: Validation, trace: lai.Trace) -> None:
 
 
 def _width(side: Any) -> int:
-    """Return the width of a side's last output gradients."""
     if isinstance(side, lai.ValidationSummary):
         return int(dict(side.layouts[-1])["width of the output gradients"])
     return int(side.layers[-1].output_gradients.shape[-1])

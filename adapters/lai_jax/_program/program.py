@@ -51,12 +51,10 @@ class Value:
 
     @property
     def batched(self) -> bool:
-        """Whether it depends on the inputs or targets."""
         return self.sample_axis is not None
 
     @property
     def where(self) -> SampleAxis:
-        """Where the samples are in a batched value."""
         if self.sample_axis is None:
             msg = "expected a batched value"
             raise TypeError(msg)
@@ -64,7 +62,6 @@ class Value:
 
     @property
     def of_parameters(self) -> bool:
-        """Whether it depends on parameters and not on inputs."""
         return self.sample_axis is None and bool(self.leaves)
 
     def equals(self, other: "Value") -> bool:

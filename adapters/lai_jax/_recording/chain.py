@@ -110,7 +110,6 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
 
 
 def matrix_above(link: Link, slots: Mapping[int, Any]) -> jax.Array:
-    """Return the matrix of the layer after, `(d_out, d_in)`."""
     axes = product_axes(link.after.use)
     weight = jnp.transpose(slots[link.weight], (*axes.weight_outputs, *axes.weight_inputs))
     return weight.reshape((-1, weight.shape[-1]))
