@@ -20,7 +20,7 @@ from lai_jax._program.model import Model
 from lai_jax._recording.plan import Plan
 from lai_jax._recording.planned import PlannedRecord
 from lai_jax._recording.recorders import record_gates, record_trace
-from lai_jax.validation import Sketch, Validation
+from lai_jax.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,12 @@ class Scored:
     sizes: jax.Array | None = None
 
 
-@dataclass(frozen=True)
-class SideOptions:
-    """What a validation side is made with: how positions are read, and the sketch of the output gradients."""
-
-    positions: str | None
-    sketch: Sketch | None
-
-
 class _Traced:
     """Scores by a trace of the batch.
 
-    Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out;
-    `sides` are its types; and `forward` runs a batch forward, for a step that runs back.
+    Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out,
+    with the positions and the sketch of `read`; `sides` are its types; and `forward` runs a batch forward,
+    for a step that runs back.
     """
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
@@ -75,7 +68,7 @@ class _Gradients(_Traced):
 
     name = "ghost"
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         trace, counted = self.trace(problem, batch, counted)
         return replace(lai.summarize(trace, self.name), samples=counted.sum())
 
@@ -107,12 +100,12 @@ class LAI(_Traced):
         _check_trains([own for own in plan.records if own.use.is_layer], "LAI reads layers")
         warn_of_unread(model, plan)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         """Return the summed gradients of the readouts; the trace where positions have no summary."""
         trace, counted = self.trace(problem, batch, counted)
-        positions = options.positions or default_positions(trace)
+        positions = read.positions or default_positions(trace)
         gradients: Any = trace.layers[-1].output_gradients
-        trace = trace if options.sketch is None else options.sketch(trace)
+        trace = trace if read.sketch is None else read.sketch(trace)
         if positions == "flatten" and gradients.ndim == 3:
             return trace
         return replace(lai.summarize(trace, "lai", positions=positions), samples=counted.sum())
@@ -159,7 +152,7 @@ class GateLAI(_Traced):
 
     sides: tuple[type, ...] = (GateTrace,)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         losses, chain = record_gates(*problem.plan_trace(batch, everything=False))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
         trace, gates = zero_out(rows, counted & jnp.isfinite(losses) & finite(rows))
@@ -177,7 +170,7 @@ class Exact:
 
     sides: tuple[type, ...] = (ValidationGradient,)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
     def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Any, Back]:

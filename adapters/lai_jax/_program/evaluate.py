@@ -71,11 +71,7 @@ def run(
     records: Records = {}
     for operation in program.operations:
         records |= perform(operation, slots, perturbations, wanted)
-    outputs = [slots[slot] for slot in program.outputs]
-    for place, copy in program.output_copies.items():
-        records |= _take_shared(outputs[place], copy, wanted)
-        outputs[place] = copy_per_sample(outputs[place], copy, perturbations)
-    return outputs, records
+    return [slots[slot] for slot in program.outputs], records
 
 
 def perform(

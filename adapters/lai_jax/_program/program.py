@@ -131,7 +131,6 @@ class Program:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
-    output_copies: dict[int, Use] = field(default_factory=dict)
 
     def uses(self) -> list[Use]:
         """Return all uses in the order in which the program meets them, those inside loops included."""
@@ -142,7 +141,7 @@ class Program:
                 found += body.uses()
             if operation.use is not None:
                 found.append(operation.use)
-        return found + list(self.output_copies.values())
+        return found
 
 
 def close_jaxpr(jaxpr: Any) -> Any:
