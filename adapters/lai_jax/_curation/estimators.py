@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
-from lai_jax._curation.moments import Moment, update_moment, update_moments
+from lai_jax._curation.moments import Moment, update_moments
 from lai_jax._curation.passes import Back, Recorded, chain_pass, directional_pass, run_shared, separate_pass
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zero_out
@@ -127,14 +127,7 @@ class PreconditionedLAI(LAI):
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         """Move the second moment by this batch, and score with it."""
         trace, losses = recorded.trace, recorded.losses
-        sound, last = jnp.isfinite(losses), trace.layers[-1]
-        moved: Any
-        if moment.scale_inputs:
-            moved = update_moments(moment, trace, sound)
-            outputs, inputs = moved
-        else:
-            moved = update_moment(moment, last.output_gradients, sound, last.readout_positions)
-            outputs, inputs = moved, None
+        outputs, inputs = update_moments(moment, trace, jnp.isfinite(losses))
         scores = lai.preconditioned_lai_scores(
             validation.side,
             trace,
@@ -144,7 +137,7 @@ class PreconditionedLAI(LAI):
             positions=validation.positions,
             layer_weights=validation.layer_weights,
         )
-        return Scored(losses, scores, moved)
+        return Scored(losses, scores, outputs if inputs is None else (outputs, inputs))
 
 
 class GateLAI(_Traced):
