@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from lai_core.estimators.gates import gate_lai_kernel
-from tests.lai_jax.support import computed, drawn, ruled_by, squares, stepped, weights
+from tests.lai_jax.support import computed, ruled_by, squares, stepped, weights
 from tests.lai_jax.support import vectors as data
 
 
@@ -136,10 +136,6 @@ NO_CHAINS = [
     ),
     (convolved, "layer 'k': .* its input goes into a convolution"),
     (
-        lambda p, x: jnp.einsum("ngi,gio->ngo", x.reshape(5, 2, 2), p["stack"]).reshape(5, -1) @ p["a"],
-        r"layer 'stack': .* its input has shape \(5, 2, 2\), not \(n, d\)",
-    ),
-    (
         lambda p, x: jnp.broadcast_to((x @ p["a"])[:, None], (5, 2, 4)).reshape(5, -1) @ p["o"],
         "layer 'o': .* " + MIXED.format("as it is arranged"),
     ),
@@ -150,6 +146,6 @@ NO_CHAINS = [
 @pytest.mark.parametrize(("model", "message"), NO_CHAINS)
 def test_other_models_are_refused_by_name(model, message):
     params = weights(a=(4, 4), b=(4, 4), c=(4, 3), o=(8, 3), pairs=(2, 2), one=(1, 2), k=(1, 1, 2))
-    params["stack"] = drawn(2, 4, 4) if model is looped else drawn(2, 2, 2)
+    params |= weights(stack=(2, 4, 4))
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):
         lai_jax.trace_gates(model, params, squares, *data(5))

@@ -80,6 +80,7 @@ RETURNED = {
     "bool of shape (4,)": lambda s: s > 0,
     "float…of shape (2,)": lambda s: s[:2],
     "float…of shape ()": lambda s: s.sum(),
+    "float…of shape (4, 1)": lambda s: s[:, None],
     "NoneType": lambda _: None,
 }
 MESSAGES = {

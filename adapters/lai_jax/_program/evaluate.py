@@ -81,7 +81,8 @@ def perform(
     given = [slots[slot] for slot in operation.inputs]
     records: Records = {}
     for position, copy in operation.copies.items():
-        records |= _take_shared(given[position], copy, wanted)
+        if copy.number in wanted.uses:
+            records[copy.number] = take_shared(given[position], copy)
         given[position] = copy_per_sample(given[position], copy, perturbations)
     use = operation.use
     if use is not None and use.number in wanted.uses:
@@ -107,11 +108,6 @@ def take_shared(value: jax.Array, copy: Use) -> jax.Array:
     """Return the part of a value of the parameters that every sample gets, without the samples' axis."""
     value = value.reshape(_pad(value.shape, len(copy.output.shape)))
     return lax.index_in_dim(value, 0, copy.samples_in.axis, keepdims=False)
-
-
-def _take_shared(value: jax.Array, copy: Use, wanted: Wanted) -> Records:
-    """Return what is recorded where a value of the parameters is copied for each sample."""
-    return {copy.number: take_shared(value, copy)} if copy.number in wanted.uses else {}
 
 
 def _pad(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:

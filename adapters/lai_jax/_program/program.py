@@ -55,10 +55,8 @@ class Value:
 
     @property
     def where(self) -> SampleAxis:
-        if self.sample_axis is None:
-            msg = "expected a batched value"
-            raise TypeError(msg)
-        return self.sample_axis
+        batched: Any = self.sample_axis
+        return batched
 
     @property
     def of_parameters(self) -> bool:
