@@ -117,18 +117,7 @@ class Report:
     def __repr__(self) -> str:
         """Say what became of the batch, in a line."""
         shape = getattr(self.scores, "shape", None)
-        samples = f"samples={shape[0]}, " if shape else ""
-        kept, loss, skipped = map(_show, (self.kept, self.loss, self.skipped))
-        return f"Report({samples}kept={kept}, loss={loss}, skipped={skipped})"
-
-
-def _show(value: Any) -> str:
-    """Return a number as text; of what holds none, as while a program is traced, its kind."""
-    try:
-        number = value.item()
-        return f"{number:.4g}" if isinstance(number, float) else str(number)
-    except (AttributeError, TypeError, ValueError, RuntimeError):
-        return type(value).__name__
+        return f"Report(scores={shape}, kept={self.kept}, loss={self.loss}, skipped={self.skipped})"
 
 
 def curated_update(

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-import lai_core as lai
 from lai_core.diagnosis import Diagnosis as Diagnosis
 from lai_core.diagnosis.measure import NOTHING, Gradients, Part, measure, measure_by_rows, measure_trace
 from lai_core.diagnosis.report import check_ids, check_usual, conclude
@@ -17,9 +16,8 @@ from lai_jax._program.evaluate import apply_equation, interpret
 from lai_jax._program.leaves import find_floating, leaf_names, real_leaves
 from lai_jax._program.losses import batch_size, check_targets, losses_of_leaves, take
 from lai_jax._program.model import Model, read
-from lai_jax._recording.assemble import measure as run_back
-from lai_jax._recording.assemble import records_of
 from lai_jax._recording.plan import Plan, make_plan
+from lai_jax._recording.recorders import record_trace
 
 _TOGETHER = "a gradient, in this batch alone"
 """Where a row is not finite that by itself is."""
@@ -143,10 +141,10 @@ def _measure(
     try:
         model = read(apply, params, loss, *_fill(batch, kept, samples))
         plan = make_plan(model, None, everything=True)
-        records = records_of(model, plan, run_back(model, plan, everything=True), everything=True)
+        trace = record_trace(model, plan, everything=True)[1]
     except Exception:  # whatever the reader refuses, or trips over, autodiff differentiates
         return measure_by_rows(partial(_start, function, batch, trained), kept)
-    trace, keys = lai.Trace(records), _name_keys(model, plan, records)
+    keys = _name_keys(model, plan, trace.layers)
     return measure_trace(lambda: trace, [row in kept for row in range(samples)], keys.get)
 
 

@@ -78,7 +78,6 @@ def forward_cost(apply: Callable[..., Any], params: Any, inputs: Any) -> int:
 
 
 def _multiply_adds(jaxpr: Any) -> int:
-    """Return the multiply-adds of a jaxpr."""
     return sum(_count_equation(eqn) for eqn in find_needed(jaxpr))
 
 

@@ -14,8 +14,9 @@ from lai_jax._exact.methods import method_for
 from lai_jax._program.leaves import find_floating, leaf_names, real_leaves, split_leaves
 from lai_jax._program.losses import batch_size, losses_of_leaves, take
 from lai_jax._program.model import read
-from lai_jax._recording.assemble import measure, records_leaves, records_of
+from lai_jax._recording.assemble import records_leaves
 from lai_jax._recording.plan import make_plan
+from lai_jax._recording.recorders import record_trace
 from lai_jax.curated_update import score
 from lai_jax.summarize import summarize
 
@@ -65,16 +66,15 @@ def selfcheck(
     """
     model = read(apply, params, loss, inputs, targets)
     plan = make_plan(model, last, everything=True)
-    records = records_of(model, plan, measure(model, plan, everything=True), everything=True)
+    traced = record_trace(model, plan, everything=True)[1]
     gradients = _sample_gradients(apply, params, loss, inputs, targets)
-    traced = lai.Trace(records)
     expected: Any = sum(part @ part.T for part in gradients.values())
     rounding = float(jnp.finfo(expected.dtype).eps * jnp.max(jnp.abs(expected)))
     layers = {}
     explained = records_leaves(plan)
     for leaves in _join(explained):
         names = [model.names[leaf] for leaf in sorted(leaves)]
-        part = lai.Trace([records[index] for index, own in enumerate(explained) if own & leaves])
+        part = lai.Trace([traced.layers[index] for index, own in enumerate(explained) if own & leaves])
         reference = sum(gradients[name] @ gradients[name].T for name in names)
         layers["+".join(names)] = relative_error(lai.ghost_kernel(part, part), reference, rounding)
     ghost = relative_error(lai.ghost_kernel(traced, traced), expected)

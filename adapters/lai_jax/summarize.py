@@ -11,7 +11,6 @@ from jax.sharding import PartitionSpec
 import lai_core as lai
 from lai_core._adapters import are_cheaper, fit_weights, layer_parts, make_weight_error, width_of
 from lai_core.estimators.catalogue import find_estimator
-from lai_jax._curation.estimators import SideOptions
 from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
 from lai_jax._curation.options import (
     EstimatorName,
@@ -106,13 +105,14 @@ def summarize(
     check_targets(inputs, targets)
     check_whole_batch("summarize")
     lies = explicit_sharding((inputs, targets))
-    options = SideOptions(positions, sketch)
 
     def run(params: Any, inputs: Any, targets: Any) -> Validation:
         problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
 
         def side_of(part: Any, counted: Any) -> Any:
-            return estimator_of(estimator).side(problem, part, counted, options)
+            return estimator_of(estimator).side(
+                problem, part, counted, Validation(None, sketch, positions=positions)
+            )
 
         if parts is not None:
             side = _sum_parts(side_of, batch, parts)

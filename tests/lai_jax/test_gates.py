@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from lai_core.estimators.gates import gate_lai_kernel
-from tests.lai_jax.support import computed, drawn, ruled_by, squares, stepped, weights
+from tests.lai_jax.support import computed, ruled_by, squares, stepped, weights
 from tests.lai_jax.support import vectors as data
 
 
@@ -44,6 +44,10 @@ def clipped(values):
     return jnp.tanh(values)
 
 
+def iterated(s):
+    return lax.scan(lambda carry, _: (jnp.sin(carry), None), s, None, length=2)[0]
+
+
 @pytest.mark.parametrize(
     ("function", "derivative"),
     [
@@ -52,8 +56,9 @@ def clipped(values):
         (jax.checkpoint(lambda s: jnp.sin(s) * s), lambda s: np.sin(s) + s * np.cos(s)),
         (lambda s: s.reshape(-1, 1, 5)[:, 0].astype(jnp.float64) + jnp.exp(s), lambda s: 1 + np.exp(s)),
         (lambda s: (s.T * jnp.arange(5.0)[:, None]).T, lambda s: np.arange(5.0) + 0 * s),
+        (iterated, lambda s: np.cos(s) * np.cos(np.sin(s))),
     ],
-    ids=["where", "custom_vjp", "checkpoint", "reshape", "transpose"],
+    ids=["where", "custom_vjp", "checkpoint", "reshape", "transpose", "scan"],
 )
 @pytest.mark.parametrize("samples", [1, 5])
 def test_entrywise_functions_are_followed(function, derivative, samples):
@@ -96,10 +101,6 @@ def normalised(s):
     return (s - s.mean(1, keepdims=True)) / jnp.sqrt(s.var(1, keepdims=True) + 1e-5)
 
 
-def iterated(s):
-    return lax.scan(lambda carry, _: (jnp.sin(carry), None), s, None, length=2)[0]
-
-
 def looped(params, x):
     return lax.scan(lambda carry, w: (jnp.tanh(carry @ w), None), x, params["stack"])[0] @ params["a"]
 
@@ -112,10 +113,10 @@ def convolved(params, x):
 
 
 MIXING = {
-    "reduce_sum": [normalised, jax.nn.softmax],
+    "reduce_sum": [normalised],
+    "reduce_max": [jax.nn.softmax],
     ".*": [lambda s: jnp.concatenate([s[:, :2] * s[:, 2:]] * 2, 1)],
     "reshape": [lambda s: s.reshape(-1, 2, 2).swapaxes(1, 2).reshape(-1, 4)],
-    "scan": [iterated],
 }
 """Functions between two layers that are no functions entry by entry, by the operation that says so."""
 NO_CHAINS = [
@@ -135,8 +136,8 @@ NO_CHAINS = [
     ),
     (convolved, "layer 'k': .* its input goes into a convolution"),
     (
-        lambda p, x: jnp.einsum("ngi,gio->ngo", x.reshape(5, 2, 2), p["stack"]).reshape(5, -1) @ p["a"],
-        r"layer 'stack': .* its input has shape \(5, 2, 2\), not \(n, d\)",
+        lambda p, x: jnp.broadcast_to((x @ p["a"])[:, None], (5, 2, 4)).reshape(5, -1) @ p["o"],
+        "layer 'o': .* " + MIXED.format("as it is arranged"),
     ),
     *((through(one), "layer 'b': .* " + MIXED.format(name)) for name, each in MIXING.items() for one in each),
 ]
@@ -145,6 +146,6 @@ NO_CHAINS = [
 @pytest.mark.parametrize(("model", "message"), NO_CHAINS)
 def test_other_models_are_refused_by_name(model, message):
     params = weights(a=(4, 4), b=(4, 4), c=(4, 3), o=(8, 3), pairs=(2, 2), one=(1, 2), k=(1, 1, 2))
-    params["stack"] = drawn(2, 4, 4) if model is looped else drawn(2, 2, 2)
+    params |= weights(stack=(2, 4, 4))
     with pytest.raises(ValueError, match=message + ".*; use estimator='lai', or 'ghost'"):
         lai_jax.trace_gates(model, params, squares, *data(5))

@@ -10,9 +10,7 @@ import pytest
 
 import lai_core as lai
 from tests.lai_jax.support import (
-    classified,
     computed,
-    cross_entropy,
     dense,
     drawn,
     gradients,
@@ -86,39 +84,29 @@ def test_traces_map_over_models():
         np.testing.assert_allclose(row, single, rtol=1e-9)
 
 
-N = 6
-PARAMS = {"tied": drawn(4, 4, seed=1), "head": drawn(4, 3, seed=2)}
-
-
-def apply(params, inputs):
-    """Use one matrix twice, once turned round."""
-    return jnp.tanh(inputs @ params["tied"]) @ params["tied"].T @ params["head"]
-
-
 def test_products_and_norms_match_autograd():
-    first, second, given = classified(4), classified(N, seed=1), (apply, PARAMS, cross_entropy)
-    left, right = (gradients(*given, batch) for batch in (first, second))
-    found = computed(lai_jax.per_sample_inner_products, *given, first, second)
+    first, second = vectors(4), vectors(6, seed=1)
+    left, right = (gradients(*MODEL, batch) for batch in (first, second))
+    found = computed(lai_jax.per_sample_inner_products, *MODEL, first, second)
     np.testing.assert_allclose(found, left @ right.T, rtol=1e-12)
-    norms = computed(lai_jax.per_sample_norms, *given, second)
+    norms = computed(lai_jax.per_sample_norms, *MODEL, second)
     np.testing.assert_allclose(norms, np.linalg.norm(right, axis=1), rtol=1e-12)
-    assert lai_jax.check_per_sample_gradients(*given, second).relative_error < 1e-12
+    assert lai_jax.check_per_sample_gradients(*MODEL, second).relative_error < 1e-12
 
 
 def test_numbers_that_disagree_are_named(monkeypatch):
-    found = lai_jax.selfcheck(apply, PARAMS, cross_entropy, *classified(N))
-    wrong = type(found)(found.relative_error, {"tied": 1e-6}, found.exact)
+    found = lai_jax.selfcheck(*MODEL, *BATCH)
+    wrong = type(found)(found.relative_error, {"0/w": 1e-6}, found.exact)
     monkeypatch.setattr(sys.modules["lai_jax.selfcheck"], "selfcheck", lambda *given: wrong)
-    with pytest.raises(ValueError, match=r"relative errors of 1\.0e-06 for tied; please report"):
-        lai_jax.check_per_sample_gradients(apply, PARAMS, cross_entropy, classified(N))
+    with pytest.raises(ValueError, match=r"relative errors of 1\.0e-06 for 0/w; please report"):
+        lai_jax.check_per_sample_gradients(*MODEL, BATCH)
 
 
 def test_selfcheck_reports_low_precision_agreement():
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
-    inputs, targets = classified(N)
+    params, (inputs, targets) = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (DEEP.params, BATCH))
 
     def loss(outputs, targets):
-        return cross_entropy(outputs.astype(jnp.float32), targets)
+        return squares(outputs.astype(jnp.float32), targets.astype(jnp.float32))
 
-    found = lai_jax.selfcheck(apply, low, loss, inputs.astype(jnp.bfloat16), targets, float32="lai").float32
+    found = lai_jax.selfcheck(DEEP.apply, params, loss, inputs, targets, float32="lai").float32
     assert all(0.999 < found[name] < 1.0 - 1e-7 for name in ("scores", "gradients"))

@@ -54,7 +54,8 @@ def test_steps_follow_weighted_loss_gradients(name, how):
     built, draw = jax_models.MODELS[name](), np.random.default_rng(3)
     model, batch = (built.apply, built.params, built.loss), built.batch(draw, 8)
     validation = built.batch(draw, 5)
-    after, _, report = stepped(model, validation, batch, tx=ONE, policy=HALF, **how)
+    policy = lambda scores: HALF(scores) * jnp.arange(1.0, 9.0)  # noqa: E731
+    after, _, report = stepped(model, validation, batch, tx=ONE, policy=policy, **how)
     gradient = weighted_gradient(model, batch, report.weights)
     assert int(report.kept) == (3 if how.get("rows") == 3 else 4)
     largest = np.abs(flat(gradient)).max()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
-from lai_jax._curation.moments import Moment, update_moment, update_moments
+from lai_jax._curation.moments import Moment, update_moments
 from lai_jax._curation.passes import Back, Recorded, chain_pass, directional_pass, run_shared, separate_pass
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zero_out
@@ -20,13 +20,11 @@ from lai_jax._program.model import Model
 from lai_jax._recording.plan import Plan
 from lai_jax._recording.planned import PlannedRecord
 from lai_jax._recording.recorders import record_gates, record_trace
-from lai_jax.validation import Sketch, Validation
+from lai_jax.validation import Validation
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What scoring a batch gives."""
-
     # `losses`, `scores`: `(n,)` each
     losses: jax.Array
     scores: jax.Array
@@ -36,19 +34,12 @@ class Scored:
     sizes: jax.Array | None = None
 
 
-@dataclass(frozen=True)
-class SideOptions:
-    """What a validation side is made with: how positions are read, and the sketch of the output gradients."""
-
-    positions: str | None
-    sketch: Sketch | None
-
-
 class _Traced:
     """Scores by a trace of the batch.
 
-    Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out;
-    `sides` are its types; and `forward` runs a batch forward, for a step that runs back.
+    Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out,
+    with the positions and the sketch of `read`; `sides` are its types; and `forward` runs a batch forward,
+    for a step that runs back.
     """
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
@@ -77,13 +68,11 @@ class _Gradients(_Traced):
 
     name = "ghost"
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the summed gradients."""
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         trace, counted = self.trace(problem, batch, counted)
         return replace(lai.summarize(trace, self.name), samples=counted.sum())
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        """Score by the exact inner products."""
         scores = {"ghost": lai.ghost_scores, "lli": lai.lli_scores}[self.name]
         return Scored(recorded.losses, scores(validation.side, recorded.trace))
 
@@ -100,7 +89,6 @@ class LLI(_Gradients):
     name = "lli"
 
     def check(self, model: Model, plan: Plan) -> None:
-        """Raise where that layer is frozen."""
         _check_trains(plan.records[-1:], "LLI scores the last layer alone")
 
 
@@ -112,12 +100,12 @@ class LAI(_Traced):
         _check_trains([own for own in plan.records if own.use.is_layer], "LAI reads layers")
         warn_of_unread(model, plan)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         """Return the summed gradients of the readouts; the trace where positions have no summary."""
         trace, counted = self.trace(problem, batch, counted)
-        positions = options.positions or default_positions(trace)
+        positions = read.positions or default_positions(trace)
         gradients: Any = trace.layers[-1].output_gradients
-        trace = trace if options.sketch is None else options.sketch(trace)
+        trace = trace if read.sketch is None else read.sketch(trace)
         if positions == "flatten" and gradients.ndim == 3:
             return trace
         return replace(lai.summarize(trace, "lai", positions=positions), samples=counted.sum())
@@ -139,14 +127,7 @@ class PreconditionedLAI(LAI):
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         """Move the second moment by this batch, and score with it."""
         trace, losses = recorded.trace, recorded.losses
-        sound, last = jnp.isfinite(losses), trace.layers[-1]
-        moved: Any
-        if moment.scale_inputs:
-            moved = update_moments(moment, trace, sound)
-            outputs, inputs = moved
-        else:
-            moved = update_moment(moment, last.output_gradients, sound, last.readout_positions)
-            outputs, inputs = moved, None
+        outputs, inputs = update_moments(moment, trace, jnp.isfinite(losses))
         scores = lai.preconditioned_lai_scores(
             validation.side,
             trace,
@@ -156,7 +137,7 @@ class PreconditionedLAI(LAI):
             positions=validation.positions,
             layer_weights=validation.layer_weights,
         )
-        return Scored(losses, scores, moved)
+        return Scored(losses, scores, outputs if inputs is None else (outputs, inputs))
 
 
 class GateLAI(_Traced):
@@ -164,19 +145,16 @@ class GateLAI(_Traced):
 
     sides: tuple[type, ...] = (GateTrace,)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the chain's trace."""
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         losses, chain = record_gates(*problem.plan_trace(batch, everything=False))
         rows = chain.trace, chain.gates  # the column norms are the model's, not of samples
         trace, gates = zero_out(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)
 
     def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
-        """Run forward for scoring, and again for training."""
         return chain_pass(problem, batch)
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        """Score with the gates of both sides."""
         return Scored(recorded.losses, gate_lai_scores(validation.side, recorded.trace))
 
 
@@ -185,16 +163,13 @@ class Exact:
 
     sides: tuple[type, ...] = (ValidationGradient,)
 
-    def side(self, problem: Problem, batch: Batch, counted: Any, options: SideOptions) -> Any:
-        """Return the summed validation gradient."""
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
     def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Any, Back]:
-        """Run forward for scoring, and again for training."""
         return directional_pass(problem, batch)
 
     def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
-        """Score by the derivative of every sample's loss."""
         return Scored(*recorded(validation.side.gradient))
 
 
@@ -231,7 +206,6 @@ def score_parts(estimator: Estimator, validation: Validation, recorded: Any, mom
 
 
 def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:
-    """Raise where none of the layers that are read trains."""
     if all(own.use.frozen for own in read):
         msg = (
             f"apply: expected a layer that trains, got a frozen one, {read[-1].name!r}: {reading}, so that "
@@ -256,7 +230,6 @@ def _check_width(validation: Validation, trace: lai.Trace) -> None:
 
 
 def _width(side: Any) -> int:
-    """Return the width of a side's last output gradients."""
     if isinstance(side, lai.ValidationSummary):
         return int(dict(side.layouts[-1])["width of the output gradients"])
     return int(side.layers[-1].output_gradients.shape[-1])

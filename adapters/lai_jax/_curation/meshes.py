@@ -40,7 +40,6 @@ class Spread:
 
 
 def check_sharding(sharding: Any) -> None:
-    """Raise unless a batch can be laid out like this."""
     if sharding is not None and not isinstance(sharding, NamedSharding):
         msg = (
             f"sharding: expected a jax.sharding.NamedSharding of the batch, got {type(sharding).__name__}; "
@@ -71,7 +70,6 @@ def explicit_sharding(tree: Any) -> Any:
 
 
 def specs_of(tree: Any) -> Any:
-    """Return how every array lies on its mesh."""
     return jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, tree)
 
 

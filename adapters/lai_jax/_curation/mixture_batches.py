@@ -78,7 +78,6 @@ class MixtureBatches(ShuffledDraws):
 
 
 def _members(groups: np.ndarray) -> list[np.ndarray]:
-    """Return the indices of each source's samples."""
     if groups.ndim != 1 or not len(groups):
         msg = f"groups: expected shape (n,), one source a sample, got {groups.shape}"
         raise ValueError(msg)

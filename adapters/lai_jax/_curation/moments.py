@@ -48,19 +48,19 @@ def keep_if_skipped(skipped: jax.Array, before: Any, moved: Any) -> Any:
     return jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
 
 
-def update_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
-    """Return the next second moments of output gradients and of each layer's inputs; from zeros at first."""
+def update_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, Any]:
+    """Return the next second moments of output gradients, and of each layer's inputs if these are scaled."""
     last = trace.layers[-1]
     gradients: Any = last.output_gradients
-    reads = [layer.readout_input(jnp) for layer in trace.layers]
-    zeros = jnp.zeros(gradients.shape[-1], gradients.dtype)
-    outputs, inputs = moment.previous or (zeros, (None,) * len(reads))
-    moved: list[Any] = []
-    for before, read, layer in zip(inputs, reads, trace.layers, strict=True):
+    if not moment.scale_inputs:
+        return update_moment(moment, gradients, sound, last.readout_positions), None
+
+    def move(before: Any, read: Any, layer: lai.Record) -> Any:
         if read is None:
-            moved.append(None)
-            continue
+            return None
         start = jnp.zeros(read.shape[-1], read.dtype) if before is None else before
-        moved.append(update_moment(replace(moment, previous=start), read, sound, layer.readout_positions))
-    of_outputs = update_moment(replace(moment, previous=outputs), gradients, sound, last.readout_positions)
-    return of_outputs, tuple(moved)
+        return update_moment(replace(moment, previous=start), read, sound, layer.readout_positions)
+
+    reads = [layer.readout_input(jnp) for layer in trace.layers]
+    outputs, inputs = moment.previous or (None, [None] * len(reads))
+    return move(outputs, gradients, last), tuple(map(move, inputs, reads, trace.layers))

@@ -21,7 +21,6 @@ AVAILABLE = tuple(known for known in CATALOGUE if known.name in ESTIMATORS)
 
 
 def estimator_of(name: str) -> Estimator:
-    """Return how a step uses an estimator, by its name."""
     return ESTIMATORS[find_estimator(name, among=AVAILABLE).name]
 
 
@@ -96,7 +95,6 @@ def check_counts(**counts: Any) -> None:
 
 
 def check_policy(policy: Any) -> None:
-    """Raise unless a policy can be called."""
     if not callable(policy):
         msg = f"policy: expected a function from scores to weights, as lai_core.keep_positive, got {policy!r}"
         raise TypeError(msg)
@@ -113,7 +111,6 @@ def check_policy(policy: Any) -> None:
 
 
 def check_update(tx: Any, rows: Any, *, recompute: bool) -> None:
-    """Raise unless the options of a curated step are sound."""
     if recompute and rows is None:
         msg = "recompute: expected rows= beside it, which says how many are run again, got None; leave it out"
         raise ValueError(msg)

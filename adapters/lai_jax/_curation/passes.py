@@ -6,7 +6,6 @@ leaves. Of rows that are not among these all weights are 0; None: all rows.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,12 +15,11 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import fill_rows, put_stand_ins
-from lai_jax._curation.selective_pass import WayBack, value_of_leaves, weigh_rows
+from lai_jax._curation.selective_pass import cut_back, run_back
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import check_finite
 from lai_jax._program.losses import check_targets, is_batched, losses_of_leaves, take
-from lai_jax._program.tail import find_last_part, tail_of
-from lai_jax._recording.assemble import Measured, measure, records_of
+from lai_jax._recording.assemble import Measured, records_of
 from lai_jax._recording.recorders import record_gates, record_trace
 
 Back = Callable[[jax.Array, jax.Array | None], list[jax.Array]]
@@ -39,26 +37,12 @@ def run_shared(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Rec
     """Run forward once for scoring and training."""
     model, plan = problem.plan_trace(batch, everything=everything)
     moving = [jnp.asarray(model.parameters[leaf]) for leaf in model.trainable]
-    tail = None if everything else tail_of(model.program, plan.records[-1].use)
-    # The gradients from which the recording is made are where the way back can begin as well: what the
-    # loss does to the outputs is run back once, for both.
-    part = None if tail is None else find_last_part(model.program, tail, model.trainable)
-    end = model.program.outputs[0] if part is None else part.start
-
-    layers = frozenset(own.number for own in model.program.uses() if own.is_layer)
-    slots = [slot for each in (tail, part) if each for slot in each.slots]
-    value, vjp, (losses, records, values) = jax.vjp(
-        lambda leaves: value_of_leaves(model, leaves, model.data, end, layers, slots), moving, has_aux=True
-    )
-    gradients = jnp.ones_like(value) if part is None else part.pull_back(values)
+    last = None if everything else plan.last
+    losses, vjp, records = run_back(model, last, moving, model.data)
     if everything:  # takes a backward pass of its own
         trace = record_trace(model, plan, everything=True)[1]
     else:
-        if tail is None:  # the last layer is inside a loop or branch: differentiate from there
-            measured = measure(model, plan, everything=False)
-        else:
-            cotangent = replace(tail, end=end).pull_back(values, gradients)
-            measured = Measured(losses, records, {plan.records[-1].use.number: cotangent})
+        measured = Measured(losses, records, vjp(jnp.ones_like(losses))[1])
         trace = lai.Trace(records_of(model, plan, measured, everything=False))
 
     def back(weights: jax.Array, best: jax.Array | None) -> list[jax.Array]:
@@ -66,11 +50,11 @@ def run_shared(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Rec
         if model.mapped:  # not the batch's own program, which it is at these numbers alone
             return again(best)
         if best is not None:
-            way = WayBack(model, problem.read(take(batch, slice(best.shape[0]))), moving, end)
-            chosen, own = fill_rows(weights, best, way.small.samples)
-            return way.gradient(vjp, gradients, chosen, own, problem.spread)
+            small = problem.read(take(batch, slice(best.shape[0])))
+            chosen, own = fill_rows(weights, best, small.samples)
+            return cut_back(model, small, last, moving, vjp, chosen, own, problem.spread)
         padded = jnp.concatenate([weights, jnp.zeros(model.samples - model.real, weights.dtype)])
-        found = list(vjp(weigh_rows(gradients, model.program.values[end].where, padded))[0])
+        found = list(vjp(padded.astype(losses.dtype))[0])
         # A sample of weight 0 whose residuals are not finite leaves 0 * inf = NaN in every gradient. Then,
         # and only then, the batch is run again with another sample in its place.
         return jax.lax.cond(check_finite(found), lambda: found, lambda: again(None))

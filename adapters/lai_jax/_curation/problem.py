@@ -15,8 +15,6 @@ Batch = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """A model, its parameters and its loss."""
-
     # `apply`, `loss`, `last`: as `trace` takes them
     apply: Callable[..., Any]
     params: Any  # the parameters
@@ -26,11 +24,9 @@ class Problem:
     spread: Spread = field(default_factory=Spread)  # over which devices chosen rows lie
 
     def masked(self, trace: lai.Trace, batch: Batch) -> lai.Trace:
-        """Return a batch's trace with the positions that count."""
         return mask_trace(trace, self.valid, batch[0])
 
     def read(self, batch: Batch) -> Model:
-        """Read the losses of a batch as a program."""
         return read(self.apply, self.params, self.loss, *batch)
 
     def plan_trace(self, batch: Batch, *, everything: bool) -> tuple[Model, Plan]:

@@ -13,89 +13,68 @@ import numpy as np
 
 from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
-from lai_jax._program.evaluate import Wanted, run
+from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.model import Model, reader_of
-from lai_jax._program.program import Operation, Program, Value
+from lai_jax._program.program import Operation, Program, Use, Value
 from lai_jax._program.sample_axis import SampleAxis
 
 REFUSED = "rows: the backward pass cannot be run on some rows alone: "
 
 
-def value_of_leaves(
+def run_back(
+    model: Model, last: Use | None, moving: Sequence[jax.Array], data: Sequence[Any]
+) -> tuple[jax.Array, Any, dict[int, Any]]:
+    """Run a model on other parameters and data.
+
+    Return the losses, the way back to the parameters and to the outputs of the last layer, and the inputs of
+    all layers.
+    """
+    layers = frozenset(use.number for use in model.program.uses() if use.is_layer)
+    own = [use for use in model.program.uses() if last is not None and use.number == last.number]
+
+    def losses(leaves: Sequence[jax.Array], perturbations: Records) -> tuple[jax.Array, Records]:
+        values = replace_leaves(model.parameters, model.trainable, leaves)
+        (found,), records = run(model.program, [*values, *data], perturbations, Wanted(layers))
+        return found, records
+
+    return jax.vjp(losses, list(moving), zero_perturbations(own), has_aux=True)
+
+
+def cut_back(
     model: Model,
+    small: Model,
+    last: Use | None,
     moving: Sequence[jax.Array],
-    data: Sequence[Any],
-    end: int,
-    wanted: frozenset[int] = frozenset(),
-    keep: Sequence[int] = (),
-) -> tuple[jax.Array, tuple[jax.Array, dict[int, Any], dict[int, Any]]]:
-    """Run the model on other parameters and data.
+    vjp: Any,
+    chosen: jax.Array,
+    weights: jax.Array,
+    spread: Spread,
+) -> list[jax.Array]:
+    """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
 
-    Return the value at slot `end`; and the losses, the `wanted` inputs of layers, and the values to `keep`.
+    The model is read on the whole batch, whose way back is `vjp`, and as `small` on as many rows as are
+    chosen. It is an error if it computes something else for fewer samples, or if a residual's samples cannot
+    be found.
     """
-    values = replace_leaves(model.parameters, model.trainable, moving)
-    slots: dict[int, Any] = {}
-    (losses,), records = run(model.program, [*values, *data], {}, Wanted(wanted), slots)
-    return slots[end], (losses, records, {slot: slots[slot] for slot in keep})
+    check_same_program(model.program, small.program)
+    residuals = _read_residuals(model, last, moving)
+    axes = [residuals.values[slot].sample_axis for slot in residuals.outputs]
+    fewer = [array[chosen] if jnp.ndim(array) else array for array in model.data]
+    losses, way, _ = run_back(small, last, moving, fewer)
+    other, structure = jax.tree.flatten(way)
+    cut = [
+        _cut(leaf, own, wanted, chosen, model.samples, spread)
+        for leaf, own, wanted in zip(jax.tree.leaves(vjp), axes, other, strict=True)
+    ]
+    return list(jax.tree.unflatten(structure, cut)(spread(weights.astype(losses.dtype)))[0])
 
 
-def weigh_rows(gradients: jax.Array, axis: SampleAxis, weights: jax.Array) -> jax.Array:
-    """Return each sample's gradients times its weight; zeros, whatever they are, at weight 0."""
-    each = weights.reshape((-1, *(1,) * (gradients.ndim - 1)))
-    each = axis.spread(each, gradients.shape[axis.axis])
-    return jnp.where(each == 0, 0.0, each * gradients).astype(gradients.dtype)
-
-
-class WayBack:
-    """The way back through a forward pass from the value at slot `end`, for some of its rows.
-
-    The model is read on the whole batch, and as `small` on as many rows as are chosen. It is an error if it
-    computes something else for fewer samples, or if a residual's samples cannot be found.
-    """
-
-    def __init__(self, model: Model, small: Model, moving: Sequence[jax.Array], end: int) -> None:
-        check_same_program(model.program, small.program)
-        self.model, self.small, self.moving, self.end = model, small, moving, end
-        self.small_end = _counterpart(model.program, small.program, end)
-        self.residuals = _residuals(model, moving, end)
-
-    def gradient(
-        self,
-        vjp: Any,
-        gradients: jax.Array,
-        chosen: jax.Array,
-        weights: jax.Array,
-        spread: Spread,
-    ) -> list[jax.Array]:
-        """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
-
-        `vjp` is the backward pass of the whole batch from the value at `end`, `gradients` are those of each
-        sample's loss with respect to that value.
-        """
-        model, small = self.model, self.small
-        axes = [self.residuals.values[slot].sample_axis for slot in self.residuals.outputs]
-        fewer = [array[chosen] if jnp.ndim(array) else array for array in model.data]
-        other, structure = jax.tree.flatten(_vjp(small, self.moving, fewer, self.small_end))
-        cut = [
-            _cut(leaf, own, wanted, chosen, model.samples, spread)
-            for leaf, own, wanted in zip(jax.tree.leaves(vjp), axes, other, strict=True)
-        ]
-        where = model.program.values[self.end].where
-        rows = spread(where.take(gradients, chosen), where.axis)
-        cotangent = weigh_rows(rows, small.program.values[self.small_end].where, weights)
-        return list(jax.tree.unflatten(structure, cut)(cotangent)[0])
-
-
-def _vjp(model: Model, moving: Sequence[jax.Array], data: Sequence[Any], end: int) -> Any:
-    return jax.vjp(lambda values: value_of_leaves(model, values, data, end)[0], list(moving))[1]
-
-
-def _residuals(model: Model, moving: Sequence[jax.Array], end: int) -> Program:
+def _read_residuals(model: Model, last: Use | None, moving: Sequence[jax.Array]) -> Program:
     """Read the program that makes the residuals: it says where in each of them the samples are."""
 
     def residuals(moving: Sequence[jax.Array], data: Sequence[Any]) -> list[Any]:
-        return jax.tree.leaves(_vjp(model, moving, data, end))
+        return jax.tree.leaves(run_back(model, last, moving, data)[1])
 
     closed = jax.make_jaxpr(residuals)(list(moving), list(model.data))
     known = [
@@ -111,15 +90,6 @@ def _residuals(model: Model, moving: Sequence[jax.Array], end: int) -> Program:
     except UnexplainedError as error:
         msg = REFUSED + str(error)
         raise UnexplainedError(msg) from error
-
-
-def _counterpart(large: Program, small: Program, slot: int) -> int:
-    """Return the slot of the same value in the same program, read for another batch size."""
-    for one, other in zip(_live(large), _live(small), strict=True):
-        if slot in one.outputs:
-            return other.outputs[one.outputs.index(slot)]
-    msg = f"{REFUSED}a value of the whole batch has no counterpart"
-    raise UnexplainedError(msg)
 
 
 def _cut(

@@ -50,7 +50,6 @@ def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
 
 
 def _has_reverse_rule(jaxpr: Any) -> bool:
-    """Whether a function inside brings a reverse rule of its own."""
     return any(
         eqn.primitive.name in _OWN_REVERSE
         or _claims_symmetry(eqn)

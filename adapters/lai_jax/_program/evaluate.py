@@ -71,11 +71,7 @@ def run(
     records: Records = {}
     for operation in program.operations:
         records |= perform(operation, slots, perturbations, wanted)
-    outputs = [slots[slot] for slot in program.outputs]
-    for place, copy in program.output_copies.items():
-        records |= _take_shared(outputs[place], copy, wanted)
-        outputs[place] = copy_per_sample(outputs[place], copy, perturbations)
-    return outputs, records
+    return [slots[slot] for slot in program.outputs], records
 
 
 def perform(
@@ -85,7 +81,8 @@ def perform(
     given = [slots[slot] for slot in operation.inputs]
     records: Records = {}
     for position, copy in operation.copies.items():
-        records |= _take_shared(given[position], copy, wanted)
+        if copy.number in wanted.uses:
+            records[copy.number] = take_shared(given[position], copy)
         given[position] = copy_per_sample(given[position], copy, perturbations)
     use = operation.use
     if use is not None and use.number in wanted.uses:
@@ -111,11 +108,6 @@ def take_shared(value: jax.Array, copy: Use) -> jax.Array:
     """Return the part of a value of the parameters that every sample gets, without the samples' axis."""
     value = value.reshape(_pad(value.shape, len(copy.output.shape)))
     return lax.index_in_dim(value, 0, copy.samples_in.axis, keepdims=False)
-
-
-def _take_shared(value: jax.Array, copy: Use, wanted: Wanted) -> Records:
-    """Return what is recorded where a value of the parameters is copied for each sample."""
-    return {copy.number: take_shared(value, copy)} if copy.number in wanted.uses else {}
 
 
 def _pad(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:

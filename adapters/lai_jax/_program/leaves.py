@@ -60,7 +60,6 @@ def replace_leaves(leaves: Sequence[Any], places: Sequence[int], values: Sequenc
 
 
 def check_finite(leaves: Sequence[jax.Array]) -> jax.Array:
-    """Say whether every number of every leaf is finite."""
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
 
 

@@ -152,7 +152,6 @@ def batch_size(inputs: Any) -> int:
 
 
 def check_targets(inputs: Any, targets: Any) -> None:
-    """Raise unless the targets have as many samples as the inputs."""
     samples = batch_size(inputs)
     for leaf in jax.tree.leaves(targets):
         if is_batched(leaf) and leaf.shape[0] != samples:

@@ -40,12 +40,10 @@ class Model:
 
     @property
     def parameters(self) -> list[Any]:
-        """The leaves of the parameters."""
         return self.arguments[: len(self.names)]
 
     @property
     def data(self) -> list[Any]:
-        """The arrays of the inputs and targets."""
         return self.arguments[len(self.names) :]
 
 
@@ -133,7 +131,6 @@ def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:
 
 
 def parameter(leaf: int, aval: Any, trainable: bool) -> Value:
-    """Return what is known of a leaf of the parameters."""
     shape = tuple(aval.shape)
     if not trainable:
         return Value(shape, aval.dtype)
@@ -141,7 +138,6 @@ def parameter(leaf: int, aval: Any, trainable: bool) -> Value:
 
 
 def datum(aval: Any, samples: int) -> Value:
-    """Return what is known of an array of the inputs or the targets."""
     shape = tuple(aval.shape)
     return Value(shape, aval.dtype, sample_axis=SampleAxis(0, samples) if shape else None)
 

@@ -51,20 +51,15 @@ class Value:
 
     @property
     def batched(self) -> bool:
-        """Whether it depends on the inputs or targets."""
         return self.sample_axis is not None
 
     @property
     def where(self) -> SampleAxis:
-        """Where the samples are in a batched value."""
-        if self.sample_axis is None:
-            msg = "expected a batched value"
-            raise TypeError(msg)
-        return self.sample_axis
+        batched: Any = self.sample_axis
+        return batched
 
     @property
     def of_parameters(self) -> bool:
-        """Whether it depends on parameters and not on inputs."""
         return self.sample_axis is None and bool(self.leaves)
 
     def equals(self, other: "Value") -> bool:
@@ -134,7 +129,6 @@ class Program:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
-    output_copies: dict[int, Use] = field(default_factory=dict)
 
     def uses(self) -> list[Use]:
         """Return all uses in the order in which the program meets them, those inside loops included."""
@@ -145,7 +139,7 @@ class Program:
                 found += body.uses()
             if operation.use is not None:
                 found.append(operation.use)
-        return found + list(self.output_copies.values())
+        return found
 
 
 def close_jaxpr(jaxpr: Any) -> Any:

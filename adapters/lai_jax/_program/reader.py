@@ -45,7 +45,6 @@ class Reading:
         self.partial = partial  # leave out parameters that cannot be followed, rather than raise
         self.left_out: dict[int, str] = {}
         self.differentiated = differentiated  # derivative rules matter: not where a program is a derivative
-        self.lenient = False  # while a loop is read for the first time
         self.captured: dict[int, View] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
         self.held: list[Any] = []  # programs that were made for this reading
@@ -193,7 +192,7 @@ class Reader:
         if use is None and any(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in eqn.outvars):
             for position, value in enumerate(values):
                 if value.of_parameters:
-                    samples = copy_axis(eqn, position, values, self.reading.lenient)
+                    samples = copy_axis(eqn, position, values)
                     copy = copies[position] = self.copy_use(eqn, f"input {position}", value, samples)
                     entries = entries_of(copy, value, size=self.reading.size(value))
                     shape, copy.parameter = copy.output.shape, position

@@ -28,7 +28,6 @@ class View:
 
     @staticmethod
     def of(leaf: int, shape: tuple[int, ...]) -> "View":
-        """Return the view of a whole leaf."""
         return View(leaf, np.empty(shape, np.int8))
 
     def change(self, change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> "View | None":
@@ -60,7 +59,6 @@ class View:
 
     @property
     def offset(self) -> int:
-        """Where in the leaf the first entry lies."""
         root = _root(self.cells)
         return int(self.cells.__array_interface__["data"][0] - root.__array_interface__["data"][0])
 

@@ -31,7 +31,6 @@ class ProductAxes:
 
 
 def product_axes(use: Use) -> ProductAxes:
-    """Return what each axis of a dense use is."""
     contract, batch = use.eqn.params["dimension_numbers"]
     ranks = [len(atom.aval.shape) for atom in use.eqn.invars]
     taken = (*contract[use.data], *batch[use.data], use.samples_in.axis)

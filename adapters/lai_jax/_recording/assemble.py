@@ -206,6 +206,5 @@ def _real(array: Any) -> Any:
 
 
 def _pixels(maps: jax.Array, samples: SampleAxis, spec: Sequence[int]) -> jax.Array:
-    """Lay maps out as `(n, pixels, channels)`."""
     moved = jnp.moveaxis(samples.split(maps), spec[1] + 1, -1)
     return moved.reshape((samples.samples, -1, moved.shape[-1]))

@@ -48,7 +48,6 @@ def add_biases(
 
 
 def bias_uses(program: Program) -> dict[Use, Use]:
-    """Return of each layer with a bias the use of its bias."""
     found: dict[Use, Use] = {}
     makers = {slot: operation for operation in program.operations for slot in operation.outputs}
     counts = Counter(slot for operation in program.operations for slot in operation.inputs)

@@ -2,11 +2,11 @@
 
 The input of layer l + 1 is a function of the output s of layer l. Where that function works entry by
 entry, its Jacobian is the diagonal of the gates phi'(s), which one product with ones reads off. That it
-does is decided from the operations of the backward pass alone, never from numbers: everything that a
-cotangent meets on its way must be elementwise.
+does is decided from its operations and those of its derivative rules, never from numbers: it must keep
+features apart as the program keeps samples apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,20 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from lai_core._adapters import make_chain_error
-from lai_jax._program.model import Model
-from lai_jax._program.program import Operation, Program, Use, close_jaxpr
-from lai_jax._program.rules.primitives import CALLS, CUSTOM_RULES, ELEMENTWISE, RECOMPUTED
+from lai_jax._program.errors import UnexplainedError
+from lai_jax._program.evaluate import Wanted, perform
+from lai_jax._program.model import Model, reader_of
+from lai_jax._program.program import Operation, Program, Use, Value
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._program.tail import Tail, tail_from
 from lai_jax._recording.arrays import has_positions, product_axes
 from lai_jax._recording.plan import Plan
 from lai_jax._recording.planned import PlannedRecord
-
-_CALLS = (*CALLS, *RECOMPUTED, *CUSTOM_RULES)
-_RESHAPES = ("reshape", "broadcast_in_dim")
-
-AxisLabels = tuple[str | None, ...]
-"""What each axis is: samples, features, or None where it has one entry."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,9 @@ class Link:
     # `before`, `after`: the layers
     before: PlannedRecord
     after: PlannedRecord
-    between: Tail  # from the output of the one to the input of the other
+    start: int  # slot of the output of the one
+    between: list[Operation]  # from there to the input of the other
+    end: int  # slot of that input
     weight: int  # slot of the matrix of `after`
 
 
@@ -74,81 +70,46 @@ def _link(
         raise make_chain_error(after.name, f"does not come from the output of layer {before.name!r} alone")
     # Between two layers lies what the first one's output leads to (forward) and the second one's input comes
     # from (backward): the operations on every path from `start` to `end`, and no others.
+    reached, following = {start}, list[Operation]()
+    for operation in program.operations:
+        if reached.intersection(operation.inputs):
+            following.append(operation)
+            reached.update(operation.outputs)
     wanted, between = {end}, list[Operation]()
-    for operation in reversed(tail_from(program, start).operations):
+    for operation in reversed(following):
         if wanted.intersection(operation.outputs):
             between.insert(0, operation)
             wanted.update(operation.inputs)
-    needed = wanted.difference({start}, *(operation.outputs for operation in between))
-    return Link(before, after, Tail(start, tuple(between), tuple(sorted(needed)), end), weight)
+    return Link(before, after, start, between, end, weight)
 
 
 def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
-    """Return the gates between two layers, `(n, d)`, from the values of the link's slots."""
-    values, vjp = link.between.vjp(slots)
-    backward = jax.make_jaxpr(lambda cotangent: vjp(cotangent)[0])(values).jaxpr
+    """Return the gates between two layers, `(n, d)`, from the values of the program's slots."""
+
+    def run(start: jax.Array) -> jax.Array:
+        own = {**slots, link.start: start}
+        for operation in link.between:
+            perform(operation, own, {}, Wanted())
+        return own[link.end]
+
+    start, samples = slots[link.start], link.before.use.samples_out
+    values, vjp = jax.vjp(run, start)
+    # What keeps samples apart works sample by sample; what keeps features apart as well, entry by entry.
+    features = SampleAxis(1 - samples.axis, start.shape[1 - samples.axis])
+    known = Value(start.shape, start.dtype, features)
     try:
-        (reached,) = _follow(backward, [_axis_labels(values.shape, link.after.use.samples_in)])
-    except _MixesError as error:
-        what = f"is no function entry by entry ({error}) of the output of layer {link.before.name!r}"
-        raise make_chain_error(link.after.name, what) from None
-    samples = link.before.use.samples_out
-    if reached != _axis_labels(slots[link.between.start].shape, samples):
-        what = f"does not come from the output of layer {link.before.name!r} alone"
+        program = reader_of().whole(jax.make_jaxpr(run)(start), [known])
+        found, operation = program.values[program.outputs[0]].sample_axis, "as it is arranged"
+    except UnexplainedError as error:
+        found, operation = None, str(error).split()[2]
+    if found != features.move(1 - link.after.use.samples_in.axis) or values.size != start.size:
+        what = f"is no function entry by entry ({operation}) of the output of layer {link.before.name!r}"
         raise make_chain_error(link.after.name, what)
     (gates,) = vjp(jnp.ones_like(values))
     return samples.split(gates).reshape((model.samples, -1))[: model.real]
 
 
 def matrix_above(link: Link, slots: Mapping[int, Any]) -> jax.Array:
-    """Return the matrix of the layer after, `(d_out, d_in)`."""
     axes = product_axes(link.after.use)
     weight = jnp.transpose(slots[link.weight], (*axes.weight_outputs, *axes.weight_inputs))
     return weight.reshape((-1, weight.shape[-1]))
-
-
-class _MixesError(Exception):
-    """An operation through which entries may meet."""
-
-
-def _axis_labels(shape: Sequence[int], samples: SampleAxis) -> AxisLabels:
-    return tuple(
-        None if size == 1 else "samples" if axis == samples.axis else "features"
-        for axis, size in enumerate(shape)
-    )
-
-
-def _follow(jaxpr: Any, entering: Sequence[AxisLabels | None]) -> list[AxisLabels | None]:
-    """Follow cotangents through a linear, elementwise program; None is said of what does not hold them."""
-    known = dict(zip(jaxpr.invars, entering, strict=True))
-
-    def look_up(atom: Any) -> AxisLabels | None:
-        return None if hasattr(atom, "val") else known.get(atom)
-
-    for eqn in jaxpr.eqns:
-        own = [look_up(atom) for atom in eqn.invars]
-        if all(labels is None for labels in own):
-            continue
-        if eqn.primitive.name in _CALLS:
-            inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-            outputs = _follow(close_jaxpr(inner).jaxpr, own)
-        else:
-            outputs = [_step(eqn, own)]
-        known.update(zip(eqn.outvars, outputs, strict=True))
-    return [look_up(atom) for atom in jaxpr.outvars]
-
-
-def _step(eqn: Any, entering: Sequence[AxisLabels | None]) -> AxisLabels:
-    name, shape = eqn.primitive.name, tuple(eqn.outvars[0].aval.shape)
-    moving = [(atom, labels) for atom, labels in zip(eqn.invars, entering, strict=True) if labels is not None]
-    (first, labels), *rest = moving
-    if name in ELEMENTWISE and len(eqn.outvars) == 1:
-        if all(other == labels for _, other in rest):
-            return labels
-    elif name == "transpose":
-        return tuple(labels[axis] for axis in eqn.params["permutation"])
-    elif name == "squeeze" or (name in _RESHAPES and eqn.params.get("dimensions") is None):
-        left = [label for label in labels if label is not None]
-        if [size for size in shape if size > 1] == [size for size in first.aval.shape if size > 1]:
-            return tuple(None if size == 1 else left.pop(0) for size in shape)
-    raise _MixesError(name)

@@ -94,7 +94,6 @@ def make_plan(model: Model, last: str | None, *, partial: bool = False, everythi
 
 
 def _explain_size(model: Model, leaf: int) -> str | None:
-    """Say why the per-sample gradients of a leaf cannot be materialised; None if they can."""
     value = model.parameters[leaf]
     entries, each = math.prod(jnp.shape(value)), jnp.result_type(value).itemsize
     if model.samples * entries * each <= GRADIENT_BUDGET:
@@ -123,7 +122,6 @@ def _find_other_use(
 
 
 def use_name(model: Model, use: Use) -> str:
-    """Name a use by its weight."""
     if use.frozen:
         view = use.operand.view
         if view is not None and view.leaf >= 0:  # a parameter behind stop_gradient

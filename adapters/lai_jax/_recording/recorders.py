@@ -9,8 +9,7 @@ import lai_core as lai
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_jax._program.evaluate import Wanted, run
 from lai_jax._program.model import Model
-from lai_jax._program.tail import tail_of
-from lai_jax._recording.assemble import Measured, measure, records_of
+from lai_jax._recording.assemble import measure, records_of
 from lai_jax._recording.chain import gates_of, links_of, matrix_above
 from lai_jax._recording.plan import Plan
 
@@ -27,14 +26,11 @@ def record_trace(model: Model, plan: Plan, *, everything: bool) -> tuple[jax.Arr
 def record_gates(model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
     """Run a chain of layers forward, and back to its last layer's output."""
     links = links_of(model, plan)  # raises unless it is a chain
+    losses, trace = record_trace(model, plan, everything=False)
     values: dict[int, Any] = {}
-    wanted = Wanted(frozenset(use.number for use in model.program.uses() if use.is_layer))
-    (losses,), records = run(model.program, model.arguments, {}, wanted, values)
-    last = plan.records[-1].use
-    tail: Any = tail_of(model.program, last)  # of a chain's last layer there is one
-    measured = Measured(losses, records, {last.number: tail.pull_back(values)})
-    return losses[: model.real], GateTrace(
-        lai.Trace(records_of(model, plan, measured, everything=False)),
+    run(model.program, model.arguments, {}, Wanted(), values)  # compiled, the forward pass that is there
+    return losses, GateTrace(
+        trace,
         tuple(gates_of(model, link, values) for link in links),
         tuple(squared_column_norms(matrix_above(link, values)) for link in links),
     )

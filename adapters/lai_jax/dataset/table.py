@@ -126,7 +126,6 @@ def source_of(dataset: Any, size: int) -> Indexed | Stream:
 
 
 def _stack(items: Sequence[Any]) -> Any:
-    """Return pairs as a pair of arrays."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *map(tuple, items))
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from lai_jax._program.errors import couples, unknown
-from lai_jax._program.program import Scaled, Use, Value, close_jaxpr, loop_parts
+from lai_jax._program.program import Scaled, Value, close_jaxpr, loop_parts
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.rules.primitives import RECOMPUTED
 from lai_jax._program.views import match_views
@@ -29,17 +29,10 @@ def _merge(eqn: Any, left: Value, right: Value) -> Value:
     )
 
 
-def _copy_output(body: Reader, eqn: Any, place: int, value: Value, wanted: Value) -> None:
-    """Make one output of a body one copy a sample, as the other branch or iteration has it."""
+def _check_output(eqn: Any, value: Value, wanted: Value) -> None:
+    """Raise where a body ends in a value of the parameters, and another branch or iteration in samples."""
     if value.of_parameters and wanted.batched:
-        body.program.output_copies[place] = _copy(body, eqn, f"output {place}", value, wanted)
-
-
-def _copy(reader: Reader, eqn: Any, place: str, value: Value, wanted: Value) -> Use:
-    lenient = reader.reading.lenient
-    if not lenient and value.shape[wanted.where.axis] != 1 and wanted.where.axis not in value.flat:
-        raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
-    return reader.copy_use(eqn, place, value, wanted.where)
+        raise unknown(eqn, "a branch, or an iteration, that ends in a parameter in the place of samples")
 
 
 def _leave_body(value: Value) -> Value:
@@ -60,33 +53,25 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     # What is known of the carried values k is a fixpoint: k = joined(k, body(k)), from what enters the
     # loop. `_merge` only ever forgets (a view, known numbers, a repeated axis) or adds (leaves, layers, a
     # samples' axis), each of which can happen a finite number of times, so that the loop below ends.
-    #
-    # A carried value that begins as a constant or a parameter may turn out to be batched: a recurrent
-    # state that starts at zero. Before that is known, the body seems to add one row of parameters to each
-    # sample, which is refused elsewhere. So the body is read leniently while anything is still learnt,
-    # and once more, strictly, with what was learnt: only that reading stays, and may refuse.
-    lenient = reader.reading.lenient
-    reader.reading.lenient = lenient or not all(value.batched for value in carry)
     while True:
         body = reader.nest(loop)
         program = body.whole(closed, [*fixed, *carry, *sliced])
         results = [program.values[slot] for slot in program.outputs]
         results[:carried] = [replace(one, scaled=_move_scales(one, one.shape)) for one in results[:carried]]
         settled = [_merge(eqn, old, new) for old, new in zip(carry, results[:carried], strict=True)]
-        known = all(old.equals(new) for old, new in zip(carry, settled, strict=True))
-        if known and reader.reading.lenient == lenient:
+        if all(old.equals(new) for old, new in zip(carry, settled, strict=True)):
             break
-        if known:  # the strict reading comes next
-            reader.reading.lenient = lenient
         carry = settled
-    # A carried value that is batched inside begins, or ends an iteration, as a value of the parameters: one
-    # copy a sample is made of it on the way in, and by the body on the way out.
+    # A carried value that is batched inside may begin as a value of the parameters: one copy a sample is made
+    # of it on the way in.
     copies = {}
     for place, wanted in enumerate(carry):
         start = values[consts + place]
         if wanted.batched and start.of_parameters:
-            copies[consts + place] = _copy(reader, eqn, f"input {consts + place}", start, wanted)
-        _copy_output(body, eqn, place, results[place], wanted)
+            if start.shape[wanted.where.axis] != 1 and wanted.where.axis not in start.flat:
+                raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
+            copies[consts + place] = reader.copy_use(eqn, f"input {consts + place}", start, wanted.where)
+        _check_output(eqn, results[place], wanted)
     # Outputs of iterations are stacked along a new first axis, behind which the samples' axis moves.
     stacked = [
         replace(
@@ -130,8 +115,6 @@ def _move_scales(value: Value, shape: tuple[int, ...]) -> frozenset[Scaled]:
 
 def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
     """Read a branch that is the same for all samples."""
-    # Whatever a branch may give, the output is: batched if it is in one of them, where the others then
-    # copy their parameters for every sample.
     if values[0].batched:
         raise couples(eqn, "chooses one branch for all samples from their values")
     bodies = []
@@ -143,9 +126,9 @@ def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     outputs = results[0]
     for other in results[1:]:
         outputs = [_merge(eqn, left, right) for left, right in zip(outputs, other, strict=True)]
-    for body, own in zip(bodies, results, strict=True):
-        for place, (value, wanted) in enumerate(zip(own, outputs, strict=True)):
-            _copy_output(body, eqn, place, value, wanted)
+    for own in results:
+        for value, wanted in zip(own, outputs, strict=True):
+            _check_output(eqn, value, wanted)
     return reader.emit(
         eqn, slots, [_leave_body(value) for value in outputs], bodies=tuple(body.program for body in bodies)
     )

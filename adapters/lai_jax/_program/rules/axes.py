@@ -137,7 +137,6 @@ def _keep_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
 
 
 def dot_general(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    """Return where the samples are in a product of arrays."""
     (contract, batch), ranks = eqn.params["dimension_numbers"], [len(value.shape) for value in values]
     # The axes of the output are: the batch axes, then the free ones of the left, then those of the right.
     places = []
@@ -162,7 +161,6 @@ def dot_general(eqn: Any, values: Sequence[Value]) -> SampleAxis:
 
 
 def conv_general_dilated(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    """Return where the samples are in the output of a convolution."""
     if values[1].batched:
         raise unknown(eqn, "a convolution whose kernel depends on the sample")
     samples, spec = common_axis(eqn, values[:1]), eqn.params["dimension_numbers"]
@@ -202,14 +200,13 @@ RULES: dict[str, Rule] = {
 
 
 def output_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    """Return where the samples are in the output of a primitive operation that does not mix them."""
     rule = RULES.get(eqn.primitive.name)
     if rule is None:
         raise unknown(eqn, f"no rule says where the samples are after {eqn.primitive.name!r}")
     return rule(eqn, values)
 
 
-def copy_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -> SampleAxis:
+def copy_axis(eqn: Any, position: int, values: Sequence[Value]) -> SampleAxis:
     """Return where the samples will be in the copies of a value that meets batched ones."""
     value = values[position]
     if eqn.primitive.name in SCATTERS:
@@ -226,8 +223,6 @@ def copy_axis(eqn: Any, position: int, values: Sequence[Value], lenient: bool) -
     elif len(value.shape) != rank and eqn.primitive.name not in SCATTERS:
         raise unknown(eqn, "a parameter that meets samples in an array of another rank")
     size = value.shape[samples.axis]
-    if lenient:
-        return samples
     if size != 1 and samples.axis not in value.flat:
         raise unknown(eqn, "a parameter that holds one entry for each sample of the batch")
     if size == 1 and eqn.primitive.name not in ELEMENTWISE:

@@ -29,7 +29,6 @@ def _index_columns(indices: Value) -> Sequence[np.ndarray[Any, Any] | None]:
 
 
 def gather(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    """Return where the samples are in what was read."""
     data, indices = values[:2]
     numbers, rank = eqn.params["dimension_numbers"], len(eqn.outvars[0].aval.shape)
     outside = [axis for axis in range(rank) if axis not in numbers.offset_dims]
@@ -107,7 +106,6 @@ def gather_aligned(eqn: Any, data: jax.Array, indices: jax.Array, column: int, a
 
 
 def scatter(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    """Return where the samples are in what was written to."""
     written, updated = scatter_axes(eqn, values)
     data, indices, updates = values
     if data.sample_axis not in (None, written) or updates.sample_axis not in (None, updated):

@@ -2,7 +2,6 @@
 
 
 def names(listed: str) -> tuple[str, ...]:
-    """Return the names of a list with spaces between them."""
     return tuple(listed.split())
 
 
