@@ -126,7 +126,7 @@ def trace_gates(
     Returns
     -------
     GateTrace
-        A pytree; costs one forward pass and one elementwise backward pass.
+        A pytree; costs two forward passes, which a compiler merges, and one elementwise backward pass.
 
     Raises
     ------
