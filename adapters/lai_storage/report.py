@@ -31,7 +31,7 @@ PAGE = """<!doctype html>
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
 th, td { text-align: left; vertical-align: top; padding: .2rem .8rem; border-bottom: 1px solid #8886; }
-img { height: 7rem; } svg { max-width: 100%; height: auto; }
+.shown td:nth-child(2) { min-width: 16rem; } img { height: 7rem; } svg { max-width: 100%; height: auto; }
 </style></head><body>
 <h1>{{ title }}</h1>
 <p>{{ summary }}</p>
@@ -40,7 +40,8 @@ img { height: 7rem; } svg { max-width: 100%; height: auto; }
 To find wrong labels, a large own loss is often the better sign: look at both.</p>
 {% for note in notes %}<p>{{ note }}</p>
 {% endfor %}
-{% for name, head, rows in tables %}<h2>{{ name }}</h2><div class="wide"><table>
+{% for name, head, rows in tables %}<h2>{{ name }}</h2>
+<div class="wide"><table{% if "sample" in head %} class="shown"{% endif %}>
 <tr>{% for cell in head %}<th scope="col">{{ cell }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table></div>{% endfor %}

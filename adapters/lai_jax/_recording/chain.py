@@ -101,6 +101,7 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
         program = reader_of().whole(jax.make_jaxpr(run)(start), [known])
         found, operation = program.values[program.outputs[0]].sample_axis, "as it is arranged"
     except UnexplainedError as error:
+        # it begins with `apply, loss: NAME`, the operation's
         found, operation = None, str(error).split()[2]
     if found != features.move(1 - link.after.use.samples_in.axis) or values.size != start.size:
         what = f"is no function entry by entry ({operation}) of the output of layer {link.before.name!r}"
