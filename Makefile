@@ -10,7 +10,7 @@ PEERS := $(VENV)/peers
 SUITES := $(VENV)/suites
 VERSIONS := $(VENV)/versions
 OLDEST := $(shell sed -n 's/^torch = \["torch>=\(.*\)"\]/\1/p' pyproject.toml)
-READING := $(patsubst %,tests/lai_torch/test_%.py,programs placing averaging coupled)
+READING := $(patsubst %,tests/lai_torch/test_%.py,programs placing coupled)
 
 TESTS := not slow
 

@@ -12,8 +12,7 @@ RESHAPES = {
     torch.ops.aten._unsafe_view.default,
     torch.ops.aten.reshape.default,
 }
-CAST = torch.ops.aten._to_copy.default
-"""What gives a tensor another type."""
+"""Other shapes of the same numbers."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """One run of a captured model: what it kept, and the backward pass of some of its samples."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,6 @@ from lai_torch._captured.pair import Pair, Values
 from lai_torch._captured.sample_axis import Sizes, compute_from_sizes, sample_axes, take_rows, weigh_rows
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import flatten_positions
-
-Rows = Callable[[Tensor], Tensor]
-"""The gradient of some samples, by which these are."""
 
 
 class Run:
@@ -99,7 +96,7 @@ class Run:
 
     def vjp(
         self,
-        gradients: Sequence[Tensor | Rows | None],
+        gradients: Sequence[Tensor | None],
         weights: Tensor,
         rows: Tensor | None,
         *,
@@ -151,7 +148,7 @@ class Run:
         return fewer
 
     def _tangents(
-        self, gradients: Sequence[Tensor | Rows | None], weights: Tensor, rows: Tensor | None
+        self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor | None
     ) -> list[Tensor]:
         """Return the weighted gradients of the samples `rows` at the outputs; zeros where none arrives."""
         result = []
@@ -159,10 +156,7 @@ class Run:
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
             axis = self.sample_axis(node, "output")
-            if callable(gradient):
-                kept = gradient(index).to(value).contiguous()
-            else:
-                kept = take_rows(axis, _match_strides(value, gradient), index)
+            kept = take_rows(axis, _match_strides(value, gradient), index)
             result.append(weigh_rows(axis, kept, weights))
         return result
 

@@ -45,7 +45,7 @@ from lai_torch._model.function import Function, Point, UnusableError, finite_gra
 from lai_torch._model.precision import lower_precision
 from lai_torch._model.preserve import preserve
 from lai_torch._model.valid import Masks
-from lai_torch.options import LAI, CalibratedLAI, Estimator, PreconditionedLAI
+from lai_torch.options import CalibratedLAI, Estimator, PreconditionedLAI
 from lai_torch.trace import GateTrace, check_explained
 
 Side = ValidationSide | Itself
@@ -224,8 +224,7 @@ class Tracer:
         self.masks = Masks(valid)
         # Ghost wants output gradients at every layer
         self.every_layer = self.facts.gradients == "all"
-        averaged = type(estimator) is LAI and self.positions == "mean" and self.sketch is None
-        options: dict[str, Any] = {"last": self.last, "valid": self.masks, "averaged": averaged}
+        options: dict[str, Any] = {"last": self.last, "valid": self.masks}
         self.reader = Reader(model, loss, every=self.every_layer, finite=True, **options)
 
     def trace(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:

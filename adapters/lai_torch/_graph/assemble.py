@@ -31,7 +31,7 @@ from lai_torch._graph.saved import Saved, read_signed
 from lai_torch._graph.uses import Use
 from lai_torch._graph.walk import Edge, Graph, name_function
 from lai_torch._model.function import densify, view_real
-from lai_torch._model.valid import Positions, average_valid, select_fitting
+from lai_torch._model.valid import Positions, select_fitting
 
 Owned = dict[str, list[tuple[Use, Record]]]
 """Of each parameter whose uses have records of one kind: these."""
@@ -67,10 +67,9 @@ class Assembly:
         received: Received,
         names: Mapping[int, str],
         valid: Positions = (),
-        mean: Tensor | None = None,  # the last layer's gradient averaged over positions, `(n, 1, d)`
     ) -> None:
         self.graph, self.plan, self.received, self.names = graph, plan, received, names
-        self.valid, self.saved, self.mean = valid, Saved(), mean
+        self.valid, self.saved = valid, Saved()
         own = {leaf.dtype for leaf in graph.leaves.values() if leaf.is_floating_point()}
         self._finest = min(own, key=lambda one: torch.finfo(one).eps, default=graph.losses.dtype)
         self.explained: dict[Hashable, list[str]] = {}
@@ -364,7 +363,7 @@ class Assembly:
 
     def build_last(self) -> list[Readout]:
         """Return the layers with the output gradients of the last one alone."""
-        owned, _ = self._find_owned({} if self.mean is not None else self.plan.last_uses)
+        owned, _ = self._find_owned(self.plan.last_uses)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         readouts = self.build_layers(by_node)
         record = readouts[-1].record
@@ -440,12 +439,6 @@ class Assembly:
 
     def _finish(self, layer: Layer, own: Record | None) -> Record:
         """Return the record of the last layer."""
-        if self.mean is not None:
-            sides = self.read(layer.node, layer.slot, layer.place)
-            assert sides is not None
-            rows, key = average_valid(sides.activations, self.valid), layer.source and layer.source.key
-            biased = layer.node in self.plan.biases
-            return lai.LayerTrace(rows, self.mean, bias=biased, weight=key, name=layer.name)
         gradient = self.received[layer.node, 0]
         assert gradient is not None
         convolved = self.graph.names[layer.node] == CONVOLUTION

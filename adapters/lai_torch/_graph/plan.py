@@ -47,8 +47,6 @@ class Plan:
     left: frozenset[str] = frozenset()
     # parameters of which rows are routed to several matrices
     routed: frozenset[str] = frozenset()
-    # the views behind the last layer, where its gradient is averaged over positions as it is formed
-    averaged: tuple[Any, ...] | None = None
     # whether all of it holds for other batches with the same graph
     settled: bool = True
     calls: int = 0
@@ -82,8 +80,7 @@ class Plan:
 
     def list_layers(self, *, every: bool) -> list[Layer]:
         """Return the layers whose output gradients the records need: of `every` one, or the last alone."""
-        found = list(self.last) if self.averaged is None else []
-        return [*found, *self.layers] if every else found
+        return [*self.last, *self.layers] if every else self.last
 
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""

@@ -12,7 +12,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import lai_core as lai
 from lai_torch._graph.assemble import Assembly, Readout, collect_gradients
-from lai_torch._graph.averaging import average_again, find_average
 from lai_torch._graph.layers import (
     Layer,
     check_past,
@@ -110,7 +109,6 @@ class Reader:
         every: bool,  # whether records of every parameter are wanted, or what LAI reads
         last: str | None = None,
         valid: Tensor | Valid | Masks | None = None,
-        averaged: bool = False,  # whether the last layer's gradient may be averaged over positions
         finite: bool = False,  # whether only batches with finite losses are to be proved
         again: bool = True,  # whether a graph that was proved is proved again now and then
         # Whether records are to be the same beside other samples, and plans hold for other batches. Else each
@@ -119,7 +117,7 @@ class Reader:
     ) -> None:
         check_torch()
         self.model, self.loss, self.every, self.last = model, loss, every, last
-        self.averaged, self.finite, self.again = averaged and not every, finite, again
+        self.finite, self.again = finite, again
         self.exchanged = exchanged
         self.masks = valid if isinstance(valid, Masks) else Masks(valid)
         self.routed: frozenset[str] = frozenset()
@@ -250,15 +248,9 @@ class Reader:
         self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None
     ) -> Recording:
         """Return the records of a batch by a plan that holds."""
-        mean = None
-        if plan.averaged is not None:
-            mean = average_again(graph, plan, positions)
-            # this batch's gradient has to be formed, which has not been received
-            if mean is None:
-                plan, received = replace(plan, averaged=None), None
         if received is None:
             received = collect_gradients(graph, plan, every=self.every)
-        assembly = Assembly(graph, plan, received, self.names, positions, mean)
+        assembly = Assembly(graph, plan, received, self.names, positions)
         if not self.every:
             readouts = assembly.build_last()
             records = [one.record for one in readouts]
@@ -306,8 +298,6 @@ class Reader:
             self._varying.append(names)
         self._check_masks(recording, positions)
         self._warn(plan)
-        if self.averaged and len(plan.last) == 1:
-            plan.averaged = find_average(graph, plan.last[0], recording.trace.layers[-1], positions)
         return recording
 
     def _name_norm(self, error: CoupledError) -> CoupledError:

@@ -117,13 +117,3 @@ def _bind_names(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
 def select_fitting(valid: Positions, length: int) -> Tensor | None:
     """Return the mask of so many positions; None where there is none."""
     return next((mask for mask in valid if mask.shape[1] == length), None)
-
-
-def average_valid(rows: Tensor, valid: Positions) -> Tensor:
-    """Return the mean of `(n, t, d)` over the positions that count, `(n, 1, d)`."""
-    mask = select_fitting(valid, rows.shape[1])
-    if mask is None:
-        return rows.mean(1, keepdim=True)
-    mask = mask.to(rows.device).unsqueeze(-1)
-    summed = torch.where(mask, rows, 0.0).sum(1, keepdim=True)
-    return summed / mask.sum(1, keepdim=True).clamp(min=1)

@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import get_gradient_edge
 
 import lai_core as lai
 from lai_core._adapters import Block, sums_agree
 from lai_torch._captured.capture import Captured
-from lai_torch._captured.graphs import CAST, RESHAPES, Layer, vjp_through
+from lai_torch._captured.graphs import Layer, vjp_through
 from lai_torch._captured.pair import coarsest
-from lai_torch._captured.run import Rows, Run
+from lai_torch._captured.run import Run
 from lai_torch._captured.sample_axis import IN_FRONT
 from lai_torch._curation.passes.base import (
     Forward,
@@ -31,16 +30,15 @@ from lai_torch._curation.passes.base import (
 from lai_torch._curation.readings import Batch, Reading
 from lai_torch._curation.weigh import Weighed
 from lai_torch._exact.directional import check_reads_outputs
-from lai_torch._graph import averaging
 from lai_torch._graph.assemble import Readout
 from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._graph.record import Reader
 from lai_torch._model.batch import Loss, check_losses, count
 from lai_torch._model.preserve import use_eval_mode
-from lai_torch._model.valid import Masks, Positions, average_valid
+from lai_torch._model.valid import Masks, Positions
 from lai_torch._model.walk import list_parameters
 
-Given = Sequence[Tensor | Rows | None]
+Given = Sequence[Tensor | None]
 """Gradients with respect to the model's outputs."""
 
 
@@ -96,35 +94,18 @@ class SelectivePass:
             if not run.pair.calls & (run.pair.calls - 1):
                 run.pair.own = None
             valid = self.masks(self.model, batch[0], samples)
-            picked = None
-            if summary.positions == "mean":
-                picked = _match_picked(run, losses, found, valid)
-            gradients: Sequence[Tensor | None] = ()
-            if picked is None:
-                gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
+            gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
         proves = self.proves and run.pair.own is None
-        if picked is None:
-            ordered: list[Any] = [gradients[index] for index in run.order]
-            trace = self._trace(run, ordered, valid, batch)
-        else:
-            ordered = [picked.rows]
-            trace = self._trace(run, [picked.mean(valid, found[0].shape[1])], valid, batch, averaged=True)
+        ordered = [gradients[index] for index in run.order]
+        trace = self._trace(run, ordered, valid, batch)
         if proves:
             _check_rows(run, ordered, losses)
         reading = Reading(losses, trace)
         return Forward(iter((reading,)), functools.partial(self._backward, run, ordered, losses))
 
-    def _trace(
-        self,
-        run: Run,
-        gradients: Sequence[Tensor | None],
-        valid: Positions,
-        batch: Batch,
-        *,
-        averaged: bool = False,
-    ) -> lai.Trace:
-        """Return what LAI sees of the layers; the gradient is of the last one, if it is `averaged`."""
+    def _trace(self, run: Run, gradients: Given, valid: Positions, batch: Batch) -> lai.Trace:
+        """Return what LAI sees of the layers."""
         pairs = zip(run.outputs, gradients, strict=True)
         used = {node: gradient for node, gradient in pairs if gradient is not None}
         *layers, last = run.layers(list(used))
@@ -138,13 +119,8 @@ class SelectivePass:
             if one is not None
         ]
         bias = final is not None and final[1]
-        if averaged:
-            inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
-            named: dict[str, Any] = {"bias": bias, "weight": last.names[0], "name": last.name}
-            record: lai.Record = lai.LayerTrace(average_valid(inputs, valid), gradients[0], **named)
-        else:
-            gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
-            record = self._record(run, last, gradient, valid, own=True, bias=bias)
+        gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
+        record = self._record(run, last, gradient, valid, own=True, bias=bias)
         if final is None:
             record = _unread(record)
         return lai.Trace([*records, record])
@@ -237,35 +213,6 @@ def _unread(record: Any) -> lai.Record:
     """Return a frozen last layer as the graph's reader records it: its output gradients alone."""
     rows = record.output_gradients
     return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=record.name)
-
-
-def _match_picked(
-    run: Run, losses: Tensor, found: Sequence[Tensor], valid: Positions
-) -> averaging.Picked | None:
-    """Return what the losses pick of the only output, where that is the last layer's, position by position.
-
-    None where it is not, or the losses read it otherwise.
-    """
-    # one output `(n, t, c)`; a small gradient is formed in fewer calls
-    if len(found) != 1 or found[0].ndim != 3 or found[0].numel() < averaging.FEWEST:
-        return None
-    output, end = found[0], get_gradient_edge(found[0])
-    part = averaging.match_picked(losses, lambda *place: place == (end.node, end.output_nr), run.samples)
-    (node,), last = run.outputs, run.layers(run.outputs)[-1]
-    plain = all(one.target in {*RESHAPES, CAST} for one in run.find_nodes_after(last, run.outputs))
-    # the losses have to pick entries of what the last layer gave, reshaped or cast at most
-    if part is None or not plain or not output.is_contiguous():
-        return None
-    inputs = run.lay_out(last.inputs, run.values[last.inputs.name], last)
-    if run.sample_axis(node, "output") != IN_FRONT or inputs.shape[:-1] != output.shape[:-1]:
-        return None
-    key = "averages", output.shape, output.dtype, len(valid), part.views
-    # compared once for each form of outputs: it takes the gradient that is to be saved
-    if key not in run.pair.told:
-        (gradient,) = torch.autograd.grad(losses.sum(), [output], retain_graph=True)
-        stays = averaging.agrees(part, gradient, valid) and part.keeps(lambda one: one)
-        run.pair.keep(key, stays)
-    return part.detach() if run.pair.told[key] else None
 
 
 def _vjp(
