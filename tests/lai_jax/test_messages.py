@@ -190,7 +190,6 @@ MESSAGES = {
     "TypeError: checkpoints: expected a mapping": (
         lambda: lai_jax.score_dataset(*GIVEN, BATCH, BATCH, "unmade", checkpoints=[PARAMS])
     ),
-    "ValueError: sketches: expected positive": partial(lai_jax.routes, *GIVEN, *BATCH, sketches=[0]),
     "ValueError: loss: expected each sample's loss to be its own, got one that depends on how many": (
         lambda: traced(loss=lambda outputs, targets: squares(outputs, targets) / len(targets))
     ),
