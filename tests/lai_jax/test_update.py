@@ -26,7 +26,7 @@ from tests.support.workloads import jax_models
 
 PARAMS, VALIDATION, BATCH = weights(w=(4, 6), b=(6,), o=(6, 3)), vectors(5, seed=1), vectors(8)
 MODEL, ONE, ADAM = (dense, PARAMS, squares), optax.sgd(1.0), optax.adam(0.1)
-WAYS = pytest.mark.parametrize("how", [{}, {"rows": 4}, {"rows": 4, "recompute": True}], ids=str)
+WAYS = pytest.mark.parametrize("how", [{}, {"rows": 4}], ids=str)
 
 
 def weighted_gradient(model, batch, weights):
@@ -43,7 +43,7 @@ def check_unmoved(before, after):
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        *(("mlp", how) for how in ({}, {"rows": 0.5}, {"rows": 3}, {"rows": 0.5, "recompute": True})),
+        *(("mlp", how) for how in ({}, {"rows": 0.5}, {"rows": 3})),
         *(("mlp", {"estimator": "exact"} | how) for how in ({}, {"rows": 0.5})),
         ("mixture", {"estimator": "exact"}),
         *((name, {"rows": 0.5}) for name in ("gpt_scan", "equinox_cnn")),
@@ -156,7 +156,7 @@ def test_skipped_steps_keep_second_moments(scale_inputs):
         assert not np.array_equal(old, new)
 
 
-SPOILT = [{}, {"rows": 8}, {"rows": 8, "recompute": True}]
+SPOILT = [{}, {"rows": 8}]
 SPOILT += [{"estimator": name} for name in ("exact", "preconditioned_lai")]
 
 
@@ -179,7 +179,7 @@ def test_nonfinite_samples_are_left_out(how):
         np.testing.assert_allclose(one, other, rtol=1e-11)
 
 
-@pytest.mark.parametrize("how", [{}, {"rows": 3}, {"rows": 3, "recompute": True}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"rows": 3}], ids=str)
 def test_infinite_gradients_skip_the_step(how):
     def rooted(params, inputs):  # the slope of a root is infinite at 0, where the inputs are 0
         return dense(params, jnp.sqrt(jnp.abs(inputs @ params["root"])))
