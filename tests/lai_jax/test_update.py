@@ -46,13 +46,17 @@ def check_unmoved(before, after):
         *(("mlp", how) for how in ({}, {"rows": 0.5}, {"rows": 3})),
         *(("mlp", {"estimator": "exact"} | how) for how in ({}, {"rows": 0.5})),
         ("mixture", {"estimator": "exact"}),
+        ("mlp", {"checkpoint": True, "rows": 0.5}),
+        ("mixture", {"checkpoint": True, "rows": 0.5, "estimator": "ghost"}),
         *((name, {"rows": 0.5}) for name in ("gpt_scan", "equinox_cnn")),
     ],
     ids=str,
 )
 def test_steps_follow_weighted_loss_gradients(name, how):
     built, draw = jax_models.MODELS[name](), np.random.default_rng(3)
-    model, batch = (built.apply, built.params, built.loss), built.batch(draw, 8)
+    how = dict(how)
+    apply = jax.checkpoint(built.apply) if how.pop("checkpoint", False) else built.apply
+    model, batch = (apply, built.params, built.loss), built.batch(draw, 8)
     validation = built.batch(draw, 5)
     policy = lambda scores: HALF(scores) * jnp.arange(1.0, 9.0)  # noqa: E731
     after, _, report = stepped(model, validation, batch, tx=ONE, policy=policy, **how)
@@ -220,11 +224,15 @@ def branching(params, inputs):
     return hidden @ params["o"]
 
 
+SAVED = jax.checkpoint_policies.everything_saveable
+
+
 @pytest.mark.parametrize(
     ("apply", "loss", "message"),
     [
         (divided_by_size, squares, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
         (branching, squares, r"samples pass through cond \(test_update.py"),
+        (jax.checkpoint(branching, policy=SAVED), squares, "samples pass through cond"),
     ],
 )
 def test_unsupported_row_subsets_are_refused(apply, loss, message):
@@ -232,6 +240,14 @@ def test_unsupported_row_subsets_are_refused(apply, loss, message):
     with pytest.raises(ValueError, match=message):
         stepped(model, VALIDATION, BATCH, rows=0.5)
     assert not stepped(model, VALIDATION, BATCH)[2].skipped
+
+
+def test_checkpointed_branches_run_on_rows():
+    model = jax.checkpoint(branching), PARAMS, squares
+    after, _, report = stepped(model, VALIDATION, BATCH, tx=ONE, policy=HALF, rows=0.5)
+    gradient = weighted_gradient(model, BATCH, report.weights)
+    for name, moved in after.items():
+        np.testing.assert_allclose(moved, PARAMS[name] - gradient[name], rtol=1e-11, atol=1e-12)
 
 
 def test_batch_masks_are_cut_to_rows():
