@@ -77,8 +77,10 @@ def steps(work: Work) -> dict[str, Program]:
     def policy(scores: Any) -> Any:
         return lai.keep_top(scores, KEPT)
 
-    curated = partial(lai_jax.curated_update, model.apply, model.loss, tx, policy=policy, rows=KEPT)
-    cached = curated(recompute=True)
+    def curated(apply: Callable[..., Any]) -> Callable[..., Any]:
+        return lai_jax.curated_update(apply, model.loss, tx, policy=policy, rows=KEPT)
+
+    cached = curated(jax.checkpoint(model.apply))
 
     def fresh(params: Any, state: Any, validation: Any, inputs: Any, targets: Any) -> Any:
         return cached(params, state, summarize(params, *validation), inputs, targets)
@@ -99,7 +101,7 @@ def steps(work: Work) -> dict[str, Program]:
         "plain": (plain, (*start, *training)),
         "half": (plain, (*start, *(each[:half] for each in training))),
         "lai_cached": (cached, (*start, summary, *training)),
-        "lai_selective": (curated(), (*start, summary, *training)),
+        "lai_selective": (curated(model.apply), (*start, summary, *training)),
         "lai_fresh": (fresh, (*start, validation, *training)),
         "hand": (by_hand, (*start, *training)),
         "hand_selective": (selective_by_hand, (*start, *training)),

@@ -16,7 +16,6 @@ from lai_jax.dataset import Scorer, score_dataset, top_samples
 from lai_jax.diagnose import Diagnosis, diagnose
 from lai_jax.exact import exact_scores
 from lai_jax.pytrees import register_record
-from lai_jax.routes import Route, routes
 from lai_jax.segments import check_segments, segment_scores
 from lai_jax.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
 from lai_jax.spikes import SpikeMonitor, SpikeRule
@@ -38,7 +37,6 @@ __all__ = [
     "GateTrace",
     "MixtureBatches",
     "Report",
-    "Route",
     "Scorer",
     "SelfCheck",
     "Sketch",
@@ -55,7 +53,6 @@ __all__ = [
     "per_sample_inner_products",
     "per_sample_norms",
     "register_record",
-    "routes",
     "score",
     "score_dataset",
     "segment_scores",

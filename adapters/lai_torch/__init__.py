@@ -30,7 +30,6 @@ from lai_torch.options import (
 )
 from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, KeepReducible, Scheduled, draw
 from lai_torch.report import AuditLog, Report, ScoredReport
-from lai_torch.routes import Route, routes
 from lai_torch.segments import check_segments, segment_scores
 from lai_torch.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
 from lai_torch.trace import (
@@ -68,7 +67,6 @@ __all__ = [
     "PerSampleNorms",
     "PreconditionedLAI",
     "Report",
-    "Route",
     "Scheduled",
     "ScoredReport",
     "Scorer",
@@ -84,7 +82,6 @@ __all__ = [
     "exact_scores",
     "per_sample_inner_products",
     "per_sample_norms",
-    "routes",
     "score_dataset",
     "segment_scores",
     "selfcheck",

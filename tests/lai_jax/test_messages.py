@@ -106,9 +106,6 @@ MESSAGES = {
     ],
     "ValueError: rows: expected a number of rows…True": lambda: updated(rows=True),
     "ValueError: rows: expected at most the 4 rows of the batch, got 9": lambda: updated(rows=9),
-    "ValueError: recompute: expected rows= beside it, …got None; leave it out": (
-        lambda: updated(recompute=True)
-    ),
     "TypeError: loss: …got tuple": lambda: updated(loss=lambda o, t: (cross_entropy(o, t), o)),
     "TypeError: loss: expected an array…got NoneType": lambda: updated(loss=lambda *_: None),
     "ValueError: estimator: expected one of 'ghost', 'lai', 'lli'": [
@@ -190,7 +187,6 @@ MESSAGES = {
     "TypeError: checkpoints: expected a mapping": (
         lambda: lai_jax.score_dataset(*GIVEN, BATCH, BATCH, "unmade", checkpoints=[PARAMS])
     ),
-    "ValueError: sketches: expected positive": partial(lai_jax.routes, *GIVEN, *BATCH, sketches=[0]),
     "ValueError: loss: expected each sample's loss to be its own, got one that depends on how many": (
         lambda: traced(loss=lambda outputs, targets: squares(outputs, targets) / len(targets))
     ),

@@ -135,7 +135,7 @@ READER = read_words, weights(inner=(4, 6), outer=(6, 3)), cross_entropy
 def test_scores_do_not_depend_on_padding(estimator, positions, rows):
     more = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
     how = {"estimator": estimator, "valid": lambda inputs: inputs["kept"], "rows": rows}
-    how |= {"recompute": rows is not None, "side": {"positions": positions}}
+    how |= {"side": {"positions": positions}}
     reports = [
         stepped(READER, padded(4, 0, length), padded(6, 1, length), *more, **how)[2]
         for length in (LENGTH, FURTHER)
@@ -171,14 +171,14 @@ def test_best_rows_follow_stable_sorting():
 
 
 @pytest.mark.parametrize("rows", [2, 0.5])
-@pytest.mark.parametrize("recompute", [False, True])
-def test_excluded_best_rows_spoil_nothing(rows, recompute):
+@pytest.mark.parametrize("around", [lambda apply: apply, jax.checkpoint], ids=["kept", "run again"])
+def test_excluded_best_rows_spoil_nothing(rows, around):
     def rooted(params, inputs):
         return jnp.sqrt(jnp.abs(inputs @ params["w"])) @ params["o"]
 
-    model = rooted, {"w": jnp.eye(2), "o": jnp.ones((2, 2))}, squares
+    model = around(rooted), {"w": jnp.eye(2), "o": jnp.ones((2, 2))}, squares
     inputs = jnp.array([[1.0, 2.0], [0.0, 0.0], [2.0, 1.0], [1.0, 1.0]])  # the root at 0 has no derivative
-    how = {"rows": rows, "recompute": recompute, "policy": lambda s: jnp.where(s < 0, 1.0, 0.0)}
+    how = {"rows": rows, "policy": lambda s: jnp.where(s < 0, 1.0, 0.0)}
     validation, batch = (inputs[2:], jnp.full(2, -9.0)), (inputs, jnp.full(4, 9.0))
     after, _, report = stepped(model, validation, batch, **how)
     assert np.argmax(report.scores) == 1

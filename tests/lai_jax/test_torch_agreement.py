@@ -58,12 +58,3 @@ def test_curated_steps_agree(name, estimator, options):
     np.testing.assert_allclose(by_jax.weights, weights.numpy(), rtol=1e-12)
     if estimator == "calibrated_lai":
         np.testing.assert_allclose(given.layer_weights, by_torch.layer_weights.numpy(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_routes_agree(name):
-    pair = PAIRS[name]()
-    batch = pair.batches[0]
-    by_torch = lai_torch.routes(pair.module, pair.torch_loss, *map(torch.from_numpy, batch), sketches=[2])
-    by_jax = lai_jax.routes(pair.apply, pair.params, pair.jax_loss, *map(jnp.asarray, batch), sketches=[2])
-    assert by_jax == by_torch

@@ -26,7 +26,7 @@ from tests.support.workloads import jax_models
 
 PARAMS, VALIDATION, BATCH = weights(w=(4, 6), b=(6,), o=(6, 3)), vectors(5, seed=1), vectors(8)
 MODEL, ONE, ADAM = (dense, PARAMS, squares), optax.sgd(1.0), optax.adam(0.1)
-WAYS = pytest.mark.parametrize("how", [{}, {"rows": 4}, {"rows": 4, "recompute": True}], ids=str)
+WAYS = pytest.mark.parametrize("how", [{}, {"rows": 4}], ids=str)
 
 
 def weighted_gradient(model, batch, weights):
@@ -43,16 +43,20 @@ def check_unmoved(before, after):
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        *(("mlp", how) for how in ({}, {"rows": 0.5}, {"rows": 3}, {"rows": 0.5, "recompute": True})),
+        *(("mlp", how) for how in ({}, {"rows": 0.5}, {"rows": 3})),
         *(("mlp", {"estimator": "exact"} | how) for how in ({}, {"rows": 0.5})),
         ("mixture", {"estimator": "exact"}),
+        ("mlp", {"checkpoint": True, "rows": 0.5}),
+        ("mixture", {"checkpoint": True, "rows": 0.5, "estimator": "ghost"}),
         *((name, {"rows": 0.5}) for name in ("gpt_scan", "equinox_cnn")),
     ],
     ids=str,
 )
 def test_steps_follow_weighted_loss_gradients(name, how):
     built, draw = jax_models.MODELS[name](), np.random.default_rng(3)
-    model, batch = (built.apply, built.params, built.loss), built.batch(draw, 8)
+    how = dict(how)
+    apply = jax.checkpoint(built.apply) if how.pop("checkpoint", False) else built.apply
+    model, batch = (apply, built.params, built.loss), built.batch(draw, 8)
     validation = built.batch(draw, 5)
     policy = lambda scores: HALF(scores) * jnp.arange(1.0, 9.0)  # noqa: E731
     after, _, report = stepped(model, validation, batch, tx=ONE, policy=policy, **how)
@@ -156,7 +160,7 @@ def test_skipped_steps_keep_second_moments(scale_inputs):
         assert not np.array_equal(old, new)
 
 
-SPOILT = [{}, {"rows": 8}, {"rows": 8, "recompute": True}]
+SPOILT = [{}, {"rows": 8}]
 SPOILT += [{"estimator": name} for name in ("exact", "preconditioned_lai")]
 
 
@@ -179,7 +183,7 @@ def test_nonfinite_samples_are_left_out(how):
         np.testing.assert_allclose(one, other, rtol=1e-11)
 
 
-@pytest.mark.parametrize("how", [{}, {"rows": 3}, {"rows": 3, "recompute": True}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"rows": 3}], ids=str)
 def test_infinite_gradients_skip_the_step(how):
     def rooted(params, inputs):  # the slope of a root is infinite at 0, where the inputs are 0
         return dense(params, jnp.sqrt(jnp.abs(inputs @ params["root"])))
@@ -220,11 +224,15 @@ def branching(params, inputs):
     return hidden @ params["o"]
 
 
+SAVED = jax.checkpoint_policies.everything_saveable
+
+
 @pytest.mark.parametrize(
     ("apply", "loss", "message"),
     [
         (divided_by_size, squares, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
         (branching, squares, r"samples pass through cond \(test_update.py"),
+        (jax.checkpoint(branching, policy=SAVED), squares, "samples pass through cond"),
     ],
 )
 def test_unsupported_row_subsets_are_refused(apply, loss, message):
@@ -232,6 +240,14 @@ def test_unsupported_row_subsets_are_refused(apply, loss, message):
     with pytest.raises(ValueError, match=message):
         stepped(model, VALIDATION, BATCH, rows=0.5)
     assert not stepped(model, VALIDATION, BATCH)[2].skipped
+
+
+def test_checkpointed_branches_run_on_rows():
+    model = jax.checkpoint(branching), PARAMS, squares
+    after, _, report = stepped(model, VALIDATION, BATCH, tx=ONE, policy=HALF, rows=0.5)
+    gradient = weighted_gradient(model, BATCH, report.weights)
+    for name, moved in after.items():
+        np.testing.assert_allclose(moved, PARAMS[name] - gradient[name], rtol=1e-11, atol=1e-12)
 
 
 def test_batch_masks_are_cut_to_rows():

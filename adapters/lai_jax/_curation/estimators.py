@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,11 +12,13 @@ import lai_core as lai
 from lai_core._adapters import default_positions
 from lai_core.estimators.gates import GateTrace, gate_lai_scores
 from lai_jax._curation.moments import Moment, update_moments
-from lai_jax._curation.passes import Back, Recorded, chain_pass, directional_pass, run_shared, separate_pass
+from lai_jax._curation.passes import Back, Recorded, run_shared, weigh_gradient
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zero_out
 from lai_jax._curation.warned import warn_of_unread
+from lai_jax._exact.directional import directional_derivatives
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
+from lai_jax._program.losses import check_targets, losses_of_leaves
 from lai_jax._program.model import Model
 from lai_jax._recording.plan import Plan
 from lai_jax._recording.planned import PlannedRecord
@@ -34,13 +37,24 @@ class Scored:
     sizes: jax.Array | None = None
 
 
-class _Traced:
-    """Scores by a trace of the batch.
+class _Recording:
+    """Scores a recording of the batch.
 
     Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out,
-    with the positions and the sketch of `read`; `sides` are its types; and `forward` runs a batch forward,
-    for a step that runs back.
+    with the positions and the sketch of `read`; `sides` are its types; `record` runs a batch forward to be
+    scored, and `forward` for a step that runs back, too.
     """
+
+    def record(self, problem: Problem, batch: Batch) -> Any:
+        raise NotImplementedError
+
+    def forward(self, problem: Problem, batch: Batch) -> tuple[Any, Back]:
+        """Run the rows to train on forward again."""
+        return self.record(problem, batch), partial(weigh_gradient, problem, batch)
+
+
+class _Traced(_Recording):
+    """Scores by a trace of the batch."""
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
     everything = False  # whether every output gradient is recorded
@@ -57,10 +71,13 @@ class _Traced:
     def check(self, model: Model, plan: Plan) -> None:
         """Warn of what the scores leave out or hold too much of, raise where nothing is left."""
 
-    def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
-        """Share one forward pass, unless the rows to train on are to be run again."""
-        run = separate_pass if recompute else run_shared
-        return run(problem, batch, everything=self.everything)
+    def record(self, problem: Problem, batch: Batch) -> Recorded:
+        planned = problem.plan_trace(batch, everything=self.everything)
+        losses, trace = record_trace(*planned, everything=self.everything)
+        return Recorded(losses, problem.masked(trace, batch))
+
+    def forward(self, problem: Problem, batch: Batch) -> tuple[Recorded, Back]:
+        return run_shared(problem, batch, everything=self.everything)
 
 
 class _Gradients(_Traced):
@@ -140,7 +157,7 @@ class PreconditionedLAI(LAI):
         return Scored(losses, scores, outputs if inputs is None else (outputs, inputs))
 
 
-class GateLAI(_Traced):
+class GateLAI(_Recording):
     """LAI with output gradients carried down a chain by its gates."""
 
     sides: tuple[type, ...] = (GateTrace,)
@@ -151,14 +168,14 @@ class GateLAI(_Traced):
         trace, gates = zero_out(rows, counted & jnp.isfinite(losses) & finite(rows))
         return replace(chain, trace=trace, gates=gates)
 
-    def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Recorded, Back]:
-        return chain_pass(problem, batch)
+    def record(self, problem: Problem, batch: Batch) -> Recorded:
+        return Recorded(*record_gates(*problem.plan_trace(batch, everything=False)))
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
         return Scored(recorded.losses, gate_lai_scores(validation.side, recorded.trace))
 
 
-class Exact:
+class Exact(_Recording):
     """All parameters of any architecture, by derivatives along the validation gradient."""
 
     sides: tuple[type, ...] = (ValidationGradient,)
@@ -166,8 +183,11 @@ class Exact:
     def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         return validation_gradient(problem.apply, problem.params, problem.loss, batch, counted)
 
-    def forward(self, problem: Problem, batch: Batch, *, recompute: bool) -> tuple[Any, Back]:
-        return directional_pass(problem, batch)
+    def record(self, problem: Problem, batch: Batch) -> Any:
+        """Return the function from a direction to every loss and its derivative along it."""
+        check_targets(*batch)
+        moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)
+        return partial(directional_derivatives, losses, moving, batch)
 
     def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
         return Scored(*recorded(validation.side.gradient))

@@ -110,10 +110,7 @@ def check_policy(policy: Any) -> None:
         raise TypeError(msg) from error
 
 
-def check_update(tx: Any, rows: Any, *, recompute: bool) -> None:
-    if recompute and rows is None:
-        msg = "recompute: expected rows= beside it, which says how many are run again, got None; leave it out"
-        raise ValueError(msg)
+def check_update(tx: Any, rows: Any) -> None:
     if not (hasattr(tx, "init") and hasattr(tx, "update")):
         msg = f"tx: expected an optax gradient transformation, got {type(tx).__name__}"
         raise TypeError(msg)

@@ -1,8 +1,8 @@
-"""Which passes a step makes: one forward pass for scoring and training, or one for each.
+"""The passes of a step: one forward pass that scores and trains, or another one for training.
 
-A pass runs a batch forward, and returns what is scored and the way back: a function from the weights, and
-from the rows to run back on, to the gradient of `sum_j weights_j loss_j` with respect to the trainable
-leaves. Of rows that are not among these all weights are 0; None: all rows.
+Both give a way back: a function from the weights, and from the rows to run back on, to the gradient of
+`sum_j weights_j loss_j` with respect to the trainable leaves. Of rows that are not among these all weights
+are 0; None: all rows.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,10 @@ import lai_core as lai
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import fill_rows, put_stand_ins
 from lai_jax._curation.selective_pass import cut_back, run_back
-from lai_jax._exact.directional import directional_derivatives
 from lai_jax._program.leaves import check_finite
-from lai_jax._program.losses import check_targets, is_batched, losses_of_leaves, take
+from lai_jax._program.losses import is_batched, losses_of_leaves, take
 from lai_jax._recording.assemble import Measured, records_of
-from lai_jax._recording.recorders import record_gates, record_trace
+from lai_jax._recording.recorders import record_trace
 
 Back = Callable[[jax.Array, jax.Array | None], list[jax.Array]]
 """The way back."""
@@ -60,26 +59,6 @@ def run_shared(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Rec
         return jax.lax.cond(check_finite(found), lambda: found, lambda: again(None))
 
     return Recorded(losses[: model.real], problem.masked(trace, batch)), back
-
-
-def separate_pass(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Recorded, Back]:
-    """Run forward for scoring, and for training again, with the rows that are kept."""
-    planned = problem.plan_trace(batch, everything=everything)
-    losses, trace = record_trace(*planned, everything=everything)
-    return Recorded(losses, problem.masked(trace, batch)), partial(weigh_gradient, problem, batch)
-
-
-def chain_pass(problem: Problem, batch: Batch) -> tuple[Recorded, Back]:
-    """Run a chain of layers forward for scoring by its gates, and again for training."""
-    recorded = record_gates(*problem.plan_trace(batch, everything=False))
-    return Recorded(*recorded), partial(weigh_gradient, problem, batch)
-
-
-def directional_pass(problem: Problem, batch: Batch) -> tuple[Any, Back]:
-    """Return the function from a direction to every loss and its derivative along it: no trace."""
-    check_targets(*batch)
-    moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)
-    return partial(directional_derivatives, losses, moving, batch), partial(weigh_gradient, problem, batch)
 
 
 def weigh_gradient(

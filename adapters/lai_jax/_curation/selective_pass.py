@@ -17,6 +17,7 @@ from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Use, Value
+from lai_jax._program.rules.primitives import RECOMPUTED
 from lai_jax._program.sample_axis import SampleAxis
 
 REFUSED = "rows: the backward pass cannot be run on some rows alone: "
@@ -112,22 +113,31 @@ def _cut(
     return part
 
 
-def check_same_program(large: Program, small: Program) -> None:
-    """Raise unless two readings for different batch sizes do the same, sizes aside."""
+def check_same_program(large: Program, small: Program, *, kept: bool = True) -> None:
+    """Raise unless two readings for different batch sizes do the same, sizes aside.
+
+    Residuals are `kept` but of what runs again in the backward pass.
+    """
     operations, others = _live(large), _live(small)
     if len(operations) != len(others):
         _differ("it takes another number of operations")
     for one, other in zip(operations, others, strict=True):
         name = one.eqn.primitive.name
-        if name == "cond" and one.batched:  # its residuals are ordered by shape, which the batch size changes
-            msg = f"{REFUSED}samples pass through {place(one.eqn)}, whose residuals cannot be told apart"
+        if (
+            kept and name == "cond" and one.batched
+        ):  # its residuals are ordered by shape, which the batch size changes
+            msg = (
+                f"{REFUSED}samples pass through {place(one.eqn)}, whose residuals cannot be told apart; put "
+                "jax.checkpoint around it, which keeps none"
+            )
             raise UnexplainedError(msg)
         if name != other.eqn.primitive.name or len(one.bodies) != len(other.bodies):
             _differ(f"{name} in place of {other.eqn.primitive.name}")
         for left, right in zip(one.inputs, other.inputs, strict=True):
             _check_same_constant(name, large.constants.get(left), small.constants.get(right))
+        again = name in RECOMPUTED and one.eqn.params["policy"] is None
         for larger, smaller in zip(one.bodies, other.bodies, strict=True):
-            check_same_program(larger, smaller)
+            check_same_program(larger, smaller, kept=kept and not again)
 
 
 def _live(program: Program) -> list[Operation]:

@@ -157,7 +157,7 @@ class Scorer(BatchScorer):
         @jax.jit
         def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
             problem = Problem(apply, params, loss, last, valid)
-            recorded, _ = chosen.forward(problem, batch, recompute=True)
+            recorded = chosen.record(problem, batch)
             scored = score_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
             found = {"score": scored.scores, "standard_error": nothing, "loss": scored.losses}

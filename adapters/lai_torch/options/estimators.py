@@ -103,7 +103,8 @@ class LAI(Estimator):
     positions
         What the product means on layers with positions: `tokens`, `mean` or `flatten` (which has no sum:
         the validation set's traces are kept). None: `tokens` if every layer has the last layer's
-        positions, else `mean`; the report says which. `routes` lists what each costs.
+        positions, else `mean`; the report says which. The guide's page *Positions* says what each
+        costs.
     sketch
         Width to which the last layer's output gradients are sketched: pairs of tokens at
         `sketch / outputs` of their cost, unbiased over the draw of signs and permutation, which each

@@ -137,12 +137,10 @@ def compared(
     name: str = "data",
     rows: float | None = None,
     summed: Any = own_summary,
-    *,
-    recompute: bool = False,
 ) -> dict[str, Any]:
     """Train on one device and on all, with the batch's rows spread; return how far apart they are."""
     split, spread, place = over_devices(kind, name)
-    options: dict[str, Any] = {"rows": rows, "recompute": recompute}
+    options: dict[str, Any] = {"rows": rows}
     several = jax.process_count() > 1  # where all rows are chosen, nothing has to be told of them
     told = {"sharding": split} if kind is AxisType.Auto and not (several and rows is None) else {}
     many = train(spread, place, estimator, summed, options | told)
@@ -218,9 +216,6 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "data, rows": functools.partial(compared, AUTO, "lai", "data", 0.5),
     "data, explicit": functools.partial(compared, EXPLICIT, "ghost"),
     "data, explicit, rows": functools.partial(compared, EXPLICIT, "lai", "data", 0.5),
-    "data, explicit, rows, recomputed": functools.partial(
-        compared, EXPLICIT, "lai", "data", 0.5, recompute=True
-    ),
     "parameters, rows": functools.partial(compared, AUTO, "lai", "parameters", 0.5),
     "parameters, explicit, rows": functools.partial(compared, EXPLICIT, "lai", "parameters", 0.5),
     "features": functools.partial(compared, AUTO, "lai", "features"),

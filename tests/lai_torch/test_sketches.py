@@ -1,4 +1,4 @@
-"""Routes for models with positions: sketches, what pairs of tokens cost, position by position."""
+"""Models with positions: sketches of the output gradients, and scores position by position."""
 
 import functools
 from dataclasses import replace
@@ -69,20 +69,3 @@ def test_sketched_scores_by_the_matrix(width, positions, source):
     expected = scores_of(model, side, batch, drawn, positions)
     torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
     assert report.positions == positions
-
-
-def test_routes_state_what_scoring_takes():
-    model, batch = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 40)).double(), data(4)
-    once = 3 * 5 + 5 * 40  # forward multiply-adds a position
-    scoring = 40 * (3 + 5 + 1)  # those of LAI's exact pairs of tokens, with biases
-    found = lai_torch.routes(model, loss, *batch, sketches=[10, 400])
-    stated = {(route.positions, route.sketch): route for route in found}
-    assert list(stated) == [("tokens", None), ("mean", None), ("flatten", None), ("tokens", 10)]
-    assert stated["tokens", None].forwards == pytest.approx(scoring / once)
-    assert stated["tokens", 10].forwards == pytest.approx(scoring / once / 4)
-    assert stated["mean", None].forwards == pytest.approx(scoring / once / PLACES)
-    pairs = 4 * 4 * PLACES * (3 + 5 + 40 + 2)  # every pair's two products, and two biases' at each place
-    assert stated["flatten", None].forwards == pytest.approx(pairs / (4 * PLACES * once), rel=0.02)
-    summary = lai.summarize(lai_torch.trace(model, loss, *batch), "lai")
-    held = sum(part.numel() * part.element_size() for parts in summary.totals for part in parts)
-    assert stated["tokens", None].summary_bytes == stated["mean", None].summary_bytes == held
