@@ -51,11 +51,10 @@ compatibility: ## every suite inside torch, transformers, peft, timm and JAX's l
 	$(SUITES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(SUITES)/bin/python -m benchmarks compatibility
 
-peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm (installs them)
+peers: ## what others compute, too: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m benchmarks judge
-	$(PEERS)/bin/python -m benchmarks cost torch
 
 versions: ## the reader of torch's graph on the oldest supported torch, and on the newest of the index (installs both)
 	for torch in "torch==$(OLDEST).*" torch; do \
