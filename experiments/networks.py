@@ -33,14 +33,14 @@ def seeded(seed: int, *widths: int) -> nn.Sequential:
     return chain(widths)
 
 
-def convolutional(seed: int, channels: int = 8) -> nn.Sequential:
+def convolutional(seed: int) -> nn.Sequential:
     """Return two convolutions and a linear layer on digits."""
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Unflatten(1, (1, 8, 8)),
-        nn.Conv2d(1, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(8 * channels, 10),
+        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64, 10),
     )  # fmt: skip
 
 
