@@ -8,9 +8,9 @@ import lai_torch
 import pytest
 import torch
 
-from benchmarks.methods import CACHED, curator, plain_step
+from benchmarks.methods import CACHED, curator, plain, plain_step
 from benchmarks.models import TIMED
-from benchmarks.seconds import BASELINE, measure, worse
+from benchmarks.seconds import BASELINE, measure, ratios, worse
 from tests.support.workloads.counts import counted
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
@@ -44,6 +44,16 @@ def test_smallest_step_keeps_committed_counts():
 @pytest.mark.weekly  # models of twelve blocks take 20 minutes to count; the smallest model is counted above
 def test_launch_counts_stay_within_committed_ones():
     assert worse(KNOWN, measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
+
+
+def test_refused_methods_leave_no_row():
+    def stop(error, work, optimizer):
+        raise error
+
+    refused, failed = (partial(stop, kind("why")) for kind in (NotImplementedError, RuntimeError))
+    assert ratios(TIMED["tiny_mlp"], {"plain": plain, "refused": refused}, 0).keys() == {"plain"}
+    with pytest.raises(RuntimeError, match="why"):
+        ratios(TIMED["tiny_mlp"], {"plain": plain, "failed": failed}, 0)
 
 
 def test_scores_match_and_cost_no_loop():
