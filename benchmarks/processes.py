@@ -91,9 +91,7 @@ def run() -> None:
     """Measure, print the tables, write `build/processes.json` and `build/bench/processes.json`."""
     by_torch, by_jax, sharded = torch_figures(), jax_figures(), shard_figures(SHARES, timeout=600)
     by_torch |= {f"block by block, {name}, fsdp2, {SHARES} processes": each for name, each in sharded.items()}
-    path = report.BUILD / "processes.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"torch": by_torch, "jax": by_jax}, indent=2))
+    contract = {"torch": by_torch, "jax": dict(by_jax)}
     work = by_jax.pop("operations over a plain step's, rows .5")
     figures = by_torch | {f"JAX: {case}": each for case, each in by_jax.items()}
     columns = ("case", "parameters", "scores", "weights", "bytes a step")
@@ -115,4 +113,5 @@ def run() -> None:
     if work["with a sharding"] > MOST:
         failed.append(f"JAX: a device does {work['with a sharding']:.2f} of a plain step at rows=.5")
     measured = {**figures, "operations": work}
-    report.close("processes", measured, BOUND, failed, packages=("torch", "jax"), processes=COUNTS)
+    setting = {"packages": ("torch", "jax"), "contract": contract, "processes": COUNTS}
+    report.close("processes", measured, BOUND, failed, **setting)

@@ -26,11 +26,9 @@ def machine(packages: Iterable[str]) -> dict[str, str | int]:
     return found | {package: version(package) for package in packages}
 
 
-def table(
-    title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], remarks: Iterable[str] = ()
-) -> None:
-    """Print figures, and below them what a table cannot hold."""
-    found = Table(title=title, caption="\n".join(remarks), caption_justify="left")
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print figures."""
+    found = Table(title=title)
     for place, column in enumerate(columns):
         found.add_column(column, justify="right" if place else "left")
     for row in rows:
@@ -40,21 +38,14 @@ def table(
     Console(width=max(console.width, whole)).print(found)  # a narrow terminal or a pipe cuts no figure
 
 
-def ratios(
-    title: str, found: dict[str, dict[str, dict[str, Any]]], keys: Iterable[str], *remarks: str
-) -> None:
+def ratios(title: str, found: dict[str, dict[str, dict[str, Any]]], keys: Iterable[str]) -> None:
     """Print figures by model and method; `_ratio` goes without saying."""
     rows = (
-        (model, method, *(said(row.get(key), "{:.3f}") for key in keys))
+        (model, method, *("" if row.get(key) is None else f"{row[key]:.3f}" for key in keys))
         for model, methods in found.items()
         for method, row in methods.items()
     )
-    table(title, ("model", "method", *(key.removesuffix("_ratio") for key in keys)), rows, remarks)
-
-
-def said(figure: Any, form: str = "{:.4g}") -> str:
-    """Return a figure as a cell of a table has it: nothing for None, and text as it is."""
-    return "" if figure is None else figure if isinstance(figure, str) else form.format(figure)
+    table(title, ("model", "method", *(key.removesuffix("_ratio") for key in keys)), rows)
 
 
 def close(

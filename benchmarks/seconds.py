@@ -1,13 +1,13 @@
-"""`python -m benchmarks seconds`, `cost torch`: what steps take beside a plain one, and whether counts grew.
+"""`python -m benchmarks seconds`, `cost`: what steps take beside a plain one, and whether counts grew.
 
 Operations, bytes, waits and launches are the same on every machine with the same packages, so two runs may be
-judged by them; seconds are shown.
+judged by them; seconds are shown. Where there is a GPU, torch's models run on it: `seconds` are then the
+device's, `cpu` the host's until it is done, and no bound of seconds is judged.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import lai_torch
@@ -25,12 +25,10 @@ from benchmarks.methods import (
     diagnosed_first,
     half,
     hand,
-    mixture,
-    peer,
     plain,
     prepared,
 )
-from benchmarks.models import COSTED, TIMED, Work
+from benchmarks.models import COSTED, FOR_GPU, TIMED, Work, built
 from tests.support.workloads.counts import counted
 
 Figures = dict[str, dict[str, dict[str, float | None]]]
@@ -50,31 +48,26 @@ METHODS = {
     "kept": KEPT,
     "selective": SELECTIVE,
     "whole": curated(lai_torch.LAI(), "whole"),
-    "mixture": mixture,
     "diagnose": diagnosed,
     "diagnose_first": diagnosed_first,
     "hand": hand,
 }
 LEAST = 0.05
 """Seconds of a step's own work, at least, in one measurement: small steps are run several times."""
+SECONDS = ("cpu_ratio", "hand_ratio")
 COMPUTING = ("resnet18", "bert_small", "gpt_small", "vit_tiny")
 LAUNCHING = ("bert_12_launches", "gpt_12_launches")
-
-
 CPU = (
     (COMPUTING, ("kept", 0.92), ("selective", 0.80)),
     (LAUNCHING, ("kept", 1.7), ("selective", 1.5)),
     (("tiny_mlp",), ("kept", 2.0), ("selective", 2.0)),
     (tuple(jax_steps.TIMED), ("lai_cached", 0.90), ("lai_selective", 0.80)),
 )
-MIXTURE = {"bert_small": 1.05, "vit_tiny": 1.05, "gpt_small": 1.10}
-"""Without resnet18, which couples samples: nothing rides along; LLI multiplies a vocabulary's gradients."""
 
 
 def bounds() -> dict[tuple[str, str, str], float]:
     """Return what a model's method may cost: CPU seconds, the summary's memory counted, waits."""
     found = {(name, way, "cpu_ratio"): most for names, *row in CPU for name in names for way, most in row}
-    found |= {(name, "mixture", "cpu_ratio"): most for name, most in MIXTURE.items()}
     found |= {(name, method, "memory_ratio"): 1.05 for name in COMPUTING for method in ("kept", "selective")}
     found |= {(name, method, "waits"): 1 for name in TIMED for method in ("kept", "selective", "whole")}
     return found | {("tiny_mlp", "kept", "hand_ratio"): 1.4}
@@ -83,51 +76,52 @@ def bounds() -> dict[tuple[str, str, str], float]:
 def run(rounds: int, names: tuple[str, ...]) -> None:
     """Measure the models, torch's first, print the table, write `build/seconds.json`."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    found = measure([name for name in names if name in TIMED], rounds)
-    found |= {name: jax_steps.timed(jax_steps.TIMED[name](), rounds) for name in names if name not in TIMED}
-    report.ratios("over a plain step, half kept, cached summaries", found, COLUMNS)
-    limits = {" ".join(key): bound for key, bound in bounds().items()}
-    values = {" ".join(where): value for where, value, _ in _paired(found, found)}
-    measured = {key: bound for key, bound in limits.items() if key in values}
-    report.close(
-        "seconds",
-        found,
-        limits,
-        report.over(values, measured),
-        packages=("torch", "transformers", "jax"),
-        contract=found,
-        rounds=rounds,
-        load=os.getloadavg(),
-        threads=1,
-    )
+    found = measure([name for name in names if name not in jax_steps.TIMED], rounds)
+    found |= {
+        name: jax_steps.timed(jax_steps.TIMED[name](), rounds) for name in names if name in jax_steps.TIMED
+    }
+    judged = {where for where, *_ in _paired(found, found)}
+    if torch.cuda.is_available():
+        judged = {where for where in judged if where[2] not in SECONDS}
+    limits = {where: most for where, most in bounds().items() if where in judged}
+    close("seconds", found, limits, rounds)
+
+
+def close(name: str, found: Figures, limits: Mapping[tuple[str, str, str], float], rounds: int) -> None:
+    """Print the table, write `build/NAME.json`, fail where a figure is above its bound."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "one CPU thread"
+    report.ratios(f"over a plain step, half kept, on {device}", found, COLUMNS)
+    bound = {" ".join(where): most for where, most in limits.items()}
+    values = {" ".join(where): found[where[0]][where[1]][where[2]] for where in limits}
+    setting = {"rounds": rounds, "load": os.getloadavg(), "device": device}
+    packages = ("torch", "transformers", "jax")
+    failed = report.over(values, bound)
+    report.close(name, found, bound, failed, packages=packages, contract=found, **setting)
 
 
 def measure(names: Iterable[str], rounds: int) -> Figures:
     """Return each method's figures over a plain step's on each model; without `rounds`, what is counted."""
     torch.set_num_threads(1)
-    return {name: ratios(TIMED[name], METHODS, rounds) for name in names}
+    return {name: ratios((TIMED | FOR_GPU)[name], METHODS, rounds) for name in names}
 
 
 def ratios(
     build: Callable[[], Work], methods: Mapping[str, Build], rounds: int, *, least: float = LEAST
 ) -> dict[str, dict[str, float | None]]:
     """Return the figures on one model of the methods that it allows, `plain` among them."""
-    torch.manual_seed(0)
-    work = build()
-    work.model.train()
-    steps, counts, failures = prepared(methods, work, work.optimizer(), partial(counts_of, work))
-    if failed := [failure.trace for failure in failures.values() if not failure.refused]:
-        raise RuntimeError(failed[0])
+    work = built(build)
+    steps, counts = prepared(methods, work, work.optimizer(), partial(counts_of, work))
     calls = {name: step.run for name, step in steps.items()}
-    times = ruler.medians(ruler.in_turn(calls, rounds, least=least))
+    clock = ruler.on_gpu if torch.cuda.is_available() else ruler.on_cpu
+    times = ruler.medians(ruler.in_turn(calls, rounds, least=least, clock=clock))
     found: dict[str, dict[str, float | None]] = {}
     for name, row in counts.items():
         found[name] = {f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")}
         found[name] |= {key: row[key] for key in ("waits", "launches")}
         found[name] |= dict.fromkeys(("seconds_ratio", "cpu_ratio", *(f"{other}_ratio" for other in OVER)))
         if rounds:
-            clock, cpu = (each / steps[name].steps for each in times[name])
-            found[name]["seconds_ratio"] = clock / times["plain"][0]
+            seconds, cpu = times[name]
+            found[name]["seconds_ratio"] = seconds / times["plain"][0]
             found[name]["cpu_ratio"] = cpu / times["plain"][1]
             for other in OVER:
                 found[name][f"{other}_ratio"] = cpu / times[other][1] if other in times else None
@@ -137,11 +131,13 @@ def ratios(
 def counts_of(work: Work, step: Step) -> dict[str, float]:
     """Return what does not depend on the clock, of one step."""
     done = counted(step.run)
-    found = {key: getattr(done, key) / step.steps for key in ("flops", "waits", "launches")}
+    found = {key: getattr(done, key) for key in ("flops", "waits", "launches")}
     return found | {"memory": bytes_of(work, work.optimizer()) + step.held + done.peak}
 
 
 COSTS: dict[str, Build] = {
+    "plain": plain,
+    "half": half,
     "lai_cached": KEPT,
     "lai_fresh": curated(lai_torch.LAI(), refresh=1),
     "lli_cached": curated(lai_torch.LLI()),
@@ -151,47 +147,30 @@ COSTS: dict[str, Build] = {
     "lai_selective": SELECTIVE,
 }
 COST_BOUNDS = {
-    "resnet18 lai_cached flops_ratio": 0.86,
-    "resnet18 lai_fresh flops_ratio": 1.53,
-    "resnet18 lai_cached memory_ratio": 1.05,
-    "bert_small lai_selective flops_ratio": 0.72,
-    "gpt_neo_small lai_selective flops_ratio": 0.72,
+    ("resnet18", "lai_cached", "flops_ratio"): 0.86,
+    ("resnet18", "lai_fresh", "flops_ratio"): 1.53,
+    ("resnet18", "lai_cached", "memory_ratio"): 1.05,
+    ("bert_small", "lai_selective", "flops_ratio"): 0.72,
+    ("gpt_neo_small", "lai_selective", "flops_ratio"): 0.72,
 }
-PEER = "opacus_fresh"
-CHEAPER = (("ghost_fresh", "flops_ratio"), ("lai_fresh", "memory_ratio"))
-"""What takes no more than opacus' step, on every model, where it is installed."""
-COST_KEYS = ("flops_ratio", "seconds_ratio", "memory_ratio")
-OVER_HALF = {f"half_{key}": key for key in ("flops_ratio", "seconds_ratio")}
-"""What is also told over a plain step on a random batch of the kept size."""
+JAX_BOUNDS = {
+    (model, method, "flops_ratio"): most
+    for model in jax_steps.COSTED
+    for method, most in (("lai_cached", 0.86), ("lai_selective", 0.72))
+}
 
 
-def cost() -> None:
+def cost_torch() -> None:
     """Measure every model and method at the paper's sizes, print the table, write `build/cost-torch.json`."""
     torch.set_num_threads(1)
-    builds = {"plain": plain, "half": half, **COSTS}
-    if find_spec("opacus") is None:
-        print("opacus is not installed here: `make peers` measures it on the same work")
-    else:
-        builds[PEER] = peer
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for name, build in COSTED.items():
-        figures = ratios(build, builds, 2, least=0.0)
-        rows = {way: {key: float(row[key] or 0.0) for key in COST_KEYS} for way, row in figures.items()}
-        for row in rows.values():
-            row |= {over: row[key] / rows["half"][key] for over, key in OVER_HALF.items()}
-        found[name] = {way: row for way, row in rows.items() if way != "plain"}
-    title = "over a plain step, and over one on a random half (half); half kept"
-    report.ratios(title, found, (*COST_KEYS, *OVER_HALF))
-    bounded = {key: found[model][way][figure] for key in COST_BOUNDS for model, way, figure in [key.split()]}
-    failed = report.over(bounded, COST_BOUNDS)
-    failed += [
-        f"{name} {method} {key} {methods[method][key]:.3f} > opacus' {methods[PEER][key]:.3f}"
-        for name, methods in found.items()
-        for method, key in CHEAPER
-        if PEER in methods and not methods[method][key] <= methods[PEER][key]
-    ]
-    packages = ("torch", "transformers")
-    report.close("cost-torch", found, COST_BOUNDS, failed, packages=packages, contract=found, threads=1)
+    found = {name: ratios(build, COSTS, 2, least=0.0) for name, build in COSTED.items()}
+    close("cost-torch", found, COST_BOUNDS, 2)
+
+
+def cost_jax() -> None:
+    """Do the same for JAX's models, write `build/cost-jax.json`."""
+    found = {name: jax_steps.timed(build(), 3) for name, build in jax_steps.COSTED.items()}
+    close("cost-jax", found, JAX_BOUNDS, 3)
 
 
 def worse(old: Figures, new: Figures) -> list[str]:

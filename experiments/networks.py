@@ -33,23 +33,23 @@ def seeded(seed: int, *widths: int) -> nn.Sequential:
     return chain(widths)
 
 
-def convolutional(seed: int, channels: int = 8) -> nn.Sequential:
+def convolutional(seed: int) -> nn.Sequential:
     """Return two convolutions and a linear layer on digits."""
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Unflatten(1, (1, 8, 8)),
-        nn.Conv2d(1, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(8 * channels, 10),
+        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64, 10),
     )  # fmt: skip
 
 
 class Block(nn.Module):
-    """Attention, to what came before or to everything, and two linear layers; normalised before."""
+    """Attention to what came before, and two linear layers; normalised before."""
 
-    def __init__(self, width: int, heads: int, *, causal: bool = True) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.causal, self.heads = causal, heads
+        self.heads = heads
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -61,15 +61,14 @@ class Block(nn.Module):
             self.project(self.first(x)).view(n, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         )
         similarity = (q @ k.transpose(2, 3)) / (d // self.heads) ** 0.5
-        if self.causal:
-            similarity = similarity + torch.full((t, t), -torch.inf, dtype=x.dtype).triu(1)
+        similarity = similarity + torch.full((t, t), -torch.inf, dtype=x.dtype).triu(1)
         seen = similarity.softmax(3) @ v
         x = x + self.out(seen.transpose(1, 2).reshape(n, t, d))
         return x + self.down(functional.gelu(self.up(self.second(x))))
 
 
 class GPT(nn.Module):
-    """A small GPT: learned positions, an untied head; a small BERT where attention is not causal."""
+    """A small GPT: learned positions, an untied head."""
 
     def __init__(
         self,
@@ -78,13 +77,12 @@ class GPT(nn.Module):
         *,
         width: int = 32,
         depth: int = 2,
-        causal: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__()
         torch.manual_seed(seed)
         self.word, self.place = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, 4, causal=causal) for _ in range(depth))
+        self.blocks = nn.ModuleList(Block(width, 4) for _ in range(depth))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
         for parameter in self.parameters():
             if parameter.dim() > 1:
@@ -103,18 +101,17 @@ class GPT(nn.Module):
 
 
 class Classifier(nn.Module):
-    """A small GPT with a prediction layer on its last position, or a small BERT with one on their mean."""
+    """A small GPT with a prediction layer on its last position."""
 
     def __init__(self, text: GPT, classes: int, *, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.text, self.causal = text, text.blocks[0].causal
+        self.text = text
         text.head = nn.Linear(text.head.in_features, classes)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the classes' logits, `(n, classes)`."""
-        told = self.text.norm(self.text.hidden(ids))
-        return self.text.head(told[:, -1] if self.causal else told.mean(1))
+        return self.text.head(self.text.norm(self.text.hidden(ids))[:, -1])
 
 
 def next_loss(logits: Tensor, targets: Tensor) -> Tensor:

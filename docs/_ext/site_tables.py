@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.judge.command import RECORD
 from benchmarks.judge.libraries import LIBRARIES
 from benchmarks.judge.zoo import code
+from experiments.harness.page import markdown
 from lai_core.estimators.catalogue import CATALOGUE
 from tests.support import ledger
 from tests.support.paper_claims import CLAIMS
@@ -57,16 +58,11 @@ TABLES = {
 }
 
 
-def table(head, rows):
-    """Return a table in markdown."""
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))
-
-
 def estimators(name):
     """Return the catalogue of estimators for `choosing` or by `options`, one row an estimator."""
     columns = TABLES[name]
     rows = ([f"`{each.name}`", *(cell(each) for cell in columns.values())] for each in CATALOGUE)
-    return table(["estimator", *columns], rows)
+    return markdown(["estimator", *columns], rows)
 
 
 def counts():
@@ -77,7 +73,7 @@ def counts():
         for estimator, name in ESTIMATORS.items()
         if (counts := entry["counts"][estimator])
     ]
-    return table(("suite", "cases", "estimator", *VERDICTS), rows)
+    return markdown(("suite", "cases", "estimator", *VERDICTS), rows)
 
 
 def claims():
@@ -88,7 +84,7 @@ def claims():
         # what stands in parentheses is none of the paper's words
         said = claim.said if claim.said.startswith("(") else f"“{claim.said}”"
         rows.append((said, claim.place, gives, "holds" if claim.verdict else "**does not hold**"))
-    return table(("the text", "where", "the table gives", " "), rows)
+    return markdown(("the text", "where", "the table gives", " "), rows)
 
 
 def without():
@@ -101,14 +97,16 @@ def without():
         (kind, str(len(slugs)), *(str(sum(slug not in found for slug in slugs)) for found in _found(links)))
         for kind, slugs in (*kinds.items(), ("all", list(entries)))
     ]
-    return table(("verdict", "statements", "without a function", "without a test", "without a proof"), rows)
+    return markdown(
+        ("verdict", "statements", "without a function", "without a test", "without a proof"), rows
+    )
 
 
 def judged():
     """Return what each library does with each case."""
     record = json.loads(RECORD.read_text())
     rows = [(name, *(_verdict(record[each][name]) for each in LIBRARIES)) for name in record["lai_torch"]]
-    return table(("case", *LIBRARIES), rows)
+    return markdown(("case", *LIBRARIES), rows)
 
 
 def judged_libraries():
@@ -119,7 +117,7 @@ def judged_libraries():
         found = [row["verdict"] for row in record[name].values()]
         counts = [str(found.count(verdict)) for verdict in JUDGED]
         rows.append((name, record["versions"][name], f"[{library.scope}]({library.source})", *counts))
-    return f"Judged on {record['date']}.\n\n" + table(
+    return f"Judged on {record['date']}.\n\n" + markdown(
         ("library", "version", "documented scope", *JUDGED), rows
     )
 

@@ -1,1 +1,1 @@
-"""Data that is really there: what ships with Python and with packages. Nothing is downloaded at run time."""
+"""Data that is really there: what ships with Python and with packages. Nothing is downloaded."""

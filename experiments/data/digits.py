@@ -17,15 +17,13 @@ N_TRAINING, N_VALIDATION = 1024, 300
 class NoisyDigits(NamedTuple):
     """Images `(n, 64)`, 8 x 8 pixels from 0 to 1, and labels `(n,)`; of the training labels some are wrong.
 
-    No method sees `true_labels`, what the training images show. `indices` are the rows of the images of the
-    three sets in scikit-learn's table.
+    No method sees `true_labels`, what the training images show.
     """
 
     training: Batch
     validation: Batch
     test: Batch
     true_labels: Tensor
-    indices: list[np.ndarray]
 
     @property
     def wrong(self) -> Tensor:
@@ -46,7 +44,7 @@ def noisy_digits(seed: int, *, flip: float = 0.4) -> NoisyDigits:
         for rows in indices
     )
     given = torch.from_numpy(flip_labels(training[1].numpy(), flip, random))
-    return NoisyDigits((training[0], given), validation, test, training[1], indices)
+    return NoisyDigits((training[0], given), validation, test, training[1])
 
 
 def flip_labels(

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from experiments.harness import record as records
-from experiments.harness.study import Study
+from experiments.harness.study import Shown
 
 OURS = ("ours", "not compared")
 """What a claim's `paper` says where the paper makes none."""
 
 
-def methods_table(study: Study, record: dict[str, Any]) -> str:
+def methods_table(study: Shown, record: dict[str, Any]) -> str:
     """Return means with their intervals; nothing where a method has no such metric."""
     methods = record["methods"]
     shown = [key for key in study.columns if any(key in metrics for metrics in methods.values())]
@@ -36,19 +36,20 @@ def claims_table(record: dict[str, Any]) -> str:
     return markdown(("claim", "verdict", "found", "95% interval", "paper"), rows)
 
 
-def tables(study: Study) -> str:
+def tables(study: Shown) -> str:
     """Return what a committed record holds: both tables, and on what it was computed."""
     record = records.read(study.committed)
     config = record["config"]
     held = "".join(f"; {name} `{digest[:12]}`" for name, digest in config["data"].items())
+    last = f" of commit `{study.commit}`, the last that has this study" if study.commit else ""
     origin = (
-        f"`{config['command']}`; {len(config['seeds'])} seeds; {config['machine']}{held}; "
+        f"`{config['command']}`{last}; {len(config['seeds'])} seeds; {config['machine']}{held}; "
         f"{{download}}`all numbers as JSON <../../experiments/results/{study.name}.json>`."
     )
     return "\n\n".join([methods_table(study, record), "Claims:", claims_table(record), origin])
 
 
-def verdicts(studies: Iterable[Study]) -> str:
+def verdicts(studies: Iterable[Shown]) -> str:
     """Return how many of the paper's own claims came out how, by study that judges any."""
     rows = []
     for study in studies:

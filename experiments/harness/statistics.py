@@ -21,9 +21,7 @@ def summary(values: Sequence[float], metric: str | None = None) -> dict[str, Any
     return {"mean": mean, "low": low, "high": high, "values": [_digits(v) for v in values]}
 
 
-def estimate(
-    values: Sequence[float], metric: str | None = None, level: float = LEVEL
-) -> tuple[float, float | None, float | None]:
+def estimate(values: Sequence[float], metric: str | None = None) -> tuple[float, float | None, float | None]:
     """Return the mean and both ends of its t interval; of a known metric none is what that cannot be.
 
     Correlations are averaged as Fisher's z, their `artanh`, which is nearly normal: of five seeds the
@@ -33,28 +31,28 @@ def estimate(
     """
     values = [_digits(value) for value in values]
     if is_correlation(metric) and max(map(abs, values)) < 1.0:
-        mean, *ends = np.tanh(_student(np.arctanh(values), level))
+        mean, *ends = np.tanh(_student(np.arctanh(values)))
     else:
-        mean, *ends = np.clip(_student(values, level), *bounds(metric))
+        mean, *ends = np.clip(_student(values), *bounds(metric))
     if len(values) < 2:
         return _digits(mean), None, None
     low, high = ends
     return _digits(mean), _digits(low), _digits(high)
 
 
-def _student(values: Sequence[float], level: float) -> tuple[float, ...]:
+def _student(values: Sequence[float]) -> tuple[float, ...]:
     """Return a mean and its t interval; the mean itself where all values are equal, or there is but one."""
     mean = float(np.mean(values))
     if np.ptp(values) == 0.0:
         return mean, mean, mean
-    half = _quantile(len(values) - 1, level) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    half = _quantile(len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
     return mean, mean - half, mean + half
 
 
 @lru_cache
-def _quantile(freedom: int, level: float) -> float:
+def _quantile(freedom: int) -> float:
     """Return how many standard errors Student's interval reaches to either side."""
-    return float(stats.t.ppf((1.0 + level) / 2, freedom))
+    return float(stats.t.ppf((1.0 + LEVEL) / 2, freedom))
 
 
 def is_correlation(metric: str | None) -> bool:
@@ -80,16 +78,15 @@ def compared(
     paper: str,
     at_least: float = 0.0,
     sign: int = 1,
-    level: float = LEVEL,
 ) -> dict[str, Any]:
     """Judge that one method of a record is above another by `at_least`, seed by seed.
 
-    The claim holds where the whole interval of that level lies above the bound, is refuted where all lies
+    The claim holds where the whole interval lies above the bound, is refuted where all lies
     below. `paper` is what the paper reports of it; `sign` is -1 where lower is better.
     """
     pair = (methods[name][metric]["values"] for name in (one, other))
     values = [sign * (a - b) for a, b in zip(*pair, strict=True)]
-    return judged(values, paper=paper, at_least=at_least, level=level)
+    return judged(values, paper=paper, at_least=at_least)
 
 
 def judged(
@@ -99,10 +96,9 @@ def judged(
     at_least: float = 0.0,
     at_most: float | None = None,
     metric: str | None = None,
-    level: float = LEVEL,
 ) -> dict[str, Any]:
     """Judge that the mean of one number a seed is above a bound; below one, where `at_most` is given."""
-    mean, low, high = estimate(values, metric, level)
+    mean, low, high = estimate(values, metric)
     verdict = "undecided"
     if low is not None and high is not None:
         above, below = (

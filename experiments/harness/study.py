@@ -30,12 +30,32 @@ class Unit:
     run: Callable[[], Found]
 
 
-@dataclass(frozen=True)
-class Study:
-    """A study; one module under `experiments/studies` defines each."""
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What a page shows of a committed record."""
 
     name: str
     title: str
+    pictures: Callable[[dict[str, Any]], dict[str, Figure]]
+    """From a record to figures, by name."""
+    null: str
+    """The method that uses nothing; `oracle` knows what no user knows: no study without both."""
+    oracle: str
+    columns: Mapping[str, str]
+    """The metrics that the page's table shows, with their headings; all others are in the JSON."""
+    commit: str = ""
+    """The last that has the study; empty where it is here."""
+
+    @property
+    def committed(self) -> Path:
+        """Where its committed record lies, if any."""
+        return records.RESULTS / f"{self.name}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(Shown):
+    """A study; one module under `experiments/studies` defines each."""
+
     about: str
     """What it stands for in the paper; `docs/theory/studies.md` says what is compared and what is drawn."""
     config: Callable[[str], dict[str, Any]]
@@ -44,20 +64,8 @@ class Study:
     """From settings to the work. Every seed must give every method the same metrics."""
     claims: Callable[[Methods], dict[str, dict[str, Any]]]
     """From what the methods did to `harness.statistics` judgements, by text."""
-    pictures: Callable[[dict[str, Any]], dict[str, Figure]]
-    """From a record to figures, by name."""
-    null: str
-    """The method that uses nothing; `oracle` knows what no user knows: no study without both."""
-    oracle: str
-    columns: Mapping[str, str]
-    """The metrics that the page's table shows, with their headings; all others are in the JSON."""
     data: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Hashes of data that vary from machine to machine, by name."""
-
-    @property
-    def committed(self) -> Path:
-        """Where its committed record lies, if any."""
-        return records.RESULTS / f"{self.name}.json"
 
     def run(
         self,

@@ -1,7 +1,7 @@
 """Ways to choose what a step trains on: each says what it sees, what it returns and what it costs."""
 
-from experiments.methods import choices, curated, redundant, static
+from experiments.methods import choices, curated
 from experiments.methods.base import METHODS, Outcome, Run, Task, train
 
 __all__ = ["METHODS", "Outcome", "Run", "Task", "train"]
-_ = choices, curated, redundant, static  # importing them enters their methods
+_ = choices, curated  # importing them enters their methods

@@ -87,15 +87,6 @@ class Run:
             descend(self.model, self.optimizer, self.batch(rows[kept]), weights[kept])
         return weights
 
-    def train_on(self, kept: Tensor) -> Step:
-        """Return a step that trains on those rows of a batch that are kept, `(n,)` of zeros and ones."""
-
-        def step(rows: Tensor) -> Tensor:
-            chosen = kept[rows].float()
-            return self.update(rows, chosen / chosen.sum().clamp(min=1.0))
-
-        return step
-
     def mix_in(self, count: int = 32) -> None:
         """Step on so many validation samples, drawn at random."""
         inputs, labels = self.task.validation

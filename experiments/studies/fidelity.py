@@ -17,11 +17,10 @@ from experiments.data.digits import Batch, noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Unit, study_of
-from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import LOSS, descend
 from experiments.networks import GPT, convolutional, next_loss, seeded
 from experiments.studies import figure_one
-from experiments.studies.figure_one import Game, correlation
+from experiments.studies.figure_one import Game, correlation, sample_gradients
 
 NULL, ORACLE = "random", "Shapley values"
 CONTEXT = 32

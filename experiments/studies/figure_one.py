@@ -12,20 +12,29 @@ import lai_torch
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 
 import lai_core as lai
 from experiments.data import prose
 from experiments.data.digits import Batch
 from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found
-from experiments.methods.attribution import sample_gradients
 from experiments.methods.base import descend
 from experiments.networks import next_loss
 
 RELEASED, TRUE = "figure 1: with the released reference", "figure 1: with the true values"
 SIZE, EVERY, CONTEXT = 16, 60, 32
 Loss = Callable[..., Tensor]
+
+
+def sample_gradients(model: nn.Module, loss: Loss, batch: Batch) -> dict[str, Tensor]:
+    """Return each sample's gradient of each parameter, `(n, ...)`."""
+    point = {name: value.detach() for name, value in model.named_parameters()}
+
+    def one(at: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Any:
+        return loss(functional_call(model, at, (inputs[None],)), targets[None])[0]
+
+    return vmap(grad(one), in_dims=(None, 0, 0))(point, *batch)
 
 
 def small(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]) -> Found:

@@ -1,10 +1,9 @@
 """Fine-tuning (the paper's Table 2): a language model with a prediction layer, curated after a warm-up."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from experiments.data import annotators, prose
+from experiments.data import prose
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Unit, study_of
 from experiments.studies import trainings
@@ -25,36 +24,25 @@ METHODS = (
     NULL, ORACLE, "validation only", "training + validation", "validation batch mixed in", "random",
     "small loss", "RHO-loss", *CURATED,
 )  # fmt: skip
-FEW = tuple(name for name in METHODS if name not in ("validation only", "small loss", "RHO-loss", "Ghost"))
-"""What the claims need."""
 MAIN = "GPT, clean"
-SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
-    MAIN: (METHODS, {"text": "source code", "causal": True, "share": 0.0}),
-    "GPT, 40% wrong": (METHODS, {"text": "source code", "causal": True, "share": 0.4}),
-    "BERT, film reviews": (FEW, {"text": "film reviews", "causal": False, "share": 0.0}),
-}
+SETTINGS = {MAIN: 0.0, "GPT, 40% wrong": 0.4}
+"""The share of wrong labels."""
 
 
 def config(size: str) -> dict[str, Any]:
-    """Return the settings; those of reviews where they have been fetched."""
+    """Return the settings."""
     if size == "quick":
         small = {"epochs": 2, "training": 64, "reading": 5, "testing": 100}
         return {"seeds": [0, 1], **small, "settings": [MAIN]}
-    held = [
-        name
-        for name, (_, options) in SETTINGS.items()
-        if options["text"] != "film reviews" or annotators.fetched()
-    ]
-    return {"seeds": list(range(5)), "epochs": 5, "training": 640, "reading": 300, "settings": held}
+    return {"seeds": list(range(5)), "epochs": 5, "training": 640, "reading": 300, "settings": list(SETTINGS)}
 
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
     sizes = {key: config[key] for key in ("epochs", "training", "reading", "testing") if key in config}
-    own: dict[str, trainings.Setting] = {}
-    for name in config["settings"]:
-        methods, options = SETTINGS[name]
-        own[name] = methods, partial(fine_tuning, **options, **sizes)
+    own = {
+        name: (METHODS, partial(fine_tuning, share=SETTINGS[name], **sizes)) for name in config["settings"]
+    }
     return trainings.units(config["seeds"], own)
 
 

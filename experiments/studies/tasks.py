@@ -1,18 +1,15 @@
-"""What the methods train on: digits with flipped labels, reviews with those of annotators, pieces of text."""
+"""What the methods train on: digits with flipped labels, pieces of text."""
 
 import copy
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
 
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 
-from experiments.data import annotators, prose
+from experiments.data import prose
 from experiments.data.digits import flip_labels, noisy_digits
 from experiments.methods import Task
 from experiments.methods.base import descend
@@ -71,26 +68,8 @@ def mistaken(inputs: np.ndarray, labels: np.ndarray, share: float, random: np.ra
     return (chance.cumsum(1) < random.random((len(labels), 1))).sum(1).clip(max=classes - 1)
 
 
-def reviews(seed: int, *, held: int, epochs: int) -> Task:
-    """Return film-review sentences with annotators' labels; a clean validation set and 2,000 to test on."""
-    rated, inputs = annotators.rated(), torch.from_numpy(annotators.features())
-    random = np.random.default_rng((seed, 7))
-    drawn = random.permutation(len(rated))[: 2000 + held + 2000]
-    training, validation, test = np.split(drawn, [2000, 2000 + held])
-    right = torch.tensor([int(one.mean > 0) for one in rated])
-    given = torch.tensor([annotators.given_label(rated[row], random) for row in training])
-    sets = [(inputs[rows], labels) for rows, labels in (
-        (training, given), (validation, right[validation]), (test, right[test])
-    )]  # fmt: skip
-    network = partial(uniform, widths=(64, 64, 2))
-    return Task(*sets, (given != right[training]).float(), network, 0.001, 100, epochs)
-
-
-HIDDEN = 0.15
-"""The share of symbols that a BERT has to guess (Devlin et al. 2019)."""
-LENGTH, WORDS = 32, 2000
-PIECES, RATE = 32, 0.002
-"""Samples of a step on text, and the learning rate of fine-tuning."""
+LENGTH, PIECES, RATE = 32, 32, 0.002
+"""Characters of a piece, samples of a step on text, and the learning rate of fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +86,7 @@ class Text:
     cut: int
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
 def read_sources() -> Text:
     """Return Python's language reference, and pieces of the source of two of its modules, by characters."""
     parts = [prose.numbers(source) for source in prose.modules()[:2]]
@@ -119,52 +98,22 @@ def read_sources() -> Text:
 
 
 @lru_cache(maxsize=2)
-def read_reviews() -> Text:
-    """Return film-review sentences, by their 2,000 most frequent words, and whether people liked the film."""
-    rated = annotators.rated()
-    words = [one.text.lower().split() for one in rated]
-    frequent = Counter(chain.from_iterable(words)).most_common(WORDS - 1)
-    known = {word: k for k, (word, _) in enumerate(frequent, 1)}
-    ids = [[known.get(word, WORDS) for word in of] for of in words]
-    rows = np.array([(of + [0] * LENGTH)[:LENGTH] for of in ids])
-    labels = np.array([int(one.mean > 0) for one in rated])
-    order, read = np.random.default_rng(0).permutation(len(rows)), np.array(list(chain.from_iterable(ids)))
-    return Text(read, WORDS, rows[order], labels[order], len(rows) * 6 // 10)
-
-
-TEXTS = {"source code": read_sources, "film reviews": read_reviews}
-
-
-@lru_cache(maxsize=2)
-def pretrained(name: str, causal: bool, seed: int, steps: int) -> GPT:
-    """Return a GPT that has learnt to tell the next symbol, or a BERT that has learnt to tell hidden ones."""
-    text, random = TEXTS[name](), np.random.default_rng((seed, 5))
-    model = GPT(text.symbols + 1, LENGTH, causal=causal, seed=seed)
+def pretrained(seed: int, steps: int) -> GPT:
+    """Return a GPT that has learnt to tell the next symbol."""
+    text, random = read_sources(), np.random.default_rng((seed, 5))
+    model = GPT(text.symbols + 1, LENGTH, seed=seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     weights = torch.full((PIECES,), 1.0 / PIECES)
     for _ in range(steps):
         starts = random.integers(0, len(text.read) - LENGTH - 1, PIECES)
         ids = torch.from_numpy(text.read[starts[:, None] + np.arange(LENGTH + 1)])
-        if causal:
-            descend(model, optimizer, (ids[:, :-1], ids[:, 1:].contiguous()), weights, next_loss)
-        else:
-            hidden = torch.from_numpy(random.random((PIECES, LENGTH)) < HIDDEN)
-            seen, target = ids[:, :-1] * ~hidden, ids[:, :-1].where(hidden, -100)
-            descend(model, optimizer, (seen, target), weights, hidden_loss)
+        descend(model, optimizer, (ids[:, :-1], ids[:, 1:].contiguous()), weights, next_loss)
     return model
-
-
-def hidden_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return each sequence's loss summed over its hidden symbols, over how many are hidden on average."""
-    losses = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none", ignore_index=-100)
-    return losses.sum(1) / (HIDDEN * LENGTH)
 
 
 def fine_tuning(
     seed: int,
     *,
-    text: str,
-    causal: bool,
     share: float,
     training: int,
     reading: int,
@@ -175,7 +124,7 @@ def fine_tuning(
 
     The network has been `reading` for so many steps before.
     """
-    found, random = TEXTS[text](), np.random.default_rng((seed, 7))
+    found, random = read_sources(), np.random.default_rng((seed, 7))
     rows, labels = torch.from_numpy(found.rows), torch.from_numpy(found.labels)
     early = random.permutation(found.cut)[:training]
     late = found.cut + random.permutation(len(labels) - found.cut)[: 100 + testing]
@@ -183,7 +132,7 @@ def fine_tuning(
     given[: round(share * len(given))] ^= 1  # the pieces are in random order
 
     def network(network_seed: int) -> nn.Module:
-        model = pretrained(text, causal, network_seed, reading)
+        model = pretrained(network_seed, reading)
         return Classifier(copy.deepcopy(model), 2, seed=network_seed)
 
     sets = (rows[early], given), *((rows[part], labels[part]) for part in (late[:100], late[100:]))

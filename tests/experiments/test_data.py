@@ -1,50 +1,13 @@
-"""Data as the studies read it: labels of annotators, digits with wrong labels, prose."""
-
-import io
-import tarfile
+"""Data as the studies read it: digits with wrong labels, prose."""
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from experiments.data import annotators, prose
+from experiments.data import prose
 from experiments.networks import GPT
 from experiments.studies import pretraining, tasks
-
-
-def packed(**files):
-    """Return an archive."""
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w:gz") as tar:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return found.getvalue()
-
-
-def test_annotators_err_as_their_ratings_say(tmp_path):
-    means = b"1\t2.0\tgood\n2\t-1.5\tbad\n3\t0.2\tneither\n4\t3.0\tunrated\n"
-    raw = b"1\tx\ty\t[3, 3, 0]\n2\tx\ty\t[-2, -2, 1]\n3\tx\ty\t[1, 0, 0]\n"
-    inner = packed(**{"d/few_GroundTruth.txt": means, "d/few_anonDataRatings.txt": raw})
-    path = tmp_path / "few.tar.gz"
-    path.write_bytes(packed(**{"vader/additional_resources/hutto_ICWSM_2014.tar.gz": inner}))
-    rated = annotators.rated("few", path)
-    assert rated == [("good", 2.0, [3, 3, 0]), ("bad", -1.5, [-2, -2, 1])]  # a clear mean, and every rating
-    random = np.random.default_rng(0)
-    # one of three ratings of `good` is a coin, one of `bad` is wrong
-    drawn = [[annotators.given_label(one, random) for _ in range(1000)] for one in rated]
-    assert np.mean(drawn, axis=1) == pytest.approx([0.5, 1.0], abs=0.05)
-
-
-def test_missing_or_wrong_archives_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="`make data` fetches it"):
-        annotators.archive(tmp_path)
-    (tmp_path / annotators.FILE).write_bytes(b"something else")
-    with pytest.raises(ValueError, match="is not the archive whose hash is pinned"):
-        annotators.archive(tmp_path)
-
 
 OPTIONS = {"noise": "symmetric", "share": 0.4, "held": 300, "epochs": 1}
 
@@ -98,17 +61,15 @@ def test_corpora_hold_the_stated_bad_share():
     assert prose.numbers("a\U0001f600b").tolist() == [prose.alphabet()[c] for c in "a b"]
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_gpt_is_causal_bert_is_bidirectional(causal):
-    network, ids = GPT(9, 6, causal=causal), torch.arange(6)[None] + 1
-    changed = torch.where(ids == 4, 8, ids)
-    moved = (network(ids) != network(changed)).any(2)[0]
-    assert moved.tolist() == [not causal] * 3 + [True] * 3
+def test_gpt_is_causal():
+    network, ids = GPT(9, 6), torch.arange(6)[None] + 1
+    moved = (network(ids) != network(torch.where(ids == 4, 8, ids))).any(2)[0]
+    assert moved.tolist() == [False] * 3 + [True] * 3
 
 
 def test_fine_tuning_splits_are_disjoint():
     options = {"training": 400, "reading": 1, "epochs": 1}
-    task = tasks.fine_tuning(0, text="source code", causal=True, share=0.25, **options)
+    task = tasks.fine_tuning(0, share=0.25, **options)
     training, validation, test = (
         {tuple(row) for row in part[0].tolist()} for part in (task.training, task.validation, task.test)
     )

@@ -3,21 +3,17 @@
 import copy
 import json
 from functools import partial
-from pathlib import Path
 
 import lai_torch
 import pytest
 import torch
 
-from benchmarks import gpu
-from benchmarks.gpu import COLUMNS, METHODS, cell
-from benchmarks.methods import CACHED, curator, plain_step
+from benchmarks.methods import CACHED, curator, plain, plain_step
 from benchmarks.models import TIMED
-from benchmarks.seconds import BASELINE, measure, worse
+from benchmarks.seconds import BASELINE, measure, ratios, worse
 from tests.support.workloads.counts import counted
 from tests.support.workloads.torch_oracle import per_sample_gradients
 
-UNTRIED = {way for way in METHODS if "CUDA graphs" in way}
 FIGURES = {"model": {"kept": {"cpu_ratio": 0.9, "flops_ratio": 0.8, "waits": 1, "launches": 100}}}
 
 
@@ -50,6 +46,16 @@ def test_launch_counts_stay_within_committed_ones():
     assert worse(KNOWN, measure(["bert_12_launches", "gpt_12_launches"], rounds=0)) == []
 
 
+def test_refused_methods_leave_no_row():
+    def stop(error, work, optimizer):
+        raise error
+
+    refused, failed = (partial(stop, kind("why")) for kind in (NotImplementedError, RuntimeError))
+    assert ratios(TIMED["tiny_mlp"], {"plain": plain, "refused": refused}, 0).keys() == {"plain"}
+    with pytest.raises(RuntimeError, match="why"):
+        ratios(TIMED["tiny_mlp"], {"plain": plain, "failed": failed}, 0)
+
+
 def test_scores_match_and_cost_no_loop():
     torch.manual_seed(0)
     work = TIMED["tiny_mlp"]()
@@ -72,37 +78,3 @@ def test_scores_match_and_cost_no_loop():
     # exact scores also run both halves of the batch forward, to see that samples do not meet
     assert flops < 1.3 * counted(loop).flops
     assert score(lai_torch.LAI(), CACHED)[1] < 0.5 * step
-
-
-FEW = ("plain", "plain on half", "LAI, kept", "by hand", "plain, CUDA graphs", "opacus, fresh")
-EVERY = pytest.mark.weekly  # every method on every model takes minutes
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "refused", "methods"),
-    [
-        ("gpt2", torch.bfloat16, {"by hand"}, FEW),
-        pytest.param("resnet18", torch.bfloat16, {"LAI, selective", "by hand"}, METHODS, marks=EVERY),
-        pytest.param("bert_base", None, set(), METHODS, marks=EVERY),
-        pytest.param("gpt2", torch.bfloat16, {"by hand"}, METHODS, marks=EVERY),
-        pytest.param("llama_1b", None, set(), METHODS, marks=EVERY),
-    ],
-)
-def test_every_method_runs_or_is_refused(name, kind, refused, methods, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "METHODS", {way: METHODS[way] for way in methods})
-    found, why, broken = cell(name, "cpu", kind, 1, tmp_path, toy=True)
-    untried = UNTRIED & {*methods}
-    assert not broken
-    assert why.keys() == refused | {"opacus, fresh"} | untried
-    assert {why[way] for way in untried} == {"CUDA graphs not tried: there is no GPU"}
-    assert found.keys() | why.keys() == {*methods}
-    for row in found.values():
-        assert row.keys() == set(COLUMNS)
-        log = Path(row.pop("log")).read_text(encoding="utf-8")
-        assert all(value >= 0 for value in row.values())
-        assert {f"peak_mib {row['peak_mib']}", f"milliseconds {row['milliseconds']}"} <= {*log.splitlines()}
-        assert "round 0: " in log
-    assert len(list(tmp_path.iterdir())) == len(methods)
-    assert found["plain"]["ratio"] == found["plain"]["memory"] == 1.0
-    assert found["plain on half"]["flops"] == pytest.approx(0.5)
-    assert found["LAI, kept"]["flops"] < 0.9

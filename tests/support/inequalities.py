@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 from hypothesis import target
-
-SEEDS = st.integers(0, 2**32 - 1)
 
 
 def at_most(value: Any, bound: Any, scale: Any = 1.0) -> bool:
