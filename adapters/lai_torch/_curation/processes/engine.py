@@ -9,7 +9,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lai_torch._curation.processes.finite import are_finite
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.processes.shards import comes_from, gather_parameters
 from lai_torch._model.walk import modules_of
@@ -120,11 +119,6 @@ class Engine:
         for parameter, given, total, found in zip(held, own, sums, flags.tolist(), strict=True):
             given.copy_(total)
             parameter.grad = given if found else None
-
-    def finite(self, gradients: Sequence[Tensor]) -> bool:
-        """Say whether every gradient is finite, on every process where each holds its own part."""
-        own = are_finite([local(gradient) for gradient in gradients])
-        return not self.group.reduce_max(not own) if self.sharded else own
 
     def gather(self) -> AbstractContextManager[None]:
         """Have whole parameters in the model while the body runs, in their own types, and no hook of FSDP."""
