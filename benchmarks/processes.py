@@ -16,13 +16,8 @@ from benchmarks import report
 from tests.support.workloads import torch_processes
 from tests.support.workloads.launches import launch, launch_jax
 from tests.support.workloads.torch_processes import CASES, ENGINES, errors, runs
-from tests.support.workloads.torch_shards import shard_figures
 
 BOUND = 1e-12
-SHARES = 8
-"""Processes over which a deep network is sharded: its parameters are so many times a shard."""
-MEMORY = {"lai": 1.1, "lli": 1.1}
-"""The most bytes in a scored step over a plain one's. Ghost's summary is a gradient of the whole model."""
 MOST = 0.75
 """What a JAX device may do at `rows=.5`, over a plain step."""
 COUNTS = (2, 4)
@@ -89,26 +84,17 @@ def _bytes(collective: list[str]) -> int:
 
 def run() -> None:
     """Measure, print the tables, write `build/processes.json` and `build/bench/processes.json`."""
-    by_torch, by_jax, sharded = torch_figures(), jax_figures(), shard_figures(SHARES, timeout=600)
-    by_torch |= {f"block by block, {name}, fsdp2, {SHARES} processes": each for name, each in sharded.items()}
+    by_torch, by_jax = torch_figures(), jax_figures()
     contract = {"torch": by_torch, "jax": dict(by_jax)}
     work = by_jax.pop("operations over a plain step's, rows .5")
     figures = by_torch | {f"JAX: {case}": each for case, each in by_jax.items()}
     columns = ("case", "parameters", "scores", "weights", "bytes a step")
     report.table(f"Several processes against one; bound {BOUND:g}", columns, rows(figures))
-    ratios = {name: each["memory_ratio"] for name, each in sharded.items()}
-    memory = [[name, f"{ratio:.2f}", str(MEMORY.get(name, "-"))] for name, ratio in ratios.items()]
-    report.table("Most bytes in a step over a plain one's", ("estimator", "ratio", "bound"), memory)
     failed = [
         f"{title}: {name} {errors[name]:.1e}"
         for title, errors in figures.items()
         for name in JUDGED
         if not errors[name] <= BOUND
-    ]
-    failed += [
-        f"{name}: {ratios[name]:.2f} of the bytes of a plain step"
-        for name, bound in MEMORY.items()
-        if not ratios[name] <= bound
     ]
     if work["with a sharding"] > MOST:
         failed.append(f"JAX: a device does {work['with a sharding']:.2f} of a plain step at rows=.5")

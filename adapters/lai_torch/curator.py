@@ -54,7 +54,7 @@ class Weigher:
     model
         The model; a compiled one is scored eagerly and trained compiled. One that
         `DistributedDataParallel` wraps or `fully_shard` shards finds what one process would find on the
-        whole batch; see `group`.
+        whole batch; see `process_group`.
     loss
         `loss(outputs, targets) -> (n,)`: one unnormalised number per sample.
     validation
@@ -92,7 +92,8 @@ class Weigher:
         of the model's wrapper; without a wrapper there has to be one process. `False`: this process alone.
         Scores are those of one process with the whole batch, and the policy sees all of them; of a report,
         `scores`, `weights` and `losses` are of this process's rows, all else of the whole batch. What one
-        process raises, each raises.
+        process raises, each raises. While a sharded model scores, its parameters, each in its own type, have
+        to fit on each device; gradients of training and the optimizer's state stay sharded.
 
     Attributes
     ----------

@@ -263,7 +263,7 @@ def _gather_parameters(reader: Reader, process_group: Any) -> Iterator[Group]:
     parameters = [*list_parameters(reader.model, reader.loss).values()]
     if any(isinstance(one, DTensor) for one in parameters):
         engine = Engine(reader.model, reader.loss, process_group, own=True)
-        with engine.gather(by_block=False):  # sums are as large as the whole model anyway
+        with engine.gather():
             yield engine.group
     else:
         yield Group(process_group, parameters[0].device if parameters else torch.device("cpu"))

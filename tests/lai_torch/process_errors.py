@@ -145,10 +145,11 @@ def eval_mode_writes_shards(rank):
     return stepped(rank, model=model, process_group=None)
 
 
-def a_forward_pass_writes_shards(rank):
+def a_forward_pass_writes_shards(rank, write=lambda layer: layer.weight.data.clamp_(-0.1, 0.1), **options):
+    """Write as autograd counts no writes, unless told another way."""
     model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    model[2].register_forward_pre_hook(lambda module, _: [module.weight.data.clamp_(-0.1, 0.1)].clear())
-    return stepped(rank, model=model, process_group=None)
+    model[2].register_forward_pre_hook(lambda module, _: [write(module)].clear())
+    return stepped(rank, model=model, process_group=None, **options)
 
 
 def summary_of(rank):
@@ -205,7 +206,13 @@ ERRORS = {
     "ValueError: model: expected train() and eval() that leave parameters as they are, got ones that": (
         eval_mode_writes_shards
     ),
-    "model: a forward pass wrote the sharded parameter 'weight' of a": a_forward_pass_writes_shards,
+    "model: a forward pass wrote the sharded parameter 'weight' of a": [
+        a_forward_pass_writes_shards,
+        lambda rank: a_forward_pass_writes_shards(rank, estimator="exact"),
+    ],
+    "model: a forward pass wrote the sharded parameter 'bias' of a": (  # the value that it has
+        lambda rank: a_forward_pass_writes_shards(rank, torch.no_grad()(lambda layer: layer.bias.mul_(1.0)))
+    ),
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     "ValueError: validation: expected the same summary on every process, got others": (
         lambda rank: stepped(rank, validation=summary_of(rank))

@@ -170,7 +170,7 @@ class Scoring:
         if tracer is not None:
             tracer.recall(state)
         once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
-        with self._engine.gather(by_block=tracer is not None), once:
+        with self._engine.gather(), once:
             state = self._refresh(state, self._size(samples))
             side = state.side if self._given is None else self._given
             with self._group.raise_together():

@@ -110,7 +110,7 @@ class Updater:
             self.scaler.unscale_(self.optimizer)
         # what each process found finite may overflow in a sum, and what is scaled was not looked at
         summed = self.engine.group.size > 1 and not self.engine.lockstep
-        finite = not (summed or self.scaler is not None) or self.engine.finite(self._gradients())
+        finite = not (summed or self.scaler is not None) or are_finite(self._gradients())
         if finite and self.max_norm is not None:
             clip(self._gradients(), self.max_norm, self.engine.group)
         if not finite and self.scaler is not None:

@@ -216,8 +216,6 @@ class _Switch(TorchDispatchMode):
 
 def _place(one: Tensor) -> int:
     """Return where in memory a tensor is; 0 of one that is in several places, or in none yet."""
-    if hasattr(one, "_stored"):  # gathered when it is read
-        return id(one._stored)
     elsewhere = is_lazy(one) or is_traceable_wrapper_subclass(one)
     return 0 if elsewhere or one.layout != torch.strided else one.untyped_storage().data_ptr()
 

@@ -41,13 +41,11 @@ class Counts(TorchDispatchMode):
     `flops` are those of products and convolutions, as `torch.utils.flop_counter` counts them; `launches` all
     operations but views and empty memory; `waits` those that bring a number to the host, for each of which a
     model on a GPU would wait. `peak` is the most bytes alive at once in storages that operations made
-    meanwhile, at the size that they then have: FSDP empties and refills some of them. With `written`, those
-    count too that operations only write, as FSDP has torch's C++ code make them.
+    meanwhile, at the size that they then have.
     """
 
-    def __init__(self, *, written: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.written = written
         self.flops = self.launches = self.waits = self.peak = 0
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -80,8 +78,7 @@ class Counts(TorchDispatchMode):
         """Run `func` and count; a class of tensors runs its own operations under the mode."""
         if not PLAIN.union({FakeTensor}).issuperset(types):
             return NotImplemented
-        before = () if self.written else _stored((args, kwargs))
-        given = {id(leaf.untyped_storage()) for leaf in before}
+        given = {id(leaf.untyped_storage()) for leaf in _stored((args, kwargs))}
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
         if (formula := flop_registry.get(packet)) is not None:

@@ -9,10 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lai_torch._curation.processes.blocks import comes_from, gather_parameters
-from lai_torch._curation.processes.finite import are_finite
 from lai_torch._curation.processes.group import Group
-from lai_torch._model.walk import forget, modules_of
+from lai_torch._curation.processes.shards import comes_from, gather_parameters
+from lai_torch._model.walk import modules_of
 
 AVERAGING = {
     "require_backward_grad_sync": True,
@@ -121,24 +120,13 @@ class Engine:
             given.copy_(total)
             parameter.grad = given if found else None
 
-    def finite(self, gradients: Sequence[Tensor]) -> bool:
-        """Say whether every gradient is finite, on every process where each holds its own part."""
-        own = are_finite([local(gradient) for gradient in gradients])
-        return not self.group.reduce_max(not own) if self.sharded else own
-
-    def gather(self, *, by_block: bool = True) -> AbstractContextManager[None]:
-        """Have whole parameters in the model while the body runs, each in its own type, and no hooks of FSDP.
-
-        They are gathered when an operation reads them, those of one `fully_shard` at a time; where not
-        `by_block`, all of them beforehand.
-        """
+    def gather(self) -> AbstractContextManager[None]:
+        """Have whole parameters in the model while the body runs, in their own types, and no hook of FSDP."""
         if not self.sharded:
             return _WHOLE
         self.reset()
         # a loss may hold sharded parameters, too
-        modules = modules_of(self.model, self.loss)
-        forget()  # what is known of the parameters is about their parts
-        return gather_parameters(modules, _is_sharded, self.group, by_block=by_block)
+        return gather_parameters(modules_of(self.model, self.loss), self.group)
 
     def reset(self) -> None:
         """Reshard every module: after a forward pass alone, FSDP keeps the root unsharded."""

@@ -2,7 +2,7 @@
 
 import builtins
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
@@ -25,11 +25,6 @@ class Group:
     Each method is a collective or two, which all processes have to enter; of one process it does nothing.
     So whatever may raise on one of them alone runs in `raise_together`, and `reduce_max` decides what data
     decide.
-
-    Attributes
-    ----------
-    settles
-        What a process does before it enters a collective: where parameters are gathered block by block.
     """
 
     def __init__(
@@ -40,17 +35,10 @@ class Group:
         self.group, self.device = group, device
         self.size = 1 if group is None else group.size()
         self.rank = 0 if group is None else dist.get_rank(group)
-        self.settles: Callable[[], None] | None = None
         self._collectives = self._bytes = 0
 
-    def settle(self) -> None:
-        """Be ready for a collective: others may still wait for this process's part of a block."""
-        if self.settles is not None:
-            self.settles()
-
     def count_traffic(self, tensor: Tensor) -> Tensor:
-        """Be ready for a collective; count it and its bytes. Pickled objects are not counted."""
-        self.settle()
+        """Count a collective and its bytes. Pickled objects are not counted."""
         self._collectives += 1
         self._bytes += tensor.nbytes
         return tensor
@@ -139,7 +127,6 @@ class Group:
         """Return every process's value, in order: for what is rare, since it is pickled."""
         found = [value] * self.size
         if self.size > 1:
-            self.settle()
             dist.all_gather_object(found, value, group=self.group)
         return found
 
