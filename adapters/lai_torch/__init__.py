@@ -29,7 +29,7 @@ from lai_torch.options import (
     PreconditionedLAI,
 )
 from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, KeepReducible, Scheduled, draw
-from lai_torch.report import AuditLog, Report, ScoredReport
+from lai_torch.report import Report, ScoredReport
 from lai_torch.segments import check_segments, segment_scores
 from lai_torch.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
 from lai_torch.trace import (
@@ -46,7 +46,6 @@ from lai_torch.trace import (
 __all__ = [
     "LAI",
     "LLI",
-    "AuditLog",
     "CalibratedLAI",
     "Coverage",
     "Curator",

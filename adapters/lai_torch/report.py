@@ -1,12 +1,8 @@
-"""What one step of the curator did, as an object, as rows, and as lines of a file."""
+"""What one step of the curator did, as an object and as rows."""
 
-import json
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -236,53 +232,3 @@ def _list_ids(ids: Any, samples: int) -> list[Any]:
 
 def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None
-
-
-class AuditLog:
-    r"""A file of JSON lines that rows are appended to; it exists, and can be written to, once this is made.
-
-    Parameters
-    ----------
-    path
-        The file; its folder must exist. Lines are appended to what it holds.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import lai_torch
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> with lai_torch.AuditLog(folder / "audit.jsonl") as log:
-    ...     log.append([{"step": 0, "id": "a", "score": None}])
-    >>> (folder / "audit.jsonl").read_text()
-    '{"step": 0, "id": "a", "score": null}\n'
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path: Path = Path(path)
-        self._file = self.path.open("a", encoding="utf-8")
-
-    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write one line a row; all of them, or, where one is not JSON, none.
-
-        Parameters
-        ----------
-        rows
-            What `Report.rows` returned.
-        """
-        lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
-        self._file.write("".join(lines))
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> "AuditLog":
-        """Return the log itself, to be closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file."""
-        self.close()

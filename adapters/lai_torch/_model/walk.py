@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 _BEFOREHAND = (
     "shard the model by fully_shard, or score a copy in plain torch beforehand by lai_torch.score_dataset "
-    "and write its weights (lai_storage.weights)"
+    "and write its weights to a file (guide: Weights for other trainers)"
 )
 _PIPELINE = f"which runs a part of the model on each process; {_BEFOREHAND}"
 REFUSED = {
