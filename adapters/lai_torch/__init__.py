@@ -28,7 +28,7 @@ from lai_torch.options import (
     Midpoint,
     PreconditionedLAI,
 )
-from lai_torch.options.policies import GroupFloor, KeepAbove, KeepBelowLoss, KeepReducible, Scheduled, draw
+from lai_torch.options.policies import GroupFloor, KeepBelowLoss, Scheduled, draw
 from lai_torch.report import Report, ScoredReport
 from lai_torch.segments import check_segments, segment_scores
 from lai_torch.selfcheck import SelfCheck, check_per_sample_gradients, selfcheck
@@ -56,9 +56,7 @@ __all__ = [
     "GateTrace",
     "Ghost",
     "GroupFloor",
-    "KeepAbove",
     "KeepBelowLoss",
-    "KeepReducible",
     "KeptOptions",
     "Midpoint",
     "MixtureSampler",

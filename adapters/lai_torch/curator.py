@@ -70,12 +70,11 @@ class Weigher:
         (`GateLAI`), `exact` (`Exact`) or `midpoint` (`Midpoint`).
     policy
         From scores `(n,)`, positive helps, to weights `(n,)`: `lai_core.keep_positive`, `keep_top`,
-        `reweight`, `KeepAbove`, `keep_all` (scores are reported only), or your own. Of an estimator with
-        `parts` it sees the scores against each part: `lai_core.drop_harmful`.
+        `reweight`, `keep_all` (scores are reported only), or your own. Of an estimator with `parts` it sees
+        the scores against each part: `lai_core.drop_harmful`.
 
         One that names them among its arguments sees `losses` `(n,)`, the `groups` of the batch (or None),
-        the number of the `step`, the `validation_losses` of the latest refresh, or what its own method
-        `measure(inputs, targets) -> (n,)` `measured` of the batch: `KeepBelowLoss`, `KeepReducible`,
+        the number of the `step`, or the `validation_losses` of the latest refresh: `KeepBelowLoss`,
         `GroupFloor`. `Scheduled` asks a policy at some steps only.
     warmup
         How many steps train on everything first.
@@ -356,7 +355,7 @@ class Weigher:
         self._meet(call, curated)
         named, kept = gather_groups(self._group, groups), self._scoring.passes.kept
         state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
-        weighed = self._scoring.weigh(state, scored, batches, samples, self.policy, wait=True, groups=named)
+        weighed = self._scoring.weigh(state, scored, samples, self.policy, wait=True, groups=named)
         losses = torch.full_like(weighed.weights, torch.nan) if scored is None else scored.losses
         report = make_report(self._group, scored, weighed, Gradient("kept", losses), named, state)
         return state, scored, weighed.weights, report
@@ -515,7 +514,7 @@ class Curator(Weigher):
                 began = self._scoring.passes.read_time(self.state)
                 state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
-                weighed = self._scoring.weigh(state, scored, [batch], samples, self.policy, groups=named)
+                weighed = self._scoring.weigh(state, scored, samples, self.policy, groups=named)
                 state, weighed, found = self._updater.accumulate(state, weighed, forward.backward, undo)
                 report = make_report(self._group, scored, weighed, found, named, state)
                 # set once the optimizer has stepped, so that an error before leaves the counters as they were

@@ -105,12 +105,6 @@ def test_rows_are_plain_values():
         assert math.isnan(score) or line["score"] == score
 
 
-def test_thresholds_keep_what_is_above():
-    scores = torch.tensor([0.5, 1.5, math.nan, 2.0])
-    assert lai_torch.KeepAbove(1.0)(scores).tolist() == [0.0, 0.5, 0.0, 0.5]
-    assert lai_torch.KeepAbove(1.0, normalize="batch")(scores).tolist() == [0.0, 0.25, 0.0, 0.25]
-
-
 def test_drawing_from_a_pool_is_unbiased():
     scores = torch.tensor([3.0, 0.0, 1.0, -2.0, math.nan], dtype=torch.float64)
     losses = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], dtype=torch.float64)

@@ -63,19 +63,6 @@ def test_keep_below_loss():
         assert torch.equal(weights > 0, (plain.scores > 0) & (plain.losses <= highest))
 
 
-def test_rho_keeps_the_reducible():
-    reference, given = network(), data(12)
-    reference.train()
-    model = network()
-    policy = lai_torch.KeepReducible(reference, LOSS, fraction=0.25)
-    weights, report = curated(model, data(9), policy=policy).score(*given)
-    with torch.no_grad():
-        gap = LOSS(model(given[0]), given[1]) - LOSS(reference(given[0]), given[1])
-    assert set(weights.nonzero().flatten().tolist()) == set(gap.topk(3).indices.tolist())
-    assert report.kept == 3
-    assert reference.training
-
-
 def test_a_schedules_steps_alone_score():
     policy = lai_torch.Scheduled(functools.partial(lai.keep_top, fraction=0.5), lambda step: step % 3 == 0)
     curator = curated(network(), data(9), policy=policy, refresh=2, warmup=1)

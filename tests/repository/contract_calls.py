@@ -58,11 +58,10 @@ def policies(model: Any, loss: Any, validation: Any) -> None:
     lai_torch.Curator(model, loss, None, validation, policy=torch.ones_like)
     lai_torch.Curator(model, loss, None, validation, policy=lambda scores: scores)
     lai_torch.Curator(model, loss, None, validation, policy=functools.partial(lai.keep_top, fraction=0.5))
-    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepAbove(0.5), backward="auto")
+    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepBelowLoss(0.5), backward="auto")
     lai_torch.Curator(
-        model, loss, None, validation, policy=lai_torch.GroupFloor(0.5, lai_torch.KeepAbove(1.0))
+        model, loss, None, validation, policy=lai_torch.GroupFloor(0.5, lai_torch.KeepBelowLoss(1.0))
     )
-    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepReducible(model, loss))
     scheduled = lai_torch.Scheduled(lai_torch.KeepBelowLoss(0.9), lambda step: step > 3)
     lai_torch.Curator(
         model, loss, None, validation, policy=scheduled, backward=lai_torch.KeptOptions(balance=True)
@@ -78,7 +77,7 @@ def wrong(model: Any, loss: Any, validation: Any, batch: Any) -> None:
     """Misspell, leave out, give another kind."""
     lai.ghost_scores(batch, batch, exclude_itself=False)  # type: ignore[call-arg]
     lai_torch.Curator(model, loss, None, validation, policy="keep_positive")  # type: ignore[arg-type]
-    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepAbove)  # type: ignore[arg-type]
+    lai_torch.Curator(model, loss, None, validation, policy=lai_torch.KeepBelowLoss)  # type: ignore[arg-type]
     lai_torch.Curator(model, loss, None, validation, estimator="LAI")  # type: ignore[arg-type]
     lai_torch.Curator(model, loss, None, validation, estimator=lai_torch.LAI)  # type: ignore[arg-type]
     lai_torch.Curator(model, loss, None, validation, backward="both")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from lai_torch._model.batch import count
 from lai_torch._model.walk import check_kinds_served, list_parameters
 from lai_torch.options import Estimator
 from lai_torch.options.passes import PassName
-from lai_torch.options.protocols import find_measure, wants
+from lai_torch.options.protocols import wants
 from lai_torch.report import check_ids
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
@@ -170,16 +170,9 @@ def check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
 
 def check_seen(policy: Any, validation: Validation) -> None:
     """Raise if a policy asks for what there is not."""
-    asked = wants(policy)
     # of a batch that is scored against itself, or of a sum, there are none
-    if "validation_losses" in asked:
+    if "validation_losses" in wants(policy):
         _check_is_set(validation, "validation: the policy asks for the losses of a validation set")
-    if "measured" in asked and find_measure(policy) is None:
-        msg = (
-            "policy: one that asks for 'measured' expects a method measure(inputs, targets) -> (n,), got "
-            f"{type(policy).__name__} without it"
-        )
-        raise TypeError(msg)
 
 
 def _check_is_set(validation: Validation, expected: str) -> None:

@@ -23,12 +23,12 @@ from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import Validation, make_generator, move_to_model, select_keys
 from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
-from lai_torch._model.batch import Loss, count, map_tensors
+from lai_torch._model.batch import Loss, count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode
 from lai_torch._model.walk import forget, list_parameters
 from lai_torch.options import LAI, Estimator, KeptOptions
-from lai_torch.options.protocols import Policy, find_measure, wants
+from lai_torch.options.protocols import Policy, wants
 
 Pass = KeptPass | WholePass | SelectivePass
 """What computes what the estimator reads, then the gradient of the weighted losses."""
@@ -265,7 +265,6 @@ class Scoring:
         self,
         state: CuratorState,
         scored: Scored | None,
-        batches: Sequence[Batch],
         samples: int,
         policy: Policy,
         *,
@@ -274,19 +273,11 @@ class Scoring:
     ) -> Weighed:
         """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.
 
-        The policy may ask for the groups, the losses, and what it measures of the batches.
+        The policy may ask for the groups and the losses.
         """
         if scored is None:
             return weigh_alike(samples, self._group, next(self._engine.model.parameters()).device)
-        asked, own = wants(policy), {}
-        if "losses" in asked:
-            own["losses"] = scored.losses
-        measure = find_measure(policy) if "measured" in asked else None
-        if measure is not None:
-            # a policy may write to its arguments
-            copies = [map_tensors(batch, torch.clone) for batch in batches]
-            with self._group.raise_together():
-                own["measured"] = torch.cat([measure(*batch) for batch in copies])
+        own = {"losses": scored.losses} if "losses" in wants(policy) else {}
         numbers = None if groups is None else groups[0]
         told = {"groups": numbers, "validation_losses": state.validation_losses, "step": state.steps}
         return weigh(self._group, scored, policy, told, own, wait=wait)

@@ -16,9 +16,7 @@ from lai_torch.options.estimators import (
 from lai_torch.options.passes import KeptOptions
 from lai_torch.options.policies import (
     GroupFloor,
-    KeepAbove,
     KeepBelowLoss,
-    KeepReducible,
     Scheduled,
     draw,
 )
@@ -34,9 +32,7 @@ __all__ = [
     "GateLAI",
     "Ghost",
     "GroupFloor",
-    "KeepAbove",
     "KeepBelowLoss",
-    "KeepReducible",
     "KeptOptions",
     "Midpoint",
     "Policy",

@@ -2,47 +2,15 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import lai_core as lai
 from lai_core._adapters import accept_old_keywords, check_count, check_number
-from lai_torch._model.batch import call, check_losses, count
-from lai_torch._model.preserve import use_eval_mode
 from lai_torch.options.protocols import Policy, ask
-
-
-@dataclass(frozen=True)
-class KeepAbove:
-    """Keep the samples whose score is above a threshold.
-
-    Parameters
-    ----------
-    threshold
-        In the unit of the scores: decrease of the summed validation loss per unit learning rate.
-    normalize
-        As for `lai_core.keep_positive`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import lai_torch
-    >>> lai_torch.KeepAbove(1.0)(torch.tensor([0.5, 1.5, 2.0])).tolist()
-    [0.0, 0.5, 0.5]
-    """
-
-    threshold: float
-    normalize: str = "kept"
-
-    def __post_init__(self) -> None:
-        check_number("threshold", self.threshold)
-
-    def __call__(self, scores: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        return lai.keep_positive(scores - self.threshold, normalize=self.normalize)
 
 
 @dataclass(frozen=True)
@@ -182,38 +150,6 @@ class KeepBelowLoss:
         known = validation_losses.to(losses)
         highest = known[torch.isfinite(known)].quantile(self.quantile)
         return ask(self.policy, torch.where(losses <= highest, scores, torch.nan), seen)
-
-
-@dataclass(frozen=True)
-class KeepReducible:
-    """Keep the fraction of a batch whose loss is most above a reference model's: RHO-Loss, no scores in it.
-
-    What a model that has seen clean data finds hard too is noise; what it finds easy is still to be learnt.
-
-    Parameters
-    ----------
-    reference
-        A model trained on held-out data. Runs in eval mode, without gradients.
-    loss
-        `loss(outputs, targets) -> (n,)`, of the reference.
-    fraction
-        As for `lai_core.keep_top`.
-    """
-
-    reference: nn.Module = field(repr=False)
-    loss: Callable[[Any, Any], Tensor]
-    fraction: float = 0.5
-
-    def measure(self, inputs: Any, targets: Any) -> Tensor:
-        """Return the reference's losses on a batch, `(n,)`."""
-        with use_eval_mode(self.reference), torch.no_grad():
-            return check_losses(self.loss(call(self.reference, inputs), targets), count(inputs, targets))
-
-    def __call__(self, scores: Tensor, losses: Tensor, measured: Tensor) -> Tensor:
-        """Return the weights `(n,)`."""
-        del scores
-        found: Tensor = lai.keep_top(losses - measured.to(losses), self.fraction)
-        return found
 
 
 def draw(

@@ -15,7 +15,7 @@ Policy = Callable[..., Tensor]
 Its signature may name any of `SEEN`; a curator checks it where it is made.
 """
 
-SEEN = ("losses", "groups", "step", "validation_losses", "measured")
+SEEN = ("losses", "groups", "step", "validation_losses")
 """What a policy is given beside the scores, if its signature names it; `sizes` always comes with parts."""
 
 
@@ -86,8 +86,3 @@ def unwrap(policy: Any) -> list[Any]:
 def applies(policy: Policy, step: int) -> bool:
     """Say whether a policy is asked at a step; else the step trains on everything, and scores nothing."""
     return all(each.applies(step) for each in unwrap(policy) if hasattr(each, "applies"))
-
-
-def find_measure(policy: Policy) -> Callable[[Any, Any], Tensor] | None:
-    """Return the method `measure` of a policy, or of one that it asks."""
-    return next((each.measure for each in unwrap(policy) if callable(getattr(each, "measure", None))), None)

@@ -69,9 +69,6 @@ MADE = {
     "TypeError: policy: …got keep_positive …; give it the rest, such as the sizes of the parts, as": (
         lambda: made(estimator=lai_torch.LAI(parts=3), policy=lai_torch.Scheduled(lai.keep_positive, bool))
     ),
-    "TypeError: policy: one that asks for 'measured' expects a method measure(inputs, targets)": (
-        lambda: made(policy=lambda scores, measured: scores)
-    ),
     "ValueError: …the policy asks for the losses of a validation set": (
         lambda: made(summarized(), policy=lai_torch.KeepBelowLoss(0.9))
     ),
@@ -138,7 +135,7 @@ MADE = {
     "TypeError: policy: expected a function such as lai_core.keep_positive, got 'keep_positive'": (
         lambda: made(policy="keep_positive")
     ),
-    "TypeError: policy: …got the class KeepAbove; call it": lambda: made(policy=lai_torch.KeepAbove),
+    "TypeError: policy: …got the class GroupFloor; call it": lambda: made(policy=lai_torch.GroupFloor),
     "TypeError: estimator: …got the class LAI; call it": lambda: made(estimator=lai_torch.LAI),
     "ValueError: state: expected a whole number of 'steps', 0 or more, got -1": (
         lambda: resumed(lambda state: state | {"steps": -1})
@@ -153,7 +150,6 @@ OPTIONS = {
         valid=torch.ones(6, 4)
     ),
     "TypeError: autocast: expected a floating-point type": lambda: lai_torch.KeptOptions(autocast="bfloat16"),
-    "ValueError: threshold: expected a finite number, got nan": lambda: lai_torch.KeepAbove(math.nan),
 }
 
 GIVEN = {
