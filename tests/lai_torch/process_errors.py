@@ -1,5 +1,7 @@
 """What one of two processes does and the other does not, and what both then raise."""
 
+from tempfile import mkdtemp
+
 import lai_torch
 import torch
 import torch.distributed as dist
@@ -212,6 +214,11 @@ ERRORS = {
     ],
     "model: a forward pass wrote the sharded parameter 'bias' of a": (  # the value that it has
         lambda rank: a_forward_pass_writes_shards(rank, torch.no_grad()(lambda layer: layer.bias.mul_(1.0)))
+    ),
+    "ValueError: model: expected whole parameters, got sharded ones (fully_shard); pass a model": (
+        lambda rank: lai_torch.score_dataset(
+            wrapped(network(), "fsdp2", PROCESSES)[0], LOSS, batch(6, 3), batch(6, 3), mkdtemp()
+        )
     ),
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     "ValueError: validation: expected the same summary on every process, got others": (

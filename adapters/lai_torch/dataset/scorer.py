@@ -126,6 +126,12 @@ class Scorer(BatchScorer):
     def _model(self) -> nn.Module:
         model = self.model if isinstance(self.model, nn.Module) else self.model()
         check_kinds(model, self.loss)
+        if any(hasattr(each, "device_mesh") for each in model.parameters()):
+            msg = (
+                "model: expected whole parameters, got sharded ones (fully_shard); pass a model that is not, "
+                "with a checkpoint of this one"
+            )
+            raise ValueError(msg)
         return model
 
     @cached_property
