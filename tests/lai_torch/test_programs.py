@@ -1,4 +1,4 @@
-"""Random torch programs are scored exactly or refused by name; `tests.random_torch` tries more."""
+"""Random torch programs are scored exactly or refused by name."""
 
 import contextlib
 import random
