@@ -20,7 +20,6 @@ from lai_core.estimators.policies import (
     score_intervals,
 )
 from lai_core.estimators.preconditioned import (
-    preconditioned_lai_kernel,
     preconditioned_lai_scores,
     update_input_second_moments,
     update_second_moment,
@@ -61,7 +60,6 @@ __all__ = [
     "lli_scores",
     "mask_positions",
     "position_scores",
-    "preconditioned_lai_kernel",
     "preconditioned_lai_scores",
     "reweight",
     "sampling_probabilities",

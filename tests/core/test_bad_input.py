@@ -36,7 +36,6 @@ LAST, BROKEN = ones((4, 3)) + np.eye(4, 3), raw(np.full((4, 3), np.nan), ones((4
 STRICT = next(backend for backend in BACKENDS if backend.name == "strict")
 TWO_SIDES = (
     *(lai.ghost_kernel, lai.lai_kernel, lai.lli_kernel, lai.ghost_scores, lai.lai_scores, lai.lli_scores),
-    lambda *sides: lai.preconditioned_lai_kernel(*sides, ones(2)),
     lambda *sides: lai.preconditioned_lai_scores(*sides, ones(2)),
     lai.check_same_batch,
 )

@@ -49,8 +49,7 @@ OWN = {
     **{
         (name, "positions"): "tokens"
         for name in (
-            "lai_kernel", "preconditioned_lai_kernel", "self_influence", "summarize",
-            "segment_scores",
+            "lai_kernel", "self_influence", "summarize", "segment_scores",
         )
     },
 }  # fmt: skip

@@ -50,9 +50,9 @@ OTHERS = [
     (partial(lai.keep_top, PARTS[0]), "fraction", ((1e-3, 1.0), (0.0, 1.5, True))),
     (partial(lai.sampling_probabilities, PARTS[0]), "floor", ((0.0, 1.0), (-1e-3, 1.1))),
     (partial(lai.update_second_moment, None, PARTS), "decay", BELOW_ONE),
-    (partial(lai.preconditioned_lai_kernel, TRACE, TRACE, np.ones(1)), "epsilon", POSITIVE),
+    (partial(lai.preconditioned_lai_scores, TRACE, TRACE, np.ones(1)), "epsilon", POSITIVE),
     (
-        partial(lai.preconditioned_lai_kernel, TRACE, TRACE, np.ones(1)),
+        partial(lai.preconditioned_lai_scores, TRACE, TRACE, np.ones(1)),
         "exponent",
         ((-1, 0.0), (None, np.inf)),
     ),
