@@ -44,7 +44,6 @@ OTHERS = [
     *((Adam, name, NOT_NEGATIVE) for name in ("weight_decay", "norm_epsilon")),
     (partial(RandomLayer.gated, width=2, variance=1.0, both=0.0), "each", ((0.0, 1e-3, 1.0), (-1e-3, 1.001))),
     (partial(RandomLayer.gated, width=2, variance=1.0, each=0.5), "both", ((0.0, 1e-3, 0.5), (-1e-3, 0.501))),
-    (partial(lai.score_intervals, PARTS), "level", ((1e-3, 0.999), (0.0, 1.0))),
     (partial(lai.drop_harmful, PARTS), "rate", ((1e-3, 1.0), (0.0, 1.001))),
     (partial(assumptions.measure_assumptions, TRACE, TRACE), "tolerance", NOT_NEGATIVE),
     (partial(lai.keep_top, PARTS[0]), "fraction", ((1e-3, 1.0), (0.0, 1.5, True))),
