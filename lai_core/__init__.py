@@ -8,7 +8,7 @@ a `ValueError`, and both name the argument, what was expected, what came, and wh
 """
 
 from lai_core.estimators.by_position import position_scores, segment_scores
-from lai_core.estimators.checks import check_same_batch, check_values, fitting_positions
+from lai_core.estimators.checks import check_values, fitting_positions
 from lai_core.estimators.kernels import ghost_kernel, lai_kernel, lli_kernel
 from lai_core.estimators.policies import (
     drop_harmful,
@@ -17,10 +17,9 @@ from lai_core.estimators.policies import (
     keep_top,
     reweight,
     sampling_probabilities,
-    score_intervals,
+    standard_errors,
 )
 from lai_core.estimators.preconditioned import (
-    preconditioned_lai_kernel,
     preconditioned_lai_scores,
     update_input_second_moments,
     update_second_moment,
@@ -46,7 +45,6 @@ __all__ = [
     "Record",
     "Trace",
     "ValidationSummary",
-    "check_same_batch",
     "check_values",
     "drop_harmful",
     "fitting_positions",
@@ -61,13 +59,12 @@ __all__ = [
     "lli_scores",
     "mask_positions",
     "position_scores",
-    "preconditioned_lai_kernel",
     "preconditioned_lai_scores",
     "reweight",
     "sampling_probabilities",
-    "score_intervals",
     "segment_scores",
     "self_influence",
+    "standard_errors",
     "summarize",
     "update_input_second_moments",
     "update_second_moment",

@@ -65,7 +65,7 @@ class Report:
         For preconditioned LAI, what to pass to the next step; None otherwise.
     parts
         The scores against each part that the validation set was summarized in, `(m, n)`, for
-        `lai_core.score_intervals`; None where it was not cut.
+        `lai_core.standard_errors`; None where it was not cut.
     sizes
         How many samples each part has; None where the validation set was not cut.
     """

@@ -137,14 +137,14 @@ def trace_gates(
     --------
     >>> import jax.numpy as jnp
     >>> import lai_jax
-    >>> from lai_core.estimators.gates import gate_lai_kernel
+    >>> from lai_core.estimators.gates import gate_lai_scores
     >>> def apply(params, inputs):
     ...     return jnp.tanh(inputs @ params["hidden"]) @ params["out"]
     >>> params = {"hidden": jnp.ones((4, 8)), "out": jnp.ones((8, 3))}
     >>> loss = lambda outputs, targets: (outputs**2).sum(-1)
     >>> found = lai_jax.trace_gates(apply, params, loss, jnp.ones((5, 4)), jnp.zeros(5))
-    >>> gate_lai_kernel(found, found).shape
-    (5, 5)
+    >>> gate_lai_scores(found, found).shape
+    (5,)
     """
     model = read(apply, params, loss, inputs, targets)
     return record_gates(model, make_plan(model, last))[1]

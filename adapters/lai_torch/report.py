@@ -54,7 +54,7 @@ class Report:
         Why exact scores were not computed by forward mode; None where they were, and for other scores.
     parts
         The scores against each of the parts that the validation set was cut into, `(m, n)`, for
-        `lai_core.score_intervals`; None where it was not cut.
+        `lai_core.standard_errors`; None where it was not cut.
     sizes
         How many samples each part has; None where the validation set was not cut.
     kept_fraction

@@ -124,12 +124,12 @@ def trace_gates(
     --------
     >>> import torch
     >>> import lai_torch
-    >>> from lai_core.estimators.gates import gate_lai_kernel
+    >>> from lai_core.estimators.gates import gate_lai_scores
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> loss = torch.nn.CrossEntropyLoss(reduction="none")
     >>> found = lai_torch.trace_gates(model, loss, torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1]))
-    >>> gate_lai_kernel(found, found).shape
-    torch.Size([5, 5])
+    >>> gate_lai_scores(found, found).shape
+    torch.Size([5])
     """
     reader = Reader(model, loss, every=False, last=last)
     return read_gates(reader, reader.record((inputs, targets)))

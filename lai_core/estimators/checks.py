@@ -3,7 +3,7 @@
 from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core.estimators._arguments import POSITIONS, check_lai_trace, misfit
 from lai_core.records.base import Trace, locate
-from lai_core.records.compatible import check_pair, check_same_samples, check_trace
+from lai_core.records.compatible import check_trace
 
 
 def fitting_positions(trace: Trace) -> tuple[str, ...]:
@@ -47,26 +47,3 @@ def check_values(trace: Trace) -> None:
     work = check_trace("trace", trace, None, DEFAULT_MEMORY_BUDGET)
     for index, layer in enumerate(trace.layers):
         layer.check_values(locate("trace", index, layer), work.xp)
-
-
-def check_same_batch(validation: Trace, training: Trace) -> None:
-    """Raise unless two traces hold the same numbers, as `exclude_self=True` assumes.
-
-    Looks at values, so it is for eager use, outside compiled programs.
-
-    Parameters
-    ----------
-    validation, training
-        Traces of one model.
-    """
-    work = check_pair(validation, training, "output", DEFAULT_MEMORY_BUDGET)
-    check_same_samples(validation, training)
-    for index, (before, layer) in enumerate(zip(validation.layers, training.layers, strict=True)):
-        for field, array in layer.arrays().items():
-            other = before.arrays().get(field)
-            same = other is not None and array.shape == other.shape
-            # NaN equals NaN here: it is the same batch
-            if not same or work.xp.any((array != other) & ((array == array) | (other == other))):
-                here = locate("training", index, layer)
-                msg = f"{here}.{field}: expected the values of validation, got others"
-                raise ValueError(msg)

@@ -29,7 +29,6 @@ from lai_core.records.compatible import check_same_samples
 
 __all__ = [
     "GateTrace",
-    "gate_lai_kernel",
     "gate_lai_scores",
     "squared_column_norms",
 ]
@@ -163,53 +162,6 @@ def squared_column_norms(weight: Float[Array, "d_above d_below"], /) -> Float[Ar
     return xp_of(weight).sum(weight * weight, axis=0)
 
 
-# The gate-corrected kernel, and its sums.
-
-
-def gate_lai_kernel(
-    validation: GateTrace,
-    training: GateTrace,
-    *,
-    memory_budget: int = DEFAULT_MEMORY_BUDGET,
-) -> Float[Array, "n_val n_train"]:
-    r"""LAI with each layer's alpha multiplied by the gains of the layers above it.
-
-    Implements :eq:`gate-corrected`: :math:`\beta^{(L)}_{zj} \sum_l \alpha^{(l)}_{zj}
-    \prod_{t=l}^{L-1} \gamma_t(z, j)`, without a printed minus. Given the activations, the gates, the
-    column norms and the last gradients, its error against Ghost is 0 on average over column directions
-    that are uniform on the sphere and independent from layer to layer. It needs each pair of samples:
-    no summary of the validation side replaces them.
-
-    Parameters
-    ----------
-    validation, training
-        Traces of a chain of dense layers, one position a sample, with their gates; the column norms are
-        the training side's, those of the weights as they are now.
-    memory_budget
-        Bytes that temporaries may take.
-
-    Returns
-    -------
-    array
-        `(n_val, n_train)`; positive helps, as Ghost's. At least float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lai_core as lai
-    >>> from lai_core.estimators.gates import GateTrace, gate_lai_kernel
-    >>> one = np.ones((1, 1))
-    >>> trace = lai.Trace([lai.LayerTrace(2.0 * one), lai.LayerTrace(one, one)])
-    >>> gated = GateTrace(trace, [one], [np.array([0.25])])
-    >>> gate_lai_kernel(gated, gated)  # 4 * 0.25 + 1
-    array([[2.]])
-    """
-    inputs = _gate_inputs(validation, training, memory_budget)
-    xp = inputs.work.xp
-    blocks = [_block(inputs, columns) for columns in _columns(inputs)]
-    return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
-
-
 def gate_lai_scores(
     validation: GateTrace,
     training: GateTrace,
@@ -217,21 +169,39 @@ def gate_lai_scores(
     exclude_self: bool = False,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Array, " n_train"]:
-    r"""Gate-corrected influence of each training sample on the whole validation set.
+    r"""LAI with each layer's alpha multiplied by the gains of the layers above it.
 
-    Implements :eq:`gate-corrected`, summed over validation samples.
+    Implements :eq:`gate-corrected`: :math:`\beta^{(L)}_{zj} \sum_l \alpha^{(l)}_{zj}
+    \prod_{t=l}^{L-1} \gamma_t(z, j)`, summed over validation samples, without a printed minus. Given the
+    activations, the gates, the column norms and the last gradients, its error against Ghost is 0 on average
+    over column directions that are uniform on the sphere and independent from layer to layer. It needs each
+    pair of samples: no summary of the validation side replaces them.
 
     Parameters
     ----------
-    validation, training, memory_budget
-        As in `gate_lai_kernel`.
+    validation, training
+        Traces of a chain of dense layers, one position a sample, with their gates; the column norms are
+        the training side's, those of the weights as they are now.
     exclude_self
         Leave sample j out of its own score: both sides are of the same batch, in the same order.
+    memory_budget
+        Bytes that temporaries may take.
 
     Returns
     -------
     array
-        `(n_train,)`. Positive helps: an estimate of what Ghost gives, in the same unit.
+        `(n_train,)`. Positive helps: an estimate of what Ghost gives, in the same unit. At least float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lai_core as lai
+    >>> from lai_core.estimators.gates import GateTrace, gate_lai_scores
+    >>> one = np.ones((1, 1))
+    >>> trace = lai.Trace([lai.LayerTrace(2.0 * one), lai.LayerTrace(one, one)])
+    >>> gated = GateTrace(trace, [one], [np.array([0.25])])
+    >>> gate_lai_scores(gated, gated)  # 4 * 0.25 + 1
+    array([2.])
     """
     inputs = _gate_inputs(validation, training, memory_budget)
     xp = inputs.work.xp

@@ -20,7 +20,7 @@ from lai_core._engine.namespace import (
     namespace_of,
 )
 from lai_core._theory.algebra import quotient
-from lai_core._theory.student import upper_quantile, upper_tail
+from lai_core._theory.student import upper_tail
 
 __all__ = [
     "drop_harmful",
@@ -29,7 +29,6 @@ __all__ = [
     "keep_top",
     "reweight",
     "sampling_probabilities",
-    "score_intervals",
     "standard_errors",
     "top_count",
 ]
@@ -271,62 +270,33 @@ def _divide(xp: Namespace, values: Array, by: Array) -> Array:
 # narrow intervals and cost as many summaries.
 
 
-DEPENDENCE = ("arbitrary", "positive")
+def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_train"]:
+    r"""Estimate the standard deviation of the scores `parts.sum(0)` over draws of the validation set.
 
+    Implements :eq:`part-variance`; its square is unbiased.
 
-def score_intervals(
-    parts: Array, *, level: float = 0.95, sizes: Any = None
-) -> tuple[Float[Array, " n_train"], Float[Array, " n_train"]]:
-    r"""Intervals for the scores that a validation set of this size has on average over its draws.
-
-    Implements :eq:`part-variance`. The interval is the normal one, :math:`S \pm t\, \sqrt n\, \hat\sigma`
-    with Student's t of m - 1 degrees of freedom, m being the number of parts that have samples: right if the
-    parts' scores are normal, as sums of many samples nearly are.
+    Student's t of m - 1 degrees of freedom times it is half of the normal interval around the scores.
 
     Parameters
     ----------
     parts
         `(m, n_train)`: the training samples' scores against m parts of the validation set. A kernel will
         do: its parts are single samples. A single part says nothing of its error, which is then infinite.
-    level
-        How often the interval is to hold the mean score, in (0, 1): for each training sample by itself.
     sizes
         `(m,)`, how many validation samples each part has: an array of the parts' namespace or a sequence
         of numbers. A part of size 0 does not count. None: all parts have the same size.
 
     Returns
     -------
-    tuple
-        Lower and upper ends, `(n_train,)` each, around the scores `parts.sum(0)`.
+    array
+        `(n_train,)`, in the scores' units.
 
     Examples
     --------
     >>> import numpy as np
     >>> import lai_core as lai
-    >>> low, high = lai.score_intervals(np.array([[1.0, 4.0], [1.5, -4.0], [2.0, 3.0]]))
-    >>> (low > 0).tolist()
-    [True, False]
-    """
-    check_number("level", level, above=0.0, below=1.0)
-    spread = _spread(parts, sizes)
-    width = upper_quantile(spread.xp, (1.0 - level) / 2, spread.freedom) * spread.error
-    return spread.score - width, spread.score + width
-
-
-def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_train"]:
-    r"""Estimate the standard deviation of the scores `parts.sum(0)` over draws of the validation set.
-
-    Implements :eq:`part-variance`; its square is unbiased.
-
-    Parameters
-    ----------
-    parts, sizes
-        As for `score_intervals`.
-
-    Returns
-    -------
-    array
-        `(n_train,)`, in the scores' units.
+    >>> lai.standard_errors(np.array([[1.0, 4.0], [3.0, -4.0]]))
+    array([2., 8.])
     """
     return _spread(parts, sizes).error
 
@@ -335,7 +305,6 @@ def drop_harmful(
     parts: Array,
     *,
     rate: float = 0.1,
-    dependence: str = "arbitrary",
     sizes: Any = None,
     normalize: str = "kept",
 ) -> Float[Array, " n_train"]:
@@ -348,13 +317,10 @@ def drop_harmful(
     Parameters
     ----------
     parts, sizes
-        As for `score_intervals`; the tests are Student's.
+        As for `standard_errors`; the tests are Student's.
     rate
         The false discovery rate, in (0, 1]: what share of the dropped samples may, on average over draws
         of the validation set, do no harm.
-    dependence
-        `arbitrary`, or `positive`: Benjamini and Hochberg's thresholds, which drop more and hold where the
-        tests are independent or depend positively on one another.
     normalize
         As in `keep_positive`.
 
@@ -371,20 +337,19 @@ def drop_harmful(
     array([0., 1.])
     """
     check_number("rate", rate, above=0.0, at_most=1.0)
-    check_choice("dependence", dependence, DEPENDENCE)
     check_choice("normalize", normalize, NORMALIZATIONS)
     spread = _spread(parts, sizes)
-    dropped = _step_up(spread.xp, spread.p_values, float(rate), dependence)
+    dropped = _step_up(spread.xp, spread.p_values, float(rate))
     kept = spread.xp.isfinite(spread.score) & ~dropped
     return _normalize_kept(spread.xp, spread.xp.astype(kept, spread.score.dtype), normalize)
 
 
-def _step_up(xp: Namespace, p_values: Array, rate: float, dependence: str) -> Bool[Array, " n"]:
+def _step_up(xp: Namespace, p_values: Array, rate: float) -> Bool[Array, " n"]:
     """Return which tests reject."""
     # The k smallest, for the largest k of which the largest is at most its limit. The k-th limit is
-    # k rate / n, under arbitrary dependence divided by 1 + 1/2 + ... + 1/n.
+    # k rate / n, divided by 1 + 1/2 + ... + 1/n as the tests may depend on one another in any way.
     tests = int(p_values.shape[0])
-    harmonic = sum(1.0 / k for k in range(1, tests + 1)) if dependence == "arbitrary" else 1.0
+    harmonic = sum(1.0 / k for k in range(1, tests + 1))
     limits = [rate * k / (tests * harmonic) for k in range(1, tests + 1)]
     ordered = xp.sort(p_values)
     within = ordered <= xp.asarray(limits, dtype=ordered.dtype, device=device_of(ordered))

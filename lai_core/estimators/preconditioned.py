@@ -110,32 +110,6 @@ def update_input_second_moments(
     )
 
 
-def preconditioned_lai_kernel(
-    validation: Trace,
-    training: Trace,
-    second_moment: Array,
-    *,
-    input_second_moments: Sequence[Any] | None = None,
-    exponent: float = 1.0,
-    epsilon: float = 1e-8,
-    layer_weights: Any = None,
-    positions: str = "tokens",
-    memory_budget: int = DEFAULT_MEMORY_BUDGET,
-) -> Float[Array, "n_val n_train"]:
-    r"""LAI with :math:`\tilde\beta = g_z^\top D^{-p} g_j` in place of beta, p = exponent.
-
-    Implements :eq:`optimizer-preconditioning` and :eq:`adam-readouts`; D and the arguments are those of
-    `preconditioned_lai_scores`.
-
-    Returns
-    -------
-    array
-        `(n_val, n_train)`; positive helps.
-    """
-    metric = _metric(training, second_moment, input_second_moments, exponent, epsilon, memory_budget)
-    return lai_sides(validation, training, layer_weights, positions, False, memory_budget, metric).kernel()
-
-
 def preconditioned_lai_scores(
     validation: Trace | ValidationSummary,
     training: Trace,

@@ -34,8 +34,8 @@ def ghost_scores(
     training
         A trace with the output gradients of every layer.
     exclude_self
-        Leave sample j out of its own score: both traces are of the same batch, in the same order
-        (`check_same_batch` looks), and the kernel's diagonal is subtracted.
+        Leave sample j out of its own score: both traces are of the same batch, in the same order,
+        and the kernel's diagonal is subtracted.
     memory_budget
         Bytes that temporaries may take.
 

@@ -32,13 +32,10 @@ def raw(*arrays: Any, **options: Any) -> lai.Trace:
 TOKENS = lai.Trace([lai.LayerTrace(ones((4, 5, 3))), layer()])
 SUMMARY = lai.summarize(one(), "lai")
 
-LAST, BROKEN = ones((4, 3)) + np.eye(4, 3), raw(np.full((4, 3), np.nan), ones((4, 2)))
 STRICT = next(backend for backend in BACKENDS if backend.name == "strict")
 TWO_SIDES = (
     *(lai.ghost_kernel, lai.lai_kernel, lai.lli_kernel, lai.ghost_scores, lai.lai_scores, lai.lli_scores),
-    lambda *sides: lai.preconditioned_lai_kernel(*sides, ones(2)),
     lambda *sides: lai.preconditioned_lai_scores(*sides, ones(2)),
-    lai.check_same_batch,
 )
 
 CASES: Table = {
@@ -173,14 +170,8 @@ CASES: Table = {
     "ValueError: training: expected an array on the device of validation": lambda: lai.lai_kernel(
         trace(Layout(((3, 2),)).draw(2, 0), STRICT), trace(Layout(((3, 2),)).draw(2, 0), STRICT_OTHER_DEVICE)
     ),
-    "ValueError: training.layers[0].activations: expected the values of validation, got others": [
-        lambda: lai.check_same_batch(one(), raw(np.zeros((4, 3)), ones((4, 2)))),
-        lambda: lai.check_same_batch(one(), raw(LAST, (4, 2))),
-        lambda: lai.check_same_batch(BROKEN, one()),
-        lambda: lai.check_same_batch(one(), BROKEN),
-    ],
     "ValueError: exclude_self: …got 3 validation and 4 training samples": (
-        lambda: lai.check_same_batch(one(n=3), one())
+        lambda: lai.lai_scores(one(n=3), one(), exclude_self=True)
     ),
     "ValueError: valid: expected one entry per sample and position": [
         lambda: lai.update_second_moment(None, ones((2, 3, 1)), valid=ones((1, 3), bool)),
@@ -238,6 +229,5 @@ def test_lai_ignores_hidden_output_gradients():
     assert lai.lai_kernel(whole, bare).shape == lai.lai_kernel(bare, whole).shape == (4, 4)
 
 
-def test_identical_nan_batches_are_accepted():
-    lai.check_same_batch(BROKEN, BROKEN)
+def test_single_positions_are_flattened():
     assert lai.summarize(raw((3, 1, 2), (3, 1, 2)), "lai", positions="flatten").samples == 3

@@ -39,8 +39,8 @@ USUAL = {
     "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
     "floor": 0.1, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
     "process": (0, 1), "title": "Scores of a data set", "show": None,
-    "names": None, "damping": 0.0, "step": 1e-3, "tolerance": None, "level": 0.95, "rate": 0.1, "sizes": None,
-    "bound": None, "dependence": "arbitrary", "horizon": 10.0, "confidence": 0.9999, "switches": 0,
+    "names": None, "damping": 0.0, "step": 1e-3, "tolerance": None, "rate": 0.1, "sizes": None,
+    "bound": None, "horizon": 10.0, "confidence": 0.9999, "switches": 0,
 }  # fmt: skip
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {
@@ -49,8 +49,7 @@ OWN = {
     **{
         (name, "positions"): "tokens"
         for name in (
-            "lai_kernel", "preconditioned_lai_kernel", "self_influence", "summarize",
-            "segment_scores",
+            "lai_kernel", "self_influence", "summarize", "segment_scores",
         )
     },
 }  # fmt: skip

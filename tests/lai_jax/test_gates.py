@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from lai_core.estimators.gates import gate_lai_kernel
+from lai_core.estimators.gates import gate_lai_scores
 from tests.lai_jax.support import computed, ruled_by, squares, stepped, weights
 from tests.lai_jax.support import vectors as data
 
@@ -24,7 +24,7 @@ PARAMS["gain"] = 0.5 + PARAMS["gain"] ** 2  # and c is stored the other way roun
 
 
 @pytest.mark.parametrize("how", [{}, {"rows": 2}], ids=str)
-def test_step_scores_are_kernel_sums(how):
+def test_step_scores_are_the_cores(how):
     (inputs, targets), batch = data(7, seed=1), data(5)
     inputs, kept = inputs.at[3].set(jnp.nan), np.arange(7) != 3
     given = computed(lai_jax.summarize, apply, PARAMS, squares, inputs, targets, estimator="gate_lai")
@@ -36,7 +36,7 @@ def test_step_scores_are_kernel_sums(how):
     for params in (PARAMS, jax.tree.map(lambda leaf: 1.1 * leaf, PARAMS)):
         report = stepped((apply, params, squares), given, batch, estimator="gate_lai", **how)[2]
         now = computed(lai_jax.trace_gates, apply, params, squares, *batch)
-        np.testing.assert_allclose(report.scores, gate_lai_kernel(held_out, now).sum(0), rtol=1e-9)
+        np.testing.assert_allclose(report.scores, gate_lai_scores(held_out, now), rtol=1e-9)
 
 
 @ruled_by(lambda values, _, ct: (3.0 * ct * jnp.cos(values),))

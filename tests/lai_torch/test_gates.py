@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from lai_core.estimators.gates import gate_lai_kernel
+from lai_core.estimators.gates import gate_lai_scores
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, data
 from tests.support.torch_modules import Part
@@ -63,7 +63,7 @@ def test_columns_of_a_transposed_matrix():
 
 
 def test_column_norms_are_of_the_step():
-    """And scores are the kernel's sums, by what batches before taught of the model."""
+    """And scores are the core's, by what batches before taught of the model."""
     model, validation, batch = network(), data(6), data(5)
     curator = curated(model, validation, refresh=10)
     for size in (4, 20):
@@ -72,7 +72,7 @@ def test_column_norms_are_of_the_step():
     with torch.no_grad():
         model[7].weight *= 2.0
     now = lai_torch.trace_gates(model, LOSS, *batch)
-    expected = gate_lai_kernel(before, now).sum(0)
+    expected = gate_lai_scores(before, now)
     report = curator.score(*batch)[1]
     torch.testing.assert_close(report.scores, expected, rtol=1e-10, atol=1e-12)
     assert report.positions is None

@@ -110,7 +110,7 @@ def mean_gates(n):
         gates.GateTrace(lai.Trace([lower, lai.LayerTrace(last, top[None])]), [gate[None]], [r**2])
         for gate, top in ((s, g), (t, h))
     ]
-    return gates.gate_lai_kernel(*sides)[0, 0]
+    return gates.gate_lai_scores(*sides)[0]
 
 
 def scale_free(n):

@@ -57,17 +57,19 @@ def exact_kernels(validation, training, moment):
 
 
 def everything(validation, training, moment):
-    """Return kernels by estimator, Ghost from a summary, and scores of a batch by its other samples."""
+    """Return kernels by estimator, sums that take no kernel, and scores of a batch by its other samples."""
     found = {"ghost": lai.ghost_kernel(validation, training), "lli": lai.lli_kernel(validation, training)}
     for positions in ("tokens", "mean", "flatten"):
         found[positions] = lai.lai_kernel(validation, training, positions=positions)
-    found["preconditioned"] = lai.preconditioned_lai_kernel(validation, training, moment, epsilon=1e-30)
-    from_summary = lai.ghost_scores(lai.summarize(validation, "ghost"), training)
+    sums = {
+        "ghost": lai.ghost_scores(lai.summarize(validation, "ghost"), training),
+        "preconditioned": lai.preconditioned_lai_scores(validation, training, moment, epsilon=1e-30),
+    }
     others = {
         "ghost": lai.ghost_scores(training, training, exclude_self=True),
         "tokens": lai.lai_scores(training, training, exclude_self=True),
     }
-    return found, from_summary, others
+    return found, sums, others
 
 
 @pytest.mark.parametrize(("backend", "dtype"), TYPES, ids=lambda value: str(value))
@@ -81,14 +83,16 @@ def test_errors_stay_within_the_rounding_bound(backend, dtype, layout):
     sizes = [each(side, np.abs) for side in pair]
     exact, size = exact_kernels(*pair, moment), exact_kernels(*sizes, moment)
     given = [recorded(side, lambda values: cast(backend, values, dtype)) for side in pair]
-    got, from_summary, from_others = backend.program(everything)(*given, cast(backend, moment, dtype))
+    got, sums, from_others = backend.program(everything)(*given, cast(backend, moment, dtype))
     terms = 200  # more than any entry here adds up
     unit = (terms + 8) * (2.0**-53 if dtype == "float64" else 2.0**-24)
     for name, kernel in got.items():
         assert str(kernel.dtype).endswith("float64" if dtype == "float64" else "float32"), name
         assert (np.abs(backend.numpy(kernel) - exact[name]) <= unit * size[name]).all(), name
-    error = np.abs(backend.numpy(from_summary) - exact["ghost"].sum(axis=0))
-    assert (error <= unit * size["ghost"].sum(axis=0)).all()
+    for name, scores in sums.items():
+        assert str(scores.dtype).endswith("float64" if dtype == "float64" else "float32"), name
+        error = np.abs(backend.numpy(scores) - exact[name].sum(axis=0))
+        assert (error <= unit * size[name].sum(axis=0)).all(), name
     batch, own = exact_kernels(pair[1], pair[1], moment), exact_kernels(sizes[1], sizes[1], moment)
     for name, scores in from_others.items():
         others = batch[name].sum(axis=0) - np.diag(batch[name])
