@@ -59,7 +59,7 @@ def diagnose(
     -------
     Diagnosis
         `print` says in three lines which row, where, and how long the gradient is without it; `rows()` is a
-        table, `to_json()` what a log keeps.
+        table, `to_svg()` a picture, `to_json()` what a log keeps.
 
     Raises
     ------

@@ -17,6 +17,7 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.namespace import Array, device_of, namespace_of
 from lai_core.diagnosis import rule
 from lai_core.diagnosis.measure import Sizes, measure, measure_trace, to_list
+from lai_core.diagnosis.picture import draw, say_percent
 from lai_core.records.base import Trace
 from lai_core.records.compatible import check_trace
 
@@ -120,6 +121,13 @@ class Diagnosis:
         }
         return json.dumps(_finite(plain), default=format)  # format: a tensor's number alone
 
+    def to_svg(self) -> str:
+        """Return a picture: the longest rows, and of the first one its layers and positions."""
+        return draw(self)
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -142,10 +150,10 @@ class Diagnosis:
             return f"{each}: loss or gradient not finite"
         share = sum(rows[row]["share"] for row in self.named or shown)
         if self.verdict == "cancel":
-            return f"{each}: cancel one another, {_percent(share)} of the batch's gradient"
+            return f"{each}: cancel one another, {say_percent(share)} of the batch's gradient"
         if self.verdict == "rows":
-            return f"{each}: {_percent(share)} of the batch's gradient"
-        return f"no single row makes the gradient; the longest, {each}: {_percent(share)} of it"
+            return f"{each}: {say_percent(share)} of the batch's gradient"
+        return f"no single row makes the gradient; the longest, {each}: {say_percent(share)} of it"
 
     def _say_where(self, rows: Mapping[int, Mapping[str, Any]]) -> str:
         row = next(iter(self.named), None)
@@ -160,7 +168,7 @@ class Diagnosis:
         if not one["layer_share"] > 0:
             return ""
         place = one["layer"].removesuffix(".weight")
-        where = f"in {place} ({_percent(one['layer_share'])} of its square)"
+        where = f"in {place} ({say_percent(one['layer_share'])} of its square)"
         if one["positions"] is None:
             return where
         first, last = one["positions"]
@@ -372,11 +380,6 @@ def _array(values: Any, like: Array) -> Array:
 
 def _matrix(values: Array) -> list[list[float]]:
     return [to_list(values[row, :]) for row in range(values.shape[0])]
-
-
-def _percent(share: float) -> str:
-    """Return a share in percent; what rounds to 0 has no sign."""
-    return f"{share:.0%}".replace("-0%", "0%")
 
 
 def _ratio(norm: float, median: float) -> str:

@@ -1,8 +1,9 @@
-"""What a diagnosis says: whole texts and JSON, each read before it was written down here."""
+"""What a diagnosis says: whole texts, JSON and a picture, each read before it was written down here."""
 
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,3 +181,20 @@ def test_known_excess_sets_the_usual_norm():
         with pytest.raises(ValueError, match=f"^usual_norm: expected a positive number, got {message}$"):
             diagnosis_of([1, 2], usual_norm=given)
     assert diagnosis_of([1, 2], usual_norm=0.5).named == ()
+
+
+def test_pictures_match_the_reviewed_ones():
+    rows = np.ones((12, 9, 8))
+    rows[5] *= np.arange(1.0, 10.0)[:, None]
+    rows[5, :, 6] *= 30.0
+    rows[5, 7] = rows[3] = 0.0
+    names = [*"abcde", "block.attention.query", "g" * 17, "h", "i" * 18]
+    ids = [f"<{row}>" if row % 2 else f"a document with number {row}" for row in range(12)]
+    ids[5] = f"<{'-'.join(['long'] * 14)}>"
+    long = diagnosis_of(rows, names, ids=ids)
+    rows[7, 0, 0] = NAN
+    short = diagnosis_of([[1, 2], [9, 0.1], [0, 0]])
+    found = (long, diagnosis_of(rows, names), short, diagnosis_of(SPAN * 0.0))
+    shown = "\n".join(one.to_svg().replace("><", ">\n<") for one in found) + "\n"
+    assert long._repr_svg_() == long.to_svg()
+    assert shown == (Path(__file__).parent / "pictures.txt").read_text(encoding="utf-8")
