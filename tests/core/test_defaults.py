@@ -6,7 +6,7 @@ from dataclasses import replace
 import lai_storage
 import numpy as np
 import pytest
-from lai_storage import report, tables, top, weights
+from lai_storage import report, tables, top
 
 import lai_core as lai
 from lai_core import (
@@ -59,7 +59,7 @@ def functions():
     """Return the public functions and kinds; what Adam's settings are, torch says."""
     core = lai, costs, gates, preconditioned, sketches, policies, calibration, mixtures
     theory = influence, assumptions, bounds, propagation, variance, optimizers, shapley
-    rooms = (*core, *theory, lai_storage, top, tables, report, weights)
+    rooms = (*core, *theory, lai_storage, top, tables, report)
     found = {
         each
         for room in rooms
