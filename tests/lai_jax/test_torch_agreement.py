@@ -36,7 +36,10 @@ def convolve(maps, kernel, bias, groups):
 
 
 def convolve_torch(maps, kernel, bias, groups):
-    return functional.conv2d(maps, kernel, bias, (2, 1), groups=groups)
+    """Convolve once with torch's own bias, once with one that is added to the maps."""
+    if groups > 1:
+        return functional.conv2d(maps, kernel, bias, (2, 1), groups=groups)
+    return functional.conv2d(maps, kernel, None, (2, 1)) + bias[:, None, None]
 
 
 JAX = SimpleNamespace(**written.JAX, convolve=convolve)

@@ -73,10 +73,16 @@ def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tup
     (adding,) = readers[below]
     if getattr(graph.nodes[adding], "_saved_alpha", 1) != 1:
         return None
-    width = graph.shape((adding, 0))[-1:]
+    shape = graph.shape((adding, 0))
+    width = shape[-1:]
+    # that of a convolution is a number a channel, which all pixels get
+    if graph.names[node] == CONVOLUTION:
+        width = torch.Size((shape[1], *(1,) * (len(shape) - 2)))
     for other, edge in enumerate(graph.edges[adding]):
-        if edge is not None and is_moved_parameter(graph, edge) and graph.shape(edge) == width:
-            return adding, other
+        if edge is not None and is_moved_parameter(graph, edge):
+            own = graph.shape(edge)
+            if own[-len(width) :] == width and own.numel() == width.numel():
+                return adding, other
     return None
 
 
