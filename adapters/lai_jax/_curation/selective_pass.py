@@ -123,9 +123,8 @@ def check_same_program(large: Program, small: Program, *, kept: bool = True) -> 
         _differ("it takes another number of operations")
     for one, other in zip(operations, others, strict=True):
         name = one.eqn.primitive.name
-        if (
-            kept and name == "cond" and one.batched
-        ):  # its residuals are ordered by shape, which the batch size changes
+        # its residuals are ordered by shape, which the batch size changes
+        if kept and name == "cond" and one.batched:
             msg = (
                 f"{REFUSED}samples pass through {place(one.eqn)}, whose residuals cannot be told apart; put "
                 "jax.checkpoint around it, which keeps none"

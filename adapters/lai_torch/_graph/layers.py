@@ -75,8 +75,11 @@ def _find_bias(graph: Graph, node: int, readers: Mapping[int, list[int]]) -> tup
         return None
     shape = graph.shape((adding, 0))
     width = shape[-1:]
-    # that of a convolution is a number a channel, which all pixels get
+    # That of a convolution is a number a channel, which all pixels get; of maps that were moved since, as of
+    # a single sample's, it cannot be told which axis holds the channels.
     if graph.names[node] == CONVOLUTION:
+        if shape != graph.shape((node, 0)):
+            return None
         width = torch.Size((shape[1], *(1,) * (len(shape) - 2)))
     for other, edge in enumerate(graph.edges[adding]):
         if edge is not None and is_moved_parameter(graph, edge):
