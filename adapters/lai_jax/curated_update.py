@@ -26,8 +26,8 @@ from lai_jax._curation.options import (
     Policy,
     check_taken,
     check_update,
+    open_scorer,
     open_side,
-    scorer_of,
 )
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import step_once, weigh
@@ -213,7 +213,7 @@ def curated_update(
     """
     check_update(tx, rows)
     options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
-    scorer = scorer_of(estimator, policy, valid, **options)
+    scorer = open_scorer(estimator, policy, valid, **options)
     check_sharding(sharding)
 
     def step(
@@ -302,7 +302,7 @@ def score(
     [0.5 0.5 0. ]
     """
     options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
-    scorer = scorer_of(estimator, policy, valid, **options, second_moment=second_moment)
+    scorer = open_scorer(estimator, policy, valid, **options, second_moment=second_moment)
     check_whole_batch("score")
     lies = explicit_sharding((inputs, targets))
 

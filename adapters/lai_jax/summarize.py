@@ -18,7 +18,7 @@ from lai_jax._curation.options import (
     check_counts,
     check_taken,
     check_valid,
-    estimator_of,
+    find_scorer,
 )
 from lai_jax._curation.problem import Problem
 from lai_jax._exact.validation_gradient import ValidationGradient
@@ -94,7 +94,7 @@ def summarize(
     >>> [total.shape for total in found.side.totals[0]]
     [(8, 4), (8, 8)]
     """
-    estimator_of(estimator)
+    find_scorer(estimator)
     check_carried(estimator, sketch, None)
     check_valid(estimator, valid)
     if chunk is not None and parts is not None:
@@ -110,7 +110,7 @@ def summarize(
         problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
 
         def side_of(part: Any, counted: Any) -> Any:
-            return estimator_of(estimator).side(
+            return find_scorer(estimator).side(
                 problem, part, counted, Validation(None, sketch, positions=positions)
             )
 

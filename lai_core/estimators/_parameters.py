@@ -18,7 +18,7 @@ from lai_core._engine.gradients import ParameterGradient, Workspace, column_sums
 from lai_core._engine.namespace import Array, cast
 from lai_core._engine.outer import OuterGradient
 from lai_core.estimators._arguments import arrange, bias_column, get_last_layer
-from lai_core.estimators.catalogue import Estimator
+from lai_core.estimators.catalogue import Facts
 from lai_core.records.base import Record, Trace
 
 Gradients = Mapping[Hashable, Sequence[ParameterGradient]]
@@ -47,7 +47,7 @@ def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
 
 
 def collect_gradients(
-    estimator: Estimator, trace: Trace, work: Workspace, positions: str = "tokens"
+    estimator: Facts, trace: Trace, work: Workspace, positions: str = "tokens"
 ) -> Gradients:
     """Return the gradients that an estimator sees of one side."""
     if estimator.parameters == "readouts":

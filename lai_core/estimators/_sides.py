@@ -44,13 +44,11 @@ class Sides:
         return scores - estimators.diagonal(self.validation, self.training, self.work)
 
 
-def exact_sides(
-    estimator: str, validation: Any, training: Trace, exclude_self: bool, memory_budget: int
-) -> Sides:
+def exact_sides(name: str, validation: Any, training: Trace, exclude_self: bool, memory_budget: int) -> Sides:
     """Check what Ghost or LLI is asked to score, and return both sides."""
-    asked = find_estimator(estimator)
+    asked = find_estimator(name)
     if isinstance(validation, ValidationSummary):
-        work = check_summary(validation, training, estimator, exclude_self, memory_budget)
+        work = check_summary(validation, training, name, exclude_self, memory_budget)
         return Sides(_totals(validation, work), estimators.collect_gradients(asked, training, work), work)
     work = check_pair(validation, training, asked.gradients, memory_budget)
     if exclude_self:
@@ -94,13 +92,13 @@ def lai_sides(
 
 
 def check_summary(
-    summary: ValidationSummary, training: Any, estimator: str, exclude_self: bool, memory_budget: int
+    summary: ValidationSummary, training: Any, expected: str, exclude_self: bool, memory_budget: int
 ) -> Workspace:
-    """Raise unless a summary is of this estimator and fits the training trace; return where to compute."""
-    needs = find_estimator(estimator).gradients
+    """Raise unless a summary is the expected one and fits the training trace; return where to compute."""
+    needs = find_estimator(expected).gradients
     work = check_trace("training", training, needs, memory_budget)
-    if summary.estimator != estimator:
-        msg = f"validation: expected a summary for {estimator!r}, got one for {summary.estimator!r}"
+    if summary.estimator != expected:
+        msg = f"validation: expected a summary for {expected!r}, got one for {summary.estimator!r}"
         raise ValueError(msg)
     if exclude_self:
         msg = "exclude_self: expected validation as a Trace of the training batch, got a ValidationSummary"

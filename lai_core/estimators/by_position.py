@@ -24,7 +24,7 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET, check_choice, check_c
 from lai_core._engine.gradients import Workspace
 from lai_core._engine.namespace import Array, cast, namespace_of
 from lai_core.estimators._arguments import check_lai_trace
-from lai_core.estimators.catalogue import PAIRWISE, Estimator, find_estimator
+from lai_core.estimators.catalogue import PAIRWISE, Facts, find_estimator
 from lai_core.estimators.scores import ghost_scores, lai_scores, lli_scores
 from lai_core.estimators.summaries import ValidationSummary
 from lai_core.records._reads import ReadGradient
@@ -143,7 +143,7 @@ def segment_scores(
     return lai_scores(validation, means, positions="mean", memory_budget=memory_budget)
 
 
-def _check_training(training: Trace, estimator: str, memory_budget: int) -> tuple[Estimator, Workspace]:
+def _check_training(training: Trace, estimator: str, memory_budget: int) -> tuple[Facts, Workspace]:
     asked = find_estimator(estimator, among=PAIRWISE)
     return asked, check_trace("training", training, asked.gradients, memory_budget)
 
@@ -198,7 +198,7 @@ def _segment_means(training: Trace, segments: Array, count: int, work: Workspace
 
 
 def _rearrange(
-    asked: Estimator,
+    asked: Facts,
     training: Trace,
     work: Workspace,
     count: int,

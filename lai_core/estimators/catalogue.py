@@ -15,8 +15,8 @@ FIRST_ORDER = "decrease of the summed validation loss per unit learning rate and
 
 
 @dataclass(frozen=True)
-class Estimator:
-    """One estimator: the facts about it, and what follows from them.
+class Facts:
+    """What holds of one estimator, and what follows from it.
 
     Attributes
     ----------
@@ -26,8 +26,9 @@ class Estimator:
         Which parameters it sees: those of all `traced` layers, the `last` layer's, LAI's virtual
         `readouts` from every layer's input, or `all` of the model's, which needs no trace.
     keeps
-        What is kept of a validation set: a `summary` of it, the `traces` of its samples, its
-        summed `gradient`, or its `samples` as they are.
+        What is kept of a validation set: a `summary`, its samples' gradients of those parameters
+        summed up, the `traces` of its samples, its summed `gradient`, or its `samples` as they are.
+        Whatever is not such a sum has no summary here.
     meaning
         What it sees, in a line.
     cost
@@ -106,20 +107,18 @@ class Estimator:
 
 
 CATALOGUE = (
-    Estimator(
+    Facts(
         "ghost", "traced", "summary", "every traced parameter, exactly", "more than plain training: see below"
     ),
-    Estimator(
+    Facts(
         "lai",
         "readouts",
         "summary",
         "virtual readouts of every layer's input",
         "little more than one forward pass",
     ),
-    Estimator(
-        "lli", "last", "summary", "the last layer, exactly", "as `lai`, without the inner layers' inputs"
-    ),
-    Estimator(
+    Facts("lli", "last", "summary", "the last layer, exactly", "as `lai`, without the inner layers' inputs"),
+    Facts(
         "preconditioned_lai",
         "readouts",
         "summary",
@@ -128,7 +127,7 @@ CATALOGUE = (
         unit="that decrease in the rescaled metric",
         second_moment=True,
     ),
-    Estimator(
+    Facts(
         "gate_lai",
         "readouts",
         "traces",
@@ -136,7 +135,7 @@ CATALOGUE = (
         "as `lai`, but grows with the validation set",
         gates=True,
     ),
-    Estimator(
+    Facts(
         "calibrated_lai",
         "readouts",
         "summary",
@@ -144,14 +143,14 @@ CATALOGUE = (
         "as `lai`, and Ghost's on a part of the validation set at each refresh",
         fits_weights=True,
     ),
-    Estimator(
+    Facts(
         "exact",
         "all",
         "gradient",
         "every parameter of any architecture (`exact_scores`)",
         "one forward-mode pass",
     ),
-    Estimator(
+    Facts(
         "midpoint",
         "all",
         "samples",
@@ -166,8 +165,8 @@ PAIRWISE = tuple(each for each in CATALOGUE if each.name == each.summary)
 """Those whose kernels are inner products of gradients as they are: `ghost`, `lai`, `lli`."""
 
 
-def find_estimator(name: object, *, among: Iterable[Estimator] = CATALOGUE) -> Estimator:
-    """Return an estimator by its name.
+def find_estimator(name: object, *, among: Iterable[Facts] = CATALOGUE) -> Facts:
+    """Return what holds of an estimator, by its name.
 
     Parameters
     ----------
@@ -178,8 +177,8 @@ def find_estimator(name: object, *, among: Iterable[Estimator] = CATALOGUE) -> E
 
     Returns
     -------
-    Estimator
-        The one of that name.
+    Facts
+        Those of that name.
     """
     named = {estimator.name: estimator for estimator in among}
     check_choice("estimator", name, tuple(named))

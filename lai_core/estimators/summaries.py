@@ -13,7 +13,7 @@ from lai_core._engine.factors import number_of_positions
 from lai_core._engine.namespace import Array, itemsize, namespace_of, xp_of
 from lai_core.estimators import _parameters as estimators
 from lai_core.estimators._arguments import POSITIONS, check_lai_trace
-from lai_core.estimators.catalogue import CATALOGUE, Estimator, find_estimator
+from lai_core.estimators.catalogue import CATALOGUE, Facts, find_estimator
 from lai_core.records.base import Pytree, Trace
 from lai_core.records.compatible import Layouts, check_equal_layouts, check_trace, layouts
 
@@ -190,7 +190,7 @@ def summarize(
     return summary
 
 
-def _summarize(trace: Trace, estimator: Estimator, positions: str, memory_budget: int) -> ValidationSummary:
+def _summarize(trace: Trace, estimator: Facts, positions: str, memory_budget: int) -> ValidationSummary:
     work = check_trace("validation", trace, estimator.gradients, memory_budget)
     if estimator.positions:
         has_positions = number_of_positions(trace.layers[-1].output_gradients) > 1

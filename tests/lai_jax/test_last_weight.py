@@ -184,9 +184,9 @@ def test_last_layer_updates_accept_shared_weights(name):
 @pytest.mark.parametrize(
     ("estimator", "name", "reading"),
     [
-        ("lli", "last", "LLI scores the last layer alone"),
-        ("lai", "every layer that is read", "LAI reads layers"),
-        ("calibrated_lai", "every layer that is read", "LAI reads layers"),
+        ("lli", "last", "the estimator reads the last layer alone"),
+        ("lai", "every layer that is read", "the estimator reads layers"),
+        ("calibrated_lai", "every layer that is read", "the estimator reads layers"),
     ],
 )
 def test_all_zero_scores_are_refused(estimator, name, reading):

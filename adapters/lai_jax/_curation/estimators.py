@@ -1,6 +1,6 @@
 """Every estimator in a step: its validation side, the passes it takes, and how it scores a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,23 +37,29 @@ class Scored:
     sizes: jax.Array | None = None
 
 
-class _Recording:
-    """Scores a recording of the batch.
+class Scorer:
+    """Scores a recording of the batch against a validation side, for one estimator."""
 
-    Of an estimator, `side` makes what validation samples are scored against, those not `counted` left out,
-    with the positions and the sketch of `read`; `sides` are its types; `record` runs a batch forward to be
-    scored, and `forward` for a step that runs back, too.
-    """
+    sides: tuple[type, ...]  # the types of its validation side
+
+    def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
+        """Return what the `counted` validation samples sum up to, positions and sketch as `read` has them."""
+        raise NotImplementedError
+
+    def score(self, validation: Validation, recorded: Any, moment: Moment) -> Scored:
+        """Score what `record` or `forward` found of a batch."""
+        raise NotImplementedError
 
     def record(self, problem: Problem, batch: Batch) -> Any:
+        """Run a batch forward to be scored."""
         raise NotImplementedError
 
     def forward(self, problem: Problem, batch: Batch) -> tuple[Any, Back]:
-        """Run the rows to train on forward again."""
+        """Run a batch forward for a step that runs back, too: on the rows to train on, forward again."""
         return self.record(problem, batch), partial(weigh_gradient, problem, batch)
 
 
-class _Traced(_Recording):
+class _Traced(Scorer):
     """Scores by a trace of the batch."""
 
     sides: tuple[type, ...] = (lai.ValidationSummary, lai.Trace)
@@ -83,30 +89,33 @@ class _Traced(_Recording):
 class _Gradients(_Traced):
     """Inner products of gradients: of the validation set's, summed, with each sample's."""
 
-    name = "ghost"
+    summary: str  # whose summary it is scored against
+    scores: Callable[..., jax.Array]
 
     def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         trace, counted = self.trace(problem, batch, counted)
-        return replace(lai.summarize(trace, self.name), samples=counted.sum())
+        return replace(lai.summarize(trace, self.summary), samples=counted.sum())
 
     def score(self, validation: Validation, recorded: Recorded, moment: Moment) -> Scored:
-        scores = {"ghost": lai.ghost_scores, "lli": lai.lli_scores}[self.name]
-        return Scored(recorded.losses, scores(validation.side, recorded.trace))
+        return Scored(recorded.losses, self.scores(validation.side, recorded.trace))
 
 
 class Ghost(_Gradients):
     """All traced parameters."""
 
     everything = True
+    summary = "ghost"
+    scores = staticmethod(lai.ghost_scores)
 
 
 class LLI(_Gradients):
     """The last layer alone."""
 
-    name = "lli"
+    summary = "lli"
+    scores = staticmethod(lai.lli_scores)
 
     def check(self, model: Model, plan: Plan) -> None:
-        _check_trains(plan.records[-1:], "LLI scores the last layer alone")
+        _check_trains(plan.records[-1:], "the estimator reads the last layer alone")
 
 
 class LAI(_Traced):
@@ -114,7 +123,7 @@ class LAI(_Traced):
 
     def check(self, model: Model, plan: Plan) -> None:
         """Raise where every layer is frozen, and warn of matrices that are no layers."""
-        _check_trains([own for own in plan.records if own.use.is_layer], "LAI reads layers")
+        _check_trains([own for own in plan.records if own.use.is_layer], "the estimator reads layers")
         warn_of_unread(model, plan)
 
     def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
@@ -157,7 +166,7 @@ class PreconditionedLAI(LAI):
         return Scored(losses, scores, outputs if inputs is None else (outputs, inputs))
 
 
-class GateLAI(_Recording):
+class GateLAI(Scorer):
     """LAI with output gradients carried down a chain by its gates."""
 
     sides: tuple[type, ...] = (GateTrace,)
@@ -175,7 +184,7 @@ class GateLAI(_Recording):
         return Scored(recorded.losses, gate_lai_scores(validation.side, recorded.trace))
 
 
-class Exact(_Recording):
+class Exact(Scorer):
     """All parameters of any architecture, by derivatives along the validation gradient."""
 
     sides: tuple[type, ...] = (ValidationGradient,)
@@ -193,8 +202,7 @@ class Exact(_Recording):
         return Scored(*recorded(validation.side.gradient))
 
 
-Estimator = Ghost | LLI | LAI | GateLAI | Exact
-ESTIMATORS: dict[str, Estimator] = {
+SCORERS: dict[str, Scorer] = {
     "ghost": Ghost(),
     "lai": LAI(),
     "lli": LLI(),
@@ -205,14 +213,14 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def score_parts(estimator: Estimator, validation: Validation, recorded: Any, moment: Moment) -> Scored:
+def score_parts(scorer: Scorer, validation: Validation, recorded: Any, moment: Moment) -> Scored:
     """Score a batch, against each part of a validation set that was summarized in parts.
 
     A sample whose loss or score is not finite has the score NaN.
     """
 
     def score_side(side: Any) -> tuple[Any, ...]:
-        scored = estimator.score(replace(validation, side=side, parts=None), recorded, moment)
+        scored = scorer.score(replace(validation, side=side, parts=None), recorded, moment)
         return scored.scores, scored.losses, scored.second_moment
 
     parts = sizes = None

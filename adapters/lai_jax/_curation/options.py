@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 import jax
 
-from lai_core.estimators import catalogue
-from lai_core.estimators.catalogue import CATALOGUE, find_estimator
-from lai_jax._curation.estimators import ESTIMATORS, Estimator
+from lai_core.estimators.catalogue import CATALOGUE, Facts, find_estimator
+from lai_jax._curation.estimators import SCORERS, Scorer
 from lai_jax.validation import Validation
 
 EstimatorName = Literal["ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact"]
@@ -17,11 +16,11 @@ EstimatorName = Literal["ghost", "lai", "lli", "preconditioned_lai", "gate_lai",
 SEEN = frozenset({"losses", "sizes"})
 """What a policy is given beside the scores, if it names it; `sizes` always comes with parts."""
 
-AVAILABLE = tuple(known for known in CATALOGUE if known.name in ESTIMATORS)
+AVAILABLE = tuple(known for known in CATALOGUE if known.name in SCORERS)
 
 
-def estimator_of(name: str) -> Estimator:
-    return ESTIMATORS[find_estimator(name, among=AVAILABLE).name]
+def find_scorer(name: str) -> Scorer:
+    return SCORERS[find_estimator(name, among=AVAILABLE).name]
 
 
 Policy = Callable[..., jax.Array]
@@ -30,7 +29,7 @@ Policy = Callable[..., jax.Array]
 Its signature may name any of `SEEN`.
 """
 
-TAKEN: dict[str, tuple[Any, Callable[[catalogue.Estimator], Any]]] = {
+TAKEN: dict[str, tuple[Any, Callable[[Facts], Any]]] = {
     "positions": (None, lambda known: known.positions),
     "valid": (None, lambda known: known.positions),
     "sketch": (None, lambda known: known.sketch),
@@ -56,9 +55,9 @@ def check_taken(estimator: str, **options: Any) -> None:
             raise ValueError(msg)
 
 
-def scorer_of(estimator: str, policy: Any, valid: Any, **options: Any) -> Estimator:
+def open_scorer(estimator: str, policy: Any, valid: Any, **options: Any) -> Scorer:
     """Return how a step scores, if its policy, its mask and its options are sound."""
-    found = estimator_of(estimator)
+    found = find_scorer(estimator)
     check_policy(policy)
     check_valid(estimator, valid)
     check_taken(estimator, **options)
@@ -128,7 +127,7 @@ def open_side(estimator: str, given: Any) -> Validation:
     if find_estimator(estimator).fits_weights and found.layer_weights is None:
         msg = f"summary: estimator {estimator!r} expects a Validation with layer weights; {way_out}"
         raise ValueError(msg)
-    expected = ESTIMATORS[estimator].sides
+    expected = SCORERS[estimator].sides
     if not isinstance(found.side, expected):
         named = " or a ".join(kind.__name__ for kind in expected)
         msg = (

@@ -16,7 +16,7 @@ from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_jax._curation.estimators import score_parts
 from lai_jax._curation.moments import Moment
-from lai_jax._curation.options import EstimatorName, check_counts, estimator_of, open_side
+from lai_jax._curation.options import EstimatorName, check_counts, find_scorer, open_side
 from lai_jax._curation.problem import Problem
 from lai_jax._program.losses import batch_size as count
 from lai_jax._program.losses import check_targets, is_array, take
@@ -80,7 +80,7 @@ class Scorer(BatchScorer):
         valid: Valid | None = None,
     ) -> None:
         super().__init__(validation, batch_size, collate, ids, groups)
-        estimator_of(estimator)
+        find_scorer(estimator)
         if estimator == "preconditioned_lai":
             msg = (
                 "estimator: expected one that scores a sample by itself, got 'preconditioned_lai', which "
@@ -145,7 +145,7 @@ class Scorer(BatchScorer):
         """The programs that sum a validation set up, and that score a batch."""
         apply, loss, last, valid = self.apply, self.loss, self.last, self.valid
         estimator, positions, parts = self.estimator, self.positions, self.parts
-        chosen, in_parts = estimator_of(estimator), find_estimator(estimator).summary
+        scorer, in_parts = find_scorer(estimator), find_estimator(estimator).summary
 
         @jax.jit
         def sum_up(params: Any, inputs: Any, targets: Any) -> Validation:
@@ -157,8 +157,8 @@ class Scorer(BatchScorer):
         @jax.jit
         def score(params: Any, side: Validation, batch: Any) -> dict[str, jax.Array]:
             problem = Problem(apply, params, loss, last, valid)
-            recorded = chosen.record(problem, batch)
-            scored = score_parts(chosen, side, recorded, Moment(None, 0.0, 0.0))
+            recorded = scorer.record(problem, batch)
+            scored = score_parts(scorer, side, recorded, Moment(None, 0.0, 0.0))
             nothing = jnp.full_like(scored.scores, jnp.nan)
             found = {"score": scored.scores, "standard_error": nothing, "loss": scored.losses}
             if scored.parts is not None:

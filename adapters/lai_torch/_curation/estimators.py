@@ -149,7 +149,7 @@ def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: "Tracer | No
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
-PRODUCTS: dict[str, Callable[..., Tensor]] = {
+SCORES: dict[str, Callable[..., Tensor]] = {
     "ghost": lai.ghost_scores,
     "lai": lai.lai_scores,
     "lli": lai.lli_scores,
@@ -186,7 +186,7 @@ def make_scorer(
         made["multiply"] = functools.partial(_precondition, tracer, estimator)
         made["exchange"] = functools.partial(_exchange_squares, tracer, estimator)
     else:
-        made["multiply"] = functools.partial(tracer.multiply, PRODUCTS[facts.name])
+        made["multiply"] = functools.partial(tracer.multiply, SCORES[facts.name])
     # its weights are fitted on rows of the whole set, which sums over parts do not hold
     if isinstance(estimator, CalibratedLAI):
         every = Reader(model, loss, every=True, last=tracer.last, valid=tracer.masks)
@@ -256,9 +256,9 @@ class Tracer:
         read = recording.readouts[-1:] if head_alone else recording.readouts
         if any(one.layer.trains for one in read):
             return
-        what = "LAI reads layers"
+        what = f"{self.facts.name!r} reads layers"
         if head_alone:
-            what = f"LLI scores the last layer alone, {read[-1].layer.name!r}"
+            what = f"{self.facts.name!r} reads the last layer alone, {read[-1].layer.name!r}"
         msg = (
             f"model: expected a layer that trains, got frozen ones: {what}, so that every score would be "
             "zero; use estimator 'ghost' or 'exact', which score the parameters that train"

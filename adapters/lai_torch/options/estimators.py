@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from lai_core._adapters import DEFAULT_MEMORY_BUDGET, check_choice, check_count, check_number
-from lai_core.estimators import catalogue
+from lai_core.estimators.catalogue import CATALOGUE, Facts, find_estimator
 from lai_torch._exact.directional import METHODS
 from lai_torch._model.valid import Valid
 
@@ -20,9 +20,9 @@ class Estimator:
     name: ClassVar[str]
 
     @property
-    def facts(self) -> catalogue.Estimator:
+    def facts(self) -> Facts:
         """What the catalogue says of it."""
-        return catalogue.find_estimator(self.name)
+        return find_estimator(self.name)
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -271,4 +271,5 @@ def with_defaults(estimator: object) -> Estimator:
     if isinstance(estimator, type) and issubclass(estimator, Estimator):
         msg = f"estimator: expected an estimator, got the class {estimator.__name__}; call it"
         raise TypeError(msg)
-    return ESTIMATORS[catalogue.find_estimator(estimator).name]()
+    known = [each for each in CATALOGUE if each.name in ESTIMATORS]
+    return ESTIMATORS[find_estimator(estimator, among=known).name]()

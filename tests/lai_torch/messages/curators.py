@@ -183,7 +183,7 @@ GIVEN = {
     "ValueError: model: expected the loss to depend on a trainable": (
         lambda: frozen("ghost").score(*data(4))
     ),
-    "ValueError: …LLI scores the last layer alone, '1', so that every score": (
+    "ValueError: …'lli' reads the last layer alone, '1', so that every score": (
         lambda: stepped(model=FROZEN_HEAD, estimator="lli")
     ),
     "ValueError: state: expected what state_dict of a curator returned, got one without 'routed'": (

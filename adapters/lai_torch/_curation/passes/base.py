@@ -175,15 +175,15 @@ class KeptPass:
         self.model, self.loss, self.scorer, self.chunk = model, loss, scorer, chunk
         self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
 
-    def forward(self, batch: Batch, summary: Any) -> Forward:
+    def forward(self, batch: Batch, side: Any) -> Forward:
         """Return the readings unread: the model runs as each is taken, so that only one is in memory."""
         parts = [batch] if self.chunk is None else chunks(batch, self.chunk)
-        readings = map(functools.partial(self._read, summary), parts)
+        readings = map(functools.partial(self._read, side), parts)
         return Forward(readings, functools.partial(self.backward, batch))
 
-    def _read(self, summary: Any, part: Batch) -> Reading:
+    def _read(self, side: Any, part: Batch) -> Reading:
         with use_eval_mode(self.model):
-            return self.scorer.read(part, summary)
+            return self.scorer.read(part, side)
 
     def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward."""
@@ -238,14 +238,14 @@ class WholePass:
     ) -> None:
         self.model, self.tracer, self.kept = model, tracer, kept
 
-    def forward(self, batch: Batch, summary: Any) -> Forward:
+    def forward(self, batch: Batch, side: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
         check_uncoupled(self.model, "whole")
         check_precision(batch[0], "whole")
         try:
             trace, losses = self.tracer.trace(batch, live=True)
         except NotFiniteError:
-            return self.kept.forward(batch, summary)
+            return self.kept.forward(batch, side)
         if not losses.requires_grad:
             msg = (
                 "backward: 'whole' expects the same last layer in training mode as in eval mode; use "
@@ -253,13 +253,13 @@ class WholePass:
             )
             raise ValueError(msg)
         if self.tracer.every_layer and not bool(torch.isfinite(losses).all()):
-            return self.kept.forward(batch, summary)
-        readings = self._read(trace, losses.detach(), summary)
+            return self.kept.forward(batch, side)
+        readings = self._read(trace, losses.detach(), side)
         return Forward(readings, functools.partial(self.backward, batch, losses))
 
-    def _read(self, trace: Any, losses: Tensor, summary: Any) -> Iterator[Reading]:
-        """Yield the reading; one unlike the summary has the pass run again."""
-        self.tracer.check_alike(trace, summary)
+    def _read(self, trace: Any, losses: Tensor, side: Any) -> Iterator[Reading]:
+        """Yield the reading; one unlike the side has the pass run again."""
+        self.tracer.check_alike(trace, side)
         yield Reading(losses, trace)
 
     def backward(

@@ -76,14 +76,14 @@ class SelectivePass:
         self.proves = True
         self.captured = Captured(model, autocast)
 
-    def forward(self, batch: Batch, summary: Any) -> Forward:
+    def forward(self, batch: Batch, side: Any) -> Forward:
         """Run the whole batch, and keep of it what the trace and the backward pass need."""
         check_uncoupled(self.model, "selective")
         check_precision(batch[0], "selective")
         check_unhooked(self.model)
         samples = count(*batch)
         if samples < 2:  # torch specialises on size 1
-            return self.kept.forward(batch, summary)
+            return self.kept.forward(batch, side)
         with torch.enable_grad():
             outputs = self.captured(batch[0], samples)
             losses = check_losses(self.loss(outputs, batch[1]), samples)
