@@ -4,8 +4,7 @@ A statement is a ``Definition`` in ``Statements/CHAPTER.v`` there, below a comme
 or ``(* Refutes: slug *)`` where what is printed is false; its proof is the theorem of the same name in
 ``proofs/coq/CHAPTER.v``. A comment before each hypothesis has the ledger's words for it, or ``meaning`` where
 the hypothesis says what a symbol is. What the paper only defines is the ``Definition`` below
-``(* Defines: slug *)``. ``proofs/coq/statements.lock`` holds a hash of each statement with the definitions
-that it uses.
+``(* Defines: slug *)``.
 
 A statement that assumes something has a witness, the lemma of its name in ``proofs/coq/Witnesses/CHAPTER.v``:
 something closed and not degenerate that satisfies the hypotheses. ``proofs/coq/Witness.v`` computes from the
@@ -16,12 +15,11 @@ concludes with.
 kernel's own proof terms.
 
 ``python -m tests.support.kernel`` compiles under ``build/kernel``, prints each theorem with its axioms,
-writes ``build/kernel.json``, and exits with 1 if anything is wrong; ``--lock`` writes both lock files.
+writes ``build/kernel.json``, and exits with 1 if anything is wrong; ``--lock`` writes ``uses.lock``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -53,12 +51,11 @@ _LEMMA = re.compile(r"^Lemma (\w+) : ltac:\(witness ", re.MULTILINE)
 _NAMES = re.compile(r"^concludes @?([\w.]+)$", re.MULTILINE)
 _WITNESSES = "From mathcomp Require Import all_ssreflect all_algebra. From LAI Require Import Witness."
 _BINDERS = re.compile(r",|(?<![\\\w])in(?!\w)")
-_IMPORT = re.compile(r"From LAI\.Statements Require (?:Import|Export) ([\w ]+)\.")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement: where it is, which slugs it is about, what it assumes, the hash of what it says."""
+    """One statement: where it is, which slugs it is about, what it assumes, its text."""
 
     chapter: str
     name: str
@@ -67,12 +64,11 @@ class Claim:
     refutes: tuple[str, ...]
     hypotheses: tuple[str, ...]
     unnamed: tuple[str, ...]
-    digest: str
     text: str
 
     @property
     def key(self) -> str:
-        """Name the statement in the lock file."""
+        """Name the statement in the lock file of uses."""
         return f"{self.chapter}.{self.name}"
 
 
@@ -97,18 +93,6 @@ def witnessed(root: Path = ROOT) -> set[str]:
     return {f"{path.stem}.{name}" for path in paths for name in _LEMMA.findall(path.read_text("utf-8"))}
 
 
-def locked(root: Path = ROOT) -> dict[str, str]:
-    """Read the hashes that were written by ``--lock``."""
-    path = root / "proofs/coq/statements.lock"
-    return dict(line.split() for line in path.read_text(encoding="utf-8").splitlines())
-
-
-def changed(root: Path = ROOT) -> list[str]:
-    """List the statements whose text, or the text of what they are about, is not what was locked."""
-    found, kept = {claim.key: claim.digest for claim in claims(root)}, locked(root)
-    return sorted(key for key in found.keys() | kept.keys() if found.get(key) != kept.get(key))
-
-
 def _statement_files(root: Path) -> list[Path]:
     return sorted((root / "proofs/coq/Statements").glob("*.v"))
 
@@ -117,35 +101,14 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _plain(sentence: str) -> str:
-    return _words(_COMMENT.sub(" ", sentence))
-
-
-def _said(sentence: str) -> str:
-    """Give a claim with its slugs and the words for its hypotheses, without what documents it."""
-    return _words(re.sub(r"\(\*\*.*?\*\)", " ", sentence, flags=re.DOTALL))
-
-
-def _is_claim(sentence: str) -> bool:
-    return bool(_LINK.search(sentence)) and bool(_DEFINITION.match(sentence))
-
-
-def _about(path: Path) -> list[str]:
-    """List what the claims of a file are about: other files' definitions, then its own."""
-    text = path.read_text(encoding="utf-8")
-    imported = [name for names in _IMPORT.findall(text) for name in names.split()]
-    others = [line for name in imported for line in _about(path.with_name(f"{name}.v"))]
-    return [*others, *(_plain(s) for s in _SENTENCE.findall(text) if not _is_claim(s))]
-
-
 def _claims(path: Path) -> Iterator[Claim]:
-    text, about = path.read_text(encoding="utf-8"), _about(path)
+    text = path.read_text(encoding="utf-8")
     for match in _SENTENCE.finditer(text):
         sentence = match.group()
         definition = _DEFINITION.match(sentence)
-        if definition is None or not _is_claim(sentence):
-            continue
         links = _LINK.findall(sentence)
+        if definition is None or not links:
+            continue
         slugs = {
             word: tuple(s.strip() for kind, listed in links if kind == word for s in listed.split(","))
             for word in ("Implements", "Refutes")
@@ -161,7 +124,6 @@ def _claims(path: Path) -> Iterator[Claim]:
             hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
             unnamed=tuple(_unnamed(body)),
             text="Definition" + sentence.partition("Definition")[2],
-            digest=hashlib.sha256("\n".join([*about, _said(sentence)]).encode()).hexdigest()[:16],
         )
 
 
@@ -177,7 +139,7 @@ def _unnamed(body: str) -> Iterator[str]:
         binders = _BINDERS.match(body, position) if depth == 0 else None
         arrow = depth == 0 and body.startswith("->", position) and body[position - 1] != "<"
         if arrow and not body[start:position].lstrip().startswith("(*"):
-            yield _plain(body[start:position])
+            yield _words(_COMMENT.sub(" ", body[start:position]))
         position = binders.end() if binders else position + 1 + arrow
         start = position if binders or arrow else start
 
@@ -303,9 +265,6 @@ def _title(key: str) -> str:
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Check everything, or write the lock file; return the exit status."""
-    lock = arguments == ["--lock"]
-    if lock:
-        _write_lock("statements.lock", {claim.key: [claim.digest] for claim in claims(root)}, root)
     if shutil.which("coqc") is None:
         print(ABSENT)
         return int(os.environ.get("KERNEL") == "required")
@@ -314,8 +273,9 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         print(result.stderr)
         return 1
     used = uses(root)
-    if lock:
-        _write_lock("uses.lock", used, root)
+    if arguments == ["--lock"]:
+        lines = "".join(f"{' '.join([key, *others])}\n" for key, others in used.items())
+        (root / "proofs/coq/uses.lock").write_text(lines, encoding="utf-8")
         return 0
     try:
         answers = audit(root)
@@ -326,9 +286,6 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     shown = {key: answer for key, answer in answers.items() if not _is_clear(key, answer)}
     for key, answer in shown.items():
         print(f"{key}: {'no axiom' if answer == CLOSED else answer}")
-    moved = changed(root)
-    if moved:
-        print(f"changed since proofs/coq/statements.lock was written (--lock writes it): {', '.join(moved)}")
     if used != recorded_uses(root):
         print("the proofs use other theorems than proofs/coq/uses.lock says (--lock writes it)")
     (root / "build" / "kernel.json").write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
@@ -336,12 +293,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     theorems = [key for key in answers if not key.startswith("witness ")]
     witnesses = sum(answers[f"witness {key}"] == CLOSED for key in theorems)
     print(f"{len(theorems)} theorems, {witnesses} witnesses, the others assume nothing; {len(wrong)} wrong")
-    return int(bool(wrong or moved or used != recorded_uses(root)))
-
-
-def _write_lock(name: str, lines: dict[str, list[str]], root: Path) -> None:
-    text = "".join(f"{' '.join([key, *words])}\n" for key, words in lines.items())
-    (root / "proofs/coq" / name).write_text(text, encoding="utf-8")
+    return int(bool(wrong or used != recorded_uses(root)))
 
 
 def _is_clear(key: str, answer: str) -> bool:
