@@ -1,4 +1,4 @@
-"""Tables that pages show by ``{computed} site_tables:...``: estimators, pinned counts, the paper's claims."""
+"""Tables that pages show by ``{computed} site_tables:...``: estimators, pinned counts, judged libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from benchmarks.judge.zoo import code
 from experiments.harness.page import markdown
 from lai_core.estimators.catalogue import CATALOGUE
 from tests.support import ledger
-from tests.support.paper_claims import CLAIMS
 
 COUNTS = Path(__file__).parents[2] / "benchmarks" / "compatibility" / "counts.json"
 ESTIMATORS = {"ghost": "Ghost", "exact": "`exact_scores`", "lai": "LAI"}
@@ -74,17 +73,6 @@ def counts():
         if (counts := entry["counts"][estimator])
     ]
     return markdown(("suite", "cases", "estimator", *VERDICTS), rows)
-
-
-def claims():
-    """Return the paper's sentences about its tables, with what the tables give."""
-    rows = []
-    for claim in CLAIMS:
-        gives = ": ".join(filter(None, (claim.figures, claim.remark)))
-        # what stands in parentheses is none of the paper's words
-        said = claim.said if claim.said.startswith("(") else f"“{claim.said}”"
-        rows.append((said, claim.place, gives, "holds" if claim.verdict else "**does not hold**"))
-    return markdown(("the text", "where", "the table gives", " "), rows)
 
 
 def without():
