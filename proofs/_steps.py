@@ -28,16 +28,14 @@ from proofs._zero import shown_by_signs, shown_equal, shown_nonnegative, shown_t
 
 
 class Steps:
-    """The only way for a proof to conclude anything; it counts the steps."""
+    """The only way for a proof to conclude anything."""
 
     def __init__(self) -> None:
-        """Start at no step."""
-        self.count = 0
+        """Start at no depth."""
         self._depth = 0
 
     def identity(self, name: str, left: Any, right: Any, given: Sequence[Relation] = ()) -> Lemma:
         """Show ``left = right`` by expansion and simplification, or refute it in numbers."""
-        self.count += 1
         if not shown_equal(left, right):
             _refute(name, Equal(left, right), given)
         return Lemma(Equal(left, right))
@@ -70,7 +68,6 @@ class Steps:
         """
         if derive is None:
             return functools.partial(self.conclude, statement, depths=depths)
-        self.count += 1
         depths = depths or (*statement.depths, statement.depths[-1] + 1)
         for depth in depths:
             self._depth = depth
