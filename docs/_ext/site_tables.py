@@ -1,4 +1,4 @@
-"""Tables that pages show by ``{computed} site_tables:...``: estimators, pinned counts, judged libraries."""
+"""Tables that pages show by ``{computed} site_tables:...``: pinned counts, the ledger, judged libraries."""
 
 from __future__ import annotations
 
@@ -9,59 +9,12 @@ from benchmarks.judge.command import RECORD
 from benchmarks.judge.libraries import LIBRARIES
 from benchmarks.judge.zoo import code
 from experiments.harness.page import markdown
-from lai_core.estimators.catalogue import CATALOGUE
 from tests.support import ledger
 
 COUNTS = Path(__file__).parents[2] / "benchmarks" / "compatibility" / "counts.json"
 ESTIMATORS = {"ghost": "Ghost", "exact": "`exact_scores`", "lai": "LAI"}
 VERDICTS = ("exact", "refused", "wrong", "crash", "unfit")
 JUDGED = ("exact", "part", "refused", "crash", "wrong")
-BACKWARD = {"all": "through the whole model", "output": "to the last layer's output", None: "none"}
-
-KEPT = {
-    "summary": "a summary of fixed size",
-    "traces": "every sample's trace",
-    "gradient": "its summed gradient",
-    "samples": "its samples: traced anew at each step",
-}
-
-NEEDS = {
-    "second_moment": "the output gradients' second moment",
-    "gates": "the activations' derivatives",
-    "fits_weights": "Ghost on some validation samples",
-    "learning_rate": "the step's learning rate",
-}
-
-TABLES = {
-    "choosing": {
-        "sees": lambda each: each.meaning,
-        "cost beside plain training": lambda each: each.cost,
-        "backward pass": lambda each: BACKWARD[each.gradients],
-        "kept of the validation set": lambda each: KEPT[each.keeps],
-    },
-    "options": {
-        "also needs": lambda each: next((text for name, text in NEEDS.items() if getattr(each, name)), ""),
-        **{
-            title: lambda each, name=name: "yes" if getattr(each, name) else ""
-            for title, name in {
-                "`positions`, layer weights": "positions",
-                "`sketch`": "sketch",
-                "one forward pass for scoring and training": "shared_forward",
-                "`chunk`": "chunks",
-                "`'batch+self'`": "batch_as_validation",
-                "`'batch'`": "exclude_self",
-            }.items()
-        },
-        "unit": lambda each: each.unit,
-    },
-}
-
-
-def estimators(name):
-    """Return the catalogue of estimators for `choosing` or by `options`, one row an estimator."""
-    columns = TABLES[name]
-    rows = ([f"`{each.name}`", *(cell(each) for cell in columns.values())] for each in CATALOGUE)
-    return markdown(["estimator", *columns], rows)
 
 
 def counts():

@@ -1,7 +1,6 @@
 """Every estimator by name: what it sees, what it needs and what it goes with.
 
-Adapters check their options against this catalogue, and the tables of the documentation are made of it,
-so that what an estimator can do is said once.
+Adapters check their options against this catalogue.
 """
 
 from collections.abc import Iterable
@@ -10,8 +9,6 @@ from typing import Literal
 
 from lai_core._engine.checks import check_choice
 from lai_core.records.compatible import Needs
-
-FIRST_ORDER = "decrease of the summed validation loss per unit learning rate and unit weight of the sample"
 
 
 @dataclass(frozen=True)
@@ -29,12 +26,6 @@ class Facts:
         What is kept of a validation set: a `summary`, its samples' gradients of those parameters
         summed up, the `traces` of its samples, its summed `gradient`, or its `samples` as they are.
         Whatever is not such a sum has no summary here.
-    meaning
-        What it sees, in a line.
-    cost
-        What it costs beside plain training, in a line.
-    unit
-        The unit of its scores.
     second_moment
         Whether it needs the running second moment of the last layer's output gradients.
     gates
@@ -48,9 +39,6 @@ class Facts:
     name: str
     parameters: Literal["traced", "last", "readouts", "all"]
     keeps: Literal["summary", "traces", "gradient", "samples"]
-    meaning: str
-    cost: str
-    unit: str = FIRST_ORDER
     second_moment: bool = False
     gates: bool = False
     fits_weights: bool = False
@@ -107,57 +95,14 @@ class Facts:
 
 
 CATALOGUE = (
-    Facts(
-        "ghost", "traced", "summary", "every traced parameter, exactly", "more than plain training: see below"
-    ),
-    Facts(
-        "lai",
-        "readouts",
-        "summary",
-        "virtual readouts of every layer's input",
-        "little more than one forward pass",
-    ),
-    Facts("lli", "last", "summary", "the last layer, exactly", "as `lai`, without the inner layers' inputs"),
-    Facts(
-        "preconditioned_lai",
-        "readouts",
-        "summary",
-        "as `lai`, with output gradients rescaled",
-        "as `lai`",
-        unit="that decrease in the rescaled metric",
-        second_moment=True,
-    ),
-    Facts(
-        "gate_lai",
-        "readouts",
-        "traces",
-        "as `lai`, each pair of samples corrected for what activations pass back; chains of linear layers",
-        "as `lai`, but grows with the validation set",
-        gates=True,
-    ),
-    Facts(
-        "calibrated_lai",
-        "readouts",
-        "summary",
-        "as `lai`, layer weights fitted to Ghost on validation samples",
-        "as `lai`, and Ghost's on a part of the validation set at each refresh",
-        fits_weights=True,
-    ),
-    Facts(
-        "exact",
-        "all",
-        "gradient",
-        "every parameter of any architecture (`exact_scores`)",
-        "one forward-mode pass",
-    ),
-    Facts(
-        "midpoint",
-        "all",
-        "samples",
-        "as `exact`, half a step ahead",
-        "as `exact`, and the validation gradient anew at each step",
-        learning_rate=True,
-    ),
+    Facts("ghost", "traced", "summary"),
+    Facts("lai", "readouts", "summary"),
+    Facts("lli", "last", "summary"),
+    Facts("preconditioned_lai", "readouts", "summary", second_moment=True),
+    Facts("gate_lai", "readouts", "traces", gates=True),
+    Facts("calibrated_lai", "readouts", "summary", fits_weights=True),
+    Facts("exact", "all", "gradient"),
+    Facts("midpoint", "all", "samples", learning_rate=True),
 )
 """All estimators, the two of the paper first."""
 
