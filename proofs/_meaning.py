@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import sympy as sp
 
-from proofs._relations import AtMost, Relation, symbols_of
+from proofs._relations import Relation, symbols_of
 
 NORM = "a norm, or a bound of norms"
 COUNT = "a count"
@@ -149,8 +149,6 @@ def spelled(relation: Relation) -> str:
     sides = [sp.sympify(side) for side in (relation.lhs, relation.rhs)]
     symbols = set().union(*(side.free_symbols for side in sides))
     stems = {symbol: sp.Symbol(_INDICES.sub("", symbol.name)) for symbol in symbols}
-    if isinstance(relation, AtMost):
-        left, right = (_FACTOR.sub("k*", str(side.xreplace(stems))) for side in sides)
-        return f"{left} {'<' if relation.strict else '<='} {right}"
     left, right = (_FACTOR.sub("k*", str(side.xreplace(stems))) for side in sides)
-    return f"{left} = {right}"
+    sign = {None: "=", True: "<", False: "<="}[getattr(relation, "strict", None)]
+    return f"{left} {sign} {right}"

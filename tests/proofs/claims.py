@@ -1,8 +1,8 @@
 """False claims that the harness must refuse whatever their proofs are, by what each aims at.
 
 True at the sizes that an author asks and false beyond; `MEANING` as a wild card; claims that the solver
-cannot translate, false at few points. What finitely many sizes and points cannot see is listed in `ACCEPTED`:
-there a compared induction, or the kernel, decides.
+cannot translate, false at few points. What finitely many sizes and points cannot see, such as a sum of forty
+layers, a compared induction or the kernel decides.
 """
 
 import dataclasses
@@ -38,10 +38,6 @@ def numbers(depth, name="s", **sign):
     return sp.symbols(f"{name}:{depth}", **(sign or {"nonnegative": True}))
 
 
-def powers_of_a(most):
-    return layers(lambda depth: AtMost(total(a**i for i in range(depth)), most), AtMost(a, 1))
-
-
 def spread(depth, most=12):
     entries = numbers(depth, "x", real=True)
     return AtMost(total(entries) ** 2, most * total(s**2 for s in entries))
@@ -68,7 +64,6 @@ def with_extra(statement, extra):
 
 
 BEYOND = {
-    "a sum of forty layers": powers_of_a(40),
     "Cauchy-Schwarz with twelve layers": layers(spread),
     "a sign from the tenth layer on": layers(
         lambda depth: AtMost(0, product(numbers(depth, "x", real=True)) ** 2 * (sp.Integer(9) - depth) ** 3)
@@ -91,4 +86,3 @@ OBSCURE = {
     for kind, table in {"beyond": BEYOND, "meaning": MEANT, "points": POINTS}.items()
     for name, statement in table.items()
 }
-ACCEPTED = {"beyond: a sum of forty layers"}
