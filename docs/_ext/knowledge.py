@@ -10,14 +10,6 @@ from docutils import nodes
 
 from tests.support import kernel, ledger, proved
 
-NAMES = {
-    "exact": "Exact",
-    "needs assumptions": "Needs assumptions",
-    "false as printed": "False as printed",
-    "schematic": "Schematic",
-    "assumption": "Assumption",
-}
-
 
 def _read(name: str) -> dict:
     path = ledger.ROOT / "build" / name
@@ -80,7 +72,7 @@ class Known:
         """Name the verdict on a printed statement; of one of ours, say whether its proof cites a part."""
         entry, settled = self.entries[slug], [proof for proof in self.proved if slug in proof.slugs]
         if "new" not in entry.source:
-            return NAMES[entry.verdict]
+            return entry.verdict.capitalize()
         if any(proof.cites for proof in settled):
             return "Proved from cited results"
         return "Proved here" if slug in self.links.proofs else "Ours"

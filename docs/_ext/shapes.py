@@ -39,9 +39,6 @@ def kind(annotation: Any) -> str:
     """Write a type, names without modules; nothing where anything goes, or where it is too long to read."""
     if annotation in (inspect.Parameter.empty, Any):
         return ""
-    parts = get_args(annotation)
-    if parts and all(getattr(part, "_is_protocol", False) and "__call__" in vars(part) for part in parts):
-        return "Callable"
     written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", written).replace("NoneType", "None")
     text = re.sub(r"Literal\['[^\]]*\]", "str", text)

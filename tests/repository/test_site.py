@@ -1,10 +1,10 @@
 """What `make docs` does not show: the check of links can fail, tables and pages are complete."""
 
 import importlib
-import importlib.util
 import json
 import pkgutil
 import re
+import sys
 import types
 
 import jsonschema
@@ -13,14 +13,13 @@ import pytest
 import lai_core
 from tests.support import ledger
 
+sys.path.append(str(ledger.ROOT / "docs" / "_ext"))
+
+import anchors
+import ledger_data
+import statements
+
 EXPORTED = set(lai_core.__all__)
-
-
-def extension(name):
-    spec = importlib.util.spec_from_file_location(name, ledger.ROOT / "docs/_ext" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_broken_links_and_tables_are_named(tmp_path):
@@ -32,7 +31,6 @@ def test_broken_links_and_tables_are_named(tmp_path):
     )
     table = "<p>| a | b |\n| -- | -- |</p>"
     (tmp_path / "theory" / "noise.html").write_text(f'<p id="here"></p>{table}<a href="../index.html">x</a>')
-    anchors = extension("anchors")
     assert anchors.broken(tmp_path) == [
         f"index.html: {link}" for link in ("#self", "missing.html", "theory/noise.html#nowhere")
     ]
@@ -63,9 +61,8 @@ def test_site_fetches_nothing_from_elsewhere():
 
 
 @pytest.fixture
-def site(monkeypatch):
+def site():
     """Stand for the application: no page has an address."""
-    monkeypatch.syspath_prepend(str(ledger.ROOT / "docs/_ext"))
     equations = types.SimpleNamespace(equations={})
     env = types.SimpleNamespace(get_domain=lambda name: equations)
     env.app = types.SimpleNamespace(env=env)
@@ -73,8 +70,7 @@ def site(monkeypatch):
 
 
 def test_ledger_data_fits_schema_and_paper(site):
-    module = extension("ledger_data")
-    found, schema = module.data(site), json.loads(module.SCHEMA.read_text())
+    found, schema = ledger_data.data(site), json.loads(ledger_data.SCHEMA.read_text())
     jsonschema.validate(found, schema, cls=jsonschema.Draft202012Validator)
     assert set(found) == set(ledger.read())
     labelled = {slug: entry for slug, entry in found.items() if "equation" in entry["source"]}
@@ -90,7 +86,7 @@ def test_ledger_data_fits_schema_and_paper(site):
 
 def test_function_pages_state_their_assumptions(site):
     lines = ["Bound it.", "", "Implements :eq:`lli` and", ":eq:`ghost-bias`.", "", "Returns"]
-    extension("statements").show_assumptions(site, "function", "f", None, None, lines)
+    statements.show_assumptions(site, "function", "f", None, None, lines)
     bias, text = ":eq:`ghost-bias`. Assume: ", "is the only use of :math:`W` and of :math:`b` on a sample"
     assert lines[4:6] == ["", ":eq:`lli`. No assumption."]
     assert lines[7].startswith(bias)

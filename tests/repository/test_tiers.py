@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.tiers import LIST, read_tiers
+from tests.support.tiers import read_tiers
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,9 +13,3 @@ def test_listed_tests_exist_in_every_tier():
         assert f"def {name}(" in (ROOT / path).read_text(), f"{test}: not there"
         assert 0 <= quick <= checked
         assert checked
-
-
-def test_list_is_sorted_without_duplicates():
-    lines = LIST.read_text().splitlines()
-    assert lines == sorted(lines)
-    assert len(read_tiers()) == len(lines)
