@@ -17,7 +17,7 @@ COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-AXES = {0: 1, 1: 0, 2: 1, -1: -2, -2: -1}
+AXES = {"0": 1, "1": 0, "2": 1, "-1": -2, "-2": -1}
 DROPPED = {"abs", "conj", "conjugate", "sqrt", "transposed", "matrix_transpose"}
 TURNED = {
     "min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "argmax": "argmin",
@@ -118,7 +118,7 @@ def _header_end(statement: ast.stmt) -> int:
 
 def _mutants(node: ast.AST) -> Iterator[ast.AST]:
     match node:
-        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in OPERATORS and not _is_type(node):
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in OPERATORS:
             yield _changed(node, op=OPERATORS[type(op)]())
         case ast.BoolOp(op=op):
             yield _changed(node, op=ast.Or() if isinstance(op, ast.And) else ast.And())
@@ -128,8 +128,7 @@ def _mutants(node: ast.AST) -> Iterator[ast.AST]:
             if not isinstance(operand, ast.Constant):
                 yield operand
         case ast.keyword(arg="axis" | "dim", value=value):
-            axis = _number(value)
-            if axis in AXES:
+            if (axis := ast.unparse(value)) in AXES:
                 yield _changed(node, value=ast.parse(str(AXES[axis]), mode="eval").body)
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
@@ -157,20 +156,3 @@ def _mutants_of_call(node: ast.Call) -> Iterator[ast.AST]:
 
 def _changed(node: ast.AST, **fields: object) -> ast.AST:
     return type(node)(**{**dict(ast.iter_fields(node)), **fields})
-
-
-def _number(node: ast.AST) -> int | None:
-    try:
-        return int(ast.literal_eval(node))
-    except (ValueError, TypeError):
-        return None
-
-
-def _is_type(node: ast.AST) -> bool:
-    """Whether this is a union of types, such as ``int | float``."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
-        return False
-    names = [getattr(side, "attr", getattr(side, "id", "")) for side in (node.left, node.right)]
-    return any(name[:1].isupper() or name in {"int", "float", "str"} for name in names) or any(
-        isinstance(side, ast.Constant) and side.value is None for side in (node.left, node.right)
-    )
