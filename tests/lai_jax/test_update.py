@@ -136,14 +136,6 @@ def test_metrics_are_finite_floats():
     assert nothing["curation/skipped"] == 1.0
 
 
-@WAYS
-def test_nothing_kept_means_no_update(how):
-    *after, report = stepped(MODEL, VALIDATION, BATCH, tx=ADAM, policy=jnp.zeros_like, **how)
-    assert report.skipped
-    assert int(report.kept) == 0
-    check_unmoved((PARAMS, ADAM.init(PARAMS)), after)
-
-
 @pytest.mark.parametrize("scale_inputs", [False, True])
 def test_skipped_steps_keep_second_moments(scale_inputs):
     def moments(before, policy=lai.keep_positive):
