@@ -363,7 +363,9 @@ def update_mixture(
     if sizes is not None:
         check_array("sizes", sizes, str(sources))
         namespace_of({"means": means, "sizes": sizes})
-        inverse = _inverse_freedom(xp, cast(xp, sizes, means.dtype))
+        # of one score the standard error is the pooled one
+        own = xp.maximum(cast(xp, sizes, means.dtype) - 1.0, inverse)
+        inverse = quotient(xp, xp.ones_like(own), xp.where(own > 0, own, xp.sum(own)), 0.0)
     observed = xp.isfinite(means) & xp.isfinite(errors)
     evidence = _observe(xp, state, means, errors, inverse, observed, 1.0 - 1.0 / horizon)
     step = hedge_step_size(sources, horizon) * _relative_contrasts(xp, evidence, confidence)
@@ -374,12 +376,6 @@ def update_mixture(
     following = evidence._replace(weights=weights)
     new = xp.any(observed)
     return MixtureState(*(xp.where(new, one, old) for one, old in zip(following, state, strict=True)))
-
-
-def _inverse_freedom(xp: Namespace, sizes: Array) -> Array:
-    """Return one over the degrees of freedom of `group_scores`' standard errors: one score has the pooled."""
-    own = xp.maximum(sizes - 1.0, xp.zeros_like(sizes))
-    return quotient(xp, xp.ones_like(own), xp.where(own > 0, own, xp.sum(own)), 0.0)
 
 
 def _observe(

@@ -87,7 +87,6 @@ class Diagnosis:
         lists = {name: to_list(getattr(self, f"{name}s")) for name in ("norm", "share", "cosine")}
         lists["loss"] = to_list(self.losses)
         layers = {name: to_list(norms) for name, norms in self.layer_norms.items()}
-        positions = None if self.position_norms is None else _matrix(self.position_norms)
         order = sorted(
             range(len(lists["norm"])),
             key=lambda row: -(norm if math.isfinite(norm := lists["norm"][row]) else math.inf),
@@ -101,7 +100,9 @@ class Diagnosis:
             one |= {name: values[row] for name, values in lists.items()}
             one["layer"] = self.nonfinite.get(row, layer)
             one["layer_share"] = squares[layer] / total if total > 0 else math.nan
-            span = None if positions is None else rule.find_span([norm**2 for norm in positions[row]])
+            span = None
+            if self.position_norms is not None:
+                span = rule.find_span([norm**2 for norm in to_list(self.position_norms[row, :])])
             found.append(one | {"positions": span})
         return found
 
@@ -160,9 +161,11 @@ class Diagnosis:
         if self.verdict == "not finite":
             return f"first in {self.nonfinite[self.named[0]]}"
         if row is None:
-            hidden = self._find_hidden()
+            hidden = rule.find_hidden({name: to_list(norms) for name, norms in self.layer_norms.items()})
             if hidden is not None:
-                return hidden
+                row, name, ratio = hidden
+                where = f"{self.label(row)} in {name.removesuffix('.weight')}"
+                return f"furthest apart in one layer: {where}, {ratio:.3g} times the median there"
             row = next(iter(rows))
         one = rows[row]
         if not one["layer_share"] > 0:
@@ -173,16 +176,6 @@ class Diagnosis:
             return where
         first, last = one["positions"]
         return where + (f", position {first}" if first == last else f", positions {first} to {last}")
-
-    def _find_hidden(self) -> str | None:
-        """Return what is said of a row that stands apart in one layer alone."""
-        found = rule.find_hidden({name: to_list(norms) for name, norms in self.layer_norms.items()})
-        if found is None:
-            return None
-        row, name, ratio = found
-        return f"furthest apart in one layer: {self.label(row)} in {name.removesuffix('.weight')}, " + (
-            f"{ratio:.3g} times the median there"
-        )
 
     def _say_besides(self, median: float) -> str:
         parts = [f"|G| {self.total_norm:.3g}, the median row's {median:.3g}"]
@@ -376,10 +369,6 @@ def _array(values: Any, like: Array) -> Array:
     xp = namespace_of({"losses": like})
     kind = like.dtype if like.dtype in (xp.float32, xp.float64) else xp.float32
     return xp.asarray(values, dtype=kind, device=device_of(like))
-
-
-def _matrix(values: Array) -> list[list[float]]:
-    return [to_list(values[row, :]) for row in range(values.shape[0])]
 
 
 def _ratio(norm: float, median: float) -> str:
