@@ -197,7 +197,12 @@ class OuterGradient(ParameterGradient):
         building = cheaper if work.holds(factors + max(pair, row)) else row < pair
         if not building:
             n, _ = work.fit_both(lambda n, _: n * (factors + pair), self.samples, 1, "one pair of samples")
-            parts = [self._dot_positions(training, chunk, work) for chunk in spans(self.samples, n)]
+            parts = []
+            for chunk in spans(self.samples, n):
+                by_sample = partial(products_of, lay_by_sample, (chunk, chunk), self.groups, work)
+                sides = self.alpha(by_sample, training), by_sample(self.rows, training.rows)
+                left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in sides)
+                parts.append(dots(work.xp, left, right))
         else:
             rows, n = work.fit_both(
                 lambda rows, n: n * (factors + rows * row),
@@ -209,12 +214,6 @@ class OuterGradient(ParameterGradient):
             chunks = ((chunk, chunk) for chunk in spans(self.samples, n))
             parts = [self._sum_built(products, training, both, rows, work) for both in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
-
-    def _dot_positions(self, training: "OuterGradient", chunk: slice, work: Workspace) -> Float[Array, " n"]:
-        products = partial(products_of, lay_by_sample, (chunk, chunk), self.groups, work)
-        pairs = self.alpha(products, training), products(self.rows, training.rows)
-        left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
-        return dots(work.xp, left, right)
 
     def side_by_side(self, rows: int, work: Workspace) -> Any:
         """Return the same gradients with one block of columns, scaled, where their products are small.
