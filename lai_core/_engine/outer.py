@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample, select_groups
+from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
 from lai_core._engine.namespace import Array, cast, dots, is_array, matmul
 
@@ -352,7 +352,8 @@ class OuterGradient(ParameterGradient):
         return replace(self, rows=self.rows[..., :middle]), replace(self, rows=self.rows[..., middle:])
 
     def _group_range(self, part: slice) -> "OuterGradient":
-        rows, columns = (select_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
+        sizes = ((factor, factor.shape[-1] // self.groups) for factor in (self.rows, self.columns[0]))
+        rows, columns = (factor[..., part.start * size : part.stop * size] for factor, size in sizes)
         return replace(self, rows=rows, columns=(columns,), groups=part.stop - part.start)
 
 

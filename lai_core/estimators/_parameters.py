@@ -87,7 +87,7 @@ def lai_gradients(
     So does `metric`.
     """
     xp, last = work.xp, trace.layers[-1]
-    output_gradients = last.output_gradients
+    output_gradients: Array = last.output_gradients
     if metric is not None:
         output_gradients = _scale_axis(work, output_gradients, metric.outputs)
     # the positions of the last layer's inputs that count, where its outputs have as many
