@@ -553,8 +553,9 @@ class Mixture:
             raise ValueError(msg)
         loaded = MixtureState(**{name: _numbers(state[name]) for name in names})
         for name, one, own in zip(names, loaded, self._state, strict=True):
-            if _length(one) != _length(own):
-                msg = f"state[{name!r}]: expected {_length(own)} sources, got {_length(one)}"
+            expected, got = (len(part) if isinstance(part, tuple) else 0 for part in (own, one))
+            if expected != got:
+                msg = f"state[{name!r}]: expected {expected} sources, got {got}"
                 raise ValueError(msg)
         self._state = loaded
         self.history = [MixtureUpdate(*map(_numbers, update)) for update in state["history"]]
@@ -585,7 +586,3 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, int | float) or not getattr(value, "shape", True):
         return float(value)
     return tuple(map(float, value))
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, tuple) else 0
