@@ -146,7 +146,11 @@ class Diagnosis:
     def _say_which(self, rows: Mapping[int, Mapping[str, Any]], median: float) -> str:
         shown = self.named[:4] or tuple(rows)[:1]
         more = f" and {len(self.named) - 4} more" if len(self.named) > 4 else ""
-        each = ", ".join(f"{self.label(row)}{_ratio(rows[row]['norm'], median)}" for row in shown) + more
+        called = [self.label(row) for row in shown]
+        for place, row in enumerate(shown):
+            if math.isfinite(norm := rows[row]["norm"]) and median > 0:
+                called[place] += f", norm {norm / median:.3g} times the median"
+        each = ", ".join(called) + more
         if self.verdict == "not finite":
             return f"{each}: loss or gradient not finite"
         share = sum(rows[row]["share"] for row in self.named or shown)
@@ -315,9 +319,14 @@ def conclude(
     named = sorted(bad) or [kept[row] for row in found or cancelling]
     rest = _drop_rows(own, found)[-1] if found else length
 
+    # on the losses' device, in their type if that is one of many digits
+    xp = namespace_of({"losses": losses})
+    kind = losses.dtype if losses.dtype in (xp.float32, xp.float64) else xp.float32
+
     def spread(values: Sequence[Any], nothing: Any = math.nan) -> Array:
         known = dict(zip(kept, values, strict=True))
-        return _array([known.get(row, nothing) for row in range(samples)], losses)
+        listed = [known.get(row, nothing) for row in range(samples)]
+        return xp.asarray(listed, dtype=kind, device=device_of(losses))
 
     positions = own.positions
     return Diagnosis(
@@ -362,19 +371,6 @@ def _cosines(sizes: Sizes, squares: Sequence[float]) -> list[float]:
         scale = math.sqrt(max(rest, 0.0)) * math.sqrt(square)
         found.append(max(-1.0, min(1.0, inner / scale)) if scale > 0 else 0.0)
     return found
-
-
-def _array(values: Any, like: Array) -> Array:
-    """Return numbers on the losses' device, in their type if that is one of many digits."""
-    xp = namespace_of({"losses": like})
-    kind = like.dtype if like.dtype in (xp.float32, xp.float64) else xp.float32
-    return xp.asarray(values, dtype=kind, device=device_of(like))
-
-
-def _ratio(norm: float, median: float) -> str:
-    if not (math.isfinite(norm) and median > 0):
-        return ""
-    return f", norm {norm / median:.3g} times the median"
 
 
 def _finite(value: Any) -> Any:

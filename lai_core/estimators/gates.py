@@ -207,23 +207,19 @@ def gate_lai_scores(
     xp = inputs.work.xp
     n_val, n_train = (int(side.shape[0]) for side in inputs.gradients)
     fitting = inputs.work.fit((len(inputs.constants) + 2) * n_val, n_train, "one column of a kernel")
-    sums = [xp.sum(_block(inputs, columns), axis=0) for columns in spans(n_train, fitting)]
+    sums, dtype = [], inputs.work.dtype
+    for columns in spans(n_train, fitting):
+
+        def products(validation: Array, training: Array, columns: slice = columns) -> Array:
+            right = cast(xp, training[columns, ...], dtype)
+            return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
+
+        sums.append(xp.sum(_correct(inputs, products), axis=0))
     scores = sums[0] if len(sums) == 1 else xp.concat(sums, axis=0)
     if not exclude_self:
         return scores
     check_same_samples(validation.trace, training.trace)
-    dtype = inputs.work.dtype
     return scores - _correct(inputs, lambda *pair: dot(xp, *(cast(xp, side, dtype) for side in pair)))
-
-
-def _block(inputs: _GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
-    xp, dtype = inputs.work.xp, inputs.work.dtype
-
-    def products(validation: Array, training: Array) -> Array:
-        right = cast(xp, training[columns, ...], dtype)
-        return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
-
-    return _correct(inputs, products)
 
 
 def _correct(inputs: _GateInputs, products: Callable[[Array, Array], Array]) -> Array:

@@ -174,7 +174,11 @@ class Trace(Pytree):
 
     def __repr__(self) -> str:
         """Name the layers, with the shapes of their arrays; of many, the first and the last."""
-        shown = [_short(layer) for layer in self.layers]
+        shown = []
+        for layer in self.layers:
+            shapes = [str(tuple(getattr(array, "shape", ()))) for array in layer.arrays().values()]
+            named = [repr(layer.name)] if layer.name else []
+            shown.append(f"{type(layer).__name__}({', '.join(named + shapes)})")
         if len(shown) > 6:
             shown[3:-2] = [f"... {len(shown) - 5} more ..."]
         return f"Trace({', '.join(shown)})"
@@ -225,12 +229,6 @@ def mask_positions(trace: Trace, valid: Array, /) -> Trace:
         )
         raise ValueError(msg)
     return Trace(masked)
-
-
-def _short(layer: Record) -> str:
-    named = [repr(layer.name)] if layer.name else []
-    shapes = [str(tuple(getattr(array, "shape", ()))) for array in layer.arrays().values()]
-    return f"{type(layer).__name__}({', '.join(named + shapes)})"
 
 
 def locate(role: str, index: int, record: Record) -> str:
