@@ -244,7 +244,8 @@ def test_checkpointed_branches_run_on_rows():
 
 def test_batch_masks_are_cut_to_rows():
     def masked_by_shape(params, inputs):
-        return dense(params, inputs * jax.random.bernoulli(jax.random.key(0), 0.5, inputs.shape))
+        hidden = jnp.tanh(inputs @ params["w"])
+        return (hidden * np.random.default_rng(0).integers(0, 2, hidden.shape)) @ params["o"]
 
     model = masked_by_shape, PARAMS, squares
     after, _, report = stepped(model, VALIDATION, BATCH, tx=ONE, policy=HALF, rows=0.5)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import lai_core as lai
 from tests.support import explicit
-from tests.support.traces import batches, trace
+from tests.support.traces import LAYOUTS, batches, trace
 
 ESTIMATORS = ("ghost", "lli", "lai tokens", "lai mean", "lai flatten")
 
@@ -56,3 +56,14 @@ def test_every_form_matches_explicit_gradients(backend, estimator, pair, weighte
         got, wanted = backend.numpy(found), expected(both, own)
         scale = 1e-12 * len(own) * max(1.0, np.abs(own).max(), np.abs(both).max())
         np.testing.assert_allclose(got, wanted, rtol=0, atol=scale)
+
+
+def test_caller_arrays_are_never_modified(backend):
+    layers = LAYOUTS[6].draw(3, 0)
+    batch = trace(layers, backend)
+    for score in (lai.ghost_scores, lai.lli_scores, lai.lai_scores):
+        score(batch, batch, exclude_self=True)
+    lai.summarize(batch, "ghost")
+    for layer, record in zip(layers, batch.layers, strict=True):
+        np.testing.assert_array_equal(backend.numpy(record.activations), layer.activations)
+        np.testing.assert_array_equal(backend.numpy(record.output_gradients), layer.output_gradients)
