@@ -204,12 +204,13 @@ class Scoring:
         """Return the versions of the parameters, by which it shows that a later step finds others.
 
         A side that is not old yet is made again where others changed them since, by a checkpoint, by steps
-        of a plain loop or by thawing one. One process alone asks that: several have to make it together.
+        of a plain loop or by thawing one. Several processes have to make it together, and know alone of what
+        trains that it is the same on each.
         """
-        if self._given is not None or self._group.size > 1:
+        if self._given is not None:
             return None
-        held = list_parameters(self._engine.model).values()
-        return tuple((parameter._version, parameter.requires_grad) for parameter in held)
+        held, alone = list_parameters(self._engine.model).values(), self._group.size == 1
+        return tuple((alone and parameter._version, parameter.requires_grad) for parameter in held)
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
