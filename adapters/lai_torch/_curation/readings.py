@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import lai_core as lai
-from lai_torch._curation.processes.group import Group
 from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch.trace import GateTrace
@@ -23,7 +21,6 @@ class Itself:
     """Marker in place of a summary: a batch is scored against its own summed gradient."""
 
     exclude_self: bool  # whether each sample is left out of its own score
-    positions: str | None = None  # how positions are to be read; None: as fits
     others: Any = None  # the validation side that the samples of other processes make
     sketch: int | None = None  # the seed of the sketch of both sides
 
@@ -72,11 +69,6 @@ def chunks(batch: Batch, size: int) -> Iterator[Batch]:
         return
     for start in range(0, samples, size):
         yield rows(batch, slice(start, min(start + size, samples)), samples)
-
-
-def share_of(batch: Batch, group: Group) -> Batch | None:
-    """Return this process's part of rows that every process has; None where it has none."""
-    return next(islice(cut_evenly(batch, group.size), group.rank, None), None)
 
 
 def cut_evenly(batch: Batch, parts: int) -> Iterator[Batch]:

@@ -2,8 +2,6 @@
 
 import zlib
 
-from torch import nn
-
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import digest
 from lai_torch._curation.validation import Validation
@@ -59,12 +57,12 @@ def check_spread(
         raise ValueError(msg)
 
 
-def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
+def check_alike(engine: Engine, validation: Validation) -> None:
     """Raise on every process unless parameters and validation set are the same on each."""
     if engine.group.size == 1:
         return
     # shards differ, as they are meant to
-    parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
+    parameters = [each for each in engine.model.parameters() if not hasattr(each, "device_mesh")]
     if not engine.group.has_equal(digest(parameters)):
         msg = (
             "model: expected the same parameters on every process, got others; build it from the same seed, "

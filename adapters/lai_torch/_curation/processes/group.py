@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-KINDS = [*FLOATS, torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
+KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+KINDS += [torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
 """Types of what is gathered, by their number."""
 _CPU = torch.device("cpu")
 TOLD = "_on_every_process"
