@@ -78,6 +78,7 @@ class Scorer:
     # the processes whose batches are one: `summarize` and `score` are collectives
     group: Group = field(default_factory=Group)
     one_set: bool = True  # whether each process has the whole validation set, not a part of its own
+    chunk: int | None = None  # how many samples to read at once for scoring alone; None: the whole batch
 
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide | None:
         """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
@@ -94,13 +95,12 @@ class Scorer:
                 if self.fit is None:
                     return side
                 return replace(side, layer_weights=self.fit(validation, max(size, 2), str(side.positions)))
-        device = next(self.model.parameters()).device
         sides = []
         for part in self._cut(validation):
             with self.group.raise_together():
                 share = self._share(part)
                 own = None if share is None else self.sum_up(share, size, seed)
-            sides.append(sum_sides(own, self.group, device, self.tracer.memory_budget))
+            sides.append(sum_sides(own, self.group, self.tracer.memory_budget))
         return _join_parts(sides)
 
     def _cut(self, validation: Any) -> Iterable[Any]:
@@ -176,7 +176,7 @@ def make_scorer(
 ) -> Scorer:
     """Return the functions of an estimator on a model."""
     facts, group = estimator.facts, group or Group()
-    shared: dict[str, Any] = {"group": group, "one_set": one_set}
+    shared: dict[str, Any] = {"group": group, "one_set": one_set, "chunk": getattr(estimator, "chunk", None)}
     if isinstance(estimator, Midpoint):
         return replace(_make_midpoint(model, loss, optimizer, estimator.of), **shared)
     if isinstance(estimator, Exact):
@@ -352,7 +352,7 @@ class Tracer:
                     positions = self._positions_for(trace)
                     summary = self._summarize(trace, positions, side.sketch)
                     own = ValidationSide((summary,), positions)
-            total = sum_sides(own, self.group, next(self.model.parameters()).device, self.memory_budget)
+            total = sum_sides(own, self.group, self.memory_budget)
             if total is not None and own is not None:
                 side = replace(side, others=subtract_own(total, own))
         return iter([reading]), side

@@ -113,12 +113,10 @@ def select_rows(trace: Any, kept: Tensor) -> Any:
     if isinstance(trace, GateTrace):
         gates = [gate[kept] for gate in trace.gates]
         return replace(trace, trace=select_rows(trace.trace, kept), gates=gates)
-    layers: list[Any] = list(trace.layers)
-    for place, layer in enumerate(layers):
-        arrays = {name: getattr(layer, name) for name in layer.array_fields}
-        rows = {name: array[kept] for name, array in arrays.items() if array is not None}
-        layers[place] = replace(layer, **rows)
-    return lai.Trace(layers)
+    return lai.Trace(
+        replace(layer, **{name: array[kept] for name, array in layer.arrays().items()})
+        for layer in trace.layers
+    )
 
 
 def join_scored(found: list[Scored]) -> Scored:

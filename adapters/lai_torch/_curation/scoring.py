@@ -50,14 +50,13 @@ class Passes:
         self,
         scorer: Scorer,  # what reads a batch
         backward: str,  # `kept`, `selective`, `whole`, or `auto`, the faster of `kept` and `whole`
-        chunk: int | None,  # how many samples to read at once for scoring alone; None: the whole batch
         training: KeptOptions,  # how the pass `kept` trains
         engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
         self.model, self.group = scorer.model, scorer.group
-        self.kept = KeptPass(scorer, chunk, training)
+        self.kept = KeptPass(scorer, training)
         if engine is not None and engine.spread and backward == "kept":
-            self.kept = SynchronisedPass(engine, scorer, chunk, training)
+            self.kept = SynchronisedPass(engine, scorer, training)
         self.shared: Pass = self.kept
         tracer = scorer.tracer
         if tracer is not None and backward == "selective":
@@ -106,7 +105,7 @@ class Passes:
 def make_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
     """Return a pass by itself, as a curator with LAI makes it."""
     scorer = make_scorer(model, loss, None, LAI(last=last), make_generator())
-    return Passes(scorer, name, None, KeptOptions()).shared
+    return Passes(scorer, name, KeptOptions()).shared
 
 
 class Scoring:
@@ -131,7 +130,6 @@ class Scoring:
         training: KeptOptions,
     ) -> None:
         self._engine, self._group, self._validation = engine, engine.group, validation
-        self._chunk = getattr(estimator, "chunk", None)
         one_set, remakes = isinstance(validation.source, tuple), not validation.is_summary
         options: dict[str, Any] = {"group": self._group, "one_set": one_set, "remakes": remakes}
         self.scorer = make_scorer(
@@ -144,7 +142,7 @@ class Scoring:
             self._given = Itself(exclude_self=validation.source == "batch")
         elif validation.is_summary:
             self._given = ValidationSide((validation.source,), validation.source.positions)
-        self.passes = Passes(self.scorer, backward, self._chunk, training, engine)
+        self.passes = Passes(self.scorer, backward, training, engine)
 
     def score(
         self,
@@ -189,7 +187,7 @@ class Scoring:
         elsewhere = state.versions is not None and state.versions != self.read_versions()
         old = elsewhere or state.served >= self._every
         if state.side is None or old or not self.scorer.fits(state.side):
-            state = self._make(state, min(samples, self._chunk or samples))
+            state = self._make(state, min(samples, self.scorer.chunk or samples))
         return replace(state, served=state.served + 1)
 
     def read_versions(self) -> tuple[tuple[int, bool], ...] | None:

@@ -162,15 +162,13 @@ class KeptPass:
     def __init__(
         self,
         scorer: Scorer,  # what reads a batch; its model is trained
-        chunk: int | None,  # how many samples to read at once; None: the whole batch
         training: KeptOptions,  # the precision in which the kept rows are run
     ) -> None:
-        self.model, self.loss, self.scorer, self.chunk = scorer.model, scorer.loss, scorer, chunk
-        self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
+        self.model, self.loss, self.scorer, self.training = scorer.model, scorer.loss, scorer, training
 
     def forward(self, batch: Batch, side: Any) -> Forward:
         """Return the readings unread: the model runs as each is taken, so that only one is in memory."""
-        parts = [batch] if self.chunk is None else chunks(batch, self.chunk)
+        parts = [batch] if self.scorer.chunk is None else chunks(batch, self.scorer.chunk)
         readings = map(functools.partial(self._read, side), parts)
         return Forward(readings, functools.partial(self.backward, batch))
 
@@ -201,20 +199,20 @@ class KeptPass:
         return Gradient("kept", losses, total.detach())
 
     def _backpropagate(self, total: Tensor) -> None:
-        if self.scaler is not None:
-            total = self.scaler.scale(total)
+        if self.training.scaler is not None:
+            total = self.training.scaler.scale(total)
         total.backward()
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> list[Tensor]:
         cast: AbstractContextManager[Any] = nullcontext()
-        if self.autocast is not None:
-            cast = torch.autocast(next(self.model.parameters()).device.type, self.autocast)
+        if self.training.autocast is not None:
+            cast = torch.autocast(next(self.model.parameters()).device.type, self.training.autocast)
         with cast:
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
-            if self.auxiliary is None:
+            if self.training.auxiliary is None:
                 return [losses]
-            return [losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples)]
+            return [losses, check_auxiliary(self.training.auxiliary(outputs, batch[1]), samples)]
 
 
 class WholePass:

@@ -24,9 +24,9 @@ class SynchronisedPass(KeptPass):
         What runs forward, and with whom.
     """
 
-    def __init__(self, engine: Engine, scorer: Scorer, chunk: int | None, training: KeptOptions) -> None:
-        super().__init__(scorer, chunk, training)
-        self.engine, self.balance = engine, training.balance
+    def __init__(self, engine: Engine, scorer: Scorer, training: KeptOptions) -> None:
+        super().__init__(scorer, training)
+        self.engine = engine
 
     def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward, on every process if one has any."""
@@ -35,7 +35,7 @@ class SynchronisedPass(KeptPass):
             return Gradient("kept", losses)
         trained, shares, index = batch, weighed.shares, weighed.rows
         # where every process keeps its whole batch, rows stay where the loader put them
-        if self.balance and group.reduce_max(index is not None):
+        if self.training.balance and group.reduce_max(index is not None):
             trained, shares, index = balance_rows(batch, weighed, group)
         # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
@@ -45,7 +45,7 @@ class SynchronisedPass(KeptPass):
             losses = values if index is None else losses.index_copy_(0, index, values)
         objective = (values * shares.to(values)).sum()
         share = 1.0
-        if self.auxiliary is not None:
+        if self.training.auxiliary is not None:
             share = len(shares) / max(group.totals(len(shares))[0], 1.0)
         if found[0].numel():
             self._backpropagate(weigh_losses(found, shares, share) * (self.engine.factor / parts))

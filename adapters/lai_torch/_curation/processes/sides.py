@@ -12,9 +12,7 @@ from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import ValidationSide
 
 
-def sum_sides(
-    side: ValidationSide | None, group: Group, device: torch.device, memory_budget: int
-) -> ValidationSide | None:
+def sum_sides(side: ValidationSide | None, group: Group, memory_budget: int) -> ValidationSide | None:
     """Return the sum of the processes' validation sides, of one summary each; None where none has one.
 
     A process that has none passes None here.
@@ -25,7 +23,7 @@ def sum_sides(
     if group.reduce_max(side is None):
         offered = group.objects(None if side is None else _blank(side, "cpu"))
     if side is None:  # another's form with zeros
-        side = _blank(next(one for one in offered if one is not None), device)
+        side = _blank(next(one for one in offered if one is not None), group.device)
     (summary,) = side.parts
     if not group.has_equal(repr((summary.estimator, side.positions, summary.layouts))):
         msg = (
