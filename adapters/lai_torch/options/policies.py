@@ -90,7 +90,8 @@ class GroupFloor:
         finite = torch.isfinite(total)
         weights, groups = torch.where(finite, weights, 0.0), groups.to(weights.device)
         kept = weights > 0
-        whole, usual = torch.ones_like(weights.sum()), 1.0 / len(weights)
+        whole = torch.ones_like(weights.sum())
+        usual: Tensor | float = 1.0 / len(weights)
         if bool(kept.any()):
             whole, usual = weights.sum(), weights[kept].mean()
         raised = weights.clone()
