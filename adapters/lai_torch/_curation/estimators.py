@@ -320,7 +320,15 @@ class Tracer:
                     check_alike(self.reader, total, trace)
                 one = self._summarize(trace, positions, seed)
                 if total is not None:
-                    _check_same_layers(total, one)
+                    keys, others = ([dict(each)["weight key"] for each in s.layouts] for s in (total, one))
+                    if keys != others:
+                        msg = (
+                            "chunk: expected the same layers in every part of the validation set, got "
+                            f"{len(keys)} and {len(others)}, apart in {sorted({*keys} ^ {*others})}: experts "
+                            "that no row of a part reaches have no record there; trace more rows at once "
+                            "(chunk=, or a larger batch), or use estimator 'ghost' or 'exact'"
+                        )
+                        raise ValueError(msg)
                     one = join_summaries([total, one], self.memory_budget)
                 total = one
         if total is None and not traces:
@@ -394,19 +402,6 @@ class Tracer:
 
     def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
         return trace if self.sketch is None or seed is None else sketch(trace, self.sketch, seed)
-
-
-def _check_same_layers(first: lai.ValidationSummary, other: lai.ValidationSummary) -> None:
-    """Raise if two parts of the validation set are recorded in other layers."""
-    keys, others = ([dict(layout)["weight key"] for layout in one.layouts] for one in (first, other))
-    if keys != others:
-        msg = (
-            f"chunk: expected the same layers in every part of the validation set, got {len(keys)} and "
-            f"{len(others)}, apart in {sorted({*keys} ^ {*others})}: experts that no row of a part reaches "
-            "have no record there; trace more rows at once (chunk=, or a larger batch), or use estimator "
-            "'ghost' or 'exact'"
-        )
-        raise ValueError(msg)
 
 
 # ---- LAI with weights of layers that are fitted to Ghost

@@ -29,6 +29,8 @@ from lai_torch.options.protocols import Policy, wants
 
 Pass = KeptPass | WholePass | SelectivePass
 """What computes what the estimator reads, then the gradient of the weighted losses."""
+NOTE = "This happened while tracing the validation set."
+"""On errors of the model or the loss, which do not say on which batch."""
 TRIALS = 4
 """Scored steps of each pass that `auto` times; the quickest counts, for a first one proves and compiles."""
 
@@ -230,9 +232,8 @@ class Scoring:
                 raise
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
             return state
-        # raised by the model or the loss, whose messages do not say on which batch
         except Exception as error:
-            _note_validation(error)
+            error.add_note(NOTE)
             raise
         return replace(state, side=side, validation_losses=losses, served=0)
 
@@ -247,10 +248,6 @@ class Scoring:
             try:
                 count(*drawn)
             except ValueError as error:
-                _note_validation(error)
+                error.add_note(NOTE)
                 raise
             return drawn
-
-
-def _note_validation(error: Exception) -> None:
-    error.add_note("This happened while tracing the validation set.")
