@@ -64,16 +64,9 @@ class Value:
 
     def equals(self, other: "Value") -> bool:
         """Whether the same is known of both, so that a loop's analysis has settled."""
-        if self.known is None or other.known is None:
-            known = self.known is other.known
-        else:
-            known = np.array_equal(self.known, other.known)
-        return (
-            known
-            and (self.sample_axis, self.leaves, self.flat, self.layers, self.scaled)
-            == (other.sample_axis, other.leaves, other.flat, other.layers, other.scaled)
-            and match_views(self.view, other.view)
-        )
+        own = self.sample_axis, self.leaves, self.flat, self.layers, self.scaled
+        others = other.sample_axis, other.leaves, other.flat, other.layers, other.scaled
+        return own == others and match_views(self.view, other.view)
 
 
 @dataclass(eq=False)
@@ -143,7 +136,6 @@ class Program:
 
 
 def close_jaxpr(jaxpr: Any) -> Any:
-    """Return a jaxpr closed, whether or not it was."""
     return jaxpr if hasattr(jaxpr, "consts") else jex.ClosedJaxpr(jaxpr, ())
 
 
