@@ -58,6 +58,14 @@ def test_documents_score_like_separate_rows(estimator):
     np.testing.assert_allclose(outside, found, rtol=1e-10, atol=1e-13)
 
 
+def test_exact_scores_allow_interacting_segments():
+    found = scores(together, TRAINING, SEGMENTS, 4, "exact")
+    rows = computed(
+        lai_jax.exact_scores, together, PARAMS, lambda o, t: loss(o, t).sum(1), VALIDATION, TRAINING
+    )
+    np.testing.assert_allclose(found.reshape(2, 2).sum(1), rows, rtol=1e-10)
+
+
 HEADLESS = PARAMS | {"o": jnp.zeros((4, 5))}
 """A head that is zero so far hides no leak."""
 

@@ -75,6 +75,7 @@ def test_keys_determine_sketches():
     for left, right, third in zip(*map(jax.tree.leaves, (first, again, other)), strict=True):
         np.testing.assert_array_equal(left, right)
         assert not np.array_equal(left, third)
+    assert len(jax.tree.leaves(first)) == 2  # so that a sketch is redrawn and nothing compiled again
     assert abs(np.corrcoef(first.signs, np.argsort(first.permutation))[0, 1]) < 0.5
 
 

@@ -13,6 +13,7 @@ from jax import lax
 import lai_core as lai
 from tests.lai_jax.support import (
     HALF,
+    computed,
     dense,
     flat,
     run_compiled,
@@ -65,6 +66,15 @@ def test_steps_follow_weighted_loss_gradients(name, how):
     for old, new, own in zip(*map(jax.tree.leaves, (built.params, after, gradient)), strict=True):
         moved = 0 if own.dtype == jax.dtypes.float0 else own
         np.testing.assert_allclose(new, old - moved, atol=1e-12 * largest)
+
+
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "exact"])
+def test_scores_are_those_of_the_core(estimator):
+    report = stepped(MODEL, VALIDATION, BATCH, estimator=estimator)[2]
+    sides = [computed(lai_jax.trace, *MODEL, *side, gradients="all") for side in (VALIDATION, BATCH)]
+    scores = lai.ghost_scores if estimator == "exact" else getattr(lai, f"{estimator}_scores")
+    np.testing.assert_allclose(report.scores, scores(*sides), rtol=1e-11)
+    np.testing.assert_allclose(report.weights, lai.keep_positive(report.scores))
 
 
 @WAYS

@@ -148,6 +148,14 @@ def programs_of(eqn: Any) -> Iterator[Any]:
                 yield inner
 
 
+def walk_equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a program, each before those of the programs that it runs."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in programs_of(eqn):
+            yield from walk_equations(inner)
+
+
 def find_needed(jaxpr: Any) -> list[Any]:
     """Return the equations that the outputs depend on: what is computed for nothing may mix samples."""
     used = {atom for atom in jaxpr.outvars if not hasattr(atom, "val")}
@@ -169,10 +177,11 @@ def loop_parts(eqn: Any) -> tuple[int, int]:
 
 def coarsest(jaxpr: Any) -> float:
     """Return the precision of the type of fewest digits that a program computes in."""
+    equations = list(walk_equations(jaxpr))
     # it leaves the type as it is, and rounds values and derivatives to so many bits
-    rounded = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_precision"]
-    types = [each.aval.dtype for eqn in jaxpr.eqns for each in eqn.outvars if hasattr(each.aval, "dtype")]
+    rounded = [eqn for eqn in equations if eqn.primitive.name == "reduce_precision"]
+    types = [each.aval.dtype for eqn in equations for each in eqn.outvars if hasattr(each.aval, "dtype")]
     types += [each.aval.dtype for each in jaxpr.invars]
     own = [float(jnp.finfo(dtype).eps) for dtype in types if jnp.issubdtype(dtype, jnp.inexact)]
     own += [2.0 ** -eqn.params["mantissa_bits"] for eqn in rounded]
-    return max([0.0, *own, *(coarsest(inner) for eqn in jaxpr.eqns for inner in programs_of(eqn))])
+    return max([0.0, *own])
