@@ -248,8 +248,8 @@ def curated_update(
         params, opt_state, skipped = step_once(tx, params, opt_state, gradients, kept)
         moved = scored.second_moment
         before = jax.tree.map(jnp.zeros_like, moved) if second_moment is None else second_moment
-        moment = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
-        return params, opt_state, _report(replace(scored, second_moment=moment), weights, kept, skipped)
+        moved = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
+        return params, opt_state, _report(replace(scored, second_moment=moved), weights, kept, skipped)
 
     return jax.jit(step)
 

@@ -92,7 +92,8 @@ class Reader:
         return len(self.program.values) - 1
 
     def constant(self, array: Any) -> int:
-        view, captured = None, self.reading.captured
+        captured = self.reading.captured
+        view: View | None = None
         if len(array.shape) > 1 and jnp.issubdtype(array.dtype, jnp.floating):  # it can be a frozen weight
             view = captured.setdefault(id(array), View.of(-1 - len(captured), tuple(array.shape)))
             for _ in self.loops:
