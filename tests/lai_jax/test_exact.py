@@ -127,5 +127,5 @@ def test_optimizers_are_scored_by_step_derivatives(name, at):
     differences = [float(loss(own - move) - loss(own + move)) / (2 * step) for move in step * np.eye(6)]
     rate = {} if at == "midpoint" else {"learning_rate": 0.5}
     found = exact_scores(dense, PARAMS, squares, *SIDES, at=at, optimizer=(tx, state), **rate)
-    found *= rate.get("learning_rate", 1.0)
+    found = found * rate.get("learning_rate", 1.0)
     np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-7 * np.abs(differences).max())
