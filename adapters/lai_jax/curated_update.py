@@ -20,7 +20,7 @@ from lai_jax._curation.meshes import (
     explicit_sharding,
     specs_of,
 )
-from lai_jax._curation.moments import Moment, keep_if_skipped
+from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import (
     EstimatorName,
     Policy,
@@ -246,8 +246,10 @@ def curated_update(
         gradients = back(weights, best)
         kept = jnp.sum(weights > 0)
         params, opt_state, skipped = step_once(tx, params, opt_state, gradients, kept)
-        scored = replace(scored, second_moment=keep_if_skipped(skipped, second_moment, scored.second_moment))
-        return params, opt_state, _report(scored, weights, kept, skipped)
+        moved = scored.second_moment
+        before = jax.tree.map(jnp.zeros_like, moved) if second_moment is None else second_moment
+        moved = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
+        return params, opt_state, _report(replace(scored, second_moment=moved), weights, kept, skipped)
 
     return jax.jit(step)
 

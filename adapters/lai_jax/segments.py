@@ -96,13 +96,10 @@ def segment_scores(
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, training, segments))):
         check_segments(apply, params, loss, training, segments)
 
-    def sum_loss(outputs: Any, targets: Any) -> jax.Array:
-        losses: jax.Array = loss(outputs, targets)
-        return losses.sum(1)
-
     gradients = "all" if estimator == "ghost" else "output"
+    summed = lambda outputs, targets: loss(outputs, targets).sum(1)  # noqa: E731
     known, scored = (
-        trace(apply, params, sum_loss, *batch, gradients=gradients) for batch in (validation, training)
+        trace(apply, params, summed, *batch, gradients=gradients) for batch in (validation, training)
     )
     summary = lai.summarize(known, estimator, positions=positions)
     return lai.segment_scores(summary, scored, segments, count, estimator, positions=positions)

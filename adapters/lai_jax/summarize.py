@@ -168,7 +168,11 @@ def _sum_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any]
     if isinstance(form, lai.ValidationSummary) and form.factored:
         factors: Any = form.totals[0]
         if are_cheaper(len(places) * factors[0].shape[0], factors[0].shape[1], width_of(factors)):
-            return _side_by_side(jax.lax.map(part, places))
+            parts = jax.lax.map(part, places)  # their summaries, along a first axis of every array
+            factors, *rest = parts.totals
+            whole = tuple(factor.reshape((-1, *factor.shape[2:])) for factor in factors)
+            summed = (tuple(block.sum(0) for block in blocks) for blocks in rest)
+            return replace(parts, totals=(whole, *summed), samples=parts.samples.sum())
 
     def sum_chunk(place: jax.Array) -> Any:
         side = part(place)
@@ -176,14 +180,6 @@ def _sum_chunks(side_of: Callable[[Any, jax.Array], Any], batch: tuple[Any, Any]
 
     zeros = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(sum_chunk, places[0]))
     return jax.lax.scan(lambda sums, place: (sums + sum_chunk(place), None), zeros, places)[0]
-
-
-def _side_by_side(parts: lai.ValidationSummary) -> lai.ValidationSummary:
-    """Return the summary of all chunks, whose summaries lie along a first axis of every array."""
-    factors, *rest = parts.totals
-    whole = tuple(part.reshape((-1, *part.shape[2:])) for part in factors)
-    summed = (tuple(block.sum(0) for block in blocks) for blocks in rest)
-    return replace(parts, totals=(whole, *summed), samples=parts.samples.sum())
 
 
 def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, size: int) -> jax.Array:

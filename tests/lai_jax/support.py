@@ -22,7 +22,6 @@ Model = tuple[Callable[..., Any], Any, Callable[..., Any]]
 
 
 def drawn(*shape: int, seed: int = 0) -> jax.Array:
-    """Draw standard normal numbers."""
     return jnp.asarray(np.random.default_rng([seed, *shape]).standard_normal(shape))
 
 
@@ -96,12 +95,6 @@ def relative(found: Any, expected: Any) -> float:
 def kernel_error(trace: lai.Trace, rows: np.ndarray) -> float:
     """Return the largest error of Ghost's kernel of a trace with itself, over the largest exact entry."""
     return relative(np.asarray(lai.ghost_kernel(trace, trace)), rows @ rows.T)
-
-
-def ghost_error(apply: Any, params: Any, loss: Any, batch: Batch) -> float:
-    """Return the largest error of Ghost's kernel of a batch, over the largest exact inner product."""
-    trace = computed(lai_jax.trace, apply, params, loss, *batch, gradients="all")
-    return kernel_error(trace, gradients(apply, params, loss, batch))
 
 
 def explained(apply: Any, params: Any, loss: Any, batch: Batch) -> list[str]:

@@ -33,6 +33,14 @@ def damped(values):
     return jnp.tanh(values)
 
 
+def shifted_in_a_loop(hidden):
+    """Read by numbers of rows that count the samples before the loop alone."""
+    rows = jnp.stack([jnp.arange(N), (hidden[:, 0] > 0).astype(int)], 1)
+    numbers = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
+    read = lambda rows: lax.gather(hidden, rows, numbers, (1, 1))  # noqa: E731
+    return lax.scan(lambda rows, _: (rows + jnp.array([1, 0]), read(rows)), rows, None, length=2)[1].T
+
+
 def normalised(params, inputs):
     hidden = inputs @ params["w"]
     return jnp.tanh((hidden - hidden.mean(0)) / (hidden.std(0) + 0.1)) @ params["o"]
@@ -53,6 +61,10 @@ HIDDEN = {
     "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
     "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
     "taken off": (lambda h: h.at[SWAPPED].subtract(1.0 * h), "writes to samples of the batch by index"),
+    "shifted in a loop": (
+        lambda h: jnp.pad(shifted_in_a_loop(h), ((0, 0), (0, 3))),
+        "picks samples of the batch by index",
+    ),
     "branched": (lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h), REDUCES),
     "a centred gradient": (centred_gradient, RULE.format("centred_gradient")),
     "a turned gradient": (

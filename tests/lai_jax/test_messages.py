@@ -115,6 +115,21 @@ MESSAGES = {
     "ValueError: second_moment: expected the estimator to be one of 'preconditioned_lai', got 'lai'": (
         lambda: scored(second_moment=1.0)
     ),
+    **{
+        f"ValueError: {option}: expected the estimator to be one of 'preconditioned_lai', got 'lai'": [
+            partial(call, **{option: value}) for call in (updated, scored)
+        ]
+        for option, value in {"decay": 0.5, "exponent": 0.5, "scale_inputs": True}.items()
+    },
+    "ValueError: last: …'ghost', 'lai', 'lli', 'preconditioned_lai', 'gate_lai', 'calibrated_lai', got": [
+        partial(call, estimator="exact", last="w") for call in (updated, scored, partial(summarized, *BATCH))
+    ],
+    "ValueError: positions: …to be one of 'lai', 'preconditioned_lai', 'calibrated_lai', got 'ghost'": (
+        lambda: summarized(*BATCH, estimator="ghost", positions="mean")
+    ),
+    "ValueError: calibration: expected the estimator to be one of 'calibrated_lai', got 'lai'": (
+        lambda: summarized(*BATCH, calibration=3)
+    ),
     "ValueError: …expected a summary for 'lli', got one for 'lai'": lambda: updated(estimator="lli"),
     "ValueError: …'exact' expects a ValidationGradient, got ValidationSummary; use": (
         lambda: updated(estimator="exact")
@@ -232,34 +247,3 @@ def test_a_mistake_is_named(said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_refusal(said, MESSAGES[said])
     assert not any(tmp_path.iterdir())
-
-
-ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai", "gate_lai", "calibrated_lai", "exact")
-USES = {
-    "positions": ("mean", {"lai", "preconditioned_lai", "calibrated_lai"}),
-    "calibration": (3, {"calibrated_lai"}),
-    "last": ("w", {*ESTIMATORS} - {"exact"}),
-    "decay": (0.5, {"preconditioned_lai"}),
-    "exponent": (0.5, {"preconditioned_lai"}),
-    "scale_inputs": (True, {"preconditioned_lai"}),
-}
-"""Of each option a value that is not the usual one, and the estimators that have a use for it."""
-
-OF_SUMMARIES, OF_BOTH = ("positions", "calibration"), ("last",)
-UNUSED = [(option, name) for option, (_, users) in USES.items() for name in ESTIMATORS if name not in users]
-
-
-@pytest.mark.parametrize(("option", "estimator"), UNUSED)
-def test_unused_estimator_options_are_refused(option, estimator):
-    """By each call that takes it, before anything is read."""
-    given = {"estimator": estimator, option: USES[option][0]}
-    calls = [
-        lambda: lai_jax.curated_update(dense, cross_entropy, SGD, **given),
-        lambda: lai_jax.score(dense, PARAMS, cross_entropy, None, *BATCH, **given),
-    ]
-    if option in (*OF_SUMMARIES, *OF_BOTH):
-        summarized = [lambda: lai_jax.summarize(dense, PARAMS, cross_entropy, *BATCH, **given)]
-        calls = summarized + (calls if option in OF_BOTH else [])
-    for call in calls:
-        with pytest.raises(ValueError, match=f"{option}: expected the estimator to be .*, got '{estimator}'"):
-            call()

@@ -8,7 +8,7 @@ import optax
 import pytest
 from lai_jax._program.errors import UnexplainedError
 
-from tests.lai_jax.support import HALF, computed, explained, ghost_error, gradients, relative, stepped
+from tests.lai_jax.support import HALF, computed, explained, gradients, kernel_error, relative, stepped
 from tests.support.jax_programs import BLOCKS, losses, program
 
 PROGRAMS, GROUPS = 20, 4
@@ -29,9 +29,9 @@ def find_error(seed):
     drawn = program(seed)
     model, batch = (drawn.apply, drawn.params, losses), (drawn.inputs, drawn.targets)
     assert find_last(model, batch) == drawn.last
-    errors = [ghost_error(*model, batch)]
+    rows = gradients(*model, batch)
+    errors = [kernel_error(computed(lai_jax.trace, *model, *batch, gradients="all"), rows)]
     if drawn.last:
-        rows = gradients(*model, batch)
         scores = computed(lai_jax.exact_scores, *model, batch, batch)
         errors.append(relative(scores, rows @ rows.sum(0)))
         try:

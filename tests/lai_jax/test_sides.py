@@ -10,7 +10,6 @@ import pytest
 from lai_jax._curation.rows import best
 
 import lai_core as lai
-from lai_core.estimators.sketches import sketch_outputs
 from tests.lai_jax.support import computed, cross_entropy, dense, drawn, squares, stepped, vectors, weights
 
 MODEL, VALIDATION, BATCH = (dense, weights(w=(4, 6), o=(6, 3)), squares), vectors(11), vectors(5)
@@ -37,9 +36,10 @@ def test_parts_score_like_separate_validations(estimator, rows):
         assert int(report.kept) <= rows
 
 
-def test_running_second_moments_scale_inputs():
-    how = {"estimator": "preconditioned_lai", "exponent": 0.5, "decay": 0.5, "scale_inputs": True}
-    moments = sums = None
+@pytest.mark.parametrize("scale_inputs", [False, True])
+def test_running_second_moments_scale_inputs(scale_inputs):
+    how = {"estimator": "preconditioned_lai", "exponent": 0.5, "decay": 0.5, "scale_inputs": scale_inputs}
+    moments, sums = None if scale_inputs else jnp.zeros(3), None
     for draw in range(2):
         batch = drawn(5, 4) + draw, drawn(5)
         sides = [computed(lai_jax.trace, *MODEL, *side) for side in (VALIDATION, batch)]
@@ -49,8 +49,12 @@ def test_running_second_moments_scale_inputs():
         sums = news if sums is None else [0.5 * one + new for one, new in zip(sums, news, strict=True)]
         report = stepped(MODEL, VALIDATION, batch, moments, **how)[2]
         moments = report.second_moment
-        expected = lai.preconditioned_lai_scores(*sides, sums[0], input_second_moments=sums[1:], exponent=0.5)
+        inputs = sums[1:] if scale_inputs else None
+        expected = lai.preconditioned_lai_scores(*sides, sums[0], input_second_moments=inputs, exponent=0.5)
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
+    losses = squares(dense(MODEL[1], batch[0]), batch[1])
+    np.testing.assert_allclose(report.losses, losses, rtol=1e-12)
+    np.testing.assert_allclose(report.loss, (losses * report.weights).sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("chunk", [None, 3])
@@ -64,20 +68,6 @@ def test_nonfinite_validation_samples_count_for_nothing(estimator, chunk):
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-9)
 
 
-def test_steps_reuse_the_summarys_sketch():
-    seen = []
-    summarize = jax.jit(lambda sketch: lai_jax.summarize(*MODEL, *VALIDATION, sketch=sketch))
-    traces = [computed(lai_jax.trace, *MODEL, *side) for side in (VALIDATION, BATCH)]
-    for key in (0, 2):
-        sketch = lai_jax.draw_sketch(jax.random.key(key), 3, 2)
-        drawn = np.asarray(sketch.signs), np.asarray(sketch.permutation)
-        expected = lai.lai_scores(*(sketch_outputs(trace, *drawn, width=2) for trace in traces))
-        seen.append(stepped(MODEL, summarize(sketch), BATCH)[2].scores)
-        np.testing.assert_allclose(seen[-1], expected, rtol=1e-9, atol=1e-12)
-    assert not np.allclose(*seen)
-    assert summarize._cache_size() == 1  # redrawn, and not compiled again
-
-
 def test_keys_determine_sketches():
     first, again, other = (lai_jax.draw_sketch(jax.random.key(key), 50, 8) for key in (0, 0, 1))
     assert set(np.asarray(first.signs).tolist()) == {-1, 1}
@@ -85,6 +75,7 @@ def test_keys_determine_sketches():
     for left, right, third in zip(*map(jax.tree.leaves, (first, again, other)), strict=True):
         np.testing.assert_array_equal(left, right)
         assert not np.array_equal(left, third)
+    assert len(jax.tree.leaves(first)) == 2  # so that a sketch is redrawn and nothing compiled again
     assert abs(np.corrcoef(first.signs, np.argsort(first.permutation))[0, 1]) < 0.5
 
 

@@ -11,12 +11,10 @@ import pytest
 import lai_core as lai
 from tests.lai_jax.support import (
     computed,
-    dense,
     drawn,
     gradients,
     squares,
     vectors,
-    weights,
 )
 from tests.support.workloads.jax_models import mlp
 
@@ -70,18 +68,6 @@ def test_selfcheck_detects_wrong_kernels(monkeypatch):
     assert set(good.layers) == {"0/b+0/w", "1/b+1/w", "2/b+2/w"}
     monkeypatch.setattr(lai, "ghost_kernel", lai.lai_kernel)
     assert lai_jax.selfcheck(*MODEL, *vectors(3)).relative_error > 1e-2
-
-
-def test_traces_map_over_models():
-    @jax.jit
-    def scores(params):
-        trace = lai_jax.trace(dense, params, squares, *BATCH, gradients="all")
-        return lai.ghost_scores(trace, trace)
-
-    models = weights(w=(3, 4, 5), o=(3, 5, 2))
-    for index, row in enumerate(jax.vmap(scores)(models)):
-        single = scores(jax.tree.map(lambda leaf, k=index: leaf[k], models))
-        np.testing.assert_allclose(row, single, rtol=1e-9)
 
 
 def test_products_and_norms_match_autograd():

@@ -68,24 +68,13 @@ def test_steps_follow_weighted_loss_gradients(name, how):
         np.testing.assert_allclose(new, old - moved, atol=1e-12 * largest)
 
 
-@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "preconditioned_lai", "exact"])
+@pytest.mark.parametrize("estimator", ["ghost", "lai", "lli", "exact"])
 def test_scores_are_those_of_the_core(estimator):
-    extra = (jnp.zeros(3),) if estimator == "preconditioned_lai" else ()
-    report = stepped(MODEL, VALIDATION, BATCH, *extra, estimator=estimator)[2]
+    report = stepped(MODEL, VALIDATION, BATCH, estimator=estimator)[2]
     sides = [computed(lai_jax.trace, *MODEL, *side, gradients="all") for side in (VALIDATION, BATCH)]
-    moment = lai.update_second_moment(np.zeros(3), sides[1].layers[-1].output_gradients)
     scores = lai.ghost_scores if estimator == "exact" else getattr(lai, f"{estimator}_scores")
-    expected = scores(*sides, *((moment,) if extra else ()))
-    if extra:
-        np.testing.assert_allclose(report.second_moment, moment, rtol=1e-12)
-    np.testing.assert_allclose(report.scores, expected, rtol=1e-11)
+    np.testing.assert_allclose(report.scores, scores(*sides), rtol=1e-11)
     np.testing.assert_allclose(report.weights, lai.keep_positive(report.scores))
-    everything = stepped(MODEL, VALIDATION, BATCH, *extra, estimator=estimator, policy=lai.keep_all)[2]
-    np.testing.assert_array_equal(everything.scores, report.scores)
-    np.testing.assert_allclose(everything.weights, np.full(len(BATCH[1]), 1 / len(BATCH[1])))
-    losses = squares(dense(PARAMS, BATCH[0]), BATCH[1])
-    np.testing.assert_allclose(report.losses, losses, rtol=1e-12)
-    np.testing.assert_allclose(report.loss, (losses * report.weights).sum(), rtol=1e-12)
 
 
 @WAYS

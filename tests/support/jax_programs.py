@@ -79,7 +79,6 @@ class Store:
 
 @jax.custom_jvp
 def softened(x: Any) -> Any:
-    """Compute a function with a forward rule of its own."""
     return jnp.sin(x)
 
 
@@ -88,7 +87,6 @@ softened.defjvp(lambda primals, tangents: (jnp.sin(primals[0]), jnp.cos(primals[
 
 @jax.custom_vjp
 def squashed(x: Any) -> Any:
-    """Compute a function with a backward rule of its own."""
     return jnp.tanh(x)
 
 

@@ -56,13 +56,8 @@ class MixtureBatches(ShuffledDraws):
         fixed: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
-        options: dict[str, Any] = {"replicas": replicas, "rank": rank, "fixed": fixed, "seed": seed}
-        super().__init__(
-            _members(np.asarray(number_groups(groups, source_names(weights, fixed)))),
-            weights,
-            batch_size,
-            **options,
-        )
+        members = _members(np.asarray(number_groups(groups, source_names(weights, fixed))))
+        super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """Return itself: there is one place in the data, as `state_dict` says it."""

@@ -42,12 +42,6 @@ def update_moment(
     return jnp.where(count > 0, moved, moment.previous)
 
 
-def keep_if_skipped(skipped: jax.Array, before: Any, moved: Any) -> Any:
-    """Return the second moment after a step: where that is skipped, the one before, zeros at first."""
-    before = jax.tree.map(jnp.zeros_like, moved) if before is None else before
-    return jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
-
-
 def update_moments(moment: Moment, trace: lai.Trace, sound: jax.Array) -> tuple[jax.Array, Any]:
     """Return the next second moments of output gradients, and of each layer's inputs if these are scaled."""
     last = trace.layers[-1]

@@ -86,7 +86,6 @@ def check_valid(estimator: str, valid: Any) -> None:
 
 
 def check_counts(**counts: Any) -> None:
-    """Raise unless each option is None or a positive whole number."""
     for name, value in counts.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             msg = f"{name}: expected a whole number, 1 or more, got {value!r}"

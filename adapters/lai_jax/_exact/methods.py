@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from lai_jax._exact.gathers import drop_outside
 from lai_jax._program.losses import batch_size, take
-from lai_jax._program.program import programs_of
+from lai_jax._program.program import walk_equations
 from lai_jax._program.rules.primitives import names
 
 Batch = tuple[Any, Any]
@@ -46,16 +46,9 @@ def _inner(left: Leaves, right: Leaves) -> jax.Array:
 def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     """Return forward mode, or one gradient a sample where a function brings a reverse rule of its own."""
     program = jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr
-    return sample_by_sample if _has_reverse_rule(program) else forward_mode
-
-
-def _has_reverse_rule(jaxpr: Any) -> bool:
-    return any(
-        eqn.primitive.name in _OWN_REVERSE
-        or _claims_symmetry(eqn)
-        or any(map(_has_reverse_rule, programs_of(eqn)))
-        for eqn in jaxpr.eqns
-    )
+    if any(eqn.primitive.name in _OWN_REVERSE or _claims_symmetry(eqn) for eqn in walk_equations(program)):
+        return sample_by_sample
+    return forward_mode
 
 
 def _claims_symmetry(eqn: Any) -> bool:

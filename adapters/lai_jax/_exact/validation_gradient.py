@@ -23,7 +23,6 @@ class ValidationGradient:
     samples: jax.Array  # how many validation samples went in
 
     def __add__(self, other: "ValidationGradient") -> "ValidationGradient":
-        """Return the gradient of both sets together."""
         return jax.tree.map(jnp.add, self, other)
 
 

@@ -52,7 +52,6 @@ def split_leaves(params: Any) -> tuple[list[jax.Array], Callable[[list[Any]], An
 
 
 def replace_leaves(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
-    """Return leaves with other values at some places."""
     given = list(leaves)
     for place, value in zip(places, values, strict=True):
         given[place] = value

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lai_jax._program.leaves import replace_leaves, split_leaves
-from lai_jax._program.program import programs_of
+from lai_jax._program.program import walk_equations
 
 
 def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
@@ -77,7 +77,10 @@ def _check_count(loss: Callable[..., Any], given: Any, samples: int) -> None:
     def find_numbers(rows: int) -> list[float]:
         shapes = [(rows, *one.shape[1:]) if one.shape[:1] == (samples,) else one.shape for one in arrays]
         abstract = [jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, arrays, strict=True)]
-        return _list_numbers(jax.make_jaxpr(lambda *each: loss(*whole([*each])))(*abstract).jaxpr)
+        program = jax.make_jaxpr(lambda *each: loss(*whole([*each])))(*abstract).jaxpr
+        atoms = (one for equation in walk_equations(program) for one in equation.invars)
+        numbers = [one.val for one in atoms if isinstance(one, jex.Literal)]
+        return [float(one) for one in numbers if jnp.issubdtype(jnp.result_type(one), jnp.floating)]
 
     try:
         own, other = find_numbers(samples), find_numbers(samples + 1)
@@ -91,19 +94,6 @@ def _check_count(loss: Callable[..., Any], given: Any, samples: int) -> None:
             "leave that out"
         )
         raise ValueError(msg)
-
-
-def _list_numbers(jaxpr: Any) -> list[float]:
-    """Return the real numbers in a program, those of its inner programs included."""
-    found = []
-    for equation in jaxpr.eqns:
-        literals = (one for one in equation.invars if isinstance(one, jex.Literal))
-        found += [
-            float(one.val) for one in literals if jnp.issubdtype(jnp.result_type(one.val), jnp.floating)
-        ]
-        for inner in programs_of(equation):
-            found += _list_numbers(inner)
-    return found
 
 
 def losses_of_leaves(

@@ -64,16 +64,9 @@ class Value:
 
     def equals(self, other: "Value") -> bool:
         """Whether the same is known of both, so that a loop's analysis has settled."""
-        if self.known is None or other.known is None:
-            known = self.known is other.known
-        else:
-            known = np.array_equal(self.known, other.known)
-        return (
-            known
-            and (self.sample_axis, self.leaves, self.flat, self.layers, self.scaled)
-            == (other.sample_axis, other.leaves, other.flat, other.layers, other.scaled)
-            and match_views(self.view, other.view)
-        )
+        own = self.sample_axis, self.leaves, self.flat, self.layers, self.scaled
+        others = other.sample_axis, other.leaves, other.flat, other.layers, other.scaled
+        return own == others and match_views(self.view, other.view)
 
 
 @dataclass(eq=False)
@@ -143,7 +136,6 @@ class Program:
 
 
 def close_jaxpr(jaxpr: Any) -> Any:
-    """Return a jaxpr closed, whether or not it was."""
     return jaxpr if hasattr(jaxpr, "consts") else jex.ClosedJaxpr(jaxpr, ())
 
 
@@ -154,6 +146,14 @@ def programs_of(eqn: Any) -> Iterator[Any]:
             inner = getattr(each, "jaxpr", each)
             if hasattr(inner, "eqns"):
                 yield inner
+
+
+def walk_equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a program, each before those of the programs that it runs."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in programs_of(eqn):
+            yield from walk_equations(inner)
 
 
 def find_needed(jaxpr: Any) -> list[Any]:
@@ -177,10 +177,11 @@ def loop_parts(eqn: Any) -> tuple[int, int]:
 
 def coarsest(jaxpr: Any) -> float:
     """Return the precision of the type of fewest digits that a program computes in."""
+    equations = list(walk_equations(jaxpr))
     # it leaves the type as it is, and rounds values and derivatives to so many bits
-    rounded = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_precision"]
-    types = [each.aval.dtype for eqn in jaxpr.eqns for each in eqn.outvars if hasattr(each.aval, "dtype")]
+    rounded = [eqn for eqn in equations if eqn.primitive.name == "reduce_precision"]
+    types = [each.aval.dtype for eqn in equations for each in eqn.outvars if hasattr(each.aval, "dtype")]
     types += [each.aval.dtype for each in jaxpr.invars]
     own = [float(jnp.finfo(dtype).eps) for dtype in types if jnp.issubdtype(dtype, jnp.inexact)]
     own += [2.0 ** -eqn.params["mantissa_bits"] for eqn in rounded]
-    return max([0.0, *own, *(coarsest(inner) for eqn in jaxpr.eqns for inner in programs_of(eqn))])
+    return max([0.0, *own])

@@ -45,7 +45,7 @@ class Reading:
         self.partial = partial  # leave out parameters that cannot be followed, rather than raise
         self.left_out: dict[int, str] = {}
         self.differentiated = differentiated  # derivative rules matter: not where a program is a derivative
-        self.captured: dict[int, View] = {}
+        self.captured: dict[int, View] = {}  # of arrays, whose leaf numbers are negative
         self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
         self.held: list[Any] = []  # programs that were made for this reading
         self.uses: dict[tuple[Any, ...], Use] = {}
@@ -60,13 +60,6 @@ class Reading:
         own = sum(size > 1 for size in use.operand.shape)
         wide = (sum(size > 1 for size in self.shapes.get(leaf, ())) for leaf in use.operand.leaves)
         return use.kind == "copy" and 0 < own < max(wide, default=0)
-
-    def view_captured(self, array: Any) -> View | None:
-        """Return the view of a captured array that can be a frozen weight; its leaf number is negative."""
-        shape = tuple(jnp.shape(array))
-        if len(shape) < 2 or not jnp.issubdtype(jnp.result_type(array), jnp.floating):
-            return None
-        return self.captured.setdefault(id(array), View.of(-1 - len(self.captured), shape))
 
 
 class Reader:
@@ -95,15 +88,16 @@ class Reader:
         return Reader(reading)
 
     def slot(self, value: Value) -> int:
-        """Make a new slot of which `value` is known."""
         self.program.values.append(value)
         return len(self.program.values) - 1
 
     def constant(self, array: Any) -> int:
-        """Make a slot that holds a constant."""
-        view = self.reading.view_captured(array)
-        for _ in self.loops:
-            view = None if view is None else view.enter_loop(sliced=False)
+        captured = self.reading.captured
+        view: View | None = None
+        if len(array.shape) > 1 and jnp.issubdtype(array.dtype, jnp.floating):  # it can be a frozen weight
+            view = captured.setdefault(id(array), View.of(-1 - len(captured), tuple(array.shape)))
+            for _ in self.loops:
+                view = view.enter_loop(sliced=False)
         slot = self.slot(read_constant(array, view))
         self.program.constants[slot] = array
         return slot
@@ -217,7 +211,7 @@ class Reader:
         outputs = []
         for position, variable in enumerate(eqn.outvars):
             own: SampleAxis | None = samples
-            if eqn.primitive.name == "optimization_barrier":
+            if eqn.primitive.name in ("device_put", "optimization_barrier"):
                 own = values[position].sample_axis
             shape = tuple(variable.aval.shape)
             outputs.append(

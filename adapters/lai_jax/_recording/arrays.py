@@ -128,11 +128,6 @@ def _shift_up(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis + 1 for axis in axes)
 
 
-def number_of_groups(use: Use) -> int:
-    """Return how many matrices of one size a dense use multiplies with side by side."""
-    return math.prod(use.operand.shape[axis] for axis in product_axes(use).weight_groups)
-
-
 def has_positions(use: Use) -> bool:
     """Whether a dense use uses its matrix at several places of one sample."""
     data = use.eqn.invars[use.data].aval.shape
@@ -152,10 +147,3 @@ def table_arrays(use: Use, indices: jax.Array, cotangent: jax.Array) -> tuple[An
     if use.eqn.params["mode"] != lax.GatherScatterMode.CLIP:  # of what lies outside no row has a gradient
         gradients = jnp.where(inside[..., None], gradients, jnp.zeros((), gradients.dtype))
     return jnp.clip(ids, 0, rows - 1), gradients
-
-
-def convolution_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tuple[Any, Any]:
-    """Return the maps of a convolution with the channels behind the samples."""
-    numbers = use.eqn.params["dimension_numbers"]
-    maps = jnp.transpose(data, numbers.lhs_spec)
-    return maps, None if cotangent is None else jnp.transpose(cotangent, numbers.out_spec)

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 from typing import Any
 
 import jax
@@ -13,7 +15,7 @@ from lai_core.records import LayerTrace, OuterGradient, ParameterGradient, Works
 from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.model import Model
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._recording.arrays import convolution_arrays, dense_arrays, number_of_groups, table_arrays
+from lai_jax._recording.arrays import dense_arrays, product_axes, table_arrays
 from lai_jax._recording.parameters import materialise_gradients
 from lai_jax._recording.plan import Plan, is_plain
 from lai_jax._recording.planned import PlannedRecord
@@ -133,17 +135,22 @@ def _record(planned: PlannedRecord, measured: Measured) -> Record:
         return lai.EmbeddingTrace(ids, read, rows=use.operand.shape[0], weight=planned.key, name=planned.name)
     if use.kind == "convolution":
         return _convolution(planned, data, cotangent)
-    return _dense(planned, *_dense_arrays(planned, data, cotangent))
+    activations, gradients = _dense_arrays(planned, data, cotangent)
+    kind = lai.LayerTrace
+    if planned.seen_by_lai_alone:
+        kind, activations, gradients = lai.ReadoutTrace, _real(activations), _real(gradients)
+    elif planned.transposed:
+        kind = TransposedTrace
+    groups = prod(use.operand.shape[axis] for axis in product_axes(use).weight_groups)
+    options: Any = {"bias": planned.biased, "weight": planned.key, "groups": groups, "name": planned.name}
+    return kind(activations, gradients, **options)
 
 
 def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[Any, Any]:
     """Return activations and output gradients; iterations that are positions side by side."""
-
-    def record_one(arrays: tuple[Any, Any]) -> tuple[Any, Any]:
-        return dense_arrays(planned.use, *arrays)
-
+    record_one = partial(dense_arrays, planned.use)
     if planned.iteration is not None:
-        return record_one((data, cotangent))
+        return record_one(data, cotangent)
     loops = len(planned.use.loops)
     flat = jax.tree.map(lambda array: array.reshape((-1, *array.shape[loops:])), (data, cotangent))
 
@@ -151,35 +158,20 @@ def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[An
         """From `(iterations, n, [t,] d)` to `(n, positions, d)`."""
         return jnp.moveaxis(array, 0, 1).reshape((array.shape[1], -1, array.shape[-1]))
 
-    return jax.tree.map(side_by_side, jax.vmap(record_one)(flat))
-
-
-def _dense(planned: PlannedRecord, activations: Any, gradients: Any) -> Record:
-    kind = lai.LayerTrace
-    if planned.seen_by_lai_alone:
-        kind, activations, gradients = lai.ReadoutTrace, _real(activations), _real(gradients)
-    elif planned.transposed:
-        kind = TransposedTrace
-    return kind(
-        activations,
-        gradients,
-        bias=planned.biased,
-        weight=planned.key,
-        groups=number_of_groups(planned.use),
-        name=planned.name,
-    )
+    return jax.tree.map(side_by_side, jax.vmap(record_one)(*flat))
 
 
 def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
     use, params = planned.use, planned.use.eqn.params
-    if planned.seen_by_lai_alone:
-        return _unfold(planned, data, cotangent)
-    maps, gradients = convolution_arrays(use, data, cotangent)
-    spec = params["dimension_numbers"].rhs_spec
+    numbers = params["dimension_numbers"]
+    if planned.seen_by_lai_alone:  # its maps, pixel by pixel
+        maps = _pixels(data, use.samples_in, numbers.lhs_spec)
+        gradients = None if cotangent is None else _pixels(cotangent, use.samples_out, numbers.out_spec)
+        return lai.ReadoutTrace(_real(maps), _real(gradients), bias=planned.biased, name=planned.name)
     return lai.ConvolutionTrace(
-        maps,
-        gradients,
-        kernel=tuple(use.operand.shape[axis] for axis in spec[2:]),
+        jnp.transpose(data, numbers.lhs_spec),
+        None if cotangent is None else jnp.transpose(cotangent, numbers.out_spec),
+        kernel=tuple(use.operand.shape[axis] for axis in numbers.rhs_spec[2:]),
         stride=tuple(params["window_strides"]),
         padding=tuple((int(low), int(high)) for low, high in params["padding"]),
         dilation=tuple(params["rhs_dilation"]),
@@ -188,14 +180,6 @@ def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
         weight=planned.key,
         name=planned.name,
     )
-
-
-def _unfold(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:
-    """Record a convolution for LAI alone: its maps, pixel by pixel."""
-    numbers = planned.use.eqn.params["dimension_numbers"]
-    maps = _pixels(data, planned.use.samples_in, numbers.lhs_spec)
-    gradients = None if cotangent is None else _pixels(cotangent, planned.use.samples_out, numbers.out_spec)
-    return lai.ReadoutTrace(_real(maps), _real(gradients), bias=planned.biased, name=planned.name)
 
 
 def _real(array: Any) -> Any:

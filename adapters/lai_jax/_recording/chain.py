@@ -44,21 +44,17 @@ def links_of(model: Model, plan: Plan) -> list[Link]:
     operations = model.program.operations
     found = {operation.use: operation for operation in operations if operation.use is not None}
     for planned in layers:
-        _check_layer(planned, planned.use in found)
+        use = planned.use
+        shape = tuple(use.eqn.invars[use.data].aval.shape)
+        if use.kind == "convolution":
+            raise make_chain_error(planned.name, "goes into a convolution")
+        if use not in found:
+            raise make_chain_error(planned.name, "is inside a loop, a branch or a recomputation")
+        if len(shape) != 2 or has_positions(use):
+            raise make_chain_error(planned.name, f"has shape {shape}, not (n, d)")
+        if product_axes(use).weight_groups:
+            raise make_chain_error(planned.name, "meets several matrices side by side")
     return [_link(model.program, found, *pair) for pair in pairwise(layers)]
-
-
-def _check_layer(planned: PlannedRecord, outside: bool) -> None:
-    use = planned.use
-    shape = tuple(use.eqn.invars[use.data].aval.shape)
-    if use.kind == "convolution":
-        raise make_chain_error(planned.name, "goes into a convolution")
-    if not outside:
-        raise make_chain_error(planned.name, "is inside a loop, a branch or a recomputation")
-    if len(shape) != 2 or has_positions(use):
-        raise make_chain_error(planned.name, f"has shape {shape}, not (n, d)")
-    if product_axes(use).weight_groups:
-        raise make_chain_error(planned.name, "meets several matrices side by side")
 
 
 def _link(

@@ -58,14 +58,12 @@ def begun() -> dict[str, np.ndarray]:
 
 @functools.partial(jax.jit, static_argnames="estimator")
 def traced_summary(params: Any, inputs: Any, targets: Any, estimator: str) -> Any:
-    """Sum up a validation batch from its trace."""
     gradients = "all" if estimator == "ghost" else "output"
     return lai.summarize(lai_jax.trace(apply, params, loss, inputs, targets, gradients=gradients), estimator)
 
 
 @functools.partial(jax.jit, static_argnames="estimator")
 def own_summary(params: Any, inputs: Any, targets: Any, estimator: str) -> Any:
-    """Sum up a validation batch by the library's function."""
     return lai_jax.summarize(apply, params, loss, inputs, targets, estimator=estimator)
 
 

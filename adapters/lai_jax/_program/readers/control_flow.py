@@ -49,7 +49,7 @@ def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
     closed = eqn.params["jaxpr"]
     fixed = [_enter(value) for value in values[:consts]]
     sliced = [_slice(eqn, value) for value in values[consts + carried :]]
-    carry = [replace(_enter(value), known=None) for value in values[consts : consts + carried]]
+    carry = [replace(_enter(value), known=None, columns=None) for value in values[consts : consts + carried]]
     # What is known of the carried values k is a fixpoint: k = joined(k, body(k)), from what enters the
     # loop. `_merge` only ever forgets (a view, known numbers, a repeated axis) or adds (leaves, layers, a
     # samples' axis), each of which can happen a finite number of times, so that the loop below ends.

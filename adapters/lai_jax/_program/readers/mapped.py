@@ -91,22 +91,18 @@ class SampleReader(Reader):
             return super().equation(eqn, slots)
         self.path = (*self.path, id(eqn))
         try:
-            return self.read_mapped(eqn, slots)
+            # What there is a rule for is read as any equation of a batch is: layers are seen.
+            if (found := self.follow_at_once(eqn, slots)) is not None:
+                return found
+            if eqn.primitive.name in RECOMPUTED:
+                body = close_jaxpr(eqn.params["jaxpr"])
+                return self.inline(body.jaxpr, body.consts, slots)
+            own = [self.copy_slot(eqn, place, slot) for place, slot in enumerate(slots)]
+            if own != slots and (found := self.follow_at_once(eqn, own)) is not None:
+                return found
+            return self.emit_as_is(eqn, own)
         finally:
             self.path = self.path[:-1]
-
-    def read_mapped(self, eqn: Any, slots: list[int]) -> list[int]:
-        """Read an equation that is run for each sample; return the slots of its outputs."""
-        # What there is a rule for is read as any equation of a batch is: layers are seen.
-        if (found := self.follow_at_once(eqn, slots)) is not None:
-            return found
-        if eqn.primitive.name in RECOMPUTED:
-            body = close_jaxpr(eqn.params["jaxpr"])
-            return self.inline(body.jaxpr, body.consts, slots)
-        own = [self.copy_slot(eqn, place, slot) for place, slot in enumerate(slots)]
-        if own != slots and (found := self.follow_at_once(eqn, own)) is not None:
-            return found
-        return self.emit_as_is(eqn, own)
 
     def follow_at_once(self, eqn: Any, slots: list[int]) -> list[int] | None:
         """Read what an equation is when it is mapped; None, and nothing read, where no rule follows that."""

@@ -29,14 +29,6 @@ def common_axis(eqn: Any, values: Sequence[Value]) -> SampleAxis:
     return found[0]
 
 
-def _elementwise(eqn: Any, values: Sequence[Value]) -> SampleAxis:
-    samples = common_axis(eqn, values)
-    ranks = {len(value.shape) for value in values if value.shape}
-    if len(ranks) > 1:
-        raise unknown(eqn, "inputs of different ranks")
-    return samples
-
-
 def _removes(parameter: str, how: str = "reduces over the samples") -> Rule:
     def rule(eqn: Any, values: Sequence[Value]) -> SampleAxis:
         samples, axes = common_axis(eqn, values), eqn.params[parameter]
@@ -173,7 +165,7 @@ _KEYS = names("bitcast_convert_type random_bits random_seed random_split random_
 SCATTERS = names("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max")
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(ELEMENTWISE, common_axis),
     **dict.fromkeys(_REDUCE, _removes("axes")),
     **dict.fromkeys(_CUMULATIVE, _keeps_off("axis")),
     **dict.fromkeys(_WINDOWED, _window),

@@ -141,7 +141,6 @@ def _numeric(dtype: Any) -> bool:
 
 
 def read_constant(array: Any, view: View | None) -> Value:
-    """Return what is known of a constant of the program."""
     shape, known = tuple(array.shape), None
     if not isinstance(array, jax.core.Tracer) and _numeric(array.dtype) and math.prod(shape) <= _FOLD_LIMIT:
         known = np.asarray(array)
