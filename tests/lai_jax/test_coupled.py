@@ -35,7 +35,7 @@ def damped(values):
 
 def shifted_in_a_loop(hidden):
     """Read by numbers of rows that count the samples before the loop alone."""
-    rows = jnp.stack([jnp.arange(N), (hidden[:, 0] > 0).astype(int)], 1)
+    rows = jnp.concatenate([jnp.arange(N)[:, None], (hidden[:, :1] > 0).astype(int)], 1)
     numbers = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
     read = lambda rows: lax.gather(hidden, rows, numbers, (1, 1))  # noqa: E731
     return lax.scan(lambda rows, _: (rows + jnp.array([1, 0]), read(rows)), rows, None, length=2)[1].T
