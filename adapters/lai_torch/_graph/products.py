@@ -78,11 +78,8 @@ def read_sides(
     if name == LINEAR and first:
         return None
     if name == "MvBackward0":
-        if first:  # one row is multiplied, and all of it is one sample's
-            if not isinstance(place, Entries) or gradient is None:
-                return None
-            owners = place.owners.max()[None]
-            return _gather(other[None], gradient[None], owners, place.samples)
+        if first:
+            return None
         gradient = None if gradient is None else gradient[..., None]
     elif first:
         # A = first @ second is read as A^T = second^T @ first^T.
@@ -92,7 +89,7 @@ def read_sides(
             return None
         owners = place.owners.mT if first else place.owners
         rows = Entries(owners.reshape(gradient.shape), place.samples).rows
-        return _gather(other, gradient, rows, place.samples)
+        return None if rows is None else _gather(other, gradient, rows, place.samples)
     turned = place.swap(other.ndim) if first else place
     if not turned.fits_rows(other.shape):
         return None
@@ -136,10 +133,8 @@ def fits_factor(graph: Graph, saved: Saved, node: int, slot: int, place: Axis) -
     return place.swap(other.ndim).fits_rows(other.mT.shape) if first else place.fits_rows(other.shape)
 
 
-def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:
+def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides:
     """Return both sides with the samples in front, and all positions on one axis."""
-    if not place.fits(other.shape):
-        return None
     sides = [
         None if one is None else flatten_positions(place.move_to_front(one)) for one in (other, gradient)
     ]
@@ -157,10 +152,8 @@ def flatten_positions(rows: Tensor) -> Tensor:
     return rows.flatten(1, -2) if rows.ndim > 3 else rows
 
 
-def _gather(rows: Tensor, gradient: Tensor | None, owners: Tensor | None, samples: int) -> Sides | None:
+def _gather(rows: Tensor, gradient: Tensor, owners: Tensor, samples: int) -> Sides:
     """Return rows that belong to the samples `owners`, sample by sample."""
-    if owners is None or gradient is None:
-        return None
     kept = owners >= 0
     rows, gradient, owners = rows[kept], gradient[kept], owners[kept]
     return Sides(_pad(rows, owners, samples), _pad(gradient, owners, samples), routed=True)
@@ -175,8 +168,7 @@ def split_groups(
         return None
     starts = [0, *ends.tolist()]
     parts = [slice(*pair) for pair in pairwise(starts)]
-    found = [_gather(rows[part], gradient[part], place.rows[part], place.samples) for part in parts]
-    return [one for one in found if one is not None]
+    return [_gather(rows[part], gradient[part], place.rows[part], place.samples) for part in parts]
 
 
 def _pad(rows: Tensor, owners: Tensor, samples: int) -> Tensor:
