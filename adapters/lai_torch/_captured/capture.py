@@ -93,14 +93,14 @@ class Captured:
             )
             raise ValueError(msg) from error
 
-    def read(self, found: list[Tensor], last: str | None) -> Run:
+    def read(self, found: list[Tensor]) -> Run:
         """Return what the call kept, for its differentiable outputs."""
         if self._last is None:
             msg = "backward: 'selective' expects trainable parameters and a differentiable output, found none"
             raise ValueError(msg)
         pair, values = self._last
         self._last = None
-        return Run(pair, values, self._samples, self._batched, found, last)
+        return Run(pair, values, self._samples, self._batched, found)
 
     def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
         """Split the joint graph and keep both halves; return halves that save nothing: that takes time."""

@@ -31,10 +31,16 @@ class Run:
         samples: int,  # how many samples the batch has
         batched: set[int],  # where in memory the inputs that hold them are
         found: Sequence[Tensor],  # the model's differentiable outputs
-        last: str | None,  # name of the final layer, if one was asked for
     ) -> None:
-        self.pair, self.values, self.samples, self.last = pair, values, samples, last
-        self.sizes = self._sizes(batched)
+        self.pair, self.values, self.samples = pair, values, samples
+        symbols, batch = {}, set()
+        for name, axis, symbol in pair.memoise(_symbolic):
+            value = values[name]
+            symbols[symbol] = int(value) if axis is None else value.shape[axis]
+            # the first axis of an input that holds rows: its symbol is the number of samples
+            if axis == 0 and value.data_ptr() in batched:
+                batch.add(symbol)
+        self.sizes = Sizes(symbols, frozenset(batch))
         named = self.sizes.symbols.items()
         self._symbols = tuple(value for _, value in named), self.sizes.batch
         self._others = tuple(value for symbol, value in named if symbol not in self.sizes.batch)
@@ -42,17 +48,6 @@ class Run:
             pair.sample_axes[self._others] = sample_axes(pair.forward.graph, self.sizes)
         self._axes = pair.sample_axes[self._others]
         self.order, self.outputs = self._match_gradients(found)
-
-    def _sizes(self, batched: set[int]) -> Sizes:
-        """Read the values of the symbols off the inputs, and which of them are the number of samples."""
-        symbols, batch = {}, set()
-        for name, axis, symbol in self.pair.memoise(_symbolic):
-            value = self.values[name]
-            symbols[symbol] = int(value) if axis is None else value.shape[axis]
-            # the first axis of an input that holds rows: its symbol is the number of samples
-            if axis == 0 and value.data_ptr() in batched:
-                batch.add(symbol)
-        return Sizes(symbols, frozenset(batch))
 
     def _match_gradients(self, found: Sequence[Tensor]) -> tuple[list[int], list[fx.Node]]:
         """Say which of the differentiable outputs each gradient that the backward graph takes is of."""
@@ -70,14 +65,6 @@ class Run:
             )
             raise ValueError(msg)
         return [index for index, _ in pairs], [node for _, node in pairs]
-
-    def layers(self, outputs: Sequence[fx.Node]) -> list[Layer]:
-        """Return the layers, the last one last."""
-        return self.pair.memoise(_order_layers, tuple(outputs), self.last)
-
-    def find_nodes_after(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Return the nodes between the last layer and the outputs, in order."""
-        return self.pair.memoise(_find_nodes_after, last.output, last.name, tuple(outputs))
 
     def sample_axis(self, node: fx.Node, name: str) -> Axis:
         """Return where a layer's input or output holds the samples."""
@@ -202,7 +189,7 @@ def _find_batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Nod
     return [(place, node, () if node in pair.sized else axes[node]) for place, node in saved]
 
 
-def _order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
+def order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
     """Return the layers, last the one that reaches the outputs without passing another, or of that name."""
     reached = [pair.layers[node] for node in find_final_products(outputs, pair.layers)]
     if name is not None:
@@ -218,7 +205,7 @@ def _order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> l
     return [*(layer for layer in pair.layers.values() if layer.output is not last.output), last]
 
 
-def _find_nodes_after(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+def find_nodes_after(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
     """Return the nodes between the last layer and the outputs, in order, all of them differentiable."""
     found = tail(pair.forward.graph, [start], outputs)
     for node in found:

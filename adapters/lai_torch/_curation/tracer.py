@@ -47,7 +47,7 @@ def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace
         )
         raise ValueError(msg)
     if unread:
-        reader.leave(frozenset(unread))
+        reader.recall(reader.routed, reader.left.union(unread))
         msg = (
             f"model: expected records of the same parameters in every batch, got others of {sorted(unread)}; "
             "use estimator 'exact'"

@@ -229,13 +229,12 @@ class Assembly:
             or not isinstance(use.place, Entries)
         ):
             return None
+        found: list[Record] = []
         sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
-        named = enumerate(sides or ())
-        keys = [self._key(use, one, f"{use.source.key}[{matrix}]") for matrix, one in named]
-        return [
-            lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key)
-            for key, one in zip(keys, sides or (), strict=True)
-        ]
+        for matrix, one in enumerate(sides or ()):
+            key = self._key(use, one, f"{use.source.key}[{matrix}]")
+            found.append(lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key))
+        return found
 
     def _record(self, use: Use, *, bias: bool) -> Record | None:
         """Return the record of a use that has a kind of its own."""

@@ -447,9 +447,8 @@ def find_wrong(
             sums = sum_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)
             for (_, part), given in sums.items():
                 name = explained[weight][-1 if part == "bias" else 0]
-                if name in parameters:
-                    whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
-                    squares[name] += plain[name].compare(whole, str(weight)) ** 2
+                whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
+                squares[name] += plain[name].compare(whole, str(weight)) ** 2
         blocks = [Block(squares[name] ** 0.5, plain[name].size(), coarsest[name]) for name in parameters]
         agreed = sums_agree(blocks, float(weights.double().square().sum()))
         wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}

@@ -51,7 +51,13 @@ from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_par
 from lai_torch._graph.walk import Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
-from lai_torch._model.preserve import eager, empty_gradients, preserve, skip_checkpoints
+from lai_torch._model.preserve import (
+    allow_repeated_grad,
+    disable_compilation,
+    empty_gradients,
+    preserve,
+    skip_checkpoints,
+)
 from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
 from lai_torch._model.walk import Held, collect_held, list_parameters, modules_of
@@ -126,10 +132,6 @@ class Reader:
         self.left: frozenset[str] = frozenset()
         self._said: set[str] = set()
 
-    def leave(self, names: frozenset[str]) -> None:
-        """Leave parameters to one backward pass a sample from now on."""
-        self.recall(self.routed, self.left | names)
-
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
         """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
         # plans were made for other parameters
@@ -165,7 +167,7 @@ class Reader:
         alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
         if trained is None:
             trained = self.model
-        with eager():
+        with disable_compilation(), allow_repeated_grad(), torch.enable_grad():
             losses = check_losses(self.loss(call(trained, batch[0]), batch[1]), samples)
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
