@@ -1,7 +1,7 @@
 """Matrix products and convolutions: the two sides of a matrix's gradient, read off one node."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -43,7 +43,7 @@ class Sides:
     """The sides of a matrix's gradient: inputs `(n, [t,] d_in)`, output gradients `(n, [t,] d_out)`."""
 
     activations: Tensor
-    gradients: Tensor | None
+    gradients: Tensor | None = None
     groups: int = 1
     routed: bool = False
 
@@ -73,41 +73,34 @@ def read_sides(
         return None
     first = slot == product.slots[0]
     other = saved(graph.nodes[node], product.saved[int(first)])
-    if other is None or other.is_complex():
+    if other is None or other.is_complex() or (first and name in {LINEAR, "MvBackward0"}):
         return None
-    if name == LINEAR and first:
-        return None
+    sides: list[Tensor] = [one for one in (other, gradient) if one is not None]
     if name == "MvBackward0":
-        if first:
-            return None
-        gradient = None if gradient is None else gradient[..., None]
+        sides[1:] = [one[..., None] for one in sides[1:]]
     elif first:
         # A = first @ second is read as A^T = second^T @ first^T.
-        other, gradient = other.mT, None if gradient is None else gradient.mT
+        sides = [one.mT for one in sides]
     if isinstance(place, Entries):
-        if gradient is None or gradient.ndim != 2:
+        if sides[-1].ndim != 2 or len(sides) < 2:
             return None
         owners = place.owners.mT if first else place.owners
-        rows = Entries(owners.reshape(gradient.shape), place.samples).rows
-        return None if rows is None else _gather(other, gradient, rows, place.samples)
+        rows = Entries(owners.reshape(sides[1].shape), place.samples).rows
+        return None if rows is None else _gather(sides[0], sides[1], rows, place.samples)
     turned = place.swap(other.ndim) if first else place
-    if not turned.fits_rows(other.shape):
+    if not turned.fits_rows(sides[0].shape):
         return None
-    if other.ndim == 2 or turned.axis == 0 or name == LINEAR:
-        return _front(other, gradient, turned)
-    blocks = other.movedim(0, 1)
-    outputs = None if gradient is None else gradient.movedim(0, 1)
-    merged = Axis(0, turned.outer, turned.inner, turned.samples)
-    edge = graph.edges[node][slot]
-    matrices = other.shape[0] if edge is None else _count_matrices(graph, edge)
-    if matrices == 1:  # copies of one matrix, which is used at as many positions
-        return _front(blocks, outputs, merged)
-    if matrices != other.shape[0]:
-        return None
-    # Of a batch of products, each with a matrix of its own, all are groups of one.
-    blocks, outputs = blocks.flatten(1), None if outputs is None else outputs.flatten(1)
-    front = None if outputs is None else merged.move_to_front(outputs)
-    return Sides(merged.move_to_front(blocks), front, other.shape[0])
+    if other.ndim > 2 and turned.axis > 0 and name != LINEAR:
+        sides, turned = [one.movedim(0, 1) for one in sides], replace(turned, axis=0)
+        edge, many = graph.edges[node][slot], len(other)
+        matrices = many if edge is None else _count_matrices(graph, edge)
+        if matrices not in {1, many}:
+            return None
+        # Of a batch of products, each with a matrix of its own, all are groups of one.
+        if matrices > 1:
+            return Sides(*(turned.move_to_front(one.flatten(1)) for one in sides), groups=many)
+    # with the samples in front, and all positions, also those of copies of one matrix, on one axis
+    return Sides(*(flatten_positions(turned.move_to_front(one)) for one in sides))
 
 
 def _count_matrices(graph: Graph, edge: Edge) -> int:
@@ -131,15 +124,6 @@ def fits_factor(graph: Graph, saved: Saved, node: int, slot: int, place: Axis) -
     if other is None or graph.names[node] in {CONVOLUTION, "MvBackward0"}:
         return True
     return place.swap(other.ndim).fits_rows(other.mT.shape) if first else place.fits_rows(other.shape)
-
-
-def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides:
-    """Return both sides with the samples in front, and all positions on one axis."""
-    sides = [
-        None if one is None else flatten_positions(place.move_to_front(one)) for one in (other, gradient)
-    ]
-    assert sides[0] is not None
-    return Sides(sides[0], sides[1])
 
 
 def add_positions(rows: Tensor) -> Tensor:
