@@ -140,7 +140,7 @@ class Assembly:
             if bias is None and any((use.node, use.slot) in biased for use in uses):
                 continue
             pairs = [(use, self._records(use, bias=bias is not None)) for use in uses]
-            found = [(use, record) for use, records in pairs for record in records or ()]
+            found = [(use, record) for use, records in pairs for record in records]
             kinds = {self._kind(use, record) for use, record in found}
             # An embedding may be tied to a matrix that is used as it is.
             tied = kinds - {("table",)}
@@ -216,11 +216,11 @@ class Assembly:
         alike = alike and name not in self.plan.left
         return name if alike and own == {(bias.node, bias.slot) for bias in found} else None
 
-    def _records(self, use: Use, *, bias: bool) -> list[Record] | None:
-        """Return the records of a use: of a matrix one, of a bank of matrices one each."""
+    def _records(self, use: Use, *, bias: bool) -> list[Record]:
+        """Return the records of a use, if it has any: of a matrix one, of a bank of matrices one each."""
         if self.graph.names[use.node] != GROUPED:
             record = self._record(use, bias=bias)
-            return None if record is None else [record]
+            return [] if record is None else [record]
         gradient = self.received[use.received[0]]
         if (
             gradient is None
@@ -228,10 +228,10 @@ class Assembly:
             or use.source.turned is None
             or not isinstance(use.place, Entries)
         ):
-            return None
+            return []
         found: list[Record] = []
         sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
-        for matrix, one in enumerate(sides or ()):
+        for matrix, one in enumerate(sides):
             key = self._key(use, one, f"{use.source.key}[{matrix}]")
             found.append(lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key))
         return found
@@ -310,7 +310,7 @@ class Assembly:
 
     def _build(self, name: str, parameter: Tensor) -> list[Record]:
         """Return the record of a parameter whose per-sample gradients are built."""
-        samples = self.plan.samples
+        samples = self.graph.samples
         needed = samples * parameter.numel() * parameter.element_size()
         if needed > GRADIENT_BUDGET:
             # the function is named that keeps the parameter from a record of its own
@@ -350,7 +350,7 @@ class Assembly:
             if own:
                 sides = _join_positions(own)
             else:
-                sides = [parameter.detach().new_zeros(self.plan.samples, 1, width) for width in widths]
+                sides = [parameter.detach().new_zeros(self.graph.samples, 1, width) for width in widths]
             self.explained[key] = [name]
             found.append(lai.ExpertTrace(sides[0], sides[1], weight=key, name=key))
         return found

@@ -41,7 +41,6 @@ def read_gates(recording: Recording) -> GateTrace:
 
 
 def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
-    """Raise unless a layer's input has one row per sample."""
     # its input is a map, of which a chain of rows has none
     if graph.names[layer.node] == CONVOLUTION:
         raise make_chain_error(layer.name, "goes into a convolution")

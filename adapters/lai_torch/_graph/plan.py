@@ -24,7 +24,6 @@ _MOVING = ("Index", "Gather", "Scatter", "Sort", "Topk", "Take", "Slice", "Roll"
 class Plan:
     """The uses and layers of one graph, and all that a batch with the same graph must share."""
 
-    samples: int
     uses: list[Use]
     layers: list[Layer]
     last: list[Layer]
@@ -100,7 +99,7 @@ class Plan:
             [replace(layer, place=places[layer.node, 0]) for layer in found]
             for found in (self.layers, self.last)
         )
-        return replace(self, samples=graph.samples, uses=uses, layers=layers, last=last)
+        return replace(self, uses=uses, layers=layers, last=last)
 
     def watch(self, graph: Graph, places: Places) -> None:
         """Note what another batch must share: shapes, and the integers by which nodes move samples."""

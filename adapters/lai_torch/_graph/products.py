@@ -143,13 +143,11 @@ def _gather(rows: Tensor, gradient: Tensor, owners: Tensor, samples: int) -> Sid
     return Sides(_pad(rows, owners, samples), _pad(gradient, owners, samples), routed=True)
 
 
-def split_groups(
-    graph: Graph, saved: Saved, node: int, gradient: Tensor, place: Entries
-) -> list[Sides] | None:
-    """Return the sides of each matrix of a grouped product, whose rows are sorted by their matrix."""
+def split_groups(graph: Graph, saved: Saved, node: int, gradient: Tensor, place: Entries) -> list[Sides]:
+    """Return the sides of each matrix of a grouped product, whose rows are sorted by their matrix, if any."""
     rows, ends = (saved(graph.nodes[node], name) for name in ("self", "offs"))
     if rows is None or ends is None or rows.ndim != 2 or gradient.ndim != 2 or place.rows is None:
-        return None
+        return []
     starts = [0, *ends.tolist()]
     parts = [slice(*pair) for pair in pairwise(starts)]
     return [_gather(rows[part], gradient[part], place.rows[part], place.samples) for part in parts]

@@ -53,7 +53,7 @@ class Exchange:
     # which sample stands at each place
     index: Tensor
     # other batches, and the samples of the first one that stand in them where they stood
-    others: tuple[tuple[Graph, Tensor], ...] = ()
+    others: list[tuple[Graph, Tensor]]
 
     def matches(self, graph: Graph) -> bool:
         """Whether both passes have the graph of a batch."""
@@ -135,12 +135,12 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         if graph is not None and moved.requires_grad:
             others.append((walk(moved), kept))
             if found is None:
-                found = Exchange(problem, graph, others[0][0], kept, index.to(device))
+                found = Exchange(problem, graph, others[0][0], kept, index.to(device), others)
     # an exchanged batch has as many samples: a division by that number shows in one of another size alone
     resized = _check_size(problem, plain, drawn, eps)
     if resized is not None:
         others.append((resized, torch.arange(samples, device=device) < resized.samples))
-    return found if found is None else replace(found, others=tuple(others))
+    return found
 
 
 def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
@@ -456,7 +456,6 @@ def find_wrong(
 
 
 def _weigh(record: Any, weights: Tensor) -> Any:
-    """Return a record with every sample's output gradients times its weight."""
     gradients = record.output_gradients
     factors = weights.to(gradients).reshape(-1, *[1] * (gradients.ndim - 1))
     # A weight of zero leaves a sample out, also one whose gradient is not finite.

@@ -266,7 +266,7 @@ class Reader:
             records, readouts = assembly.build_every(parameters)
             if not plan.last:
                 # Ghost adds it up to nothing, and LAI and LLI refuse it as a last layer
-                nothing = graph.losses.detach().new_zeros(plan.samples, 1)
+                nothing = graph.losses.detach().new_zeros(graph.samples, 1)
                 name = f"no single last layer: {plan.refusal}"
                 records.append(lai.GainTrace(None, nothing, name=name))
         kinds = {name: list(own) for name, own in assembly.kinds.items()}
@@ -426,7 +426,7 @@ class Reader:
                 self._route({layer.source.names[0] for layer in alone if layer.source is not None})
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
-        plan = Plan(graph.samples, uses, layers, last, biases, order, refusal)
+        plan = Plan(uses, layers, last, biases, order, refusal)
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, varies is False and not uncertain
