@@ -29,7 +29,8 @@ Received = dict[Edge, Tensor | None]
 def split_use(graph: Graph, saved: Saved, use: Use, received: Received) -> dict[str, Tensor]:
     """Return what a use gives to each of its parameters, sample by sample, `(n, *shape)`."""
     source = use.source
-    shape, gradient, found = graph.shape(source.edge), received[use.received[0]], None
+    shape, gradient = graph.shape(source.edge), received[use.received[0]]
+    found: Tensor | None = None
     if isinstance(use.place, Axis) and len(use.received) == 1 and gradient is not None:
         found = _split_product(graph, saved, use, gradient, shape)
         if found is None:
