@@ -362,12 +362,19 @@ class Draws:
         self._sizes = list(sizes)
         self.names = source_names(weights, fixed)
         places = {name: place for place, name in enumerate(self.names)}
-        for source in fixed or {}:
-            if places.get(source, source) not in range(len(self._sizes)):
-                msg = f"fixed: expected sources below {len(self._sizes)}, got {source!r}"
+        self._fixed: list[int] = []  # the sources of the samples that every batch has
+        for name, count in (fixed or {}).items():
+            source = places.get(name, name)
+            if source not in range(len(self._sizes)):
+                msg = f"fixed: expected sources below {len(self._sizes)}, got {name!r}"
                 raise ValueError(msg)
-        shares = {places.get(source, source): count for source, count in (fixed or {}).items()}
-        self._fixed = _check_fixed(shares, batch_size * replicas)
+            self._fixed += [source] * check_count(f"fixed[{source}]", count, 0)
+        if len(self._fixed) >= batch_size * replicas:
+            msg = (
+                f"fixed: expected fewer samples than a batch has, {batch_size * replicas}, got "
+                f"{len(self._fixed)}"
+            )
+            raise ValueError(msg)
         self._shares()
         self._batch = 0
         self._drawn: deque[_Draw] = deque(maxlen=AHEAD)  # the newest last
@@ -541,14 +548,3 @@ def source_names(weights: Any, fixed: Mapping[Any, int] | None) -> list[str]:
     """Return the names of a mixture's sources, in its order, and then those of fixed ones beyond it."""
     named = [*(getattr(weights, "names", None) or ()), *(one for one in fixed or {} if isinstance(one, str))]
     return list(dict.fromkeys(named))
-
-
-def _check_fixed(fixed: Mapping[int, int], batch: int) -> list[int]:
-    """Return the sources of the samples that every batch has."""
-    for source, count in fixed.items():
-        check_count(f"fixed[{source}]", count, 0)
-    found = [source for source, count in fixed.items() for _ in range(count)]
-    if len(found) >= batch:
-        msg = f"fixed: expected fewer samples than a batch has, {batch}, got {len(found)}"
-        raise ValueError(msg)
-    return found

@@ -104,7 +104,8 @@ def similarities(validation: Trace, training: Trace, /) -> Similarities:
         gradients = [cast(xp, layer.output_gradients, work.dtype) for layer in trace.layers]
         vectors.append(([_inputs(work, layer) for layer in trace.layers], gradients))
     (inputs_z, gradients_z), (inputs_j, gradients_j) = vectors
-    norms = [xp.stack([_norm(xp, v) for v in vs]) for vs in (inputs_z, inputs_j, gradients_z, gradients_j)]
+    stacks = [[xp.sum(v * v, axis=-1) for v in vs] for vs in (inputs_z, inputs_j, gradients_z, gradients_j)]
+    norms = [xp.sqrt(xp.stack(squares)) for squares in stacks]
     return Similarities(_products(xp, inputs_z, inputs_j), _products(xp, gradients_z, gradients_j), *norms)
 
 
@@ -132,10 +133,6 @@ def _inputs(work: Workspace, layer: Record) -> Array:
     if not layer.has_readout_bias:
         return activations
     return work.xp.concat([activations, work.xp.ones_like(activations[:, :1])], axis=-1)
-
-
-def _norm(xp: Namespace, vectors: Array) -> Array:
-    return xp.sqrt(xp.sum(vectors * vectors, axis=-1))
 
 
 def _products(xp: Namespace, left: list[Array], right: list[Array]) -> Array:

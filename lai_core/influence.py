@@ -78,10 +78,12 @@ def removal_influence(
     >>> influence.removal_influence(minimiser - points[:1], minimiser - points, 2 * np.eye(1))
     array([ 0.5, -0.5])
     """
+    check_number("damping", damping, at_least=0.0)
     xp = xp_of(hessian)
     summed = xp.sum(validation_gradients, axis=0)
     message = "hessian: expected an invertible matrix, damped, got a singular one; raise the damping"
-    preconditioned = solve(xp, _damp(hessian, damping), summed, message)
+    identity = xp.triu(xp.tril(xp.ones_like(hessian)))  # eye would ask a traced array for its device
+    preconditioned = solve(xp, hessian + identity * float(damping), summed, message)
     return matmul(xp, training_gradients, preconditioned)
 
 
@@ -127,13 +129,6 @@ def inner_product_scores(
     """
     xp = xp_of(validation_gradients)
     return matmul(xp, training_gradients, xp.sum(validation_gradients, axis=0))
-
-
-def _damp(hessian: Float[Array, "p p"], damping: float) -> Float[Array, "p p"]:
-    check_number("damping", damping, at_least=0.0)
-    xp = xp_of(hessian)
-    identity = xp.triu(xp.tril(xp.ones_like(hessian)))  # eye would ask a traced array for its device
-    return hessian + identity * float(damping)
 
 
 @checked

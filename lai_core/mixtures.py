@@ -363,7 +363,9 @@ def update_mixture(
     if sizes is not None:
         check_array("sizes", sizes, str(sources))
         namespace_of({"means": means, "sizes": sizes})
-        inverse = _inverse_freedom(xp, cast(xp, sizes, means.dtype))
+        # of one score the standard error is the pooled one
+        own = xp.maximum(cast(xp, sizes, means.dtype) - 1.0, inverse)
+        inverse = quotient(xp, xp.ones_like(own), xp.where(own > 0, own, xp.sum(own)), 0.0)
     observed = xp.isfinite(means) & xp.isfinite(errors)
     evidence = _observe(xp, state, means, errors, inverse, observed, 1.0 - 1.0 / horizon)
     step = hedge_step_size(sources, horizon) * _relative_contrasts(xp, evidence, confidence)
@@ -374,12 +376,6 @@ def update_mixture(
     following = evidence._replace(weights=weights)
     new = xp.any(observed)
     return MixtureState(*(xp.where(new, one, old) for one, old in zip(following, state, strict=True)))
-
-
-def _inverse_freedom(xp: Namespace, sizes: Array) -> Array:
-    """Return one over the degrees of freedom of `group_scores`' standard errors: one score has the pooled."""
-    own = xp.maximum(sizes - 1.0, xp.zeros_like(sizes))
-    return quotient(xp, xp.ones_like(own), xp.where(own > 0, own, xp.sum(own)), 0.0)
 
 
 def _observe(
@@ -557,8 +553,9 @@ class Mixture:
             raise ValueError(msg)
         loaded = MixtureState(**{name: _numbers(state[name]) for name in names})
         for name, one, own in zip(names, loaded, self._state, strict=True):
-            if _length(one) != _length(own):
-                msg = f"state[{name!r}]: expected {_length(own)} sources, got {_length(one)}"
+            expected, got = (len(part) if isinstance(part, tuple) else 0 for part in (own, one))
+            if expected != got:
+                msg = f"state[{name!r}]: expected {expected} sources, got {got}"
                 raise ValueError(msg)
         self._state = loaded
         self.history = [MixtureUpdate(*map(_numbers, update)) for update in state["history"]]
@@ -589,7 +586,3 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, int | float) or not getattr(value, "shape", True):
         return float(value)
     return tuple(map(float, value))
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, tuple) else 0

@@ -81,18 +81,13 @@ class Adam:
         if self.max_norm is not None:
             check_number("max_norm", self.max_norm, above=0.0)
 
-    @property
-    def gradient_decay(self) -> float:
-        """The decay that enters the gradient: none where it is decoupled."""
-        return 0.0 if self.decoupled else float(self.weight_decay)
-
 
 def _prepare_gradient(xp: Namespace, theta: Array, gradient: Array, adam: Adam) -> Float[Array, " p"]:
-    """Clip the batch gradient, then add the decay that enters it."""
+    """Clip the batch gradient, then add the decay that enters it: none where it is decoupled."""
     if adam.max_norm is not None:
         _, _, factor = _measure_clipping(xp, gradient, adam.max_norm, adam)
         gradient = gradient * factor
-    return gradient + adam.gradient_decay * theta
+    return gradient if adam.decoupled else gradient + float(adam.weight_decay) * theta
 
 
 def _measure_clipping(xp: Namespace, gradient: Array, max_norm: float, adam: Adam) -> tuple[Any, Any, Any]:

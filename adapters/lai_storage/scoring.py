@@ -242,7 +242,10 @@ def score_source(
     from lai_storage.identity import fingerprint
     from lai_storage.tables import begin_run, end_stream, read_scores, write_parts
 
-    _check_process(process)
+    pair = isinstance(process, tuple | list) and [type(number) for number in process] == [int, int]
+    if not (pair and 0 <= process[0] < process[1]):
+        msg = f"process: expected a pair (index, count) with 0 <= index < count, got {process!r}"
+        raise ValueError(msg)
     names = None if checkpoints is None else _check_checkpoints(checkpoints, scorer)
     if isinstance(source, Stream):
         _check_stream(source.items, labels, names or [])
@@ -294,13 +297,6 @@ def _check_collation(found: int, expected: int) -> None:
             f"dataset: expected a collation that keeps {expected} samples, got {found} from it; leave some "
             "out before they are collated, for their numbers tell them apart"
         )
-        raise ValueError(msg)
-
-
-def _check_process(process: Any) -> None:
-    pair = isinstance(process, tuple | list) and [type(number) for number in process] == [int, int]
-    if not (pair and 0 <= process[0] < process[1]):
-        msg = f"process: expected a pair (index, count) with 0 <= index < count, got {process!r}"
         raise ValueError(msg)
 
 

@@ -125,11 +125,6 @@ def _read_marks(path: Path) -> dict[str, Any]:
     return dict(json.loads((pq.read_schema(path).metadata or {}).get(MADE_OF, "{}")))
 
 
-def _read_part(path: Path) -> pa.Table:
-    found = pq.read_table(path, partitioning=None, page_checksum_verification=True)
-    return found.replace_schema_metadata()
-
-
 def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.Table:
     """Read the table that `score_dataset` wrote, with the rank of every score.
 
@@ -179,7 +174,8 @@ def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Tab
     marks = [_read_marks(path) for path in paths]
     for one in marks:
         _check_marks(folder, one, marks[0])
-    return pa.concat_tables(map(_read_part, paths))
+    parts = (pq.read_table(path, partitioning=None, page_checksum_verification=True) for path in paths)
+    return pa.concat_tables(part.replace_schema_metadata() for part in parts)
 
 
 def _rank(table: pa.Table) -> pa.Table:

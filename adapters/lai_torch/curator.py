@@ -31,6 +31,7 @@ from lai_torch._curation.state import CuratorState, dump_state, load_state
 from lai_torch._curation.undo import Undo
 from lai_torch._curation.update import Updater
 from lai_torch._curation.validation import Validation, make_batch, make_generator
+from lai_torch._curation.weigh import weigh
 from lai_torch._model.batch import Loss, check_auxiliary, count
 from lai_torch._model.preserve import run_alone
 from lai_torch._model.walk import Step
@@ -79,8 +80,9 @@ class Weigher:
     warmup
         How many steps train on everything first.
     refresh
-        The validation set is traced again every so many curated steps; in one process also where others
-        changed parameters since the last `step`: by a checkpoint, or by steps of a plain loop.
+        The validation set is traced again every so many curated steps; also where other parameters train
+        than at the last `step`, and in one process where others changed them since: by a checkpoint, or by
+        steps of a plain loop.
     validation_fraction
         The fraction of the validation set that each refresh draws, in (0, 1].
     generator
@@ -158,7 +160,7 @@ class Weigher:
             check_seen(policy, self._validation)
             check_optimizer(optimizer, model)
             check_spread(self._engine, chosen, self._validation, backward, training)
-        check_alike(self._engine, model, self._validation)
+        check_alike(self._engine, self._validation)
         # draws have to be those of the other processes: all take the first one's state
         generator.set_state(self._group.objects(generator.get_state())[0])
         self.model, self.validation, self.policy = model, validation, policy
@@ -166,7 +168,7 @@ class Weigher:
         self.state = CuratorState(chosen.name)
         self._step, self._optimizer = Step(), optimizer
         self._scoring = Scoring(
-            *(self._engine, loss, optimizer, self._validation),
+            *(self._engine, optimizer, self._validation),
             estimator=chosen,
             policy=policy,
             refresh=refresh,
@@ -355,7 +357,7 @@ class Weigher:
         self._meet(call, curated)
         named, kept = gather_groups(self._group, groups), self._scoring.passes.kept
         state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
-        weighed = self._scoring.weigh(state, scored, samples, self.policy, wait=True, groups=named)
+        weighed = weigh(self._engine, state, scored, samples, self.policy, named, wait=True)
         losses = torch.full_like(weighed.weights, torch.nan) if scored is None else scored.losses
         report = make_report(self._group, scored, weighed, Gradient("kept", losses), named, state)
         return state, scored, weighed.weights, report
@@ -514,7 +516,7 @@ class Curator(Weigher):
                 began = self._scoring.passes.read_time(self.state)
                 state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
-                weighed = self._scoring.weigh(state, scored, samples, self.policy, groups=named)
+                weighed = weigh(self._engine, state, scored, samples, self.policy, named)
                 state, weighed, found = self._updater.accumulate(state, weighed, forward.backward, undo)
                 report = make_report(self._group, scored, weighed, found, named, state)
                 # set once the optimizer has stepped, so that an error before leaves the counters as they were
@@ -524,7 +526,8 @@ class Curator(Weigher):
                     after = self._scoring.passes.observe(after, began)
                 try:
                     if report.updated:
-                        self._updater.step(undo)
+                        undo.begin_stepping()
+                        self._updater.step()
                 except BaseException:
                     # the optimizer has begun, and is not put back: the counters go with it
                     if undo.has_stepped:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -132,20 +132,6 @@ class Measured:
     ids: Sequence[Any]
 
 
-class _Told(NamedTuple):
-    """What a process tells the others of its rows; of sums their shapes and types."""
-
-    losses: list[float]
-    rows: list[int]
-    squares: Mapping[str, list[float]]
-    positions: list[list[float]]
-    shapes: Mapping[Hashable, list[tuple[torch.Size, torch.dtype]]]
-    nonfinite: Mapping[int, str]
-    ids: Sequence[Any]
-    coupled: tuple[str, ...]
-    traced: bool
-
-
 @run_alone
 def diagnose_batches(
     reader: Reader,
@@ -214,7 +200,12 @@ def _diagnose_documents(
     """Diagnose the documents of packed rows, each by the gradient of its own losses."""
     check_usual(usual_norm)
     model, loss, given = reader.model, reader.loss, usable(batch.given)
-    documents = _count_documents(segments)
+    known = segments[segments >= 0].unique().tolist()
+    documents = len(known)
+    # one without positions would be a row of gradient zero, and shift what is usual
+    if not known or known[-1] != documents - 1:
+        msg = f"segments: expected documents numbered from 0 without a gap, got {known[:8]}"
+        raise ValueError(msg)
     check_ids(batch.ids, documents)
 
     def compute_losses() -> Tensor:
@@ -245,16 +236,6 @@ def _diagnose_documents(
             usual_norm=usual_norm,
             parameters=[*trained],
         )
-
-
-def _count_documents(segments: Any) -> int:
-    """Return how many documents there are, or raise unless each number up to the largest is one."""
-    numbers = segments[segments >= 0].unique().tolist()
-    # one without positions would be a row of gradient zero, and shift what is usual
-    if not numbers or numbers[-1] != len(numbers) - 1:
-        msg = f"segments: expected documents numbered from 0 without a gap, got {numbers[:8]}"
-        raise ValueError(msg)
-    return len(numbers)
 
 
 @contextmanager
@@ -340,7 +321,11 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
                 part = measure_trace(record, finite, partial(_name_key, recording.explained), again=again)
             else:
                 found = _run(reader, filled)
-            losses = found if losses is None else _put(losses, found, kept)
+            if losses is None:
+                losses = found
+            else:
+                index = torch.tensor(kept, device=losses.device)
+                losses = losses.index_copy(0, index, found[index].to(losses.dtype))
             if part is not NOTHING:
                 break
             # a row that is not finite can hide what the others are, or spoil them
@@ -366,12 +351,15 @@ def share(own: Measured, group: Group) -> Measured:
         return own
     part = own.part
     shapes = {key: [(one.shape, one.dtype) for one in arrays] for key, arrays in (part.total or {}).items()}
-    sent = (part.squares, part.positions or [], shapes, own.nonfinite, own.ids, own.coupled, part.traced)
-    told: list[_Told] = group.objects(_Told(own.losses.tolist(), part.rows, *sent))
+    # what a process tells the others, as plain values: of sums their shapes and types
+    plain: dict[str, Any] = {"total": shapes, "along": None, "add": None}
+    numbers: dict[str, Any] = {"losses": own.losses.tolist(), "part": replace(part, **plain)}
+    told: list[Any] = group.objects(replace(own, **numbers))
     starts = [0, *accumulate(len(one.losses) for one in told)]
-    places = [0, *accumulate(len(one.rows) for one in told)]
+    parts = [one.part for one in told]
+    places = [0, *accumulate(len(one.rows) for one in parts)]
     known: dict[Hashable, list[Any]] = {}
-    for key, arrays in (pair for one in told for pair in one.shapes.items()):
+    for key, arrays in (pair for one in parts for pair in one.total.items()):
         # a process whose rows are not all finite has measured in double precision
         before = zip(arrays, known.get(key, arrays), strict=True)
         known[key] = [(shape, torch.promote_types(kind, other)) for (shape, kind), (_, other) in before]
@@ -397,30 +385,25 @@ def share(own: Measured, group: Group) -> Measured:
             found = part.add([row - first for row in rows if first <= row < places[group.rank + 1]])
         return meet(found)
 
-    names = dict.fromkeys(name for one in told for name in one.squares)
+    names = dict.fromkeys(name for one in parts for name in one.squares)
     rows, bad = list[int](), dict[int, str]()
     for start, one in zip(starts, told, strict=False):
-        rows += [start + row for row in one.rows]
+        rows += [start + row for row in one.part.rows]
         bad |= {start + row: where for row, where in one.nonfinite.items()}
-    positions = [row for one in told for row in one.positions]
+    positions = [row for one in parts for row in one.positions or ()]
     whole = Part(
         rows,
-        {name: [v for one in told for v in one.squares.get(name, [0.0] * len(one.rows))] for name in names},
+        {name: [v for p in parts for v in p.squares.get(name, [0.0] * len(p.rows))] for name in names},
         meet(part.total) if known else None,
         project,
         add,
         positions if len(positions) == len(rows) and len({*map(len, positions)}) == 1 else None,
-        traced=any(one.traced for one in told),
+        traced=any(one.traced for one in parts),
     )
     every = [loss for one in told for loss in one.losses]
     losses = torch.tensor(every, dtype=own.losses.dtype, device=group.device)
     coupled = tuple(dict.fromkeys(name for one in told for name in one.coupled))
     return Measured(losses, whole, coupled, bad, [name for one in told for name in one.ids])
-
-
-def _put(losses: Tensor, found: Tensor, kept: Sequence[int]) -> Tensor:
-    index = torch.tensor(kept, device=losses.device)
-    return losses.index_copy(0, index, found[index].to(losses.dtype))
 
 
 def _fill(given: tuple[Any, Any], kept: Sequence[int], samples: int) -> tuple[Any, Any]:
@@ -492,38 +475,29 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
         with preserve(model, loss, hooks=True):
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
             found = reader.read_as(proved, losses)
-            if proved is not None:
-                _check_parts(reader, found)
+            if proved is None:
+                return found
+            # the parts of rows add up to the gradient of the batch
+            trained = [one for one in list_parameters(model, loss).values() if one.requires_grad]
+            whole = torch.autograd.grad(losses.sum(), trained, allow_unused=True, retain_graph=True)
+            total = sum(float(real_product(one, one).sum()) for one in whole if one is not None)
+            sums = sum_gradients(found.trace, GRADIENT_BUDGET).values()
+            summed = sum(float(real_product(one, one).sum()) for given in sums for one in given)
+            if losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
+                msg = "model: parts of rows do not add up to the gradient of the batch"
+                raise ValueError(msg)
         return found
 
     try:
         return read(None)
     except CoupledError:  # none was read before
-        with _use_running_statistics(norms.values()):
+        modules = list(norms.values())
+        set_training(modules, mode=False)  # with running statistics
+        try:
             proved = reader.record(batch)
+        finally:
+            set_training(modules, mode=True)
         return read(proved)
-
-
-def _check_parts(reader: Reader, found: Recording) -> None:
-    """Raise unless parts of rows add up to the gradient of the batch."""
-    trained = [one for one in list_parameters(reader.model, reader.loss).values() if one.requires_grad]
-    whole = torch.autograd.grad(found.losses.sum(), trained, allow_unused=True, retain_graph=True)
-    total = sum(float(real_product(one, one).sum()) for one in whole if one is not None)
-    sums = sum_gradients(found.trace, GRADIENT_BUDGET).values()
-    summed = sum(float(real_product(one, one).sum()) for given in sums for one in given)
-    if found.losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
-        msg = "model: parts of rows do not add up to the gradient of the batch"
-        raise ValueError(msg)
-
-
-@contextmanager
-def _use_running_statistics(norms: Any) -> Iterator[None]:
-    norms = list(norms)
-    set_training(norms, mode=False)
-    try:
-        yield
-    finally:
-        set_training(norms, mode=True)
 
 
 # ---- any model, by its losses

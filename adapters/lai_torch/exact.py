@@ -155,7 +155,20 @@ def exact_scores(
     >>> lai_torch.exact_scores(model, loss, (torch.ones(1, 1), torch.ones(1, 1)), training).tolist()
     [2.0, -2.0]
     """
-    check_options(at, learning_rate, reduction, optimizer, max_norm, method)
+    check_exact_options(at, learning_rate, reduction, optimizer)
+    if method is not None:
+        check_choice("method", method, tuple(METHODS))
+    if optimizer is not None:
+        check_optimizer(optimizer)
+    if learning_rate is not None and optimizer is not None:
+        msg = "learning_rate: an optimizer has its own; leave it out"
+        raise ValueError(msg)
+    if learning_rate is not None and not learning_rate > 0:
+        msg = f"learning_rate: expected a positive number, got {learning_rate!r}"
+        raise ValueError(msg)
+    if max_norm is not None and (optimizer is None or not max_norm > 0):
+        msg = f"max_norm: expected a positive norm together with an optimizer, got {max_norm!r}"
+        raise ValueError(msg)
     for role, batch in (("validation", validation), ("training", training)):
         check_batch(role, batch)
         try:
@@ -204,28 +217,3 @@ def _direction(
     rate = learning_rate or 0.0  # checked: it is positive
     with function.set_parameters({name: value - 0.5 * rate * step[name] for name, value in start.items()}):
         return gradient(function, validation, reduction="sum", size=size)
-
-
-def check_options(
-    at: str,
-    learning_rate: float | None,
-    reduction: str,
-    optimizer: Any,
-    max_norm: float | None,
-    method: str | None,
-) -> None:
-    """Raise unless the options of `exact_scores` are known and go together."""
-    check_exact_options(at, learning_rate, reduction, optimizer)
-    if method is not None:
-        check_choice("method", method, tuple(METHODS))
-    if optimizer is not None:
-        check_optimizer(optimizer)
-    if learning_rate is not None and optimizer is not None:
-        msg = "learning_rate: an optimizer has its own; leave it out"
-        raise ValueError(msg)
-    if learning_rate is not None and not learning_rate > 0:
-        msg = f"learning_rate: expected a positive number, got {learning_rate!r}"
-        raise ValueError(msg)
-    if max_norm is not None and (optimizer is None or not max_norm > 0):
-        msg = f"max_norm: expected a positive norm together with an optimizer, got {max_norm!r}"
-        raise ValueError(msg)

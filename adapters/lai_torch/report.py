@@ -174,8 +174,12 @@ class Report:
         samples = len(self.weights)
         if ids is not None:
             check_ids(ids, samples)
+            # arrays of any library give plain numbers so
+            if hasattr(ids, "tolist"):
+                ids = ids.tolist()
+            ids = [one.item() if hasattr(one, "item") else one for one in ids]
         scores = [None] * samples if self.scores is None else self.scores.tolist()
-        columns = _list_ids(ids, samples), scores, self.losses.tolist(), self.weights.tolist()
+        columns = ids or range(samples), scores, self.losses.tolist(), self.weights.tolist()
         return [
             {
                 "step": self.step,
@@ -219,15 +223,6 @@ def check_ids(ids: Any, samples: int) -> None:
     if len(ids) != samples:
         msg = f"ids: expected one per sample ({samples}), got {len(ids)}"
         raise ValueError(msg)
-
-
-def _list_ids(ids: Any, samples: int) -> list[Any]:
-    if ids is None:
-        return list(range(samples))
-    # arrays of any library give plain numbers so
-    if hasattr(ids, "tolist"):
-        ids = ids.tolist()
-    return [one.item() if hasattr(one, "item") else one for one in ids]
 
 
 def _finite(value: float | None) -> float | None:

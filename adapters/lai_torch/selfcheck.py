@@ -252,7 +252,11 @@ def _backward_errors(
     if isinstance(taken, SelectivePass):
         taken.proves = False  # the comparison here is stronger than its own
     found: dict[str, float] = {}
-    for weights in _weightings(count(*batch), next(model.parameters()).device):
+    samples = count(*batch)
+    index = torch.arange(samples, device=next(model.parameters()).device)
+    unequal = (index + 1.0) / samples
+    for kept in (index == samples - 1, index % 2 == 0, index >= samples // 2, index > 0):
+        weights = torch.where(kept, unequal, 0.0)
         with undo(model, loss):
             forward = taken.forward(batch, ValidationSide(()))
             name = forward.backward(read_weights(weights, weights), 1).name
@@ -277,13 +281,6 @@ def _backward_errors(
             error = relative_error(gradient, exact, least)
             found[name] = max(found.get(name, 0.0), error)
     return found
-
-
-def _weightings(samples: int, device: torch.device) -> list[Tensor]:
-    index = torch.arange(samples, device=device)
-    unequal = (index + 1.0) / samples
-    sets = (index == samples - 1, index % 2 == 0, index >= samples // 2, index > 0)
-    return [torch.where(kept, unequal, 0.0) for kept in sets]
 
 
 def _differentiate(

@@ -1,1 +1,1 @@
-"""What every study stands on: records, intervals over seeds, operations, runs that resume."""
+"""What every study stands on: records, intervals over seeds, operations."""

@@ -1,9 +1,6 @@
-"""A study: its settings, its units of work, its claims and its pictures; resumed where it stopped."""
+"""A study: its settings, its units of work, its claims and its pictures."""
 
-import hashlib
-import json
 import platform
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +18,8 @@ Found = Mapping[str, Mapping[str, float]]
 """From methods to metrics to what one seed gave."""
 
 
-@dataclass(frozen=True)
-class Unit:
-    """A piece of work of one seed: a name, unique for its seed, and what to do."""
-
-    name: str
-    seed: int
-    run: Callable[[], Found]
+Unit = tuple[int, Callable[[], Found]]
+"""A piece of work of one seed: the seed, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +66,7 @@ class Study(Shown):
         *,
         out: Path,
     ) -> dict[str, Any]:
-        """Do all work that is not done yet, and write the record and its pictures under `out`."""
+        """Do the work, and write the record and its pictures under `out`."""
         config = self.config(size)
         if seeds is not None:
             config["seeds"] = list(range(seeds))
@@ -84,27 +76,13 @@ class Study(Shown):
         held = {name: digest() for name, digest in self.data.items()}
         config |= {"size": size, "command": command, "data": held}
         config["machine"] = machine()
-        done = self._done(config, out)
-        methods = merged(done, config["seeds"])
+        units = tqdm(self.units(config), desc=self.name, unit="run", disable=None)
+        methods = merged([(seed, work()) for seed, work in units], config["seeds"])
         record = {"study": self.name, "config": config, "methods": methods, "claims": self.claims(methods)}
         records.write(record, out / f"{self.name}.json")
         for name, figure in self.pictures(record).items():
             figure.savefig(out / f"{self.name}-{name}.svg", transparent=True, metadata={"Date": None})
         return record
-
-    def _done(self, config: dict[str, Any], out: Path) -> list[tuple[int, Found]]:
-        """Run the units that have no file yet; a file is found again only under the same settings."""
-        folder = out / "parts" / self.name / digest(config | {"code": code()})
-        folder.mkdir(parents=True, exist_ok=True)
-        found = []
-        for unit in tqdm(self.units(config), desc=self.name, unit="run", disable=None):
-            path = folder / "{}-{}.json".format(re.sub(r"[^\w.-]+", "_", unit.name), unit.seed)
-            if not path.exists():
-                partial = path.with_suffix(".partial")
-                partial.write_text(json.dumps(unit.run(), allow_nan=False), encoding="utf-8")
-                partial.replace(path)  # whole or not at all
-            found.append((unit.seed, json.loads(path.read_text(encoding="utf-8"))))
-        return found
 
 
 def study_of(module: str, **described: Any) -> Study:
@@ -128,17 +106,6 @@ def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str
             raise ValueError(msg)
         made.setdefault(name, {})[metric] = summary([of[seed] for seed in seeds], metric)
     return made
-
-
-def digest(config: Mapping[str, Any]) -> str:
-    """Return sixteen digits that stand for settings."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def code() -> str:
-    """Return sixteen digits that stand for the studies' sources: other code, other runs."""
-    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
 def machine() -> str:

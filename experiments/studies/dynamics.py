@@ -31,7 +31,7 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and way to train."""
-    return [Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
+    return [(seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in RUNS]
 
 
 def _run(name: str, seed: int, config: dict[str, Any]) -> Found:

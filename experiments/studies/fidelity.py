@@ -73,11 +73,11 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed, network and optimizer, and one of Figure 1's own setting."""
-    found = []
+    found: list[Unit] = []
     for seed in config["seeds"]:
         for name, kind in PLACES:
-            found.append(Unit(f"{name}-{kind}", seed, partial(_run, name, kind, seed, config)))
-        found.append(Unit("figure-1", seed, partial(figure_one.small, gpt, seed, config)))
+            found.append((seed, partial(_run, name, kind, seed, config)))
+        found.append((seed, partial(figure_one.small, gpt, seed, config)))
     return found
 
 

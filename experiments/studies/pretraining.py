@@ -47,9 +47,7 @@ def config(size: str) -> dict[str, Any]:
 
 def units(config: dict[str, Any]) -> list[Unit]:
     """Return one unit a seed and method."""
-    return [
-        Unit(name, seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in METHODS
-    ]
+    return [(seed, partial(_run, name, seed, config)) for seed in config["seeds"] for name in METHODS]
 
 
 def corpus(seed: int, bad: float, count: int = 4000) -> tuple[Tensor, np.ndarray, Tensor, Tensor]:

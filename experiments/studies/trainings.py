@@ -19,7 +19,7 @@ Setting = tuple[Sequence[str], Callable[[int], Task]]
 def units(seeds: Sequence[int], settings: Mapping[str, Setting]) -> list[Unit]:
     """Return one unit a seed, setting and method."""
     return [
-        Unit(f"{setting}-{name}", seed, partial(_run, name, setting, make, seed))
+        (seed, partial(_run, name, setting, make, seed))
         for seed in seeds
         for setting, (methods, make) in settings.items()
         for name in methods

@@ -28,7 +28,10 @@ class Axes:
         readings = [reading.split() for reading in self.shapes]
         fits = (lengths for words in readings if (lengths := _fit(words, shape, known)) is not None)
         if (lengths := next(fits, None)) is None:
-            expected = " or ".join(_write_axes(words, known) for words in readings)
+            written = (
+                [f"{one}={known[one][0]}" if one in known else one for one in words] for words in readings
+            )
+            expected = " or ".join(f"({', '.join(one)}{',' * (len(one) == 1)})" for one in written)
             had = {axis: known[axis] for words in readings for axis in words if axis in known}
             sources = ", ".join(f"{axis}={length} as in {source}" for axis, (length, source) in had.items())
             msg = f"{name}: expected shape {expected}, got {shape}{'; ' if sources else ''}{sources}"
@@ -82,8 +85,3 @@ def _fit(words: list[str], shape: tuple[int, ...], sizes: Sizes) -> dict[str, in
         if known != length:
             return None
     return lengths
-
-
-def _write_axes(words: list[str], sizes: Sizes) -> str:
-    axes = [f"{axis}={sizes[axis][0]}" if axis in sizes else axis for axis in words]
-    return f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"

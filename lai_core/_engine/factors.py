@@ -39,12 +39,6 @@ def build_rows(
     return xp.reshape(product, (product.shape[0], -1))
 
 
-def select_groups(factor: Array, part: slice, groups: int) -> Array:
-    """Keep the channels of the groups `part`."""
-    size = factor.shape[-1] // groups
-    return factor[..., part.start * size : part.stop * size]
-
-
 def with_positions(xp: Namespace, array: Array) -> Array:
     """Return `(n, d)` as `(n, 1, d)`; `(n, t, d)` as it is."""
     return array if array.ndim == 3 else xp.reshape(array, (array.shape[0], 1, array.shape[1]))

@@ -11,9 +11,9 @@ from typing import Any
 
 from jaxtyping import Float
 
-from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample, select_groups
+from lai_core._engine.factors import build_rows, lay_by_group, lay_by_sample
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, Namespace, cast, dots, is_array, matmul
+from lai_core._engine.namespace import Array, cast, dots, is_array, matmul
 
 FEW = 2**18
 """Multiply-adds of a product that takes no longer than to call it."""
@@ -134,7 +134,10 @@ class OuterGradient(ParameterGradient):
         beta = products(self.rows, training.rows)
         if self.groups == self.positions == training.positions == 1:
             return alpha[0, ...] * beta[0, ...]
-        return sum_pairs(xp, alpha, beta, self.positions, training.positions)
+        # multiplied entry by entry, and summed over groups and both sides' positions
+        (groups, nt, mu), t, u = alpha.shape, self.positions, training.positions
+        pairs = dots(xp, *(xp.reshape(side, (groups, nt, mu // u, u)) for side in (alpha, beta)))
+        return xp.sum(xp.reshape(pairs, (groups, nt // t, t, mu // u)), axis=(0, 2))
 
     def _build(
         self, chunk: slice, training: "OuterGradient", training_chunk: slice, work: Workspace
@@ -194,7 +197,12 @@ class OuterGradient(ParameterGradient):
         building = cheaper if work.holds(factors + max(pair, row)) else row < pair
         if not building:
             n, _ = work.fit_both(lambda n, _: n * (factors + pair), self.samples, 1, "one pair of samples")
-            parts = [self._dot_positions(training, chunk, work) for chunk in spans(self.samples, n)]
+            parts = []
+            for chunk in spans(self.samples, n):
+                by_sample = partial(products_of, lay_by_sample, (chunk, chunk), self.groups, work)
+                sides = self.alpha(by_sample, training), by_sample(self.rows, training.rows)
+                left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in sides)
+                parts.append(dots(work.xp, left, right))
         else:
             rows, n = work.fit_both(
                 lambda rows, n: n * (factors + rows * row),
@@ -206,12 +214,6 @@ class OuterGradient(ParameterGradient):
             chunks = ((chunk, chunk) for chunk in spans(self.samples, n))
             parts = [self._sum_built(products, training, both, rows, work) for both in chunks]
         return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
-
-    def _dot_positions(self, training: "OuterGradient", chunk: slice, work: Workspace) -> Float[Array, " n"]:
-        products = partial(products_of, lay_by_sample, (chunk, chunk), self.groups, work)
-        pairs = self.alpha(products, training), products(self.rows, training.rows)
-        left, right = (work.xp.reshape(side, (side.shape[0], -1)) for side in pairs)
-        return dots(work.xp, left, right)
 
     def side_by_side(self, rows: int, work: Workspace) -> Any:
         """Return the same gradients with one block of columns, scaled, where their products are small.
@@ -266,16 +268,13 @@ class OuterGradient(ParameterGradient):
         return tuple(totals)
 
     def dot_total(self, direction: tuple[Array, ...], work: Workspace) -> Float[Array, " n"]:
-        chunks = spans(self.samples, self._chunk(self._count_dot_entries(), work))
-        parts = [self._dot_total(direction, chunk, work) for chunk in chunks]
-        return parts[0] if len(parts) == 1 else work.xp.concat(parts, axis=0)
-
-    def _dot_total(self, direction: tuple[Array, ...], chunk: slice, work: Workspace) -> Float[Array, " n"]:
-        xp = work.xp
-        pulled = self.multiply_total(direction, chunk, work)
-        products = dots(xp, lay_by_group(self.rows, chunk, self.groups, work), pulled)
-        samples = (self.groups, chunk.stop - chunk.start, self.positions)
-        return xp.sum(xp.reshape(products, samples), axis=(0, 2))
+        xp, parts = work.xp, []
+        for chunk in spans(self.samples, self._chunk(self._count_dot_entries(), work)):
+            pulled = self.multiply_total(direction, chunk, work)
+            products = dots(xp, lay_by_group(self.rows, chunk, self.groups, work), pulled)
+            samples = (self.groups, chunk.stop - chunk.start, self.positions)
+            parts.append(xp.sum(xp.reshape(products, samples), axis=(0, 2)))
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
     def multiply_total(
         self, direction: tuple[Array, ...], chunk: slice, work: Workspace
@@ -353,7 +352,8 @@ class OuterGradient(ParameterGradient):
         return replace(self, rows=self.rows[..., :middle]), replace(self, rows=self.rows[..., middle:])
 
     def _group_range(self, part: slice) -> "OuterGradient":
-        rows, columns = (select_groups(factor, part, self.groups) for factor in (self.rows, self.columns[0]))
+        sizes = ((factor, factor.shape[-1] // self.groups) for factor in (self.rows, self.columns[0]))
+        rows, columns = (factor[..., part.start * size : part.stop * size] for factor, size in sizes)
         return replace(self, rows=rows, columns=(columns,), groups=part.stop - part.start)
 
 
@@ -370,13 +370,6 @@ def products_of(
         laid_out(factor, chunk, groups, work) for factor, chunk in zip((left, right), chunks, strict=True)
     )
     return matmul(work.xp, left, work.xp.matrix_transpose(right))
-
-
-def sum_pairs(xp: Namespace, left: Array, right: Array, t: int, u: int) -> Array:
-    """Multiply two `(groups, n t, m u)` entry by entry, and sum over groups and both sides' positions."""
-    groups, nt, mu = left.shape
-    pairs = dots(xp, *(xp.reshape(side, (groups, nt, mu // u, u)) for side in (left, right)))
-    return xp.sum(xp.reshape(pairs, (groups, nt // t, t, mu // u)), axis=(0, 2))
 
 
 def apply_scale(product: Array, scale: Array | float | None) -> Array:

@@ -82,25 +82,21 @@ def checked(function: Function) -> Function:
         given = [(kinds.get(name), name, value) for name, value in named]
         sizes: Sizes = {}
         leaves = [leaf for kind, name, value in given if kind for leaf in _leaves(kind, name, value, sizes)]
-        xp, dtype = _conform(leaves)
+        xp: Namespace = None
+        dtype: DType = None
+        if leaves:
+            xp = namespace_of({name: array for name, array, _, _ in leaves})
+            for name, array, axes, own in leaves:
+                axes.check(name, array, xp, sizes=own)
+            floats = [(array, axes) for _, array, axes, _ in leaves if axes.dtype == "real floating"]
+            # A constant is read in the type of the arrays beside it: 0.5 as float64 does not widen them.
+            arrays = [array for array, axes in floats if axes is not NO_AXES] or [one for one, _ in floats]
+            dtype = accumulation_dtype(xp, *(array.dtype for array in arrays))
         read = [_read(xp, value, dtype) if kind else value for kind, _, value in given]
         count = min(len(names), len(arguments))
         return function(*read[:count], *arguments[count:], **dict(zip(options, read[count:], strict=True)))
 
     return call  # type: ignore[return-value]
-
-
-def _conform(leaves: list[Leaf]) -> tuple[Namespace, DType]:
-    """Check all arrays of a call; return their namespace and the type to compute in, where there are any."""
-    if not leaves:
-        return None, None
-    xp = namespace_of({name: array for name, array, _, _ in leaves})
-    for name, array, axes, sizes in leaves:
-        axes.check(name, array, xp, sizes=sizes)
-    floats = [(array, axes) for _, array, axes, _ in leaves if axes.dtype == "real floating"]
-    # A constant is read in the type of the arrays beside it: 0.5 as float64 does not widen them.
-    arrays = [array for array, axes in floats if axes is not NO_AXES] or [array for array, _ in floats]
-    return xp, accumulation_dtype(xp, *(array.dtype for array in arrays))
 
 
 def _leaves(kind: Kind, name: str, value: Any, sizes: Sizes) -> list[Leaf]:

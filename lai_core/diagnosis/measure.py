@@ -153,14 +153,15 @@ def measure_trace(
     work = check_trace("trace", trace, "all", DEFAULT_MEMORY_BUDGET)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of what is not finite
-        found = _measure_keys(trace, work)
-        kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
         kinds = work.xp.__array_namespace_info__().dtypes(kind="real floating")
-        wide = kinds.get("float64", work.dtype)  # JAX may be without
-        if work.dtype != wide and (len(kept) < len(everyone) or _may_vanish(found)):
-            work = replace(work, dtype=wide)  # a square may overflow where a norm does not
+        # a square may overflow, or vanish, where a norm does not; JAX may be without float64
+        for kind in dict.fromkeys((work.dtype, kinds.get("float64", work.dtype))):
+            work = replace(work, dtype=kind)
             found = _measure_keys(trace, work)
-            kept = [row for row in everyone if finite[row] and _is_finite(found, row)]
+            lengths = [sum(squares[row] for squares in found.values()) for row in everyone]
+            kept = [row for row in everyone if finite[row] and math.isfinite(lengths[row])]
+            if len(kept) == len(everyone) and min(lengths) >= LEAST:
+                break
     if not kept:
         return NOTHING
     own = trace
@@ -217,7 +218,8 @@ def measure_by_rows(start: Callable[[Sequence[int]], Gradients], rows: Sequence[
     squares = [{name: _inner(one, one) for name, one in own.items()} for own in gradients(everyone)]
     if not all(math.isfinite(sum(own.values())) for own in squares):
         # Zero times what is not finite is NaN: one row can spoil the others' gradients in a shared pass.
-        kept = [row for row in rows if all(map(math.isfinite, _squares_alone(start, row)))]
+        alone = [measure_by_rows(start, [row]) for row in rows if len(rows) > 1]
+        kept = [row for part in alone for row in part.rows]
         return measure_by_rows(start, kept) if len(kept) < len(rows) else NOTHING
 
     def add(group: Sequence[int]) -> Sums | None:
@@ -231,11 +233,6 @@ def measure_by_rows(start: Callable[[Sequence[int]], Gradients], rows: Sequence[
 
     named = {name: [own.get(name, 0.0) for own in squares] for own in squares for name in own}
     return Part(list(rows), named, add(range(len(rows))), dot_total, add, traced=False)
-
-
-def _squares_alone(start: Callable[[Sequence[int]], Gradients], row: int) -> list[float]:
-    (own,) = start([row])([[0]])
-    return [_inner(one, one) for one in own.values()]
 
 
 def _add_over(parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> Sums | None:
@@ -281,26 +278,15 @@ def _inner(left: Array, right: Array) -> float:
 
 
 def _measure_keys(trace: Trace, work: Workspace) -> dict[Hashable, list[float]]:
-    """Return the squares of each parameter's gradients."""
-    return {key: _measure_uses(uses, work) for key, uses in ghost_gradients(trace, work).items()}
-
-
-def _measure_uses(uses: Sequence[ParameterGradient], work: Workspace) -> list[float]:
-    """Return the squares of a parameter's gradients, which its uses add up to."""
-    uses = [part for use in uses for part in (use.cut() if isinstance(use, TableGradient) else [use])]
-    squares = [use.dot_rowwise(use, work) for use in uses]
-    squares += [2.0 * one.dot_rowwise(other, work) for one, other in combinations(uses, 2)]
-    # a square of a sum of uses may round below zero; what is not a number stays so
-    return [0.0 if one < 0 else one for one in to_list(reduce(operator.add, squares))]
-
-
-def _may_vanish(found: Mapping[Hashable, list[float]]) -> bool:
-    """Whether squares are so small that float32 may have lost some."""
-    return any(sum(column) < LEAST for column in zip(*found.values(), strict=True))
-
-
-def _is_finite(found: Mapping[Hashable, list[float]], row: int) -> bool:
-    return math.isfinite(sum(squares[row] for squares in found.values()))
+    """Return the squares of each parameter's gradients, which its uses add up to."""
+    found = {}
+    for key, uses in ghost_gradients(trace, work).items():
+        parts = [part for use in uses for part in (use.cut() if isinstance(use, TableGradient) else [use])]
+        squares = [part.dot_rowwise(part, work) for part in parts]
+        squares += [2.0 * one.dot_rowwise(other, work) for one, other in combinations(parts, 2)]
+        # a square of a sum of uses may round below zero; what is not a number stays so
+        found[key] = [0.0 if one < 0 else one for one in to_list(reduce(operator.add, squares))]
+    return found
 
 
 def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None:
@@ -309,7 +295,8 @@ def measure_positions(trace: Trace, work: Workspace) -> list[list[float]] | None
     # of its own there. Uses of one parameter are parts by themselves, as their products would cost the most.
     parts: dict[int, list[Any]] = defaultdict(list)
     for layer in trace.layers:
-        if (length := _count_positions(layer)) > 1:
+        counts = {array.shape[1] if layer.has_rows(name) else 0 for name, array in layer.arrays().items()}
+        if len(counts) == 1 and (length := counts.pop()) > 1:
             parts[length] += _flatten(layer, work).parameter_gradients(work).values()
     length = max(parts, key=lambda one: (len(parts[one]), one), default=0)
     if not parts[length]:  # also where no layer with positions has a parameter
@@ -337,12 +324,6 @@ def to_list(values: Array) -> list[float]:
     # one transfer where the array knows how; the standard has a number at a time alone
     read = getattr(values, "tolist", None)
     return list(map(float, read() if read is not None else (values[i] for i in range(values.shape[0]))))
-
-
-def _count_positions(layer: Record) -> int:
-    """Return the number of a record's positions if they are the sample's, 0 otherwise."""
-    counts = {array.shape[1] if layer.has_rows(name) else 0 for name, array in layer.arrays().items()}
-    return counts.pop() if len(counts) == 1 else 0
 
 
 def _flatten(layer: Any, work: Workspace) -> Record:

@@ -87,7 +87,6 @@ class Diagnosis:
         lists = {name: to_list(getattr(self, f"{name}s")) for name in ("norm", "share", "cosine")}
         lists["loss"] = to_list(self.losses)
         layers = {name: to_list(norms) for name, norms in self.layer_norms.items()}
-        positions = None if self.position_norms is None else _matrix(self.position_norms)
         order = sorted(
             range(len(lists["norm"])),
             key=lambda row: -(norm if math.isfinite(norm := lists["norm"][row]) else math.inf),
@@ -101,7 +100,9 @@ class Diagnosis:
             one |= {name: values[row] for name, values in lists.items()}
             one["layer"] = self.nonfinite.get(row, layer)
             one["layer_share"] = squares[layer] / total if total > 0 else math.nan
-            span = None if positions is None else rule.find_span([norm**2 for norm in positions[row]])
+            span = None
+            if self.position_norms is not None:
+                span = rule.find_span([norm**2 for norm in to_list(self.position_norms[row, :])])
             found.append(one | {"positions": span})
         return found
 
@@ -145,7 +146,11 @@ class Diagnosis:
     def _say_which(self, rows: Mapping[int, Mapping[str, Any]], median: float) -> str:
         shown = self.named[:4] or tuple(rows)[:1]
         more = f" and {len(self.named) - 4} more" if len(self.named) > 4 else ""
-        each = ", ".join(f"{self.label(row)}{_ratio(rows[row]['norm'], median)}" for row in shown) + more
+        called = [self.label(row) for row in shown]
+        for place, row in enumerate(shown):
+            if math.isfinite(norm := rows[row]["norm"]) and median > 0:
+                called[place] += f", norm {norm / median:.3g} times the median"
+        each = ", ".join(called) + more
         if self.verdict == "not finite":
             return f"{each}: loss or gradient not finite"
         share = sum(rows[row]["share"] for row in self.named or shown)
@@ -160,9 +165,11 @@ class Diagnosis:
         if self.verdict == "not finite":
             return f"first in {self.nonfinite[self.named[0]]}"
         if row is None:
-            hidden = self._find_hidden()
+            hidden = rule.find_hidden({name: to_list(norms) for name, norms in self.layer_norms.items()})
             if hidden is not None:
-                return hidden
+                row, name, ratio = hidden
+                where = f"{self.label(row)} in {name.removesuffix('.weight')}"
+                return f"furthest apart in one layer: {where}, {ratio:.3g} times the median there"
             row = next(iter(rows))
         one = rows[row]
         if not one["layer_share"] > 0:
@@ -173,16 +180,6 @@ class Diagnosis:
             return where
         first, last = one["positions"]
         return where + (f", position {first}" if first == last else f", positions {first} to {last}")
-
-    def _find_hidden(self) -> str | None:
-        """Return what is said of a row that stands apart in one layer alone."""
-        found = rule.find_hidden({name: to_list(norms) for name, norms in self.layer_norms.items()})
-        if found is None:
-            return None
-        row, name, ratio = found
-        return f"furthest apart in one layer: {self.label(row)} in {name.removesuffix('.weight')}, " + (
-            f"{ratio:.3g} times the median there"
-        )
 
     def _say_besides(self, median: float) -> str:
         parts = [f"|G| {self.total_norm:.3g}, the median row's {median:.3g}"]
@@ -322,9 +319,14 @@ def conclude(
     named = sorted(bad) or [kept[row] for row in found or cancelling]
     rest = _drop_rows(own, found)[-1] if found else length
 
+    # on the losses' device, in their type if that is one of many digits
+    xp = namespace_of({"losses": losses})
+    kind = losses.dtype if losses.dtype in (xp.float32, xp.float64) else xp.float32
+
     def spread(values: Sequence[Any], nothing: Any = math.nan) -> Array:
         known = dict(zip(kept, values, strict=True))
-        return _array([known.get(row, nothing) for row in range(samples)], losses)
+        listed = [known.get(row, nothing) for row in range(samples)]
+        return xp.asarray(listed, dtype=kind, device=device_of(losses))
 
     positions = own.positions
     return Diagnosis(
@@ -369,23 +371,6 @@ def _cosines(sizes: Sizes, squares: Sequence[float]) -> list[float]:
         scale = math.sqrt(max(rest, 0.0)) * math.sqrt(square)
         found.append(max(-1.0, min(1.0, inner / scale)) if scale > 0 else 0.0)
     return found
-
-
-def _array(values: Any, like: Array) -> Array:
-    """Return numbers on the losses' device, in their type if that is one of many digits."""
-    xp = namespace_of({"losses": like})
-    kind = like.dtype if like.dtype in (xp.float32, xp.float64) else xp.float32
-    return xp.asarray(values, dtype=kind, device=device_of(like))
-
-
-def _matrix(values: Array) -> list[list[float]]:
-    return [to_list(values[row, :]) for row in range(values.shape[0])]
-
-
-def _ratio(norm: float, median: float) -> str:
-    if not (math.isfinite(norm) and median > 0):
-        return ""
-    return f", norm {norm / median:.3g} times the median"
 
 
 def _finite(value: Any) -> Any:

@@ -98,9 +98,6 @@ def check_lai_trace(
             f"{type(last).__name__}, whose are maps; put its unfolded() record last"
         )
         raise ValueError(msg)
-    if all(layer.readout_input(work.xp) is None for layer in trace.layers):
-        msg = f"{role}: expected at least one layer that LAI sees (a dense or convolution record), got none"
-        raise ValueError(msg)
     get_last_layer(trace, work)
     if (reason := misfit(trace, work.xp, positions, role)) is not None:
         fitting = [other for other in among if misfit(trace, work.xp, other) is None]

@@ -87,10 +87,13 @@ def lai_gradients(
     So does `metric`.
     """
     xp, last = work.xp, trace.layers[-1]
-    output_gradients = last.output_gradients
+    output_gradients: Array = last.output_gradients
     if metric is not None:
         output_gradients = _scale_axis(work, output_gradients, metric.outputs)
-    counted = _find_counted(last)
+    # the positions of the last layer's inputs that count, where its outputs have as many
+    counted = last.readout_positions
+    if counted is not None and tuple(output_gradients.shape[:-1]) != tuple(counted.shape):
+        counted = None
     rows = arrange(work, output_gradients, positions, counted)
     columns, scales, biases = [], [], []
     for index, layer in enumerate(trace.layers):
@@ -117,14 +120,6 @@ def lai_gradients(
     plain = readout_scales is None or all(scale.__class__ is float and scale == 1.0 for scale in scales)
     weighted = None if plain else tuple(scales)
     return {"readouts": [OuterGradient(rows, tuple(columns), constant=constant, scales=weighted)]}
-
-
-def _find_counted(last: Record) -> Array | None:
-    """Return which positions of the last layer's outputs count: those of its inputs, where it has as many."""
-    valid = last.readout_positions
-    outputs: Array = last.output_gradients
-    fits = valid is not None and tuple(outputs.shape[:-1]) == tuple(valid.shape)
-    return valid if fits else None
 
 
 def _scale_axis(work: Workspace, values: Array, scale: Array) -> Array:

@@ -60,9 +60,7 @@ def cost_ratio(widths: Sequence[Any]) -> ScoringCost:
     if len(widths) < 2:
         msg = f"widths: expected the input's and at least one layer's, got {len(widths)} of them"
         raise ValueError(msg)
-    for index, width in enumerate(widths):
-        check_count(f"widths[{index}]", width)
-    widths = [int(width) for width in widths]
+    widths = [check_count(f"widths[{index}]", width) for index, width in enumerate(widths)]
     # Both go forward through every layer, d_in d_out multiply-adds each. A layer's output gradient takes
     # the matrices above it: all but the first for Ghost, which needs it of the first layer, none for LAI.
     # A pair takes <a_z, a_j> of every layer's input, and <g_z, g_j> of every output or of the last alone.

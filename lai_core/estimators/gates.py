@@ -11,7 +11,7 @@ The functions take what a model's forward pass can record beside a trace: the de
 norms of the columns of every matrix but the first, `(d_t,)`.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,31 +205,21 @@ def gate_lai_scores(
     """
     inputs = _gate_inputs(validation, training, memory_budget)
     xp = inputs.work.xp
-    sums = [xp.sum(_block(inputs, columns), axis=0) for columns in _columns(inputs)]
+    n_val, n_train = (int(side.shape[0]) for side in inputs.gradients)
+    fitting = inputs.work.fit((len(inputs.constants) + 2) * n_val, n_train, "one column of a kernel")
+    sums, dtype = [], inputs.work.dtype
+    for columns in spans(n_train, fitting):
+
+        def products(validation: Array, training: Array, columns: slice = columns) -> Array:
+            right = cast(xp, training[columns, ...], dtype)
+            return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
+
+        sums.append(xp.sum(_correct(inputs, products), axis=0))
     scores = sums[0] if len(sums) == 1 else xp.concat(sums, axis=0)
     if not exclude_self:
         return scores
     check_same_samples(validation.trace, training.trace)
-    dtype = inputs.work.dtype
     return scores - _correct(inputs, lambda *pair: dot(xp, *(cast(xp, side, dtype) for side in pair)))
-
-
-def _columns(inputs: _GateInputs) -> Iterator[slice]:
-    """Cut the training samples so that every layer's block of pairs fits the budget."""
-    n_val, n_train = inputs.gradients[0].shape[0], inputs.gradients[1].shape[0]
-    return spans(
-        n_train, inputs.work.fit((len(inputs.constants) + 2) * n_val, n_train, "one column of a kernel")
-    )
-
-
-def _block(inputs: _GateInputs, columns: slice) -> Float[Array, "n_val chunk"]:
-    xp, dtype = inputs.work.xp, inputs.work.dtype
-
-    def products(validation: Array, training: Array) -> Array:
-        right = cast(xp, training[columns, ...], dtype)
-        return matmul(xp, cast(xp, validation, dtype), xp.matrix_transpose(right))
-
-    return _correct(inputs, products)
 
 
 def _correct(inputs: _GateInputs, products: Callable[[Array, Array], Array]) -> Array:

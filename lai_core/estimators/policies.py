@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeVar
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from lai_core._engine.axes import check_array
 from lai_core._engine.checks import check_choice, check_floating, check_not_empty, check_number
@@ -298,7 +297,7 @@ def standard_errors(parts: Array, *, sizes: Any = None) -> Float[Array, " n_trai
     >>> lai.standard_errors(np.array([[1.0, 4.0], [3.0, -4.0]]))
     array([2., 8.])
     """
-    return _spread(parts, sizes).error
+    return _spread(parts, sizes)[2]
 
 
 def drop_harmful(
@@ -338,45 +337,27 @@ def drop_harmful(
     """
     check_number("rate", rate, above=0.0, at_most=1.0)
     check_choice("normalize", normalize, NORMALIZATIONS)
-    spread = _spread(parts, sizes)
-    dropped = _step_up(spread.xp, spread.p_values, float(rate))
-    kept = spread.xp.isfinite(spread.score) & ~dropped
-    return _normalize_kept(spread.xp, spread.xp.astype(kept, spread.score.dtype), normalize)
-
-
-def _step_up(xp: Namespace, p_values: Array, rate: float) -> Bool[Array, " n"]:
-    """Return which tests reject."""
-    # The k smallest, for the largest k of which the largest is at most its limit. The k-th limit is
-    # k rate / n, divided by 1 + 1/2 + ... + 1/n as the tests may depend on one another in any way.
+    xp, score, error, freedom = _spread(parts, sizes)
+    # How often scores of mean 0 are as far below 0, in standard errors; 1 without a finite one.
+    one = xp.ones_like(score)
+    tail = upper_tail(xp, quotient(xp, -score, error, 0.0), freedom)
+    tail = xp.where(error > 0, tail, xp.where(score < 0, xp.zeros_like(score), one))
+    p_values = xp.where(xp.isfinite(score) & xp.isfinite(error), tail, one)
+    # Dropped are the k smallest, for the largest k of which the largest is at most its limit. The k-th limit
+    # is k rate / n, divided by 1 + 1/2 + ... + 1/n as the tests may depend on one another in any way.
     tests = int(p_values.shape[0])
     harmonic = sum(1.0 / k for k in range(1, tests + 1))
     limits = [rate * k / (tests * harmonic) for k in range(1, tests + 1)]
     ordered = xp.sort(p_values)
     within = ordered <= xp.asarray(limits, dtype=ordered.dtype, device=device_of(ordered))
     # The largest that is within its limit takes all smaller ones with it.
-    return p_values <= xp.max(xp.where(within, ordered, xp.full_like(ordered, -inf)))
+    dropped = p_values <= xp.max(xp.where(within, ordered, xp.full_like(ordered, -inf)))
+    kept = xp.isfinite(score) & ~dropped
+    return _normalize_kept(xp, xp.astype(kept, score.dtype), normalize)
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """Scores as normal variables: Student's t, of an array of degrees of freedom."""
-
-    xp: Namespace
-    score: Array
-    error: Array
-    freedom: Array
-
-    @property
-    def p_values(self) -> Array:
-        """How often scores of mean 0 are as far below 0, in standard errors; 1 without a finite one."""
-        xp, zero, one = self.xp, self.xp.zeros_like(self.score), self.xp.ones_like(self.score)
-        tail = upper_tail(xp, quotient(xp, -self.score, self.error, 0.0), self.freedom)
-        tail = xp.where(self.error > 0, tail, xp.where(self.score < 0, zero, one))
-        return xp.where(xp.isfinite(self.score) & xp.isfinite(self.error), tail, one)
-
-
-def _spread(parts: Array, sizes: Any) -> _Spread:
-    """Check the parts' scores, and return their sum with what says how far it can be off."""
+def _spread(parts: Array, sizes: Any) -> tuple[Namespace, Array, Array, Array]:
+    """Check the parts' scores; return their sum with its standard error and Student's degrees of freedom."""
     xp = namespace_of({"parts": parts})
     if parts.ndim != 2 or parts.shape[0] < 1:
         msg = (
@@ -398,7 +379,7 @@ def _spread(parts: Array, sizes: Any) -> _Spread:
     freedom = xp.maximum(freedom, xp.zeros_like(freedom))
     # One part or none has an infinite error, whatever the quantile is that multiplies it.
     error = xp.sqrt(quotient(xp, samples * squares, freedom, inf))
-    return _Spread(xp, score, error, xp.maximum(freedom, xp.ones_like(freedom)))
+    return xp, score, error, xp.maximum(freedom, xp.ones_like(freedom))
 
 
 def _sizes(xp: Namespace, values: Array, sizes: Any) -> Array:

@@ -198,8 +198,10 @@ def sketch_outputs(
         raise ValueError(msg)
     check_not_empty("output_gradients", gradients)
     outputs = int(gradients.shape[-1])
-    _check_entries("signs", signs, outputs)
-    _check_entries("permutation", permutation, outputs)
+    for name, array in (("signs", signs), ("permutation", permutation)):
+        if tuple(array.shape) != (outputs,):
+            msg = f"{name}: expected one entry per output, shape ({outputs},), got {tuple(array.shape)}"
+            raise ValueError(msg)
     _check_width(width, outputs)
     xp = namespace_of({"output_gradients": gradients, "signs": signs, "permutation": permutation})
     work = Workspace(xp, accumulation_dtype(xp, gradients.dtype), check_count("memory_budget", memory_budget))
@@ -267,12 +269,6 @@ def sketch_variance(
     one: Any = sides.validation[0] if summed else sides.validation["readouts"][0]
     other: Any = sides.training["readouts"][0]
     return _spread(one, other, outputs, sides.work) * _chance_of_a_shared_group(outputs, width)
-
-
-def _check_entries(name: str, array: Array, outputs: int) -> None:
-    if tuple(array.shape) != (outputs,):
-        msg = f"{name}: expected one entry per output, shape ({outputs},), got {tuple(array.shape)}"
-        raise ValueError(msg)
 
 
 def _check_width(width: Any, outputs: int) -> None:

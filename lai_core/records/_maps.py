@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 
 from lai_core._engine.gradients import ParameterGradient, Workspace, spans
-from lai_core._engine.namespace import Array, DType, Namespace, cast, device_of, matmul
+from lai_core._engine.namespace import Array, Namespace, cast, device_of, matmul
 from lai_core._engine.outer import OuterGradient
 from lai_core._engine.own import Convolutions, convolutions
 
@@ -91,11 +91,6 @@ class Patch:
         """Samples, positions, channels."""
         positions = prod(len(range(part.start, part.stop, part.step)) for part in self.window)
         return (int(self.padded.maps.shape[0]), positions, int(self.padded.maps.shape[1]))
-
-    @property
-    def dtype(self) -> DType:
-        """The input's type."""
-        return self.padded.maps.dtype
 
     def __getitem__(self, key: Any) -> Array:
         """Cut out the columns of the samples `[chunk, ...]`; any other index reads all of them first."""

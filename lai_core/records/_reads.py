@@ -41,18 +41,16 @@ class ReadGradient:
             trains = trains & (ids != self.padding)
         return ids, trains, cast(xp, xp.reshape(self.gradients, (n * t, d)), work.dtype)
 
-    def _select_trained(self, work: Workspace) -> tuple[Array, Array]:
-        """Return ids `(n t,)`, -1 where nothing trains, and gradients `(n t, d)`."""
-        ids, trains, gradients = self._entries(work)
-        return work.xp.where(trains, ids, work.xp.full_like(ids, -1)), gradients
-
     def dot_read(self, other: "ReadGradient", work: Workspace) -> Array:
         """Inner products with another use of the table: equal ids, `n t n' t' d` multiply-adds."""
         xp = work.xp
         if is_numpy_array(self.gradients):
-            sides = ((use, *use._select_trained(work)) for use in (self, other))
-            equal = ((xp.reshape(ids, use.ids.shape), gradients) for use, ids, gradients in sides)
-            if (found := kernel_of_equal_ids(xp, *equal)) is not None:
+            sides = []
+            for use in (self, other):
+                ids, trains, gradients = use._entries(work)
+                ids = xp.where(trains, ids, xp.full_like(ids, -1))
+                sides.append((xp.reshape(ids, use.ids.shape), gradients))
+            if (found := kernel_of_equal_ids(xp, *sides)) is not None:
                 return found
         (ids, gradients), (other_ids, others) = self.flat(work), other.flat(work)
         product = matmul(xp, gradients, xp.matrix_transpose(others))

@@ -174,7 +174,11 @@ class Trace(Pytree):
 
     def __repr__(self) -> str:
         """Name the layers, with the shapes of their arrays; of many, the first and the last."""
-        shown = [_short(layer) for layer in self.layers]
+        shown = []
+        for layer in self.layers:
+            shapes = [str(tuple(getattr(array, "shape", ()))) for array in layer.arrays().values()]
+            named = [repr(layer.name)] if layer.name else []
+            shown.append(f"{type(layer).__name__}({', '.join(named + shapes)})")
         if len(shown) > 6:
             shown[3:-2] = [f"... {len(shown) - 5} more ..."]
         return f"Trace({', '.join(shown)})"
@@ -217,25 +221,14 @@ def mask_positions(trace: Trace, valid: Array, /) -> Trace:
     namespace_of({"valid": valid})
     masked = [layer.masked(valid) for layer in trace.layers]
     if all(layer.readout_positions is None for layer in masked):
-        found = sorted({layer.arrays()["activations"].shape[1] for layer in trace.layers if _rows(layer)})
+        inputs = (layer.arrays().get("activations") for layer in trace.layers)
+        found = sorted({one.shape[1] for one in inputs if one is not None and one.ndim == 3})
         msg = (
             f"valid: expected shape (n, t) with the t positions of a layer (here {found or 'none has any'}), "
             f"got {tuple(valid.shape)}"
         )
         raise ValueError(msg)
     return Trace(masked)
-
-
-def _rows(layer: Record) -> bool:
-    """Whether a record has rows at several positions."""
-    activations = layer.arrays().get("activations")
-    return activations is not None and activations.ndim == 3
-
-
-def _short(layer: Record) -> str:
-    named = [repr(layer.name)] if layer.name else []
-    shapes = [str(tuple(getattr(array, "shape", ()))) for array in layer.arrays().values()]
-    return f"{type(layer).__name__}({', '.join(named + shapes)})"
 
 
 def locate(role: str, index: int, record: Record) -> str:

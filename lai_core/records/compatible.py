@@ -32,6 +32,7 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
         raise TypeError(msg)
     named = _arrays(role, trace)
     xp = namespace_of(named)
+    first: dict[Hashable, int] = {}  # of each key: records with equal keys have matrices of equal shape
     for index, layer in enumerate(trace.layers):
         here = locate(role, index, layer)
         layer.check(here, xp)
@@ -50,26 +51,19 @@ def check_trace(role: str, trace: Any, needs: Needs, memory_budget: int) -> Work
             of = "the last layer" if needs == "output" else "every layer (trace with gradients='all')"
             msg = f"{here}.output_gradients: expected output gradients of {of}, got None"
             raise ValueError(msg)
-    check_shared_shapes(role, trace)
-    dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
-    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_count("memory_budget", memory_budget))
-
-
-def check_shared_shapes(role: str, trace: Trace) -> None:
-    """Raise unless records with equal weight keys have matrices of equal shape."""
-    first: dict[Hashable, int] = {}
-    for index, layer in enumerate(trace.layers):
         if layer.weight is None or layer.matrix_shape is None:
             continue
         other = first.setdefault(layer.weight, index)
-        expected, got = trace.layers[other].matrix_shape, layer.matrix_shape
-        if expected != got:
+        shapes = trace.layers[other].matrix_shape, layer.matrix_shape
+        if shapes[0] != shapes[1]:
             msg = (
-                f"{locate(role, index, layer)}: shares the weight {layer.weight!r} with "
+                f"{here}: shares the weight {layer.weight!r} with "
                 f"{locate(role, other, trace.layers[other])}: expected a matrix of its shape "
-                f"(groups, outputs, inputs) = {expected}, got {got}"
+                f"(groups, outputs, inputs) = {shapes[0]}, got {shapes[1]}"
             )
             raise ValueError(msg)
+    dtypes = [array.dtype for array in named.values() if is_floating(xp, array.dtype)]  # ids are not
+    return Workspace(xp, accumulation_dtype(xp, *dtypes), check_count("memory_budget", memory_budget))
 
 
 @check_once

@@ -126,8 +126,8 @@ class LayerTrace(Record):
 
     def masked(self, valid: Array) -> "LayerTrace":
         """Return the record with the positions that count, where it has as many."""
-        fits = self.activations.ndim == 3 and tuple(self.activations.shape[:2]) == tuple(valid.shape)
-        return replace(self, valid=valid) if fits else self
+        read = self.has_token_positions and self.activations.ndim == 3
+        return replace(self, valid=valid) if read and self.activations.shape[:2] == valid.shape else self
 
     @property
     def has_readout_bias(self) -> bool:
@@ -190,7 +190,3 @@ class ExpertTrace(LayerTrace):
     def has_token_positions(self) -> bool:
         """Whether its positions are the sample's: they are rows, in the order of routing."""
         return False
-
-    def masked(self, valid: Array) -> "LayerTrace":
-        """Return the record as it is: its positions are no tokens."""
-        return self

@@ -193,6 +193,12 @@ CASES: Table = {
     "ValueError: previous: expected one for each of the 1 layers, got 2": (
         lambda: lai.update_input_second_moments([None, None], one())
     ),
+    "TypeError: validation: expected a Trace, whose samples are pairs' sides, got a ValidationSummary": (
+        lambda: lai.lai_kernel(SUMMARY, one())
+    ),
+    "ValueError: layers[0] (''): expected the last record to be that of a layer": (
+        lambda: lai.lai_kernel(*[lai.Trace([lai.GainTrace(ones((4, 3)), ones((4, 3)))])] * 2)
+    ),
     "ValueError: training.layers[0]: expected width of the activations 5 as in validation": [
         partial(function, one(d_in=5), one()) for function in TWO_SIDES
     ],

@@ -35,19 +35,6 @@ def test_proportional_similarities_are_recovered(seed):
     np.testing.assert_allclose(weights_of(alpha, beta), gains, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.equation("calibrated-decoupled")
-@given(GENERATORS)
-def test_block_weights_are_slopes_through_zero(seed):
-    rng = np.random.default_rng(seed)
-    approximate, exact = rng.standard_normal((2, 3, 2, 4))
-    found = calibration.block_weights(approximate, exact)
-    slopes = [
-        np.linalg.lstsq(x.reshape(-1, 1), y.ravel(), rcond=None)[0][0]
-        for x, y in zip(approximate, exact, strict=True)
-    ]
-    np.testing.assert_allclose(found, slopes, rtol=1e-9)
-
-
 @pytest.mark.equation("calibrated-decoupled", "lightweight-calibration")
 @given(GENERATORS, st.integers(2, 4))
 def test_linear_binary_softmax_weights_recover_ghost(seed, depth):

@@ -36,11 +36,10 @@ USUAL = {
     "normalize": "kept", "decay": 0.999, "bias": False, "weight": None, "groups": 1, "name": "",
     "output_gradients": None, "valid": None, "ids": None, "validation_ids": None, "samples": None,
     "exponent": 1.0, "epsilon": 1e-8, "input_second_moments": None, "padding": None,
-    "stride": None, "dilation": None, "kernel": (), "sketches": (), "column_norms": (), "factored": False,
-    "floor": 0.1, "asarray": None, "average": False, "worst": 20, "top": 10, "checkpoint": "",
-    "process": (0, 1), "title": "Scores of a data set", "show": None,
-    "names": None, "damping": 0.0, "step": 1e-3, "tolerance": None, "rate": 0.1, "sizes": None,
-    "bound": None, "horizon": 10.0, "confidence": 0.9999, "switches": 0,
+    "stride": None, "dilation": None, "kernel": (), "column_norms": (), "factored": False,
+    "floor": 0.1, "asarray": None, "average": False, "worst": 20, "top": 10,
+    "title": "Scores of a data set", "show": None, "damping": 0.0, "tolerance": None, "rate": 0.1,
+    "sizes": None, "horizon": 10.0, "confidence": 0.9999,
 }  # fmt: skip
 """One meaning everywhere; where a function takes a trace alone, and a bar for a long run, differ below."""
 OWN = {
@@ -48,9 +47,7 @@ OWN = {
     **{(name, "floor"): 0.05 for name in ("Mixture", "update_mixture")},
     **{
         (name, "positions"): "tokens"
-        for name in (
-            "lai_kernel", "self_influence", "summarize", "segment_scores",
-        )
+        for name in ("lai_kernel", "self_influence", "summarize", "segment_scores")
     },
 }  # fmt: skip
 

@@ -20,12 +20,10 @@ POSITIVE, NOT_NEGATIVE, BELOW_ONE = (
     ((0.0, 0.999), (-1e-3, 1.0)),
 )
 ENDS = {
-    "rho": NOT_NEGATIVE, "C_a": NOT_NEGATIVE, "alpha_bar": ((1e-3,), (-1e-3,)), "low": NOT_NEGATIVE,
-    "high": ((0.9,), (-1e-3,)), "damping": NOT_NEGATIVE, "smoothness": NOT_NEGATIVE,
-    "learning_rate": POSITIVE, "epsilon": POSITIVE, "step_size": POSITIVE,
-    "width": ((1, 2), (0,)),
+    "rho": NOT_NEGATIVE, "C_a": NOT_NEGATIVE, "alpha_bar": ((1e-3,), (-1e-3,)),
+    "damping": NOT_NEGATIVE, "smoothness": NOT_NEGATIVE, "learning_rate": POSITIVE, "epsilon": POSITIVE,
     "depth": ((1, 2), (0, -1, True, 2.0)), "step": ((1, 2), (0,)),
-    "share": ((0.251, 1.0), (0.25, 1.001)), "first": ((0, 1, 3), (-1, 4)), "last": ((-1, 0, 2), (-2, 3)),
+    "first": ((0, 1, 3), (-1, 4)), "last": ((-1, 0, 2), (-2, 3)),
 }  # fmt: skip
 """What an option takes, up to its ends, and what it refuses."""
 OWN_ENDS = {
@@ -36,7 +34,7 @@ CALLED = [
     for name in FUNCTIONS
     for parameter in inspect.signature(FUNCTIONS[name]).parameters.values()
     if parameter.kind is parameter.KEYWORD_ONLY and name != "separating_operator"  # whose layers are keys
-    if parameter.name not in {"adam", "costs"}
+    if parameter.name != "adam"
 ]
 OTHERS = [
     *((Adam, name, POSITIVE) for name in ("learning_rate", "epsilon", "max_norm")),

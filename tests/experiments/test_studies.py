@@ -1,4 +1,4 @@
-"""Every study from end to end at its smallest: what its command writes, shows, resumes and refuses."""
+"""Every study from end to end at its smallest: what its command writes, shows and refuses."""
 
 import json
 
@@ -10,7 +10,7 @@ from experiments import __main__ as commands
 from experiments.harness import record as records
 from experiments.harness.page import claims_table, methods_table
 from experiments.harness.statistics import compared
-from experiments.harness.study import Study, Unit, merged
+from experiments.harness.study import Study, merged
 from experiments.studies import STUDIES
 
 
@@ -54,22 +54,15 @@ def test_impossible_commands_are_named(tmp_path, options, code, message):
     assert message in " ".join(result.output.split())
 
 
-def made_up(calls, interrupted=False):
-    """Make a study of one unit a method and seed, which says what it ran."""
-
-    def run(name, seed):
-        calls.append((name, seed))
-        if interrupted and seed == 1:
-            raise RuntimeError("interrupted")
-        return {name: {"x": seed + len(name)}}
-
+def made_up():
+    """Make a study of one unit a method and seed."""
     return Study(
         name="made-up",
         title="Made up",
         about="nothing",
         config=lambda size: {"seeds": [0, 1]},
         units=lambda config: [
-            Unit(name, seed, lambda of=(name, seed): run(*of))
+            (seed, lambda name=name, seed=seed: {name: {"x": seed + len(name)}})
             for seed in config["seeds"]
             for name in ("plain", "oracle")
         ],
@@ -81,27 +74,16 @@ def made_up(calls, interrupted=False):
     )
 
 
-def test_interrupted_runs_resume(tmp_path):
-    calls = []
-    with pytest.raises(RuntimeError):
-        made_up(calls, interrupted=True).run("quick", out=tmp_path)
-    record = made_up(calls).run("quick", out=tmp_path)
-    assert calls == [("plain", 0), ("oracle", 0), ("plain", 1), ("plain", 1), ("oracle", 1)]
-    assert record == json.loads((tmp_path / "made-up.json").read_text())
-    assert record["methods"]["oracle"]["x"]["values"] == [6.0, 7.0]
-    made_up(calls).run("full", out=tmp_path)  # other settings, other runs
-    assert len(calls) == 9
-
-
 def test_incomplete_results_are_refused():
     with pytest.raises(ValueError, match=r"plain, x: expected values of the seeds \[0, 1\], got .* \[0\]"):
         merged([(0, {"plain": {"x": 1.0}}), (1, {"plain": {"y": 1.0}})], [0, 1])
 
 
 def test_command_runs_and_shows_all_studies(tmp_path, monkeypatch):
-    monkeypatch.setattr(commands, "STUDIES", {"noisy-labels": made_up([])})
+    monkeypatch.setattr(commands, "STUDIES", {"noisy-labels": made_up()})
     for name in ("noisy-labels", "all"):
         result = invoke(name, "--quick", "--out", tmp_path / name)
         assert result.exit_code == 0, result.output
         assert "holds  more: +1 (+1 to +1); paper: none" in result.output
-        assert (tmp_path / name / "made-up.json").exists()
+        record = json.loads((tmp_path / name / "made-up.json").read_text())
+        assert record["methods"]["oracle"]["x"]["values"] == [6.0, 7.0]

@@ -74,23 +74,6 @@ def composed(params, inputs):
     return hidden @ jnp.kron(params["small"], params["small"])[:6] + 0.5 * params["slope"] ** 2
 
 
-@ruled(stack=(2, 3, 4, 4), c=(4, 4), s=(4,), k=(4, 4), b=(4,), w=(10, 2))
-def nested(params, inputs):
-    """Run a scan of scans, one of them backwards, with weights sliced, constant and carried along."""
-
-    def outer(carry, layer):
-        state, fixed = carry
-
-        def inner(state, weight):
-            return jnp.tanh(state @ weight + state @ fixed["c"] * fixed["s"]), state.sum(-1)
-
-        state, sums = lax.scan(inner, state, layer, reverse=True)
-        return (jax.checkpoint(lambda s: jnp.tanh(s @ params["k"] + params["b"]))(state), fixed), sums
-
-    (state, _), sums = lax.scan(outer, (inputs, {"c": params["c"], "s": params["s"]}), params["stack"])
-    return jnp.concatenate([state, jnp.moveaxis(sums, 2, 0).reshape(inputs.shape[0], -1)], 1) @ params["w"]
-
-
 @ruled(layers=["w", "s[0]", "s[1]", "s[2]", "o"], w=(4, 1), s=(3,), b=(3,), o=(1, 2))
 def numbers_of_a_loop(params, inputs):
     """Loop over single numbers: matrices of one entry, and their biases."""

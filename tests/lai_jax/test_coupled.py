@@ -6,7 +6,7 @@ import lai_jax
 import pytest
 from jax import lax
 
-from tests.lai_jax.support import SGD, cross_entropy, dense, drawn, ruled_by, squares, vectors, weights
+from tests.lai_jax.support import cross_entropy, dense, drawn, ruled_by, squares, vectors, weights
 
 N = 6
 PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
@@ -72,7 +72,6 @@ LOSSES = {
 COUPLED = {"batch normalisation": (normalised, cross_entropy, REDUCES)}
 COUPLED |= {name: (between(function), cross_entropy, said) for name, (function, said) in HIDDEN.items()}
 COUPLED |= {name: (dense, loss, said) for name, (loss, said) in LOSSES.items()}
-REFUSAL = r"samples are coupled|derivative rule depends on other samples"
 
 
 @pytest.mark.parametrize("gradients", ["output", "all"])
@@ -88,26 +87,6 @@ def test_coupled_samples_have_no_trace(name, gradients):
             call()
         assert "test_coupled.py" in str(refusal.value)
         assert "evaluation mode" in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", COUPLED)
-def test_coupled_samples_have_no_exact_scores(name):
-    apply, loss, _ = COUPLED[name]
-
-    def summarized(params, apply=dense, loss=cross_entropy):
-        return lai_jax.summarize(apply, params, loss, *BATCH, estimator="exact")
-
-    def stepped(params):
-        update = lai_jax.curated_update(apply, loss, SGD, estimator="exact")
-        return update(params, SGD.init(params), summarized(params), *BATCH)
-
-    for call in (
-        lambda: lai_jax.exact_scores(apply, PARAMS, loss, BATCH, BATCH),
-        lambda: jax.eval_shape(stepped, PARAMS),
-        lambda: jax.eval_shape(lambda params: summarized(params, apply, loss), PARAMS),
-    ):
-        with pytest.raises(ValueError, match=REFUSAL):
-            call()
 
 
 def halved_together(params, inputs):

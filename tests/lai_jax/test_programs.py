@@ -122,7 +122,7 @@ def test_followed_programs_give_exact_scores(name):
     elif layers is not None:
         with pytest.raises(ValueError, match=layers):
             explained(*model, batch)
-        with pytest.raises(ValueError, match=r"no last layer to read|at least one layer that LAI sees"):
+        with pytest.raises(ValueError, match="no last layer to read"):
             lai.lai_kernel(trace, trace)
 
 

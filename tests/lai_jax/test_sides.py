@@ -53,19 +53,6 @@ def test_running_second_moments_scale_inputs():
         np.testing.assert_allclose(report.scores, expected, rtol=1e-9)
 
 
-def test_numpy_parts_match_jitted_ones():
-    found = lai_jax.summarize(*MODEL, *map(np.asarray, VALIDATION), parts=4)
-    expected = computed(lai_jax.summarize, *MODEL, *VALIDATION, parts=4)
-    jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-12), found, expected)
-
-
-def test_custom_layer_weights_are_used():
-    traces = [computed(lai_jax.trace, *MODEL, *side) for side in (VALIDATION, BATCH)]
-    given = lai_jax.Validation(lai.summarize(traces[0], "lai"), layer_weights=jnp.array([0.25, 2.0]))
-    expected = lai.lai_scores(*traces, layer_weights=[0.25, 2.0])
-    np.testing.assert_allclose(stepped(MODEL, given, BATCH)[2].scores, expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize("chunk", [None, 3])
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "exact", "gate_lai", "calibrated_lai"])
 def test_nonfinite_validation_samples_count_for_nothing(estimator, chunk):

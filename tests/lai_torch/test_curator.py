@@ -1,7 +1,6 @@
 """The training loop: what is scored, what is kept, what is left alone."""
 
 import copy
-import functools
 import math
 
 import lai_torch
@@ -13,39 +12,6 @@ import lai_core as lai
 from tests.lai_torch.support import LOSS, curated, data, network
 
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
-OPTIMIZERS = {
-    "sgd": functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
-    "adam": functools.partial(torch.optim.Adam, lr=0.01),
-}
-
-
-def manual_scores(model, validation, batch, estimator):
-    """Scores from raw traces of everything at once."""
-    gradients = "all" if estimator == "ghost" else "output"
-    left, right = (lai_torch.trace(model, LOSS, *side, gradients=gradients) for side in (validation, batch))
-    if estimator == "preconditioned_lai":
-        moment = lai.update_second_moment(None, right.layers[-1].output_gradients)
-        return lai.preconditioned_lai_scores(left, right, moment)
-    return {"ghost": lai.ghost_scores, "lai": lai.lai_scores, "lli": lai.lli_scores}[estimator](left, right)
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_steps_update_on_positive_scores(estimator, optimizer):
-    model, validation, batch = network(), data(20), data(7)
-    own, twin = OPTIMIZERS[optimizer](model.parameters()), copy.deepcopy(model)
-    curator = lai_torch.Curator(model, LOSS, own, validation, estimator=estimator)
-    scores = manual_scores(model, validation, batch, estimator)
-    step = OPTIMIZERS[optimizer](twin.parameters())
-    kept = scores > 0
-    assert 0 < int(kept.sum()) < 7
-    LOSS(twin(batch[0][kept]), batch[1][kept]).mean().backward()
-    step.step()
-    report = curator.step(*batch)
-    torch.testing.assert_close(report.scores, scores)
-    assert torch.equal(report.weights > 0, kept)
-    assert (report.kept, report.dropped, report.skipped, report.step) == (int(kept.sum()), 0, False, 0)
-    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
 
 
 def named_losses(outputs, batch):

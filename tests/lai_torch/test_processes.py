@@ -75,11 +75,21 @@ def groups_are_counted_together(rank):
     return numbers, curator.score(*part, groups=NAMES[rank])[1].group_drops
 
 
+def a_layer_is_thawed(rank):
+    model = network()
+    model[0].requires_grad_(requires_grad=False)
+    curator, part = curated(rank, model=model, refresh=9)
+    first = curator.step(*part)
+    model[0].requires_grad_(requires_grad=True)
+    return [report.age for report in (first, curator.step(*part), curator.step(*part))]
+
+
 FOUND = (
     nothing_is_finite,
     a_loader_runs_dry,
     groups_are_counted_together,
     a_block_raises_when_scored,
+    a_layer_is_thawed,
 )
 
 
@@ -202,6 +212,10 @@ def test_a_block_that_raises_on_one(found):
             assert where in "".join(notes)
             assert any("This happened on process 1 of 2" in note for note in notes)
         assert largest(parameters, expected) <= BOUND
+
+
+def test_thawed_layers_are_seen(found):
+    assert all(part["a_layer_is_thawed"] == [0, 0, 1] for part in found)
 
 
 def test_data_parallel_is_refused():

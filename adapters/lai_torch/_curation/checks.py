@@ -125,8 +125,7 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         check_summary(validation.source, estimator)
     check_choice("backward", backward, PASSES)
     # its graph keeps the layers' inputs, and the last layer's gradient alone
-    selective = [each for each in CATALOGUE if each.gradients == "output" and not each.gates]
-    able = selective
+    able = [each for each in CATALOGUE if each.gradients == "output" and not each.gates]
     if backward != "selective":
         able = [each for each in CATALOGUE if each.shared_forward]
     if backward != "kept" and facts not in able:

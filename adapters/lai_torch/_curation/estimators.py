@@ -2,7 +2,9 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -31,21 +33,20 @@ from lai_torch._curation.readings import (
     find_finite,
     join_scored,
     select_finite,
-    share_of,
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.tracer import UnlikeError, check_alike, drop_readouts
+from lai_torch._curation.tracer import UnlikeError, check_alike
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import NotFiniteError, Reader, Recording
 from lai_torch._model.batch import Loss, check_losses, count, rows
-from lai_torch._model.function import Function, Point, UnusableError, finite_gradient, losses_of
+from lai_torch._model.function import Function, UnusableError, finite_gradient, losses_of
 from lai_torch._model.precision import lower_precision
 from lai_torch._model.preserve import preserve
 from lai_torch._model.valid import Masks
-from lai_torch.options import CalibratedLAI, Estimator, PreconditionedLAI
+from lai_torch.options import CalibratedLAI, Estimator, Exact, Midpoint, PreconditionedLAI
 from lai_torch.trace import GateTrace, check_explained
 
 Side = ValidationSide | Itself
@@ -77,33 +78,30 @@ class Scorer:
     # the processes whose batches are one: `summarize` and `score` are collectives
     group: Group = field(default_factory=Group)
     one_set: bool = True  # whether each process has the whole validation set, not a part of its own
+    chunk: int | None = None  # how many samples to read at once for scoring alone; None: the whole batch
 
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide | None:
         """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
         seed = None if self.tracer is None else self.tracer.draw_seed()
         if self.tracer is None or not self.adds_up or self.group.size == 1:
             with self.group.raise_together():
-                return None if validation is None else self._summarize_alone(validation, size, seed)
-        device = next(self.model.parameters()).device
+                if validation is None:
+                    return None
+                side = None
+                # from the start where a part has other records
+                while side is None:
+                    with suppress(UnlikeError):
+                        side = _join_parts(self.sum_up(part, size, seed) for part in self._cut(validation))
+                if self.fit is None:
+                    return side
+                return replace(side, layer_weights=self.fit(validation, max(size, 2), str(side.positions)))
         sides = []
         for part in self._cut(validation):
             with self.group.raise_together():
                 share = self._share(part)
                 own = None if share is None else self.sum_up(share, size, seed)
-            sides.append(sum_sides(own, self.group, device, self.tracer.memory_budget))
+            sides.append(sum_sides(own, self.group, self.tracer.memory_budget))
         return _join_parts(sides)
-
-    def _summarize_alone(self, validation: Batch, size: int, seed: int | None) -> ValidationSide:
-        """Sum each part up that the set is cut into, from the start where one has other records."""
-        while True:
-            try:
-                side = _join_parts(self.sum_up(part, size, seed) for part in self._cut(validation))
-                break
-            except UnlikeError:
-                continue
-        if self.fit is None:
-            return side
-        return replace(side, layer_weights=self.fit(validation, max(size, 2), str(side.positions)))
 
     def _cut(self, validation: Any) -> Iterable[Any]:
         return (validation,) if self.cut is None else cut_evenly(validation, self.cut)
@@ -111,7 +109,8 @@ class Scorer:
     def _share(self, validation: Batch | None) -> Batch | None:
         if validation is None or not self.one_set:
             return validation
-        return share_of(validation, self.group)
+        # of rows that every process has; None where there are fewer of them
+        return next(islice(cut_evenly(validation, self.group.size), self.group.rank, None), None)
 
     def score(self, readings: Iterator[Reading], side: Side, state: CuratorState) -> Scored:
         """Score consecutive parts of a batch; NaN where a sample is not finite."""
@@ -120,8 +119,13 @@ class Scorer:
             # not a loop, whose variable would hold one part's trace while the next is made
             multiply = functools.partial(self.multiply, state, side)
             scored = join_scored(list(map(multiply, readings)))
-            sizes = None if self.cut is None or isinstance(side, Itself) else side.sizes
-            return replace(scored, sizes=sizes)
+            if self.cut is None or isinstance(side, Itself):
+                return scored
+            sizes = (
+                int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())
+                for part in side.parts
+            )
+            return replace(scored, sizes=tuple(sizes))
 
     def measure_losses(self, validation: Batch | None, size: int) -> Tensor:
         """Return the losses of a validation set, of which several processes run a part each."""
@@ -172,11 +176,11 @@ def make_scorer(
 ) -> Scorer:
     """Return the functions of an estimator on a model."""
     facts, group = estimator.facts, group or Group()
-    shared: dict[str, Any] = {"group": group, "one_set": one_set}
-    if facts.learning_rate:
-        return replace(_make_midpoint(model, loss, optimizer, getattr(estimator, "of", "sgd")), **shared)
-    if facts.gradients is None:
-        return replace(_make_exact(model, loss, getattr(estimator, "method", None)), **shared)
+    shared: dict[str, Any] = {"group": group, "one_set": one_set, "chunk": getattr(estimator, "chunk", None)}
+    if isinstance(estimator, Midpoint):
+        return replace(_make_midpoint(model, loss, optimizer, estimator.of), **shared)
+    if isinstance(estimator, Exact):
+        return replace(_make_exact(model, loss, estimator.method), **shared)
     tracer = Tracer(model, loss, estimator, generator, group, remakes=remakes)
     made = shared | {"read": tracer.read, "sum_up": tracer.sum_up, "exchange": tracer.exchange}
     made |= {"tracer": tracer, "cut": getattr(estimator, "parts", None)}
@@ -238,8 +242,10 @@ class Tracer:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:
             self._check_trained(recording)
-        trace = drop_readouts(recording.trace) if self.every_layer else recording.trace
-        return trace, losses
+            return recording.trace, losses
+        # without what LAI alone reads, the last layer aside: one sample may have less of it
+        *before, last = recording.trace.layers
+        return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last]), losses
 
     def recall(self, state: CuratorState) -> None:
         """Take up what earlier batches told of the model's parameters."""
@@ -310,21 +316,24 @@ class Tracer:
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketch(trace, seed))
             else:
-                total = self._add(total, trace, positions, seed)
+                if total is not None and self.group.size == 1:
+                    check_alike(self.reader, total, trace)
+                one = self._summarize(trace, positions, seed)
+                if total is not None:
+                    keys, others = ([dict(each)["weight key"] for each in s.layouts] for s in (total, one))
+                    if keys != others:
+                        msg = (
+                            "chunk: expected the same layers in every part of the validation set, got "
+                            f"{len(keys)} and {len(others)}, apart in {sorted({*keys} ^ {*others})}: experts "
+                            "that no row of a part reaches have no record there; trace more rows at once "
+                            "(chunk=, or a larger batch), or use estimator 'ghost' or 'exact'"
+                        )
+                        raise ValueError(msg)
+                    one = join_summaries([total, one], self.memory_budget)
+                total = one
         if total is None and not traces:
             return None
         return ValidationSide(tuple(traces) if total is None else (total,), positions, sketch=seed)
-
-    def _add(
-        self, total: lai.ValidationSummary | None, trace: lai.Trace, positions: str | None, seed: int | None
-    ) -> lai.ValidationSummary:
-        if total is not None:
-            self._check_alike(total, trace)
-        one = self._summarize(trace, positions, seed)
-        if total is None:
-            return one
-        _check_same_layers(total, one)
-        return join_summaries([total, one], self.memory_budget)
 
     def _summarize(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:
         options: dict[str, Any] = {"positions": positions or "tokens", "memory_budget": self.memory_budget}
@@ -332,12 +341,10 @@ class Tracer:
 
     def check_alike(self, trace: Any, side: Side) -> None:
         """Raise `UnlikeError` where a batch has other records than the side that it is scored against."""
-        if isinstance(side, ValidationSide) and self.remakes:
-            self._check_alike(side.parts[0], trace)
-
-    def _check_alike(self, summary: Any, trace: Any) -> None:
-        if self.group.size == 1 and isinstance(summary, lai.ValidationSummary):
-            check_alike(self.reader, summary, trace)
+        if self.group.size > 1 or isinstance(side, Itself) or not self.remakes:
+            return
+        if isinstance(side.parts[0], lai.ValidationSummary):
+            check_alike(self.reader, side.parts[0], trace)
 
     def exchange(self, readings: Iterator[Reading], side: Side) -> tuple[Iterator[Reading], Side]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
@@ -353,7 +360,7 @@ class Tracer:
                     positions = self._positions_for(trace)
                     summary = self._summarize(trace, positions, side.sketch)
                     own = ValidationSide((summary,), positions)
-            total = sum_sides(own, self.group, next(self.model.parameters()).device, self.memory_budget)
+            total = sum_sides(own, self.group, self.memory_budget)
             if total is not None and own is not None:
                 side = replace(side, others=subtract_own(total, own))
         return iter([reading]), side
@@ -363,14 +370,14 @@ class Tracer:
     ) -> Scored:
         """Score what was read against each part of a side, or against itself."""
         del state  # those of preconditioned LAI are in the product
-        trace, count = reading.seen, 1 if isinstance(side, Itself) else len(side.parts)
-        weights = None if isinstance(side, Itself) else side.layer_weights
+        trace, positions, count, weights = reading.seen, self.positions, 1, None
+        if isinstance(side, ValidationSide):
+            positions, count, weights = side.positions, len(side.parts), side.layer_weights
+        elif trace is not None:
+            positions = self._positions_for(trace)
         if trace is None:
             nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
-            return Scored(nothing, reading.losses, side.positions, weights)
-        positions = side.positions
-        if isinstance(side, Itself):
-            positions = self._positions_for(trace)
+            return Scored(nothing, reading.losses, positions, weights)
         trace = self._sketch(trace, side.sketch)
         options: dict[str, Any] = {}
         if positions is not None:
@@ -395,19 +402,6 @@ class Tracer:
 
     def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
         return trace if self.sketch is None or seed is None else sketch(trace, self.sketch, seed)
-
-
-def _check_same_layers(first: lai.ValidationSummary, other: lai.ValidationSummary) -> None:
-    """Raise if two parts of the validation set are recorded in other layers."""
-    keys, others = ([dict(layout)["weight key"] for layout in one.layouts] for one in (first, other))
-    if keys != others:
-        msg = (
-            f"chunk: expected the same layers in every part of the validation set, got {len(keys)} and "
-            f"{len(others)}, apart in {sorted({*keys} ^ {*others})}: experts that no row of a part reaches "
-            "have no record there; trace more rows at once (chunk=, or a larger batch), or use estimator "
-            "'ghost' or 'exact'"
-        )
-        raise ValueError(msg)
 
 
 # ---- LAI with weights of layers that are fitted to Ghost
@@ -474,7 +468,14 @@ def _exchange_squares(
     with group.raise_together():
         (reading,) = readings  # this estimator reads a batch in one part
         if reading.seen is not None:
-            gradients, counted = _outputs(reading)
+            last = reading.seen.layers[-1]
+            gradients = last.output_gradients
+            if gradients.ndim == 2:
+                gradients = gradients.unsqueeze(1)
+            # one row that is not finite would stay in the second moment for good
+            counted = find_finite(reading).unsqueeze(1).expand(gradients.shape[:2])
+            if last.valid is not None:
+                counted = counted & last.valid
             mean = lai.update_second_moment(None, gradients, valid=counted)
     if group.size > 1 and (width := group.reduce_max(0 if mean is None else len(mean))):
         total = torch.zeros(width + 1, dtype=torch.float64, device=next(tracer.model.parameters()).device)
@@ -484,21 +485,6 @@ def _exchange_squares(
         (total,) = group.reduce_sum([total])
         mean = total[:-1] / total[-1]
     return iter([replace(reading, squares=mean)]), side
-
-
-def _outputs(reading: Reading) -> tuple[Tensor, Tensor]:
-    """Return the last output gradients `(n, t, d)`, and which positions `(n, t)` of finite rows count.
-
-    One row that is not finite would stay in the second moment for good.
-    """
-    last = reading.seen.layers[-1]
-    gradients = last.output_gradients
-    if gradients.ndim == 2:
-        gradients = gradients.unsqueeze(1)
-    counted = find_finite(reading).unsqueeze(1).expand(gradients.shape[:2])
-    if last.valid is not None:
-        counted = counted & last.valid
-    return gradients, counted
 
 
 # ---- derivatives along the exact validation gradient: no trace, any architecture
@@ -558,7 +544,10 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
             if of == "optimizer":
                 middle, vjp = take_step(function, middle, half, optimizer, None)
             else:
-                middle = _descend(function, middle, half, optimizer)
+                groups, held = optimizer.param_groups, function.parameters()
+                rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
+                for name, part in half.items():
+                    middle[name] = middle[name] - rates.get(id(held[name]), 0.0) * part
         with function.set_parameters(middle):
             target = finite_gradient(function, validation, reduction="sum", size=size)
         if target is None:
@@ -576,9 +565,3 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
         return ValidationSide(((validation, size),))
 
     return Scorer(model, loss, read, sum_up, _score_derivatives)
-
-
-def _descend(function: Function, point: Point, step: Point, optimizer: Any) -> Point:
-    pairs = ((id(one), float(group["lr"])) for group in optimizer.param_groups for one in group["params"])
-    rates, parameters = dict(pairs), function.parameters()
-    return {name: value - rates.get(id(parameters[name]), 0.0) * step[name] for name, value in point.items()}

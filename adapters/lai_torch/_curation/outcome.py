@@ -13,14 +13,10 @@ from lai_torch._curation.passes.base import Gradient
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Scored
 from lai_torch._curation.state import CuratorState
-from lai_torch._curation.weigh import Weighed
+from lai_torch._curation.weigh import Groups, Weighed
 from lai_torch.report import Report, ScoredReport, sum_weighted_losses
 
 NUMBERS, TEXT = 1, 2
-
-
-Groups = tuple[Tensor, Sequence[str]]
-"""The numbers of all processes' samples' groups, and what these are called where they are text."""
 
 
 def check_groups(groups: Any, samples: int) -> None:
@@ -133,7 +129,7 @@ def make_report(
         trained_losses=gradient.losses,
         total=loss,
         step=state.steps,
-        age=0 if scored is None else state.age,
+        age=0 if scored is None else max(state.served - 1, 0),
         **found,
     )
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import lai_core as lai
-from lai_torch._curation.processes.group import Group
 from lai_torch._model.batch import count, rows
 from lai_torch._model.function import UnusableError
 from lai_torch.trace import GateTrace
@@ -23,7 +21,6 @@ class Itself:
     """Marker in place of a summary: a batch is scored against its own summed gradient."""
 
     exclude_self: bool  # whether each sample is left out of its own score
-    positions: str | None = None  # how positions are to be read; None: as fits
     others: Any = None  # the validation side that the samples of other processes make
     sketch: int | None = None  # the seed of the sketch of both sides
 
@@ -74,11 +71,6 @@ def chunks(batch: Batch, size: int) -> Iterator[Batch]:
         yield rows(batch, slice(start, min(start + size, samples)), samples)
 
 
-def share_of(batch: Batch, group: Group) -> Batch | None:
-    """Return this process's part of rows that every process has; None where it has none."""
-    return next(islice(cut_evenly(batch, group.size), group.rank, None), None)
-
-
 def cut_evenly(batch: Batch, parts: int) -> Iterator[Batch]:
     """Cut a batch into so many consecutive parts, of sizes that differ by one at most; none is empty."""
     samples = count(*batch)
@@ -121,12 +113,10 @@ def select_rows(trace: Any, kept: Tensor) -> Any:
     if isinstance(trace, GateTrace):
         gates = [gate[kept] for gate in trace.gates]
         return replace(trace, trace=select_rows(trace.trace, kept), gates=gates)
-    layers: list[Any] = list(trace.layers)
-    for place, layer in enumerate(layers):
-        arrays = {name: getattr(layer, name) for name in layer.array_fields}
-        rows = {name: array[kept] for name, array in arrays.items() if array is not None}
-        layers[place] = replace(layer, **rows)
-    return lai.Trace(layers)
+    return lai.Trace(
+        replace(layer, **{name: array[kept] for name, array in layer.arrays().items()})
+        for layer in trace.layers
+    )
 
 
 def join_scored(found: list[Scored]) -> Scored:

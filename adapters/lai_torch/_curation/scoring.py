@@ -12,17 +12,14 @@ import torch
 from torch import nn
 
 from lai_torch._curation.estimators import Scorer, make_scorer
-from lai_torch._curation.outcome import Groups
 from lai_torch._curation.passes.base import Forward, KeptPass, WholePass, acts_alike
 from lai_torch._curation.passes.selective import SelectivePass
 from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
-from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch, Itself, Scored
 from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import Validation, make_generator, move_to_model, select_keys
-from lai_torch._curation.weigh import Weighed, weigh, weigh_alike
 from lai_torch._model.batch import Loss, count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode
@@ -32,6 +29,8 @@ from lai_torch.options.protocols import Policy, wants
 
 Pass = KeptPass | WholePass | SelectivePass
 """What computes what the estimator reads, then the gradient of the weighted losses."""
+NOTE = "This happened while tracing the validation set."
+"""On errors of the model or the loss, which do not say on which batch."""
 TRIALS = 4
 """Scored steps of each pass that `auto` times; the quickest counts, for a first one proves and compiles."""
 
@@ -51,25 +50,21 @@ class Passes:
 
     def __init__(
         self,
-        model: nn.Module,  # model, loss: what is trained
-        loss: Loss,
         scorer: Scorer,  # what reads a batch
         backward: str,  # `kept`, `selective`, `whole`, or `auto`, the faster of `kept` and `whole`
-        chunk: int | None,  # how many samples to read at once for scoring alone; None: the whole batch
         training: KeptOptions,  # how the pass `kept` trains
         engine: Engine | None = None,  # how several processes train; None: there is one
     ) -> None:
-        self.model, self.group = model, Group() if engine is None else engine.group
-        self.kept = KeptPass(model, loss, scorer, chunk, training)
+        self.model, self.group = scorer.model, scorer.group
+        self.kept = KeptPass(scorer, training)
         if engine is not None and engine.spread and backward == "kept":
-            self.kept = SynchronisedPass(engine, loss, scorer, chunk, training)
+            self.kept = SynchronisedPass(engine, scorer, training)
         self.shared: Pass = self.kept
         tracer = scorer.tracer
         if tracer is not None and backward == "selective":
-            options = {"autocast": tracer.autocast}
-            self.shared = SelectivePass(model, loss, self.kept, tracer.last, tracer.masks, **options)
+            self.shared = SelectivePass(tracer, self.kept)
         elif tracer is not None and backward in {"whole", "auto"}:
-            self.shared = WholePass(model, tracer, self.kept)
+            self.shared = WholePass(tracer, self.kept)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
     def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
@@ -78,8 +73,12 @@ class Passes:
             return state, self.kept
         if not self.timing:
             return state, self.shared
-        if state.backward is None and not state.timed and not self._acts_alike(batch):
-            state = replace(state, backward="kept")
+        if state.backward is None and not state.timed:
+            assert isinstance(self.shared, WholePass)
+            with self.group.raise_together():
+                differs = not acts_alike(self.shared.tracer, batch)
+            if self.group.totals(differs)[0]:
+                state = replace(state, backward="kept")
         if state.backward is not None:
             return state, self.kept if state.backward == "kept" else self.shared
         return state, (self.kept, self.shared)[len(state.timed) % 2]
@@ -104,17 +103,11 @@ class Passes:
             torch.accelerator.synchronize(device)
         return time.perf_counter()
 
-    def _acts_alike(self, batch: Batch) -> bool:
-        assert isinstance(self.shared, WholePass)
-        with self.group.raise_together():
-            differs = not acts_alike(self.shared.tracer, batch)
-        return not self.group.totals(differs)[0]
-
 
 def make_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
     """Return a pass by itself, as a curator with LAI makes it."""
     scorer = make_scorer(model, loss, None, LAI(last=last), make_generator())
-    return Passes(model, loss, scorer, name, None, KeptOptions()).shared
+    return Passes(scorer, name, KeptOptions()).shared
 
 
 class Scoring:
@@ -129,8 +122,7 @@ class Scoring:
     def __init__(
         self,
         engine: Engine,  # the model, and how several processes train it
-        loss: Loss,  # loss, optimizer: as for a curator
-        optimizer: torch.optim.Optimizer | None,
+        optimizer: torch.optim.Optimizer | None,  # as for a curator
         validation: Validation,  # what batches are scored against
         *,
         estimator: Estimator,  # how
@@ -139,17 +131,20 @@ class Scoring:
         backward: str,  # backward, training: which pass a step takes, and how the pass `kept` trains
         training: KeptOptions,
     ) -> None:
-        model = engine.model
         self._engine, self._group, self._validation = engine, engine.group, validation
-        self._fits_weights = estimator.facts.fits_weights
-        self._chunk, positions = (getattr(estimator, name, None) for name in ("chunk", "positions"))
         one_set, remakes = isinstance(validation.source, tuple), not validation.is_summary
         options: dict[str, Any] = {"group": self._group, "one_set": one_set, "remakes": remakes}
-        self.scorer = make_scorer(model, loss, optimizer, estimator, validation.generator, **options)
+        self.scorer = make_scorer(
+            engine.model, engine.loss, optimizer, estimator, validation.generator, **options
+        )
         self._every = refresh
         self._keeps_losses = "validation_losses" in wants(policy)
-        self._given = _take_undrawn(validation, positions)
-        self.passes = Passes(model, loss, self.scorer, backward, self._chunk, training, engine)
+        self._given: Itself | ValidationSide | None = None  # what is not drawn
+        if validation.is_batch:
+            self._given = Itself(exclude_self=validation.source == "batch")
+        elif validation.is_summary:
+            self._given = ValidationSide((validation.source,), validation.source.positions)
+        self.passes = Passes(self.scorer, backward, training, engine)
 
     def score(
         self,
@@ -171,7 +166,7 @@ class Scoring:
             tracer.recall(state)
         once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gather(), once:
-            state = self._refresh(state, self._size(samples))
+            state = self._refresh(state, samples)
             side = state.side if self._given is None else self._given
             with self._group.raise_together():
                 forwards = [chosen.forward(batch, side) for batch in batches]
@@ -185,31 +180,29 @@ class Scoring:
                 return self.score(replace(state, side=None), batches, samples, chosen)
         return state, forwards[0], scored
 
-    def _size(self, samples: int) -> int:
-        if self._fits_weights:  # on as many samples as the whole batch has
+    def _refresh(self, state: CuratorState, samples: int) -> CuratorState:
+        """Return the state with a side that is not old, for a step on so many samples."""
+        if self.scorer.fit is not None:  # on as many samples as the whole batch has
             samples = int(self._group.totals(samples)[0])
-        return min(samples, self._chunk or samples)
-
-    def _refresh(self, state: CuratorState, size: int) -> CuratorState:
-        """Return the state with a side that is not old, made at most `size` rows at a time, for one step."""
         if self._given is not None:
             return state
         elsewhere = state.versions is not None and state.versions != self.read_versions()
         old = elsewhere or state.served >= self._every
         if state.side is None or old or not self.scorer.fits(state.side):
-            state = self._make(state, size)
+            state = self._make(state, min(samples, self.scorer.chunk or samples))
         return replace(state, served=state.served + 1)
 
     def read_versions(self) -> tuple[tuple[int, bool], ...] | None:
         """Return the versions of the parameters, by which it shows that a later step finds others.
 
         A side that is not old yet is made again where others changed them since, by a checkpoint, by steps
-        of a plain loop or by thawing one. One process alone asks that: several have to make it together.
+        of a plain loop or by thawing one. Several processes have to make it together, and know alone of what
+        trains that it is the same on each.
         """
-        if self._given is not None or self._group.size > 1:
+        if self._given is not None:
             return None
-        held = list_parameters(self._engine.model).values()
-        return tuple((parameter._version, parameter.requires_grad) for parameter in held)
+        held, alone = list_parameters(self._engine.model).values(), self._group.size == 1
+        return tuple((alone and parameter._version, parameter.requires_grad) for parameter in held)
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""
@@ -240,9 +233,8 @@ class Scoring:
                 raise
             warnings.warn(f"{error}; the summary made {ago} stays in use", UserWarning, stacklevel=2)
             return state
-        # raised by the model or the loss, whose messages do not say on which batch
         except Exception as error:
-            _note_validation(error)
+            error.add_note(NOTE)
             raise
         return replace(state, side=side, validation_losses=losses, served=0)
 
@@ -257,39 +249,6 @@ class Scoring:
             try:
                 count(*drawn)
             except ValueError as error:
-                _note_validation(error)
+                error.add_note(NOTE)
                 raise
             return drawn
-
-    def weigh(
-        self,
-        state: CuratorState,
-        scored: Scored | None,
-        samples: int,
-        policy: Policy,
-        *,
-        wait: bool = False,
-        groups: Groups | None = None,
-    ) -> Weighed:
-        """Turn all processes' scores into weights, and return this one's; where nothing is scored, all alike.
-
-        The policy may ask for the groups and the losses.
-        """
-        if scored is None:
-            return weigh_alike(samples, self._group, next(self._engine.model.parameters()).device)
-        own = {"losses": scored.losses} if "losses" in wants(policy) else {}
-        numbers = None if groups is None else groups[0]
-        told = {"groups": numbers, "validation_losses": state.validation_losses, "step": state.steps}
-        return weigh(self._group, scored, policy, told, own, wait=wait)
-
-
-def _note_validation(error: Exception) -> None:
-    error.add_note("This happened while tracing the validation set.")
-
-
-def _take_undrawn(validation: Validation, positions: str | None) -> Itself | ValidationSide | None:
-    if validation.is_batch:
-        return Itself(exclude_self=validation.source == "batch", positions=positions)
-    if validation.is_summary:
-        return ValidationSide((validation.source,), validation.source.positions)
-    return None

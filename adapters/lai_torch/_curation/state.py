@@ -22,15 +22,6 @@ class ValidationSide:
     layer_weights: Tensor | None = None  # `(L,)`: what each layer's product is multiplied by; None: nothing
     sketch: int | None = None  # the seed of the sketch of the output gradients, where they have one
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many validation samples each part has."""
-        return tuple(_count_samples(part) for part in self.parts)
-
-
-def _count_samples(part: lai.ValidationSummary | lai.Trace) -> int:
-    return int(part.samples if isinstance(part, lai.ValidationSummary) else part.layers[0].samples())
-
 
 @dataclass(frozen=True, eq=False)
 class CuratorState:
@@ -60,11 +51,6 @@ class CuratorState:
     contributions: int = 0
     # of the parameters, and whether each trains, where the curator itself left them
     versions: tuple[tuple[int, bool], ...] | None = None
-
-    @property
-    def age(self) -> int:
-        """How many steps ago the side was made."""
-        return max(self.served - 1, 0)
 
 
 LIVE = {"batches", "contributions", "versions"}

@@ -43,7 +43,11 @@ class Updater:
         earlier = undo.detach_gradients(begins=state.batches == 0)
         with self.engine.group.raise_together():
             found = backward(weighed, self.parts, undo.restore_buffers)
-        _add(earlier)
+        for parameter, gradient in earlier:
+            if parameter.grad is None:
+                parameter.grad = gradient
+            else:
+                parameter.grad += gradient
         weighed, used = self._read(weighed, found)
         if not used:
             undo.restore_gradients()
@@ -60,12 +64,8 @@ class Updater:
         state = replace(state, batches=batches, contributions=contributions)
         return state, weighed, replace(found, used=used, updated=ready)
 
-    def step(self, undo: Undo) -> None:
+    def step(self) -> None:
         """Step with the gradient that is ready."""
-        undo.begin_stepping()
-        self._step()
-
-    def _step(self) -> None:
         with self.engine.group.raise_together():
             if self.scaler is None:
                 self.optimizer.step()
@@ -89,12 +89,15 @@ class Updater:
             kind = torch.float64 if any(one.dtype == torch.float64 for one in asked) else torch.float32
             device = found.objective.device
             numbers = torch.stack([one.detach().to(device, kind) for one in asked]).tolist()
-            weighed = weighed.settle(numbers)
             finite, *norms = map(math.isfinite, numbers[len(weighed.asked) :])
             # a norm that is not finite may be that of finite gradients, whose squares overflow
             finite = finite and (norms == [True] or are_finite(gradients, False))
-            if weighed.stands_in and find_coupling(self.engine.model) is not None:
-                finite = False
+            if weighed.asked:
+                kept, dropped = map(int, numbers[:2])
+                # BatchNorm has seen the rows that stand in for ones that are not finite
+                if kept < weighed.kept and find_coupling(self.engine.model) is not None:
+                    finite = False
+                weighed = replace(weighed, kept=kept, dropped=dropped)
         # of the processes none may be without a finite gradient, and some may be without a row
         outcome = int(ran) if finite else 2
         return weighed, self.engine.group.reduce_max(outcome) == 1
@@ -114,7 +117,7 @@ class Updater:
         if finite and self.max_norm is not None:
             clip(self._gradients(), self.max_norm, self.engine.group)
         if not finite and self.scaler is not None:
-            self._step()  # which lowers the scale, and steps on nothing
+            self.step()  # which lowers the scale, and steps on nothing
         return finite
 
 
@@ -139,11 +142,3 @@ def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ has it
     for each in gradients:
         each.mul_(scale.to(each.device, each.dtype))
-
-
-def _add(earlier: list[tuple[Tensor, Tensor]]) -> None:
-    for parameter, gradient in earlier:
-        if parameter.grad is None:
-            parameter.grad = gradient
-        else:
-            parameter.grad += gradient

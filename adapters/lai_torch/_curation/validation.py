@@ -38,7 +38,9 @@ def make_batch(model: nn.Module, inputs: Any, targets: Any) -> Batch:
         return inputs, targets
     if isinstance(inputs, tuple | list) and len(inputs) == 2:
         return inputs[0], inputs[1]
-    return select_keys(model, pair_with_itself(inputs)) if isinstance(inputs, Mapping) else (inputs, None)
+    if isinstance(inputs, Mapping):
+        return select_keys(model, (inputs, inputs))
+    return inputs, None
 
 
 def select_keys(model: nn.Module, batch: Batch) -> Batch:
@@ -67,13 +69,6 @@ def select_keys(model: nn.Module, batch: Batch) -> Batch:
     return chosen, targets
 
 
-def collate_samples(source: Any) -> Any:
-    """Return a list of single samples, whose targets have no axis, as one batch; anything else as it is."""
-    if not (isinstance(source, list) and source and all(map(_is_sample, source))):
-        return source
-    return tuple(default_collate([tuple(sample) for sample in source]))
-
-
 def _is_sample(pair: Any) -> bool:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         return False
@@ -92,7 +87,10 @@ class Validation:
         fraction: float,  # of a set, what each draw takes
         generator: torch.Generator,  # for that draw
     ) -> None:
-        source = pair_with_itself(collate_samples(source))
+        # a list of single samples, whose targets have no axis, is one batch
+        if isinstance(source, list) and source and all(map(_is_sample, source)):
+            source = tuple(default_collate([tuple(sample) for sample in source]))
+        source = pair_with_itself(source)
         check_source(source, fraction)
         self.source, self.fraction, self.generator = source, fraction, generator
         self._iterator: Iterator[Batch] | None = None
@@ -115,7 +113,15 @@ class Validation:
         the time of the draw, so that training draws as if there were no loader.
         """
         if isinstance(self.source, tuple):
-            return self._share()
+            # no draw: the generator stays where it is
+            if self.fraction == 1.0:
+                return self.source
+            samples = count(*self.source)
+            order = torch.randperm(samples, generator=self.generator, device="cpu")
+            drawn = rows(self.source, order[: math.ceil(self.fraction * samples)], samples)
+            if self.source[0] is self.source[1]:
+                return drawn[1], drawn[1]
+            return drawn
         # a loader draws its order on the CPU
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._stream.get_state())
@@ -144,16 +150,6 @@ class Validation:
             self._iterator = iter(self.source)
             found = next(self._iterator, None)
         return found
-
-    def _share(self) -> Batch:
-        inputs, targets = self.source
-        # no draw: the generator stays where it is
-        if self.fraction == 1.0:
-            return inputs, targets
-        samples = count(inputs, targets)
-        order = torch.randperm(samples, generator=self.generator, device="cpu")
-        drawn: Batch = rows((inputs, targets), order[: math.ceil(self.fraction * samples)], samples)
-        return (drawn[1], drawn[1]) if inputs is targets else drawn
 
 
 def check_source(source: Any, fraction: float) -> None:

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,10 +11,15 @@ from torch import Tensor
 
 import lai_core as lai
 from lai_core.estimators.policies import top_count
-from lai_torch._curation.processes.group import Group, digest
+from lai_torch._curation.processes.engine import Engine
+from lai_torch._curation.processes.group import digest
 from lai_torch._curation.readings import Scored
+from lai_torch._curation.state import CuratorState
 from lai_torch.options.policies import Scheduled
-from lai_torch.options.protocols import Policy, ask
+from lai_torch.options.protocols import Policy, ask, wants
+
+Groups = tuple[Tensor, Sequence[str]]
+"""The numbers of all processes' samples' groups, and what these are called where they are text."""
 
 
 @dataclass(frozen=True)
@@ -30,44 +35,52 @@ class Weighed:
     # How many weights are positive, and how many scores NaN, where `kept` and `dropped` go by the policy
     # alone. They are read with the gradient; nothing is left to be read where there are none.
     asked: tuple[Tensor, ...] = ()
-    stands_in: bool = False  # whether some rows have no weight and stand in for ones that are not finite
-
-    def settle(self, numbers: Sequence[float]) -> "Weighed":
-        """Return this with `kept` and `dropped` as they were read."""
-        if not self.asked:
-            return self
-        kept, dropped = map(int, numbers[:2])
-        return replace(self, kept=kept, dropped=dropped, stands_in=kept < self.kept)
-
-
-def weigh_alike(samples: int, group: Group, device: torch.device) -> Weighed:
-    """Return the weights of a batch that trains without being scored: all samples of all processes alike."""
-    total = int(group.totals(samples)[0])
-    everyone = torch.full((total,), 1.0 / total, device=device)
-    own = everyone[:samples]
-    return Weighed(own, everyone, None, own, total)
 
 
 def weigh(
-    group: Group, scored: Scored, policy: Policy, told: dict[str, Any], own: dict[str, Tensor], *, wait: bool
+    engine: Engine,
+    state: CuratorState,
+    scored: Scored | None,
+    samples: int,
+    policy: Policy,
+    groups: Groups | None,
+    *,
+    wait: bool = False,
 ) -> Weighed:
-    """Return the weights of this process's samples; the policy reads those of all processes.
+    """Return the weights of this process's samples, all alike where none is scored.
 
-    So no policy needs another form on several processes: they gather n numbers, not what it is made of.
-    Beside the scores it sees what it asks for of `told`, and of this process's `own` numbers a sample. Where
-    it keeps as many rows whatever the scores are, nothing is read here, unless told to `wait` for it.
+    The policy reads the scores of all processes. So no policy needs another form on several processes: they
+    gather n numbers, not what it is made of. It may ask for the groups and the losses. Where it keeps as many
+    rows whatever the scores are, nothing is read here, unless told to `wait` for it.
     """
+    group = engine.group
+    if scored is None:
+        total = int(group.totals(samples)[0])
+        everyone = torch.full((total,), 1.0 / total, device=next(engine.model.parameters()).device)
+        return Weighed(everyone[:samples], everyone, None, everyone[:samples], total)
     scores, slices = group.gather_rows(scored.scores)
     given = scores
+    seen: dict[str, Any] = {"groups": groups and groups[0], "step": state.steps}
+    seen["validation_losses"] = state.validation_losses
+    if "losses" in wants(policy):
+        seen["losses"] = group.gather_rows(scored.losses)[0]
     if scored.sizes is not None:
-        given = group.gather_rows(scored.parts.T)[0].T
-    seen = told | {name: group.gather_rows(values)[0] for name, values in own.items()}
-    if scored.sizes is not None:
-        seen["sizes"] = scored.sizes
+        given, seen["sizes"] = group.gather_rows(scored.parts.T)[0].T, scored.sizes
     with group.raise_together():
-        weights = _check_form(ask(policy, given, seen), scores)
-        count = None if wait or group.size > 1 else _count_kept(policy, len(scores))
-        if count is None:
+        weights: Any = ask(policy, given, seen)
+        name = "policy: expected weights as a floating-point tensor"
+        if not isinstance(weights, Tensor):
+            msg = f"{name}, one per sample, got {type(weights).__name__}"
+            raise TypeError(msg)
+        if not weights.is_floating_point():
+            hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
+            msg = f"{name}, got {weights.dtype}{hint}"
+            raise TypeError(msg)
+        if weights.shape != scores.shape:
+            msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
+            raise ValueError(msg)
+        weights = weights.detach().to(scores.device)
+        if wait or group.size > 1 or (count := _count_kept(policy, len(scores))) is None:
             found = read_weights(weights, scores, slices[group.rank])
         else:
             found = _take_rows(weights, scores, count)
@@ -128,19 +141,3 @@ def _count_kept(policy: Policy, samples: int) -> int | None:
     if not {"fraction"} <= policy.keywords.keys() <= {"fraction", "normalize"}:
         return None
     return top_count(policy.keywords["fraction"], samples)
-
-
-def _check_form(weights: Any, scores: Tensor) -> Tensor:
-    """Return a policy's weights where the scores are, after checking that there is one a score."""
-    name = "policy: expected weights as a floating-point tensor"
-    if not isinstance(weights, Tensor):
-        msg = f"{name}, one per sample, got {type(weights).__name__}"
-        raise TypeError(msg)
-    if not weights.is_floating_point():
-        hint = "; divide a mask by the number of samples it keeps" if weights.dtype is torch.bool else ""
-        msg = f"{name}, got {weights.dtype}{hint}"
-        raise TypeError(msg)
-    if weights.shape != scores.shape:
-        msg = f"{name} of shape {tuple(scores.shape)}, got {tuple(weights.shape)}"
-        raise ValueError(msg)
-    return weights.detach().to(scores.device)

@@ -491,7 +491,13 @@ _CALLED = {
 def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
     """Return the gradients of the summed losses that the records need."""
     edges = plan.list_edges(every=every)
-    return dict(zip(edges, graph.gradients(edges, torch.ones_like(graph.losses)), strict=True))
+    arrived = graph.gradients(edges, torch.ones_like(graph.losses))
+    received: Received = dict(zip(edges, arrived, strict=True))
+    # a custom function may return none for one batch, and some for the next
+    for edge in (edge for edge, gradient in received.items() if gradient is None):
+        kind = {"dtype": graph.dtype(edge), "device": graph.losses.device}
+        received[edge] = torch.zeros(graph.shape(edge), **kind)
+    return received
 
 
 def _join_positions(records: list[Any]) -> list[Tensor]:

@@ -11,21 +11,15 @@ def content_of(model: nn.Module) -> dict[str, Any]:
     """Return each module's class and settings, and a fingerprint of each parameter and buffer, by name."""
     model = getattr(model, "_orig_mod", model)  # of a compiled one
     classes = {name: type(module) for name, module in model.named_modules(remove_duplicate=False)}
-    settings = {name: _settings_of(module) for name, module in model.named_modules()}
+    settings = {}
+    for name, module in model.named_modules():
+        # attributes that are numbers, text or tuples, such as a stride; the mode is no setting
+        plain = {key: one for key, one in vars(module).items() if isinstance(one, int | float | str | tuple)}
+        settings[name] = {key: plain[key] for key in plain if key != "training" and not key.startswith("_")}
     # frozen layers have no score
     trains = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     tensors = {name: fingerprint(_bytes_of(tensor)) for name, tensor in tensors_of(model).items()}
     return {"classes": classes, "settings": settings, "trains": trains, "tensors": tensors}
-
-
-def _settings_of(module: nn.Module) -> dict[str, Any]:
-    """Return a module's attributes that are numbers, text or tuples, such as a stride; its mode is none."""
-    named = vars(module).items()
-    return {
-        name: one
-        for name, one in named
-        if isinstance(one, int | float | str | tuple) and name != "training" and not name.startswith("_")
-    }
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

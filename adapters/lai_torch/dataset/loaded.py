@@ -19,7 +19,7 @@ from lai_core.estimators.policies import standard_errors
 from lai_core.estimators.scores import SUMMED
 from lai_torch._curation.checks import check_summary
 from lai_torch._curation.estimators import make_scorer
-from lai_torch._curation.readings import Reading, chunks
+from lai_torch._curation.readings import chunks
 from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
 from lai_torch._curation.tracer import UnlikeError
 from lai_torch._curation.validation import make_generator
@@ -115,7 +115,14 @@ class Loaded:
         self.versions: list[tuple[int, int]] = []
         # saved by itself, without what traces told of the model
         if isinstance(held, lai.ValidationSummary):
-            held = _convert_summary(held, estimator)
+            if estimator.facts.fits_weights or estimator.facts.summary is None:
+                msg = (
+                    f"validation: estimator {estimator.name!r} has no ValidationSummary; pass a validation "
+                    "set, or the path of what Scorer.save wrote"
+                )
+                raise ValueError(msg)
+            check_summary(held, estimator)
+            held = Summary(options_of(estimator), None, ValidationSide((held,), held.positions), None)
         summary = held if isinstance(held, Summary) else None
         if summary is not None:
             # a sum is that of one estimator's options
@@ -123,7 +130,7 @@ class Loaded:
                 msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
                 raise ValueError(msg)
             self.estimator, self.samples = cut(estimator, summary.parts), None
-            self.side = move_side(summary.side, _device(model))
+            self.side = move_side(summary.side, next((one.device for one in model.parameters()), None))
         remakes = self.samples is not None
         self.scorer = make_scorer(model, loss, None, self.estimator, make_generator(), remakes=remakes)
         self.state = CuratorState(estimator.name)
@@ -175,22 +182,18 @@ class Loaded:
                 except UnlikeError:
                     self.side = None
             scored = self.scorer.score(iter([reading]), side, self.state)
-        nothing = torch.full_like(scored.losses, math.nan)
-        error = nothing
+        error = torch.full_like(scored.losses, math.nan)
         # the spread over parts of the validation set tells how far the sum may be off
         if scored.sizes is not None:
             error = standard_errors(scored.parts, sizes=scored.sizes)
-        numbers = scored.scores, error, scored.losses, self._norms(reading, scored.positions)
-        return tuple(values.double() for values in numbers)
-
-    def _norms(self, reading: Reading, positions: str | None) -> Tensor:
-        norms = torch.full_like(reading.losses, math.nan, dtype=torch.double)
+        norms = torch.full_like(scored.losses, math.nan, dtype=torch.double)
         sketched = getattr(self.estimator, "sketch", None) is not None
         # a sketched gradient has another norm
         if self.estimator.name in SUMMED and not sketched and reading.seen is not None:
-            squared = lai.self_influence(reading.seen, self.estimator.name, positions=positions or "tokens")
+            name, positions = self.estimator.name, scored.positions or "tokens"
+            squared = lai.self_influence(reading.seen, name, positions=positions)
             norms[slice(None) if reading.rows is None else reading.rows] = squared.double().sqrt()
-        return norms
+        return tuple(values.double() for values in (scored.scores, error, scored.losses, norms))
 
 
 def cut(estimator: Estimator, parts: int | None) -> Estimator:
@@ -202,22 +205,6 @@ def options_of(estimator: Estimator) -> str:
     """Say what a summary is for; functions have no name that another process would know."""
     unsaid = {name: None for name in ("parts", "valid") if hasattr(estimator, name)}
     return repr(replace(estimator, **unsaid))
-
-
-def _convert_summary(summary: lai.ValidationSummary, estimator: Estimator) -> Summary:
-    """Return a `ValidationSummary` as what `save` writes: one part, and nothing beside it."""
-    if estimator.facts.fits_weights or estimator.facts.summary is None:
-        msg = (
-            f"validation: estimator {estimator.name!r} has no ValidationSummary; pass a validation set, "
-            "or the path of what Scorer.save wrote"
-        )
-        raise ValueError(msg)
-    check_summary(summary, estimator)
-    return Summary(options_of(estimator), None, ValidationSide((summary,), summary.positions), None)
-
-
-def _device(model: nn.Module) -> torch.device | None:
-    return next((parameter.device for parameter in model.parameters()), None)
 
 
 def move_side(side: Any, device: torch.device | None) -> Any:

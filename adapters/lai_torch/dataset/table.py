@@ -135,6 +135,10 @@ def score_dataset(
         **names,
     )
     scorer = made()
+    if process is None:
+        process = 0, 1
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            process = torch.distributed.get_rank(), torch.distributed.get_world_size()
     # checkpoints are loaded into the user's own model
     begun = {}
     if checkpoints is not None:
@@ -156,7 +160,7 @@ def score_dataset(
             {"estimator": options_of(scorer.estimator), "parts": parts, "batch_size": batch_size},
             {"ids": ids, "groups": groups},
             rows=rows_per_file,
-            process=process or _process(),
+            process=process,
             progress=progress,
         )
     finally:
@@ -175,11 +179,6 @@ def load_state(model: nn.Module, checkpoint: str, state: Any) -> None:
         why = str(error).partition("\n\n")[0]
         msg = f"checkpoints[{checkpoint!r}]: expected a state dict of the model, or the path of one: {why}"
         raise ValueError(msg) from error
-
-
-def _process() -> tuple[int, int]:
-    spread = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if spread else (0, 1)
 
 
 def top_samples(

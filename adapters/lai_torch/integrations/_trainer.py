@@ -130,12 +130,6 @@ class Keeping(TrainerCallback):
             os.replace(folder / f"{FILE}.new", folder / FILE)
 
 
-def last_whole(output: str) -> str | None:
-    """Find the latest checkpoint with a curator in it; what a run was killed at while it wrote has none."""
-    found = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
-    return str(max(found, key=lambda path: int(path.name.partition("-")[2]))) if found else None
-
-
 class Mixing:
     """A mixture, the sampler that draws by it, and how far both are in a run."""
 

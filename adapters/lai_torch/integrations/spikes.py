@@ -169,7 +169,9 @@ class SpikeMonitor:
         first = self.log.step == self.log.rule.warmup
         update_excess = None
         if self.optimizer is not None:
-            update_excess = self._judge_update(self.optimizer)
+            usual, length = self.updates.usual, measure_step(self.optimizer)
+            if self.updates.judge(length):
+                update_excess = length / (usual or math.nan)
         known = bool(batches) or self._divided  # a process does not know what others watched
         excess = self.log.judge(number, known=known, also=update_excess is not None)
         if first and not known:
@@ -206,10 +208,6 @@ class SpikeMonitor:
         if self.on_spike is not None:
             self.on_spike(line)
         return found
-
-    def _judge_update(self, optimizer: torch.optim.Optimizer) -> float | None:
-        usual, length = self.updates.usual, measure_step(optimizer)
-        return length / (usual or math.nan) if self.updates.judge(length) else None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the monitor knows of the run, as plain numbers."""

@@ -22,7 +22,6 @@ from lai_torch.integrations._trainer import (
     WithGroups,
     check_losses,
     check_own_loss,
-    last_whole,
     names_of,
     usual_loss,
     validation_set,
@@ -166,10 +165,13 @@ class Curated:
         """
         trainer: Any = super()
         folder = resume_from_checkpoint
-        # the trainer's own choice may be one that an interruption cut off
         if folder is True:
             output = self.args.output_dir  # type: ignore[attr-defined]
-            folder = last_whole(output) or get_last_checkpoint(output)
+            folder = get_last_checkpoint(output)
+            # which may be one that an interruption cut off: the latest with a curator in it is whole
+            whole = [path.parent for path in Path(output).glob(f"checkpoint-*/{FILE}")]
+            if whole:
+                folder = str(max(whole, key=lambda path: int(path.name.partition("-")[2])))
         self._resumed = Path(folder) / FILE if folder else None
         if self._resumed is not None and not self._resumed.exists():
             msg = (

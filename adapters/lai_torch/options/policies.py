@@ -88,31 +88,26 @@ class GroupFloor:
             total = scores.sum(0)
         # a group's floor keeps no sample whose score is not known
         finite = torch.isfinite(total)
-        return _raise_weights(
-            torch.where(finite, weights, 0.0), total, groups.to(weights.device), self.fraction
-        )
+        weights, groups = torch.where(finite, weights, 0.0), groups.to(weights.device)
+        kept = weights > 0
+        whole = torch.ones_like(weights.sum())
+        usual: Tensor | float = 1.0 / len(weights)
+        if bool(kept.any()):
+            whole, usual = weights.sum(), weights[kept].mean()
+        raised = weights.clone()
+        # of each group the best by score, at the usual weight of what is kept
+        for group in groups.unique():
+            members = ((groups == group) & finite).nonzero().squeeze(1)
+            wanted = math.ceil(self.fraction * int((groups == group).sum()))
+            best = members[total[members].argsort(descending=True)][:wanted]
+            # a group that keeps enough is left as the policy has it
+            if int((weights[members] > 0).sum()) < wanted:
+                raised[best] = torch.where(raised[best] > 0, raised[best], usual)
+        return raised * (whole / raised.sum()) if bool((raised > 0).any()) else raised
 
 
 # a dataclass writes its own constructor, which no decorator reaches
 GroupFloor.__init__ = accept_old_keywords(share="fraction")(GroupFloor.__init__)  # type: ignore[method-assign]
-
-
-def _raise_weights(weights: Tensor, scores: Tensor, groups: Tensor, fraction: float) -> Tensor:
-    """Return weights with at least the fraction of every group above zero, and the same sum."""
-    kept = weights > 0
-    some = bool(kept.any())
-    total = weights.sum() if some else torch.ones_like(weights.sum())
-    usual = weights[kept].mean() if some else 1.0 / len(weights)
-    raised = weights.clone()
-    # of each group the best by score, at the usual weight of what is kept
-    for group in groups.unique():
-        members = ((groups == group) & torch.isfinite(scores)).nonzero().squeeze(1)
-        wanted = math.ceil(fraction * int((groups == group).sum()))
-        best = members[scores[members].argsort(descending=True)][:wanted]
-        # a group that keeps enough is left as the policy has it
-        if int((weights[members] > 0).sum()) < wanted:
-            raised[best] = torch.where(raised[best] > 0, raised[best], usual)
-    return raised * (total / raised.sum()) if bool((raised > 0).any()) else raised
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def test_every_form_matches_explicit_gradients(backend, estimator, pair, weighte
 
 
 def test_caller_arrays_are_never_modified(backend):
-    layers = LAYOUTS[4].draw(3, 0)
+    layers = LAYOUTS[6].draw(3, 0)
     batch = trace(layers, backend)
     for score in (lai.ghost_scores, lai.lli_scores, lai.lai_scores):
         score(batch, batch, exclude_self=True)

@@ -109,3 +109,10 @@ def test_mismatched_masks_are_refused(said):
     valid = np.ones((4, 5), int) if MASKS[said] is None else np.ones(MASKS[said], bool)
     wrong = lai.Trace([replace(first, valid=valid), last])
     check_refusal(said, lambda: lai.lai_kernel(wrong, wrong))
+
+
+def test_masks_leave_experts_rows_alone():
+    expert = lai.ExpertTrace(np.ones((2, 3, 4)), np.ones((2, 3, 1)))
+    trace = lai.Trace([expert, lai.LayerTrace(np.ones((2, 3, 4)), np.ones((2, 3, 1)))])
+    first, last = lai.mask_positions(trace, np.ones((2, 3), bool)).layers
+    assert (first.valid, last.valid.shape) == (None, (2, 3))

@@ -196,17 +196,6 @@ def test_weights_are_numpys_on_every_namespace(backend):
     assert expected.weights != pytest.approx([1 / 6, 1 / 3, 1 / 2], rel=1e-3)
 
 
-def test_updates_work_under_jit_and_vmap():
-    rng = np.random.default_rng(0)
-    means, errors = rng.normal(size=(3, 4)), rng.uniform(0.1, 1, (3, 4))
-    state = initial_mixture(jax.numpy.ones(4))
-    states = jax.vmap(lambda m, e: jax.jit(update_mixture)(state, m, e))(means, errors)
-    for k in range(3):
-        single = update_mixture(state, jax.numpy.asarray(means[k]), jax.numpy.asarray(errors[k]))
-        for one, other in zip(single, MixtureState(*(part[k] for part in states)), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12)
-
-
 def test_json_states_resume_bit_for_bit():
     rng, whole = np.random.default_rng(3), Mixture([1, 2, 3], horizon=4.0)
     resumed = Mixture(3, horizon=4.0)

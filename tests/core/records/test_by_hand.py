@@ -1,6 +1,7 @@
 """What records say of themselves: shapes that keys share, what does not fit, names, masks."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,37 +31,28 @@ def gain(width=3, **options):
 
 
 @pytest.mark.parametrize(
-    ("record", "bare", "shape"),
+    ("one", "other", "shapes"),
     [
-        (dense(groups=2), lai.LayerTrace(np.ones((2, 6))), (2, 2, 3)),
-        (convolution(groups=2), lai.ConvolutionTrace(np.ones((2, 6, 5)), kernel=(3,)), (2, 2, 3, 3)),
-        (table(), lai.EmbeddingTrace(np.zeros((2, 4), int), None, 5), (1, 5, 3)),
-        (gain(), lai.GainTrace(None, None), (3,)),
-    ],
-    ids=["dense", "convolution", "table", "gain"],
-)
-def test_gradients_determine_parameter_shapes(record, bare, shape):
-    assert record.matrix_shape == shape
-    assert bare.matrix_shape is None
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (dense(), dense(outputs=3)),
-        (convolution(), convolution(kernel=(2,))),
-        (convolution(), convolution(outputs=2)),
-        (table(), table(rows=6)),
-        (gain(), gain(width=2)),
+        (dense(groups=2), dense(groups=2, outputs=2), "(2, 2, 3), got (2, 1, 3)"),
+        (convolution(groups=2), convolution(kernel=(2,)), "(2, 2, 3, 3), got (1, 4, 6, 2)"),
+        (convolution(), convolution(outputs=2), "(1, 4, 6, 3), got (1, 2, 6, 3)"),
+        (table(), table(rows=6), "(1, 5, 3), got (1, 6, 3)"),
+        (gain(), gain(width=2), "(3,), got (2,)"),
     ],
     ids=["dense", "kernels", "channels", "tables", "gains"],
 )
-def test_a_key_is_of_one_shape(one, other):
+def test_a_key_is_of_one_shape(one, other, shapes):
     shared = [type(each)(**{**vars(each), "weight": "w"}) for each in (one, one, other)]
     lai.ghost_kernel(*[lai.Trace([*shared[:2], HEAD])] * 2)
-    message = "validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix"
+    message = (
+        "validation.layers[1]: shares the weight 'w' with validation.layers[0]: expected a matrix of its "
+        f"shape (groups, outputs, inputs) = {shapes}"
+    )
     with pytest.raises(ValueError, match=re.escape(message)):
         lai.ghost_kernel(*[lai.Trace([*shared[1:], HEAD])] * 2)
+    for each in (one, other):  # hidden layers whose gradients LAI does not ask for
+        bare = lai.Trace([replace(each, output_gradients=None, weight="w"), HEAD])
+        assert lai.lai_kernel(bare, bare, positions="mean").shape == (2, 2)
 
 
 def convolved(outputs=(4, 3), inputs=(6, 5), kernel=(3,), **options):

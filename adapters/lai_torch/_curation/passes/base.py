@@ -18,7 +18,7 @@ from lai_torch._curation.readings import Batch, Reading, chunks
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
 from lai_torch._graph.record import NotFiniteError
-from lai_torch._model.batch import Loss, call, check_auxiliary, check_losses, rows, tensors
+from lai_torch._model.batch import call, check_auxiliary, check_losses, rows, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
 from lai_torch._model.preserve import preserve, use_eval_mode
@@ -66,7 +66,10 @@ def check_uncoupled(model: nn.Module, name: str) -> None:
             "training mode does; use backward='kept', or GroupNorm"
         )
         raise ValueError(msg)
-    found = find_rounding(model)
+    kind = float8_linear()
+    found = None
+    if kind is not None:
+        found = _find_module(model, lambda one: isinstance(one, kind))
     if found is not None:
         msg = (
             f"backward: {name!r} expects layers that compute in their parameters' type, {found!r} rounds to "
@@ -79,14 +82,6 @@ def find_coupling(model: nn.Module) -> str | None:
     """Return the name of a module that normalises over the batch; None if there is none."""
     kind = nn.modules.batchnorm._BatchNorm
     return _find_module(model, lambda one: isinstance(one, kind) and one.training)
-
-
-def find_rounding(model: nn.Module) -> str | None:
-    """Return the name of a layer that trains in float8; None if there is none."""
-    kind = float8_linear()
-    if kind is None:
-        return None
-    return _find_module(model, lambda one: isinstance(one, kind))
 
 
 def _find_module(model: nn.Module, matches: Callable[[nn.Module], bool]) -> str | None:
@@ -166,18 +161,14 @@ class KeptPass:
 
     def __init__(
         self,
-        model: nn.Module,  # model, loss: what is trained
-        loss: Loss,
-        scorer: Scorer,  # what reads a batch
-        chunk: int | None,  # how many samples to read at once; None: the whole batch
+        scorer: Scorer,  # what reads a batch; its model is trained
         training: KeptOptions,  # the precision in which the kept rows are run
     ) -> None:
-        self.model, self.loss, self.scorer, self.chunk = model, loss, scorer, chunk
-        self.autocast, self.scaler, self.auxiliary = training.autocast, training.scaler, training.auxiliary
+        self.model, self.loss, self.scorer, self.training = scorer.model, scorer.loss, scorer, training
 
     def forward(self, batch: Batch, side: Any) -> Forward:
         """Return the readings unread: the model runs as each is taken, so that only one is in memory."""
-        parts = [batch] if self.chunk is None else chunks(batch, self.chunk)
+        parts = [batch] if self.scorer.chunk is None else chunks(batch, self.scorer.chunk)
         readings = map(functools.partial(self._read, side), parts)
         return Forward(readings, functools.partial(self.backward, batch))
 
@@ -208,22 +199,20 @@ class KeptPass:
         return Gradient("kept", losses, total.detach())
 
     def _backpropagate(self, total: Tensor) -> None:
-        if self.scaler is not None:
-            total = self.scaler.scale(total)
+        if self.training.scaler is not None:
+            total = self.training.scaler.scale(total)
         total.backward()
 
     def _run_rows(self, model: nn.Module, batch: Batch, samples: int) -> list[Tensor]:
-        with self._autocast():
+        cast: AbstractContextManager[Any] = nullcontext()
+        if self.training.autocast is not None:
+            cast = torch.autocast(next(self.model.parameters()).device.type, self.training.autocast)
+        with cast:
             outputs = call(model, batch[0])
             losses = check_losses(self.loss(outputs, batch[1]), samples)
-            if self.auxiliary is None:
+            if self.training.auxiliary is None:
                 return [losses]
-            return [losses, check_auxiliary(self.auxiliary(outputs, batch[1]), samples)]
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if self.autocast is None:
-            return nullcontext()
-        return torch.autocast(next(self.model.parameters()).device.type, self.autocast)
+            return [losses, check_auxiliary(self.training.auxiliary(outputs, batch[1]), samples)]
 
 
 class WholePass:
@@ -231,27 +220,20 @@ class WholePass:
 
     def __init__(
         self,
-        model: nn.Module,  # what is trained; it must couple no samples
-        tracer: Tracer,  # reads the trace off the forward pass
+        tracer: Tracer,  # reads the trace off the forward pass of its model, which must couple no samples
         # the pass that trains on the other rows where a loss is not finite: its row would spoil the gradient
         kept: KeptPass,
     ) -> None:
-        self.model, self.tracer, self.kept = model, tracer, kept
+        self.tracer, self.kept = tracer, kept
 
     def forward(self, batch: Batch, side: Any) -> Forward:
         """Run the whole batch; the trace is that of the pass that is trained on."""
-        check_uncoupled(self.model, "whole")
+        check_uncoupled(self.tracer.model, "whole")
         check_precision(batch[0], "whole")
         try:
             trace, losses = self.tracer.trace(batch, live=True)
         except NotFiniteError:
             return self.kept.forward(batch, side)
-        if not losses.requires_grad:
-            msg = (
-                "backward: 'whole' expects the same last layer in training mode as in eval mode; use "
-                "backward='kept'"
-            )
-            raise ValueError(msg)
         if self.tracer.every_layer and not bool(torch.isfinite(losses).all()):
             return self.kept.forward(batch, side)
         readings = self._read(trace, losses.detach(), side)

@@ -19,6 +19,7 @@ from lai_torch._captured.graphs import Layer, vjp_through
 from lai_torch._captured.pair import coarsest
 from lai_torch._captured.run import Run, find_nodes_after, order_layers
 from lai_torch._captured.sample_axis import IN_FRONT
+from lai_torch._curation.estimators import Tracer
 from lai_torch._curation.passes.base import (
     Forward,
     Gradient,
@@ -30,12 +31,11 @@ from lai_torch._curation.passes.base import (
 from lai_torch._curation.readings import Batch, Reading
 from lai_torch._curation.weigh import Weighed
 from lai_torch._exact.directional import check_reads_outputs
-from lai_torch._graph.assemble import Readout
 from lai_torch._graph.prove import draw_weights, norm
 from lai_torch._graph.record import Reader
-from lai_torch._model.batch import Loss, check_losses, count
+from lai_torch._model.batch import check_losses, count
 from lai_torch._model.preserve import use_eval_mode
-from lai_torch._model.valid import Masks, Positions
+from lai_torch._model.valid import Positions
 from lai_torch._model.walk import list_parameters
 
 Given = Sequence[Tensor | None]
@@ -61,20 +61,15 @@ class SelectivePass:
 
     def __init__(
         self,
-        # model, loss: what to train. The model must compile in one graph and couple no samples.
-        model: nn.Module,
-        loss: Loss,
+        # has model and loss, names the final layer, finds the positions that count, and says in which type
+        # the model computes. It must compile in one graph and couple no samples.
+        tracer: Tracer,
         kept: KeptPass,  # the pass to take for a batch of one
-        last: str | None,  # name of the final layer, where several reach the outputs side by side
-        masks: Masks | None = None,  # find the positions that count
-        *,
-        # the type in which the model computes, scored and trained; None: its own
-        autocast: torch.dtype | None = None,
     ) -> None:
-        self.model, self.loss, self.kept, self.last = model, loss, kept, last
-        self.masks = masks or Masks(None)
+        self.model, self.loss, self.kept = tracer.model, tracer.loss, kept
+        self.last, self.masks = tracer.last, tracer.masks
         self.proves = True
-        self.captured = Captured(model, autocast)
+        self.captured = Captured(tracer.model, tracer.autocast)
 
     def forward(self, batch: Batch, side: Any) -> Forward:
         """Run the whole batch, and keep of it what the trace and the backward pass need."""
@@ -121,9 +116,11 @@ class SelectivePass:
         bias = final is not None and final[1]
         after = run.pair.memoise(find_nodes_after, last.output, last.name, tuple(used))
         gradient = vjp_through(after, last, run.values, used)
-        record = self._record(run, last, gradient, valid, own=True, bias=bias)
+        record: Any = self._record(run, last, gradient, valid, own=True, bias=bias)
+        # a frozen last layer is recorded as the graph's reader does: its output gradients alone
         if final is None:
-            record = _unread(record)
+            rows = record.output_gradients
+            record = lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=record.name)
         return lai.Trace([*records, record])
 
     def _record(
@@ -182,7 +179,12 @@ class SelectivePass:
             record: Any = expected.pop(0).record
             found.append((record.weight is not None, bool(record.bias)))
         if expected:
-            raise _build_layer_error(readouts, layers)
+            msg = (
+                "backward: 'selective' expects the layers of an eager trace, "
+                f"{[one.layer.name for one in readouts]}, in the captured graph, found "
+                f"{[layer.names[0] for layer in layers]}; use backward='kept'"
+            )
+            raise ValueError(msg)
         return found
 
     def _backward(
@@ -199,21 +201,6 @@ class SelectivePass:
             parameters[name].grad = gradient if before is None else before + gradient
         kept = losses if index is None else losses.index_select(0, index)
         return Gradient("selective", losses, torch.dot(kept, shares.to(kept)))
-
-
-def _build_layer_error(readouts: Sequence[Readout], layers: Sequence[Layer]) -> ValueError:
-    """Build the error of a captured graph that has not the layers of an eager trace."""
-    return ValueError(
-        "backward: 'selective' expects the layers of an eager trace, "
-        f"{[one.layer.name for one in readouts]}, in the captured graph, found "
-        f"{[layer.names[0] for layer in layers]}; use backward='kept'"
-    )
-
-
-def _unread(record: Any) -> lai.Record:
-    """Return a frozen last layer as the graph's reader records it: its output gradients alone."""
-    rows = record.output_gradients
-    return lai.ReadoutTrace(rows.new_zeros(*rows.shape[:-1], 1), rows, name=record.name)
 
 
 def _vjp(

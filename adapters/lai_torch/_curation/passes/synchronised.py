@@ -11,7 +11,7 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.readings import Batch
 from lai_torch._curation.weigh import Weighed
-from lai_torch._model.batch import Loss, count, holds_rows, map_tensors, rows, tensors
+from lai_torch._model.batch import count, holds_rows, map_tensors, rows, tensors
 from lai_torch.options import KeptOptions
 
 
@@ -24,11 +24,9 @@ class SynchronisedPass(KeptPass):
         What runs forward, and with whom.
     """
 
-    def __init__(
-        self, engine: Engine, loss: Loss, scorer: Scorer, chunk: int | None, training: KeptOptions
-    ) -> None:
-        super().__init__(engine.model, loss, scorer, chunk, training)
-        self.engine, self.balance = engine, training.balance
+    def __init__(self, engine: Engine, scorer: Scorer, training: KeptOptions) -> None:
+        super().__init__(scorer, training)
+        self.engine = engine
 
     def backward(self, batch: Batch, weighed: Weighed, parts: int, *_: Any) -> Gradient:
         """Run the kept rows forward and backward, on every process if one has any."""
@@ -37,7 +35,7 @@ class SynchronisedPass(KeptPass):
             return Gradient("kept", losses)
         trained, shares, index = batch, weighed.shares, weighed.rows
         # where every process keeps its whole batch, rows stay where the loader put them
-        if self.balance and group.reduce_max(index is not None):
+        if self.training.balance and group.reduce_max(index is not None):
             trained, shares, index = balance_rows(batch, weighed, group)
         # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
@@ -46,17 +44,14 @@ class SynchronisedPass(KeptPass):
         if not moved:
             losses = values if index is None else losses.index_copy_(0, index, values)
         objective = (values * shares.to(values)).sum()
-        share = self._share(len(shares))
+        share = 1.0
+        if self.training.auxiliary is not None:
+            share = len(shares) / max(group.totals(len(shares))[0], 1.0)
         if found[0].numel():
             self._backpropagate(weigh_losses(found, shares, share) * (self.engine.factor / parts))
         for buffer, before in buffers:
             buffer.data.copy_(before)
         return Gradient("kept", losses, objective, moved)
-
-    def _share(self, kept: int) -> float:
-        if self.auxiliary is None:
-            return 1.0
-        return kept / max(self.engine.group.totals(kept)[0], 1.0)
 
     def _run(
         self, batch: Batch, index: Tensor | None, shares: Tensor

@@ -2,15 +2,11 @@
 
 import zlib
 
-from torch import nn
-
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import digest
 from lai_torch._curation.validation import Validation
 from lai_torch._model.batch import tensors
 from lai_torch.options import Estimator, KeptOptions
-
-CALLS = ("step", "score", "weigh")
 
 
 def check_spread(
@@ -59,12 +55,12 @@ def check_spread(
         raise ValueError(msg)
 
 
-def check_alike(engine: Engine, model: nn.Module, validation: Validation) -> None:
+def check_alike(engine: Engine, validation: Validation) -> None:
     """Raise on every process unless parameters and validation set are the same on each."""
     if engine.group.size == 1:
         return
     # shards differ, as they are meant to
-    parameters = [each for each in model.parameters() if not hasattr(each, "device_mesh")]
+    parameters = [each for each in engine.model.parameters() if not hasattr(each, "device_mesh")]
     if not engine.group.has_equal(digest(parameters)):
         msg = (
             "model: expected the same parameters on every process, got others; build it from the same seed, "
@@ -100,7 +96,7 @@ def check_call(engine: Engine, call: str, counts: dict[str, int], rates: list[fl
             raise ValueError(msg)
     trained = bytes(parameter.requires_grad for parameter in named.values())
     marks = {"which parameters train": trained, "the learning rates": repr(rates).encode()}
-    here = {"which call this is": CALLS.index(call), **counts}
+    here = {"which call this is": zlib.crc32(call.encode()), **counts}
     differing = engine.group.find_differing(here | {name: zlib.crc32(mark) for name, mark in marks.items()})
     if differing:
         own = {"which call this is": f"{call}()", **counts, "the learning rates": rates}

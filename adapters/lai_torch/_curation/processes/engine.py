@@ -61,17 +61,26 @@ class Engine:
         self.model: nn.Module = wrapper.module if wrapped else given
         self.loss = loss
         self.sharded = any(map(_is_sharded, self.model.modules()))
-        _check_whole_layers(self.model, sharded=self.sharded)
+        # layers run whole: parameters may lie in parts, but by `fully_shard` alone
+        for name, module in self.model.named_modules():
+            hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+            apart = not self.sharded and any(hasattr(p, "device_mesh") for p in module._parameters.values())
+            if apart or any(comes_from("torch.distributed.tensor", hook) for hook in hooks):
+                msg = (
+                    f"model: expected layers that run whole on each process, got {name or 'all'!r} spread "
+                    "over features (tensor parallel); shard by fully_shard alone, or score a whole copy "
+                    "beforehand"
+                )
+                raise ValueError(msg)
         self.group = _group_of(wrapper, group, sharded=self.sharded)
         self.spread = self.sharded or self.group.size > 1
         self.lockstep = self.group.size > 1 and (self.sharded or (wrapped and not own))
         self.trained: nn.Module = given if self.lockstep else self.model
         self._wrapper = wrapper
-
-    @property
-    def factor(self) -> float:
-        """What a process's part of the loss is multiplied by: wrappers average, and a sum is meant."""
-        return float(self.group.size) if self.lockstep else 1.0
+        # what a process's part of the loss is multiplied by: wrappers average, and a sum is meant
+        self.factor = 1.0
+        if self.lockstep:
+            self.factor = float(self.group.size)
 
     def check_averages(self) -> None:
         """Raise if the wrapper is told, now, not to average gradients over the processes."""
@@ -148,19 +157,6 @@ def _is_sharded(module: Any) -> bool:
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
-def _check_whole_layers(model: nn.Module, *, sharded: bool) -> None:
-    """Raise unless layers run whole: parameters may lie in parts, but by `fully_shard` alone."""
-    for name, module in model.named_modules():
-        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-        spread = any(hasattr(each, "device_mesh") for each in module._parameters.values())
-        if any(comes_from("torch.distributed.tensor", hook) for hook in hooks) or (spread and not sharded):
-            msg = (
-                f"model: expected layers that run whole on each process, got {name or 'all'!r} spread over "
-                "features (tensor parallel); shard by fully_shard alone, or score a whole copy beforehand"
-            )
-            raise ValueError(msg)
-
-
 def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
     """Return the processes that share a batch: those given, else those that the wrapper is spread over."""
     device = next((local(parameter).device for parameter in model.parameters()), torch.device("cpu"))
@@ -181,7 +177,16 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
             raise ValueError(msg)
         if wraps:
             return Group(model.process_group, device)
-        return Group(_mesh_of(model).get_group(), device)
+        meshes = {each.device_mesh for each in model.parameters() if hasattr(each, "device_mesh")}
+        mesh: Any = next(iter(meshes))
+        if len(meshes) > 1 or mesh.ndim > 1:
+            msg = (
+                f"process_group: the parameters lie on a mesh of {mesh.ndim} dimensions "
+                f"{mesh.mesh_dim_names}; pass the processes that have different rows, for example "
+                "mesh['dp'], or torch.distributed.group.WORLD if all have"
+            )
+            raise ValueError(msg)
+        return Group(mesh.get_group(), device)
     # whether their batches are one cannot be seen
     if given is None and running and dist.get_world_size() > 1:
         msg = (
@@ -191,17 +196,3 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
         )
         raise ValueError(msg)
     return Group()
-
-
-def _mesh_of(model: nn.Module) -> Any:
-    """Return the mesh that the parameters of a sharded model lie on, unless it has several dimensions."""
-    meshes = {each.device_mesh for each in model.parameters() if hasattr(each, "device_mesh")}
-    mesh = next(iter(meshes))
-    if len(meshes) > 1 or mesh.ndim > 1:
-        msg = (
-            f"process_group: the parameters lie on a mesh of {mesh.ndim} dimensions {mesh.mesh_dim_names}; "
-            "pass the processes that have different rows, for example mesh['dp'], or "
-            "torch.distributed.group.WORLD if all have"
-        )
-        raise ValueError(msg)
-    return mesh

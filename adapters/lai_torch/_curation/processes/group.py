@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-KINDS = [*FLOATS, torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
+KINDS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+KINDS += [torch.complex128, torch.complex64, torch.int64, torch.int32, torch.bool]
 """Types of what is gathered, by their number."""
 _CPU = torch.device("cpu")
 TOLD = "_on_every_process"
@@ -159,7 +159,14 @@ class Group:
     def _share_error(self, error: BaseException | None) -> BaseException:
         """Return this process's error; of one that has none, the first of the others'."""
         rank = dist.get_rank()
-        told = self.objects(None if error is None else (rank, _builtin(error), _text(error)))
+        own = None
+        if error is not None:
+            # an interruption is no `Exception`, and it may say nothing: then its name does
+            text = str(error)
+            if not text or not isinstance(error, Exception):
+                text = ": ".join(part for part in (type(error).__name__, text) if part)
+            own = rank, _builtin(error), text
+        told = self.objects(own)
         if error is None:
             rank, kind, text = next(one for one in told if one is not None)
             error = getattr(builtins, kind)(text)
@@ -177,13 +184,6 @@ def _builtin(error: BaseException) -> str:
         if getattr(builtins, kind.__name__, None) is kind:
             return kind.__name__
     return "RuntimeError"
-
-
-def _text(error: BaseException) -> str:
-    """Return what an error says; of one that is none, such as an interruption, or says nothing, its name."""
-    if isinstance(error, Exception) and str(error):
-        return str(error)
-    return ": ".join(part for part in (type(error).__name__, str(error)) if part)
 
 
 def digest(tensors: Sequence[Tensor]) -> str:

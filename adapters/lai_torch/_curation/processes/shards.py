@@ -11,6 +11,9 @@ from torch.distributed.tensor import DTensor, Replicate
 from lai_torch._curation.processes.group import Group
 from lai_torch._model.walk import forget
 
+FSDP = "torch.distributed.fsdp"
+"""Where the hooks of `fully_shard` are defined, which gather parameters and free them."""
+
 
 class Whole(nn.Parameter):
     """A gathered parameter. Its class keeps the walks of a model from copying it: its parts are the copy."""
@@ -44,9 +47,9 @@ def gather_parameters(modules: Sequence[nn.Module], group: Group) -> Iterator[No
         for module in modules:
             for table in ("_forward_pre_hooks", "_forward_hooks"):
                 own = vars(module)  # torch.compile of a module hands on what is set as an attribute
-                if any(map(_communicates, own[table].values())):
+                if any(comes_from(FSDP, hook) for hook in own[table].values()):
                     hooks.append((own, table, own[table]))
-                    kept = ((key, hook) for key, hook in own[table].items() if not _communicates(hook))
+                    kept = ((key, hook) for key, hook in own[table].items() if not comes_from(FSDP, hook))
                     own[table] = OrderedDict(kept)
         for module, name, part in held:
             module._parameters[name] = whole[id(part)]
@@ -75,11 +78,6 @@ def _is_changed(whole: Tensor, part: Any) -> bool:
     now: Any = DTensor.from_local(whole.detach(), mesh, [Replicate()] * mesh.ndim, run_check=False)
     found, own = now.redistribute(placements=part.placements).to_local(), part.detach().to_local()
     return not bool(((found == own) | own.isnan()).all())
-
-
-def _communicates(hook: Any) -> bool:
-    """Whether a hook of `fully_shard` gathers parameters or frees them."""
-    return comes_from("torch.distributed.fsdp", hook)
 
 
 def comes_from(module: str, hook: Any) -> bool:

@@ -12,16 +12,18 @@ from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import ValidationSide
 
 
-def sum_sides(
-    side: ValidationSide | None, group: Group, device: torch.device, memory_budget: int
-) -> ValidationSide | None:
+def sum_sides(side: ValidationSide | None, group: Group, memory_budget: int) -> ValidationSide | None:
     """Return the sum of the processes' validation sides, of one summary each; None where none has one.
 
     A process that has none passes None here.
     """
     if not group.reduce_max(side is not None):
         return None
-    side = _fill_missing(side, group, device)
+    offered: list[Any] = []
+    if group.reduce_max(side is None):
+        offered = group.objects(None if side is None else _blank(side, "cpu"))
+    if side is None:  # another's form with zeros
+        side = _blank(next(one for one in offered if one is not None), group.device)
     (summary,) = side.parts
     if not group.has_equal(repr((summary.estimator, side.positions, summary.layouts))):
         msg = (
@@ -41,16 +43,6 @@ def sum_sides(
         totals = (factors, *totals)
     whole = replace(summary, totals=totals, samples=int(samples), factored=factors is not None)
     return replace(side, parts=(whole,))
-
-
-def _fill_missing(side: ValidationSide | None, group: Group, device: torch.device) -> ValidationSide:
-    """Return a process's own side; where it has none, another's form with zeros."""
-    offered: list[Any] = []
-    if group.reduce_max(side is None):
-        offered = group.objects(None if side is None else _blank(side, None))
-    if side is not None:
-        return side
-    return _blank(next(one for one in offered if one is not None), device)
 
 
 def _gather_factors(summary: ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
@@ -74,16 +66,13 @@ def subtract_own(total: ValidationSide, own: ValidationSide) -> Any:
     return join_summaries([whole, replace(part, totals=negative, samples=-part.samples)])
 
 
-def _blank(side: ValidationSide, device: torch.device | None) -> ValidationSide:
-    """Return the form of a side, zeros on a device; without one, a single zero for each block."""
+def _blank(side: ValidationSide, device: torch.device | str) -> ValidationSide:
+    """Return the form of a side, a single zero on a device for each block."""
     (summary,) = side.parts
     first, *rest = summary.totals
     none = tuple(block[:0] for block in first) if summary.factored else first  # no sample, no factors
-    totals = tuple(tuple(_zeros(block, device) for block in parts) for parts in (none, *rest))
+    totals = tuple(
+        tuple(torch.zeros((), dtype=one.dtype, device=device).expand(one.shape) for one in parts)
+        for parts in (none, *rest)
+    )
     return replace(side, parts=(replace(summary, totals=totals, samples=0),))
-
-
-def _zeros(block: Tensor, device: torch.device | None) -> Tensor:
-    if device is None:
-        return torch.zeros((), dtype=block.dtype, device="cpu").expand(block.shape)
-    return torch.zeros(block.shape, dtype=block.dtype, device=device)
