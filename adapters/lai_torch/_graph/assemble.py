@@ -495,8 +495,8 @@ def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
     received: Received = dict(zip(edges, arrived, strict=True))
     # a custom function may return none for one batch, and some for the next
     for edge in (edge for edge, gradient in received.items() if gradient is None):
-        kind = {"dtype": graph.dtype(edge), "device": graph.losses.device}
-        received[edge] = torch.zeros(graph.shape(edge), **kind)
+        device = graph.losses.device
+        received[edge] = torch.zeros(graph.shape(edge), dtype=graph.dtype(edge), device=device)
     return received
 
 

@@ -98,9 +98,11 @@ def read_sides(
             return None
         # Of a batch of products, each with a matrix of its own, all are groups of one.
         if matrices > 1:
-            return Sides(*(turned.move_to_front(one.flatten(1)) for one in sides), groups=many)
+            laid: Any = [turned.move_to_front(one.flatten(1)) for one in sides]
+            return Sides(*laid, groups=many)
     # with the samples in front, and all positions, also those of copies of one matrix, on one axis
-    return Sides(*(flatten_positions(turned.move_to_front(one)) for one in sides))
+    laid = [flatten_positions(turned.move_to_front(one)) for one in sides]
+    return Sides(*laid)
 
 
 def _count_matrices(graph: Graph, edge: Edge) -> int:
