@@ -99,7 +99,7 @@ def read_sides(
         # Of a batch of products, each with a matrix of its own, all are groups of one.
         if matrices > 1:
             laid: Any = [turned.move_to_front(one.flatten(1)) for one in sides]
-            return Sides(*laid, groups=many)
+            return replace(Sides(*laid), groups=many)
     # with the samples in front, and all positions, also those of copies of one matrix, on one axis
     laid = [flatten_positions(turned.move_to_front(one)) for one in sides]
     return Sides(*laid)
